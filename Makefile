@@ -1,0 +1,86 @@
+# `make demo` and `make test` need git, make and Python 3.11 or later; everything else is installed into .venv.
+
+# The first interpreter that is new enough; `make PYTHON=/path/to/python` overrides it.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.stamp
+UV := $(shell command -v uv 2>/dev/null)
+
+# Test workers. The fast suite fits two cores; more than four gain nothing.
+WORKERS ?= auto
+PYTEST_ARGS ?=
+PYTEST := $(PY) -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal
+
+# A data set too big, or not ours, to ship: where it lies beside the checkout, the tests that want it run.
+ifneq ($(wildcard ../shared/data/.),)
+export REMAT_DATA ?= $(CURDIR)/../shared/data
+endif
+
+# For pip: the pins, in the isolated build environments as well (the second name is that of newer releases).
+PINNED := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint format type bench build pins clean distclean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP) ## Create .venv and install remat into it, editable, with everything for development
+
+$(STAMP): pyproject.toml constraints.txt
+ifneq ($(UV),)
+	@test -x $(PY) || $(UV) venv --quiet --python "$(or $(PYTHON),>=3.11)" $(VENV)
+	$(UV) pip install --quiet --python $(PY) --constraint constraints.txt \
+		--build-constraints constraints.txt --editable '.[dev]'
+else
+	@test -n "$(PYTHON)" || { echo "remat needs Python 3.11 or later: make PYTHON=/path/to/python $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	$(PINNED) $(PY) -m pip install --quiet --editable '.[dev]'
+endif
+	@touch $@
+
+demo: $(STAMP) ## Solve a real network at three budgets; schedule, plot and trace go to build/demo
+	$(PY) demo/demo.py build/demo
+
+test: $(STAMP) ## Run the fast tests and check the coverage
+	$(PYTEST) -m "not slow" --cov --cov-report=term $(PYTEST_ARGS)
+
+test-all: $(STAMP) ## Run every test, the slow ones included, and check the coverage
+	$(PYTEST) --cov --cov-report=term $(PYTEST_ARGS)
+
+lint: $(STAMP) ## Check style and format (ruff)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+format: $(STAMP) ## Format the code and mend what ruff can mend
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+type: $(STAMP) ## Check types (mypy --strict and pyright)
+	$(PY) -m mypy --strict
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright
+
+bench: $(STAMP) ## Run the benchmarks
+	$(PY) -m benchmarks
+
+build: $(STAMP) ## Build the wheel and the sdist into dist
+	rm -rf dist
+	$(PINNED) $(PY) -m build --outdir dist
+
+pins: ## Resolve constraints.txt afresh, for every supported Python (uses uv)
+	@mkdir -p build
+	@test -n "$(UV)" || { $(PYTHON) -m venv build/uv && build/uv/bin/pip install --quiet uv; }
+	$(or $(UV),build/uv/bin/uv) pip compile pyproject.toml --quiet --universal --python-version 3.11 \
+		--all-extras --no-annotate --no-header --upgrade --output-file build/pins.txt
+	@{ sed -n '/^#/p' constraints.txt; cat build/pins.txt; } > build/constraints.txt
+	mv build/constraints.txt constraints.txt
+
+clean: ## Remove what was built, not .venv
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov
+	find solver algorithms tests benchmarks demo -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean ## Remove .venv, too
+	rm -rf $(VENV)
