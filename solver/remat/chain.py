@@ -1,0 +1,185 @@
+"""`Chain`: a chain or an adjoint as arrays, for algorithms that work on chains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from remat.errors import InstanceError
+from remat.taskgraph import BoolArray, IntArray, NumberArray, number_array
+from remat.units import Number
+
+if TYPE_CHECKING:
+    from remat.instance.adjoint import AdjointInstance
+    from remat.instance.chain import ChainInstance
+
+MOST_STAGES = 20_000_000
+"""Most stages that are expanded into arrays; longer adjoints are for streaming algorithms only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """L stages and a loss; stage i (0-based) takes x_i to x_{i+1}.
+
+    Attributes
+    ----------
+    forward_time, saving_forward_time, backward_time : (L,) int64 or float64
+        All three share one type, so that sums stay exact where they can.
+    activation_size : (L+1,) int64
+        x_0 .. x_L.
+    saved_size : (L,) int64
+        What a saving forward keeps for the backward, beyond the stage's input and output.
+    gradient_size : (L+1,) int64
+        y_0 .. y_L.
+    forward_workspace, saving_workspace, backward_workspace : (L,) int64
+    reads_input, reads_output, reads_saved : (L,) bool
+        What each backward reads besides its gradient.
+    saves : bool
+        Whether there are saving forwards (Fe) and saved values at all; classical adjoints have none.
+    in_place : bool
+        Whether a task's outputs may reuse the bytes of the inputs that it drops.
+    loss_time, loss_workspace, static_memory
+    """
+
+    forward_time: NumberArray
+    saving_forward_time: NumberArray
+    backward_time: NumberArray
+    activation_size: IntArray
+    saved_size: IntArray
+    gradient_size: IntArray
+    forward_workspace: IntArray
+    saving_workspace: IntArray
+    backward_workspace: IntArray
+    reads_input: BoolArray
+    reads_output: BoolArray
+    reads_saved: BoolArray
+    saves: bool = True
+    in_place: bool = False
+    loss_time: Number = 0
+    loss_workspace: int = 0
+    static_memory: int = 0
+
+    @property
+    def length(self) -> int:
+        """Number of stages L."""
+        return len(self.forward_time)
+
+    @staticmethod
+    def from_chain(instance: ChainInstance) -> Chain:
+        """Expand a `chain` instance, repeats included."""
+        stages = instance.stages
+        repeat = np.array([stage.repeat for stage in stages], dtype=np.int64)
+
+        def sizes(values: list[int]) -> IntArray:
+            return np.repeat(np.array(values, dtype=np.int64), repeat)
+
+        forward = [stage.forward_time for stage in stages]
+        saving = [
+            stage.forward_time if stage.saving_forward_time is None else stage.saving_forward_time for stage in stages
+        ]
+        times = number_array([*forward, *saving, *(stage.backward_time for stage in stages), instance.loss.time])
+        count = len(stages)
+        outputs = [stage.output_size for stage in stages]
+        gradients = [stage.output_size if stage.gradient_size is None else stage.gradient_size for stage in stages]
+        reads = [instance.backward_reads if stage.backward_reads is None else stage.backward_reads for stage in stages]
+        return Chain(
+            forward_time=np.repeat(times[:count], repeat),
+            saving_forward_time=np.repeat(times[count : 2 * count], repeat),
+            backward_time=np.repeat(times[2 * count : 3 * count], repeat),
+            activation_size=np.concatenate(([instance.input_size], sizes(outputs))),
+            saved_size=sizes([stage.saved_size for stage in stages]),
+            gradient_size=np.concatenate(([instance.input_size if instance.input_gradient else 0], sizes(gradients))),
+            forward_workspace=sizes([stage.forward_workspace for stage in stages]),
+            saving_workspace=sizes(
+                [
+                    stage.forward_workspace if stage.saving_workspace is None else stage.saving_workspace
+                    for stage in stages
+                ]
+            ),
+            backward_workspace=sizes([stage.backward_workspace for stage in stages]),
+            reads_input=np.repeat(["input" in read for read in reads], repeat),
+            reads_output=np.repeat(["output" in read for read in reads], repeat),
+            reads_saved=np.repeat(["saved" in read for read in reads], repeat),
+            in_place=instance.in_place,
+            loss_time=times[-1].item(),
+            loss_workspace=instance.loss.workspace,
+            static_memory=instance.static_memory,
+        )
+
+    @staticmethod
+    def from_adjoint(instance: AdjointInstance) -> Chain:
+        """Turn n adjoint steps into a chain: n-1 stages and the loss, or n stages where tapes can be stored.
+
+        Raises
+        ------
+        InstanceError
+            If there are too many steps for arrays.
+        """
+        n = instance.length
+        if n > MOST_STAGES:
+            raise InstanceError(f"{n:,} steps are too many to expand (at most {MOST_STAGES:,})", "$.steps")
+        steps = _AdjointSteps(instance)
+        taped = instance.taped
+        stages = n if taped else n - 1
+        state = steps.state if taped else steps.state[:n]
+        none = np.zeros(stages, dtype=np.int64)
+        no, yes = np.zeros(stages, dtype=bool), np.ones(stages, dtype=bool)
+        return Chain(
+            forward_time=steps.forward[:stages],
+            saving_forward_time=steps.tape_forward[:stages],
+            backward_time=steps.backward[:stages],
+            activation_size=state,
+            saved_size=steps.tape if taped else none,
+            gradient_size=steps.adjoint if taped else steps.adjoint[:n],
+            forward_workspace=none,
+            saving_workspace=none,
+            backward_workspace=none,
+            reads_input=no if taped else yes,
+            reads_output=no,
+            reads_saved=yes if taped else no,
+            saves=taped,
+            in_place=True,
+            loss_time=0 if taped else steps.backward[-1].item(),
+            static_memory=instance.static_memory,
+        )
+
+
+class _AdjointSteps:
+    """Per-step arrays of an adjoint: n times and tapes, n+1 states and adjoints (the last as the one before)."""
+
+    def __init__(self, instance: AdjointInstance) -> None:
+        n = instance.length
+        state, forward = instance.state_size, instance.forward_time
+        adjoint = state if instance.adjoint_size is None else instance.adjoint_size
+        tape_time = forward if instance.tape_time is None else instance.tape_time
+        if isinstance(instance.steps, int):
+            times = number_array([forward, tape_time, instance.backward_time])
+            self.forward, self.tape_forward, self.backward = (np.repeat(time, n) for time in times)
+            self.state = np.full(n + 1, state, dtype=np.int64)
+            self.adjoint = np.full(n + 1, adjoint, dtype=np.int64)
+            self.tape = np.full(n, instance.tape_size or 0, dtype=np.int64)
+            if self.forward.dtype == np.int64 and n * int(times.sum()) >= 2**62:
+                self.forward, self.tape_forward, self.backward = (
+                    array.astype(np.float64) for array in (self.forward, self.tape_forward, self.backward)
+                )
+            return
+        steps = instance.steps
+        own_forward = [forward if step.forward_time is None else step.forward_time for step in steps]
+        own_tape = []
+        for step, own in zip(steps, own_forward, strict=True):
+            default = own if instance.tape_time is None else instance.tape_time
+            own_tape.append(default if step.tape_time is None else step.tape_time)
+        own_backward = [instance.backward_time if step.backward_time is None else step.backward_time for step in steps]
+        times = number_array([*own_forward, *own_tape, *own_backward])
+        self.forward, self.tape_forward, self.backward = times[:n], times[n : 2 * n], times[2 * n :]
+        states = [state if step.state_size is None else step.state_size for step in steps]
+        adjoints = []
+        for step, own_state in zip(steps, states, strict=True):
+            default_adjoint = own_state if instance.adjoint_size is None else instance.adjoint_size
+            adjoints.append(default_adjoint if step.adjoint_size is None else step.adjoint_size)
+        tapes = [(instance.tape_size or 0) if step.tape_size is None else step.tape_size for step in steps]
+        self.state = np.array([*states, states[-1]], dtype=np.int64)
+        self.adjoint = np.array([*adjoints, adjoints[-1]], dtype=np.int64)
+        self.tape = np.array(tapes, dtype=np.int64)

@@ -1,0 +1,39 @@
+"""The instance format `remat.instance/1`: pydantic models, one kind a module, loading and digests."""
+
+from __future__ import annotations
+
+from remat.instance.adjoint import AdjointInstance, Step, StorageLevel
+from remat.instance.base import SCHEMA, BaseInstance, UnitsModel
+from remat.instance.chain import ChainInstance, Loss, Stage
+from remat.instance.dag import DagInstance, Parallel, Task, Value
+from remat.instance.digest import digest
+from remat.instance.loading import Instance, instance_from_document, json_schema, load, load_machine
+from remat.instance.machine import LinkModel, MachineModel, MemoryModel, ProcessorModel
+from remat.instance.tree import TreeInstance
+
+__all__ = [
+    "SCHEMA",
+    "AdjointInstance",
+    "BaseInstance",
+    "ChainInstance",
+    "DagInstance",
+    "Instance",
+    "LinkModel",
+    "Loss",
+    "MachineModel",
+    "MemoryModel",
+    "Parallel",
+    "ProcessorModel",
+    "Stage",
+    "Step",
+    "StorageLevel",
+    "Task",
+    "TreeInstance",
+    "UnitsModel",
+    "Value",
+    "digest",
+    "instance_from_document",
+    "json_schema",
+    "load",
+    "load_machine",
+]

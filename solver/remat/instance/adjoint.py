@@ -1,0 +1,141 @@
+"""Kind `adjoint`: a time-stepping adjoint in Griewank and Walther's n-step convention."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter, WithJsonSchema, model_validator
+
+from remat.instance.base import BaseInstance
+from remat.instance.fields import Bandwidth, LazySchema, Model, Name, Size, Time, check_total, fail
+
+MOST_STEPS = 10**9
+_LIVE = "live"
+
+
+class Step(Model):
+    """One step where steps differ; what is left out has the instance's own value."""
+
+    forward_time: Time | None = None
+    backward_time: Time | None = None
+    state_size: Size | None = None
+    adjoint_size: Size | None = None
+    tape_size: Size | None = None
+    tape_time: Time | None = None
+
+
+_STEPS = TypeAdapter(tuple[Step, ...])
+
+
+def _steps(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, (int, list, tuple)):
+        raise fail(f"expected a number of steps or a list of steps, not {value!r:.60}")
+    if isinstance(value, int):
+        if not 1 <= value <= MOST_STEPS:
+            shown = value if abs(value) < 10**30 else "a number of more than 30 digits"
+            raise fail(f"{shown} is out of range; the number of steps lies between 1 and {MOST_STEPS:,}")
+        return value
+    if not value:
+        raise fail("the list of steps is empty; an adjoint has at least one step")
+    return _STEPS.validate_python(value)
+
+
+def _steps_schema() -> dict[str, Any]:
+    number = {"type": "integer", "minimum": 1, "maximum": MOST_STEPS}
+    return {"anyOf": [number, {"type": "array", "minItems": 1, "items": Step.model_json_schema()}]}
+
+
+def _slots(value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_STEPS:
+        raise fail(f"expected a number of slots between 0 and {MOST_STEPS:,}, not {value!r:.60}")
+    return value
+
+
+class StorageLevel(Model):
+    """A level of checkpoint storage: `capacity` as a size, or `slots` of the largest state.
+
+    `write_time` and `read_time` are per checkpoint; `bandwidth` adds size/bandwidth both ways. By default
+    transfers occupy the processor; a `channel` of its own makes the level asynchronous.
+    """
+
+    name: Name
+    capacity: Size | None = None
+    slots: Annotated[
+        int | None, PlainValidator(_slots), WithJsonSchema({"type": ["integer", "null"], "minimum": 0})
+    ] = None
+    write_time: Time = 0
+    read_time: Time = 0
+    bandwidth: Bandwidth = None
+    channel: Name | None = None
+
+    @model_validator(mode="after")
+    def _one_bound(self) -> Self:
+        if self.capacity is not None and self.slots is not None:
+            raise fail(f"storage level {self.name!r} gives both capacity and slots; give one of them")
+        return self
+
+
+class AdjointInstance(BaseInstance):
+    """n steps of a time loop and their adjoint."""
+
+    kind: Literal["adjoint"] = "adjoint"
+    steps: Annotated[
+        int | tuple[Step, ...],
+        PlainValidator(_steps),
+        PlainSerializer(lambda steps: steps),  # the union's own serializer would not know the validated steps
+        LazySchema(_steps_schema),
+    ]
+    forward_time: Time = 1
+    backward_time: Time = 1
+    state_size: Size = 1
+    adjoint_size: Size | None = None
+    storage: tuple[StorageLevel, ...] = ()
+    initial_state: Name = _LIVE
+    tape_size: Size | None = None
+    tape_time: Time | None = None
+
+    @property
+    def length(self) -> int:
+        """Number of steps."""
+        return self.steps if isinstance(self.steps, int) else len(self.steps)
+
+    @property
+    def taped(self) -> bool:
+        """Whether a step's tape can be stored (some `tape_size` is given)."""
+        if self.tape_size is not None:
+            return True
+        return not isinstance(self.steps, int) and any(step.tape_size is not None for step in self.steps)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        levels = [level.name for level in self.storage]
+        if len({*levels, "working"}) <= len(levels):
+            raise fail("storage levels need different names, other than 'working'", ".storage")
+        if self.storage and self.machine is not None:
+            raise fail("give either storage or machine: the machine is built from the storage", ".machine")
+        if self.initial_state != _LIVE and self.initial_state not in levels:
+            known = ", ".join(repr(name) for name in [_LIVE, *levels])
+            raise fail(f"unknown level {self.initial_state!r}; it is one of {known}", ".initial_state")
+        steps = () if isinstance(self.steps, int) else self.steps
+        if self.taped and self.tape_size is None:
+            for index, step in enumerate(steps):
+                if step.tape_size is None:
+                    raise fail("some steps give a tape_size and this one does not", f".steps[{index}].tape_size")
+        check_total(self._total_size(steps), "the sizes of the adjoint")
+        return self
+
+    def _total_size(self, steps: tuple[Step, ...]) -> int:
+        adjoint = self.state_size if self.adjoint_size is None else self.adjoint_size
+        per_step = self.state_size + adjoint + (self.tape_size or 0)
+        if not steps:
+            return self.static_memory + (self.length + 1) * per_step
+        total = self.static_memory + per_step
+        for step in steps:
+            state = self.state_size if step.state_size is None else step.state_size
+            own_adjoint = step.adjoint_size
+            if own_adjoint is None:
+                own_adjoint = state if self.adjoint_size is None else self.adjoint_size
+            total += state + own_adjoint + (step.tape_size or self.tape_size or 0)
+        return total

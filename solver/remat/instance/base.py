@@ -1,0 +1,60 @@
+"""What all instance kinds have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, model_validator
+
+from remat.instance.fields import Model, Size, fail, units_scope
+from remat.instance.machine import MachineModel
+from remat.units import Units
+
+SCHEMA: Literal["remat.instance/1"] = "remat.instance/1"
+
+Text = Annotated[str, Field(strict=True, max_length=100_000)]
+
+
+class UnitsModel(Model):
+    """What bare numbers mean: `time` in s, ms, us, ns or unit; `memory` in B or unit."""
+
+    time: Literal["s", "ms", "us", "ns", "unit"] = "s"
+    memory: Literal["B", "unit"] = "B"
+
+    def build(self) -> Units:
+        """Return the plain units that the parsers take."""
+        return Units(self.time, self.memory)
+
+
+class BaseInstance(Model):
+    """Keys that every kind of instance may have."""
+
+    schema_: Annotated[Literal["remat.instance/1"], Field(alias="schema")] = SCHEMA
+    name: Text = ""
+    description: Text = ""
+    source: Text = ""
+    units: UnitsModel = UnitsModel()
+    machine: MachineModel | None = None
+    static_memory: Size = 0
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read_in_own_units(cls, data: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        given = data.get("units") if isinstance(data, dict) else None
+        if given is None:
+            with units_scope(Units()):
+                return handler(data)
+        try:
+            units = UnitsModel.model_validate(given)
+        except ValidationError:
+            return handler(data)  # reports it, with its place in the document
+        with units_scope(units.build()):
+            return handler(data)
+
+
+def check_in_memory_names(names: list[str | None], machine: MachineModel | None, at: str) -> None:
+    """Refuse references to memories that the instance's machine does not have."""
+    known = {memory.name for memory in (machine or MachineModel()).memories}
+    for name in names:
+        if name is not None and name not in known:
+            raise fail(f"unknown memory {name!r}", at)

@@ -1,0 +1,92 @@
+"""The digest of an instance: SHA-256 of its canonical JSON.
+
+Canonical: keys sorted, no blanks, defaults left out, sizes as integers, physical times in seconds as exact
+decimals, name, description and source excluded. Two documents with one digest describe the same problem.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from remat.instance.base import BaseInstance
+
+_SECONDS = {"s": 0, "ms": -3, "us": -6, "ns": -9}
+_TIMES = frozenset(
+    [
+        *("time", "forward_time", "backward_time", "saving_forward_time"),
+        *("tape_time", "write_time", "read_time", "latency"),
+    ]
+)
+
+
+def digest(instance: BaseInstance) -> str:
+    """Return ``sha256:`` and the hexadecimal digest."""
+    text = json.dumps(canonical(instance), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def canonical(instance: BaseInstance) -> dict[str, Any]:
+    """Return the canonical document."""
+    document = instance.model_dump(
+        mode="python", by_alias=True, exclude_defaults=True, exclude={"name", "description", "source", "schema_"}
+    )
+    document["kind"] = getattr(instance, "kind")  # noqa: B009 - a default, but it says what the rest means
+    units = document.pop("units", {})
+    time_unit = units.get("time", "s")
+    if units.get("memory", "B") != "B":
+        document["memory"] = units["memory"]
+    exponent = _SECONDS.get(time_unit)
+    if exponent is None:
+        document["time_unit"] = time_unit
+    _leave_out_derived_defaults(document)
+    return _numbers(document, exponent or 0)  # type: ignore[no-any-return]
+
+
+def _leave_out_derived_defaults(document: dict[str, Any]) -> None:
+    """Drop values that equal what they default to (a stage's saving workspace, say)."""
+    for stage in document.get("stages", ()):
+        for key, source, fallback in (
+            ("saving_workspace", "forward_workspace", 0),
+            ("saving_forward_time", "forward_time", 0),
+            ("gradient_size", "output_size", 0),
+            ("backward_reads", "", document.get("backward_reads", ("input", "output", "saved"))),
+        ):
+            if key in stage and _same(stage[key], stage.get(source, fallback)):
+                del stage[key]
+    if "adjoint_size" in document and document["adjoint_size"] == document.get("state_size", 1):
+        del document["adjoint_size"]
+    for key, fallback in (("workspace", 0), ("time", 1)):
+        if document["kind"] == "tree" and key in document and set(document[key]) == {fallback}:
+            del document[key]
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, (list, tuple)):
+        return sorted(one) == sorted(other)
+    return bool(one == other)
+
+
+def _numbers(node: Any, exponent: int, key: str = "") -> Any:
+    if isinstance(node, dict):
+        return {name: _numbers(child, exponent, name) for name, child in node.items()}
+    if isinstance(node, (list, tuple)):
+        if not exponent and set(map(type, node)) <= {int}:
+            return list(node)  # whole arrays of plain integers are canonical as they are
+        return [_numbers(child, exponent, key) for child in node]
+    if isinstance(node, bool) or not isinstance(node, (int, float)):
+        return node
+    if key in _TIMES:
+        return _decimal(Decimal(repr(node)).scaleb(exponent))
+    if key == "bandwidth":  # per time unit: the exponent counts the other way
+        return _decimal(Decimal(repr(node)).scaleb(-exponent))
+    return node
+
+
+def _decimal(number: Decimal) -> int | str:
+    if number == number.to_integral_value() and abs(number) < 2**63:
+        return int(number)
+    return str(number.normalize())

@@ -1,0 +1,204 @@
+"""Field types that all instance kinds share: sizes, times, counts, names and whole arrays of them.
+
+Validators run inside `units_scope`, so that strings such as ``"3ms"`` are read in the unit of the instance
+that holds them. Arrays are validated as a whole: a tree has millions of entries, and one validator call
+for each would dominate loading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from remat.units import LARGEST_SIZE, Number, Units, parse_bandwidth, parse_size, parse_time
+
+LARGEST_COUNT = 10_000_000
+"""Most stages, tasks, values or tree nodes in one instance (after `repeat`)."""
+
+LONGEST_NAME = 1000
+
+_SECONDS_AND_BYTES = Units()
+_units: ContextVar[Units] = ContextVar("units", default=_SECONDS_AND_BYTES)
+
+
+class Model(BaseModel):
+    """Base of all document models: immutable, and unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+
+
+@dataclass(frozen=True)
+class LazySchema:
+    """The JSON Schema of a field, built when it is asked for: building it at import would cost every start."""
+
+    build: Callable[[], dict[str, Any]]
+
+    def __get_pydantic_json_schema__(self, core_schema: object, handler: object) -> dict[str, Any]:
+        """Return the schema (pydantic calls this)."""
+        return self.build()
+
+
+@contextmanager
+def units_scope(units: Units) -> Iterator[None]:
+    """Read sizes and times in these units while the scope lasts."""
+    token = _units.set(units)
+    try:
+        yield
+    finally:
+        _units.reset(token)
+
+
+def fail(message: str, at: str = "") -> PydanticCustomError:
+    """Build the error of a validator; `at` is appended to the JSON path (``[5]``)."""
+    return PydanticCustomError("remat", "{message}", {"message": message, "at": at})
+
+
+def _in_units(parse: Callable[[object, Units], Any]) -> Callable[[object], Any]:
+    def validate(value: object) -> Any:
+        try:
+            return parse(value, _units.get())
+        except ValueError as error:
+            raise fail(str(error)) from None
+
+    return validate
+
+
+def _array_of(parse: Callable[[object, Units], Any], largest: int) -> Callable[[object], tuple[Any, ...]]:
+    def validate(values: object) -> tuple[Any, ...]:
+        items = _as_list(values, "expected a list of numbers")
+        if len(items) > LARGEST_COUNT:
+            raise fail(f"{len(items):,} entries; at most {LARGEST_COUNT:,} are allowed")
+        # Plain integers in range are by far the usual case, and need no call each.
+        if set(map(type, items)) <= {int} and (not items or (min(items) >= 0 and max(items) <= largest)):
+            return tuple(items)
+        units = _units.get()
+        result = []
+        for index, item in enumerate(items):
+            try:
+                result.append(parse(item, units))
+            except ValueError as error:
+                raise fail(str(error), at=f"[{index}]") from None
+        return tuple(result)
+
+    return validate
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise fail(f"expected a whole number, not {value!r:.60}")
+    if not 1 <= value <= LARGEST_COUNT:
+        shown = value if abs(value) < 10**30 else "a number of more than 30 digits"
+        raise fail(f"{shown} is out of range; a count lies between 1 and {LARGEST_COUNT:,}")
+    return value
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str):
+        raise fail(f"expected a name in quotes, not {value!r:.60}")
+    if not value:
+        raise fail("a name must not be empty")
+    if len(value) > LONGEST_NAME:
+        raise fail(f"a name of {len(value)} characters; at most {LONGEST_NAME} are allowed")
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        raise fail("a name that is not valid Unicode text") from None
+    return value
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise fail(f"expected true or false, not {value!r:.60}")
+    return value
+
+
+_SIZE_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"type": "integer", "minimum": 0, "maximum": LARGEST_SIZE},
+        {"type": "string", "pattern": r"^[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)? *([kKMGTPE]i?)?B?$"},
+    ]
+}
+_TIME_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"type": "number", "minimum": 0},
+        {"type": "string", "pattern": r"^[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)? *(s|ms|us|ns)?$"},
+    ]
+}
+_RATE_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"type": "number", "exclusiveMinimum": 0},
+        {"type": "string", "pattern": r"^.+/(s|ms|us|ns)$"},
+        {"type": "null"},
+    ]
+}
+_COUNT_SCHEMA: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": LARGEST_COUNT}
+
+
+def _as_list(values: object, wrong: str) -> list[Any]:
+    """Return the entries of a list, tuple or array."""
+    if isinstance(values, list):
+        return values
+    if isinstance(values, tuple):
+        return list(values)
+    to_list = getattr(values, "tolist", None)
+    listed = to_list() if callable(to_list) else None
+    if not isinstance(listed, list):
+        raise fail(wrong)
+    return listed
+
+
+def _parent_array(values: object) -> tuple[int, ...]:
+    items = _as_list(values, "expected a list of node numbers")
+    count = len(items)
+    if count > LARGEST_COUNT:
+        raise fail(f"{count:,} nodes; at most {LARGEST_COUNT:,} are allowed")
+    if set(map(type, items)) <= {int} and (not items or (min(items) >= -1 and max(items) < count)):
+        return tuple(items)
+    for index, item in enumerate(items):
+        if type(item) is not int or not -1 <= item < count:
+            raise fail(
+                f"{item!r:.60} is not a node number (0 to {count - 1}, the root's parent -1)",
+                f"[{index}]",
+            )
+    return tuple(items)
+
+
+# Plain validators bypass pydantic's own coercions: "8" is no count, 1 is no flag.
+Size = Annotated[int, PlainValidator(_in_units(parse_size)), WithJsonSchema(_SIZE_SCHEMA)]
+Time = Annotated[Number, PlainValidator(_in_units(parse_time)), WithJsonSchema(_TIME_SCHEMA)]
+Bandwidth = Annotated[Number | None, PlainValidator(_in_units(parse_bandwidth)), WithJsonSchema(_RATE_SCHEMA)]
+Count = Annotated[int, PlainValidator(_count), WithJsonSchema(_COUNT_SCHEMA)]
+Flag = Annotated[bool, PlainValidator(_flag), WithJsonSchema({"type": "boolean"})]
+Name = Annotated[
+    str, PlainValidator(_name), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": LONGEST_NAME})
+]
+SizeArray = Annotated[
+    tuple[int, ...],
+    PlainValidator(_array_of(parse_size, LARGEST_SIZE)),
+    PlainSerializer(list),
+    WithJsonSchema({"type": "array", "items": _SIZE_SCHEMA}),
+]
+TimeArray = Annotated[
+    tuple[Number, ...],
+    PlainValidator(_array_of(parse_time, LARGEST_SIZE)),
+    PlainSerializer(list),
+    WithJsonSchema({"type": "array", "items": _TIME_SCHEMA}),
+]
+ParentArray = Annotated[
+    tuple[int, ...],
+    PlainValidator(_parent_array),
+    PlainSerializer(list),
+    WithJsonSchema({"type": "array", "items": {"type": "integer", "minimum": -1}}),
+]
+
+
+def check_total(sizes: int, what: str) -> None:
+    """Refuse a total of sizes beyond 2^62, the largest that all later sums can hold."""
+    if sizes > LARGEST_SIZE:
+        raise fail(f"{what} add up to {sizes}, more than the largest total, 2^62")

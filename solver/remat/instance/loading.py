@@ -1,0 +1,126 @@
+"""From a file, an open file, a document or a model to a validated instance."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import IO, Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from remat.documents import read_document
+from remat.errors import InstanceError
+from remat.instance.adjoint import AdjointInstance
+from remat.instance.base import SCHEMA, BaseInstance
+from remat.instance.chain import ChainInstance
+from remat.instance.dag import DagInstance
+from remat.instance.fields import units_scope
+from remat.instance.machine import MachineModel
+from remat.instance.tree import TreeInstance
+from remat.units import Units
+
+Instance = ChainInstance | AdjointInstance | DagInstance | TreeInstance
+
+KINDS: dict[str, type[ChainInstance] | type[AdjointInstance] | type[DagInstance] | type[TreeInstance]] = {
+    "chain": ChainInstance,
+    "adjoint": AdjointInstance,
+    "dag": DagInstance,
+    "tree": TreeInstance,
+}
+
+
+def load(source: str | os.PathLike[str] | IO[Any] | dict[str, Any] | BaseInstance) -> Instance:
+    """Load an instance.
+
+    Parameters
+    ----------
+    source : path, "-", open file, dict or instance
+        JSON (gzip is recognised), standard input, a parsed document, or an instance, returned as it is.
+
+    Returns
+    -------
+    ChainInstance, AdjointInstance, DagInstance or TreeInstance
+
+    Raises
+    ------
+    remat.InstanceError
+        With the JSON path of the first thing wrong.
+    """
+    if isinstance(source, BaseInstance):
+        return source  # type: ignore[return-value]
+    return instance_from_document(source if isinstance(source, dict) else read_document(source))
+
+
+def instance_from_document(document: Any) -> Instance:
+    """Validate a parsed document as an instance."""
+    if not isinstance(document, dict):
+        raise InstanceError(f"an instance is a JSON object, not {_json_type(document)}", "$")
+    schema = document.get("schema")
+    if schema != SCHEMA:
+        hint = "the key is missing" if schema is None else f"found {str(schema)[:60]!r}"
+        raise InstanceError(f"expected {SCHEMA!r}: {hint}", "$.schema")
+    kind = document.get("kind")
+    model = KINDS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        found = "the key is missing" if kind is None else f"unknown kind {str(kind)[:60]!r}"
+        raise InstanceError(f"{found}; it is one of {', '.join(KINDS)}", "$.kind")
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise instance_error(error) from None
+
+
+def load_machine(source: str | os.PathLike[str] | IO[Any] | dict[str, Any], units: Units) -> MachineModel:
+    """Load the `machine` part of an instance from a file of its own, in the instance's units."""
+    document = source if isinstance(source, dict) else read_document(source, "machine")
+    try:
+        with units_scope(units):
+            return MachineModel.model_validate(document)
+    except ValidationError as error:
+        raise instance_error(error) from None
+
+
+def instance_error(error: ValidationError) -> InstanceError:
+    """Turn pydantic's report into one line: the first error, its JSON path, and how many more there are."""
+    # A list whose only entry is wrong is reported as empty, too.
+    listed = error.errors(include_url=False)
+    problems = [problem for problem in listed if problem["type"] != "too_short" or not problem.get("input")] or listed
+    first = problems[0]
+    # Union branches put their tags into the location: the model's class names are no keys of the document.
+    path = "$"
+    for part in first["loc"]:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    context: dict[str, Any] = first.get("ctx") or {}
+    message = {
+        "missing": "the key is missing",
+        "extra_forbidden": "unknown key",
+        "too_short": "the list is empty",
+        "model_type": f"expected an object, not {_json_type(first.get('input'))}",
+        "tuple_type": f"expected a list, not {_json_type(first.get('input'))}",
+        "string_type": f"expected a text, not {_json_type(first.get('input'))}",
+        "string_unicode": "not valid Unicode text",
+    }.get(first["type"], first["msg"])
+    if context.get("at"):
+        path += str(context["at"])
+    if first["type"] == "literal_error":
+        message = f"{str(first.get('input'))[:60]!r} is not one of {context.get('expected')}"
+    if len(problems) > 1:
+        message += f" (and {len(problems) - 1} more)"
+    return InstanceError(message, path)
+
+
+def _json_type(value: object) -> str:
+    names: dict[type, str] = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+@cache
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of `remat.instance/1`."""
+    adapter: TypeAdapter[Any] = TypeAdapter(Annotated[Instance, Field(discriminator="kind")])
+    schema = adapter.json_schema(by_alias=True)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": SCHEMA,
+        **schema,
+    }

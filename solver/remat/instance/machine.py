@@ -1,0 +1,107 @@
+"""The `machine` part of an instance: memories, processors and the links between memories."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from remat.instance.fields import Bandwidth, Count, Model, Name, Size, Time, fail
+from remat.machine import Link, Machine, Memory, Processor
+
+MOST_PROCESSORS = 4096
+
+
+class MemoryModel(Model):
+    """A memory; `capacity` null means unbounded."""
+
+    name: Name
+    capacity: Size | None = None
+
+
+class ProcessorModel(Model):
+    """A processor, or `count` equal ones called name0, name1, ..., working in one memory."""
+
+    name: Name
+    memory: Name
+    count: Count = 1
+
+
+class LinkModel(Model):
+    """A way from one memory to another: a transfer takes latency + size/bandwidth on its channel."""
+
+    source: Name
+    target: Name
+    bandwidth: Bandwidth = None
+    latency: Time = 0
+    channel: Name | None = None
+
+
+class MachineModel(Model):
+    """The machine of an instance; the first memory is the one that budgets and static memory mean."""
+
+    memories: Annotated[tuple[MemoryModel, ...], Field(min_length=1)] = (MemoryModel(name="memory"),)
+    processors: Annotated[tuple[ProcessorModel, ...], Field(min_length=1)] = (
+        ProcessorModel(name="processor", memory="memory"),
+    )
+    links: tuple[LinkModel, ...] = ()
+
+    @model_validator(mode="after")
+    def _references(self) -> Self:
+        memories = _unique([memory.name for memory in self.memories], "memory")
+        _unique([processor.name for processor in self.processors], "processor")
+        if sum(processor.count for processor in self.processors) > MOST_PROCESSORS:
+            raise fail(f"more than {MOST_PROCESSORS} processors")
+        _unique([name for processor in self.processors for name in _expanded(processor)], "processor")
+        for index, processor in enumerate(self.processors):
+            if processor.memory not in memories:
+                raise fail(f"unknown memory {processor.memory!r}", f".processors[{index}].memory")
+        several = {processor.name for processor in self.processors if processor.count > 1}
+        pairs = set()
+        for index, link in enumerate(self.links):
+            at = f".links[{index}]"
+            for end, name in (("source", link.source), ("target", link.target)):
+                if name not in memories:
+                    raise fail(f"unknown memory {name!r}", f"{at}.{end}")
+            if link.source == link.target:
+                raise fail(f"a link from {link.source!r} to itself", at)
+            if (link.source, link.target) in pairs:
+                raise fail(f"a second link from {link.source!r} to {link.target!r}", at)
+            if link.channel in several:
+                raise fail(f"channel {link.channel!r} names several processors; name one of them", f"{at}.channel")
+            pairs.add((link.source, link.target))
+        return self
+
+    def build(self) -> Machine:
+        """Build the machine that placement and the verifier work with."""
+        memories = tuple(Memory(memory.name, memory.capacity) for memory in self.memories)
+        index = {memory.name: i for i, memory in enumerate(memories)}
+        processors = tuple(
+            Processor(name, index[processor.memory]) for processor in self.processors for name in _expanded(processor)
+        )
+        links = tuple(
+            Link(
+                source=index[link.source],
+                target=index[link.target],
+                bandwidth=link.bandwidth,
+                latency=link.latency,
+                channel=link.channel or f"{link.source}->{link.target}",
+            )
+            for link in self.links
+        )
+        return Machine(memories, processors, links)
+
+
+def _expanded(processor: ProcessorModel) -> list[str]:
+    if processor.count == 1:
+        return [processor.name]
+    return [f"{processor.name}{i}" for i in range(processor.count)]
+
+
+def _unique(names: list[str], what: str) -> set[str]:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise fail(f"two {what} entries are called {name!r}")
+        seen.add(name)
+    return seen

@@ -1,0 +1,58 @@
+"""Kind `tree`: a task tree, as in sparse factorisation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from remat.instance.base import BaseInstance
+from remat.instance.dag import Parallel
+from remat.instance.fields import Name, ParentArray, SizeArray, TimeArray, check_total, fail
+
+
+class TreeInstance(BaseInstance):
+    """Flat arrays, one entry per node; the root's parent is -1."""
+
+    kind: Literal["tree"] = "tree"
+    parent: ParentArray
+    output_size: SizeArray
+    workspace: SizeArray | None = None
+    time: TimeArray | None = None
+    orientation: Literal["in", "out"] = "in"
+    names: Annotated[tuple[Name, ...], Field()] | None = None
+    parallel: Parallel | None = None
+
+    @model_validator(mode="after")
+    def _shape(self) -> Self:
+        n = len(self.parent)
+        if n == 0:
+            raise fail("the tree is empty; a tree has at least its root", ".parent")
+        for key in ("output_size", "workspace", "time", "names"):
+            array = getattr(self, key)
+            if array is not None and len(array) != n:
+                raise fail(f"{len(array)} entries for a tree of {n} nodes", f".{key}")
+        if self.names is not None and len(set(self.names)) < n:
+            raise fail("two nodes have the same name", ".names")
+        _check_one_root(self.parent)
+        check_total(self.static_memory + sum(self.output_size) + sum(self.workspace or ()), "the sizes of the tree")
+        return self
+
+
+def _check_one_root(parent: tuple[int, ...]) -> None:
+    roots = [node for node, above in enumerate(parent) if above == -1]
+    if len(roots) > 1:
+        raise fail(f"two roots, nodes {roots[0]} and {roots[1]}; a tree has one (parent -1)", ".parent")
+    # Without a root, or with nodes that do not reach it, some parents run in a circle.
+    state = bytearray(len(parent))  # 0 unknown, 1 on the way, 2 reaches the root
+    for start in range(len(parent)):
+        path = []
+        node = start
+        while node != -1 and state[node] == 0:
+            state[node] = 1
+            path.append(node)
+            node = parent[node]
+        if node != -1 and state[node] == 1:
+            raise fail(f"the parents of node {node} run in a circle", f".parent[{node}]")
+        for visited in path:
+            state[visited] = 2

@@ -1,0 +1,34 @@
+"""Lowering: every kind of instance becomes one task graph on one machine."""
+
+from __future__ import annotations
+
+from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, TreeInstance
+from remat.lowering.chain import lower_adjoint, lower_chain, machine_of_adjoint
+from remat.lowering.dag import lower_dag
+from remat.lowering.tree import lower_tree
+from remat.machine import Machine
+from remat.taskgraph import TaskGraph
+
+__all__ = ["lower", "machine_of"]
+
+
+def lower(instance: Instance) -> TaskGraph:
+    """Return the task graph of an instance (O(size of the instance))."""
+    match instance:
+        case ChainInstance():
+            return lower_chain(instance)
+        case AdjointInstance():
+            return lower_adjoint(instance)
+        case DagInstance():
+            return lower_dag(instance)
+        case TreeInstance():
+            return lower_tree(instance)
+
+
+def machine_of(instance: Instance) -> Machine:
+    """Return the machine of an instance: its own, the one built from an adjoint's storage, or the default."""
+    if instance.machine is not None:
+        return instance.machine.build()
+    if isinstance(instance, AdjointInstance) and instance.storage:
+        return machine_of_adjoint(instance)
+    return Machine()

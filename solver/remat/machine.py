@@ -1,0 +1,126 @@
+"""The machine as placement, verifier and algorithms see it: memories, processors, links, resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from remat.errors import OptionError
+from remat.units import Number
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A memory and its capacity in bytes (or units); `None` is unbounded."""
+
+    name: str
+    capacity: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """One processor, working in the memory of this index."""
+
+    name: str
+    memory: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A directed way between two memories (by index); `bandwidth` `None` is infinite."""
+
+    source: int
+    target: int
+    bandwidth: Number | None = None
+    latency: Number = 0
+    channel: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Memories, processors and links; what a step occupies is a *resource*.
+
+    Resources are the processors (first, in order) and the channels of the links. A channel that bears a
+    processor's name is that processor: transfers on it are synchronous.
+    """
+
+    memories: tuple[Memory, ...] = (Memory("memory"),)
+    processors: tuple[Processor, ...] = (Processor("processor", 0),)
+    links: tuple[Link, ...] = ()
+
+    @cached_property
+    def resources(self) -> tuple[str, ...]:
+        """Names of all resources, processors first."""
+        names = dict.fromkeys(processor.name for processor in self.processors)
+        names.update(dict.fromkeys(link.channel for link in self.links))
+        return tuple(names)
+
+    @cached_property
+    def resource_of_link(self) -> tuple[int, ...]:
+        """Index of the resource that each link's transfers occupy."""
+        index = {name: i for i, name in enumerate(self.resources)}
+        return tuple(index[link.channel] for link in self.links)
+
+    @cached_property
+    def link_index(self) -> Mapping[tuple[int, int], int]:
+        """Index of the link between two memories (by index), where there is one."""
+        return {(link.source, link.target): i for i, link in enumerate(self.links)}
+
+    @cached_property
+    def memory_index(self) -> Mapping[str, int]:
+        """Index of each memory by its name."""
+        return {memory.name: i for i, memory in enumerate(self.memories)}
+
+    @cached_property
+    def processor_index(self) -> Mapping[str, int]:
+        """Index of each processor by its name."""
+        return {processor.name: i for i, processor in enumerate(self.processors)}
+
+    def with_capacities(self, capacities: Mapping[str, int | None]) -> Machine:
+        """Return the machine with other capacities for the named memories.
+
+        Raises
+        ------
+        OptionError
+            If a name is not one of this machine's memories.
+        """
+        for name in capacities:
+            if name not in self.memory_index:
+                known = ", ".join(self.memory_index)
+                raise OptionError(f"--budget: unknown memory {name!r}; this machine has {known}")
+        memories = tuple(
+            replace(memory, capacity=capacities.get(memory.name, memory.capacity)) for memory in self.memories
+        )
+        return replace(self, memories=memories)
+
+    def link_name(self, link: int) -> str:
+        """Print a link as ``device->host``."""
+        ends = self.links[link]
+        return f"{self.memories[ends.source].name}->{self.memories[ends.target].name}"
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the machine as the `machine` part of a document, processors one by one."""
+        document: dict[str, Any] = {
+            "memories": [
+                {"name": memory.name} | ({} if memory.capacity is None else {"capacity": memory.capacity})
+                for memory in self.memories
+            ],
+            "processors": [
+                {"name": processor.name, "memory": self.memories[processor.memory].name}
+                for processor in self.processors
+            ],
+        }
+        if self.links:
+            document["links"] = [
+                {
+                    "source": self.memories[link.source].name,
+                    "target": self.memories[link.target].name,
+                    **({} if link.bandwidth is None else {"bandwidth": link.bandwidth}),
+                    **({} if link.latency == 0 else {"latency": link.latency}),
+                    "channel": link.channel,
+                }
+                for link in self.links
+            ]
+        return document

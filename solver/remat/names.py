@@ -1,0 +1,99 @@
+"""Names of tasks and values: a plain list, or numbered runs that cost nothing at a million entries."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+
+class Names(Sequence[str]):
+    """An immutable sequence of distinct names that can be searched by name.
+
+    Parameters
+    ----------
+    names : iterable of str
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(names)
+        self._index: dict[str, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        return self._names[index]
+
+    def find(self, name: str) -> int | None:
+        """Return the index of a name, or None."""
+        if self._index is None:
+            self._index = {name: i for i, name in enumerate(self._names)}
+        return self._index.get(name)
+
+
+class NumberedNames(Names):
+    """Runs of numbered names, such as F1..F9, loss, B1..B9.
+
+    Parameters
+    ----------
+    runs : iterable of (prefix, first, count)
+        `count` names ``prefix + str(first + i)``; `first` None stands for the bare prefix.
+    """
+
+    def __init__(self, runs: Iterable[tuple[str, int | None, int]]) -> None:
+        self._runs: list[tuple[str, int | None, int]] = []
+        self._starts: list[int] = []
+        self._by_prefix: dict[str, list[tuple[int | None, int, int]]] = {}
+        total = 0
+        for prefix, first, count in runs:
+            if count > 0:
+                self._runs.append((prefix, first, count))
+                self._starts.append(total)
+                self._by_prefix.setdefault(prefix, []).append((first, count, total))
+                total += count
+        self._total = total
+
+    def __len__(self) -> int:
+        return self._total
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._total))]
+        if index < 0:
+            index += self._total
+        if not 0 <= index < self._total:
+            raise IndexError(index)
+        run = bisect_right(self._starts, index) - 1
+        prefix, first, _ = self._runs[run]
+        return prefix if first is None else f"{prefix}{first + index - self._starts[run]}"
+
+    def __iter__(self) -> Iterator[str]:
+        for prefix, first, count in self._runs:
+            if first is None:
+                yield prefix
+            else:
+                for number in range(first, first + count):
+                    yield f"{prefix}{number}"
+
+    def find(self, name: str) -> int | None:
+        """Return the index of a name, or None."""
+        prefix = name.rstrip("0123456789")
+        digits = name[len(prefix) :]
+        for first, count, start in self._by_prefix.get(prefix, ()):
+            if first is None:
+                if not digits:
+                    return start
+            elif digits and (digits == "0" or digits[0] != "0") and len(digits) < 19:
+                offset = int(digits) - first
+                if 0 <= offset < count:
+                    return start + offset
+        return None

@@ -1,0 +1,174 @@
+"""The task graph: what every instance lowers to, as arrays with names."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remat.names import Names
+from remat.units import Number, Units
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+NumberArray = NDArray[Any]
+"""int64 where all entries are integers, float64 otherwise."""
+
+
+def number_array(values: Iterable[Number]) -> NumberArray:
+    """Return times as int64 if every one of them is an `int` (exact results), else as float64."""
+    items = list(values)
+    exact = set(map(type, items)) <= {int} and sum(items) < 2**62
+    return np.array(items, dtype=np.int64 if exact else np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """A list of index lists, flattened: row i is ``items[start[i]:start[i+1]]``."""
+
+    start: IntArray
+    items: IntArray
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    def __getitem__(self, row: int) -> IntArray:
+        return self.items[self.start[row] : self.start[row + 1]]
+
+    @property
+    def counts(self) -> IntArray:
+        """Length of each row."""
+        return np.diff(self.start)
+
+    @property
+    def rows(self) -> IntArray:
+        """Row number of each item."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), self.counts)
+
+    def gather(self, rows: IntArray) -> Ragged:
+        """Return the given rows, in that order."""
+        counts = self.counts[rows]
+        start = np.concatenate(([0], np.cumsum(counts)))
+        # Position inside the source = start of the source row + offset inside the row.
+        source = np.repeat(self.start[rows] - start[:-1], counts) + np.arange(start[-1], dtype=np.int64)
+        return Ragged(start, self.items[source])
+
+    def transposed(self, columns: int) -> Ragged:
+        """Return, for each item value below `columns`, the rows that contain it, in order."""
+        order = np.argsort(self.items, kind="stable")
+        counts = np.bincount(self.items, minlength=columns)
+        return Ragged(np.concatenate(([0], np.cumsum(counts))), self.rows[order])
+
+    def to_lists(self) -> list[list[int]]:
+        """Return plain lists of ints."""
+        bounds = self.start.tolist()
+        items = self.items.tolist()
+        return [items[a:b] for a, b in itertools.pairwise(bounds)]
+
+    @staticmethod
+    def from_lists(rows: Sequence[Sequence[int]]) -> Ragged:
+        """Flatten lists of ints."""
+        start = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum([len(row) for row in rows], out=start[1:])
+        items = np.fromiter((item for row in rows for item in row), dtype=np.int64, count=int(start[-1]))
+        return Ragged(start, items)
+
+    @staticmethod
+    def empty(rows: int) -> Ragged:
+        """Return rows without items."""
+        return Ragged(np.zeros(rows + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A value that lies in a memory at the start or at the end; memory None is the first one."""
+
+    value: int
+    memory: str | None = None
+
+
+@dataclass(frozen=True)
+class TaskGraph:
+    """Tasks and values as arrays.
+
+    Attributes
+    ----------
+    tasks, values : Names
+    time : (tasks,) int64 or float64
+    size : (values,) int64
+    reads, writes : Ragged
+        Values that each task reads and writes.
+    workspace : (tasks,) int64
+    in_place, required, recomputable, once : (tasks,) bool
+    inputs, outputs : tuple of Resident
+        What is resident at the start, and must be at the end.
+    pinned : frozenset of int
+        Input values that may not be freed.
+    static_memory : int
+        Bytes resident in the first memory throughout.
+    parallel_max : (tasks,) int64
+    parallel_alpha : (tasks,) float64
+        On p <= `parallel_max` processors a task takes time / p^alpha.
+    phase : tuple of str or None
+    units : Units
+    """
+
+    tasks: Names
+    values: Names
+    time: NumberArray
+    size: IntArray
+    reads: Ragged
+    writes: Ragged
+    workspace: IntArray
+    in_place: BoolArray
+    required: BoolArray
+    recomputable: BoolArray
+    once: BoolArray
+    inputs: tuple[Resident, ...] = ()
+    outputs: tuple[Resident, ...] = ()
+    pinned: frozenset[int] = frozenset()
+    static_memory: int = 0
+    parallel_max: IntArray | None = None
+    parallel_alpha: NDArray[np.float64] | None = None
+    phase: tuple[str, ...] | None = None
+    units: Units = field(default_factory=Units)
+
+    @cached_property
+    def producers(self) -> Ragged:
+        """For each value, the tasks that write it, in reference order."""
+        return self.writes.transposed(len(self.values))
+
+    @cached_property
+    def readers(self) -> Ragged:
+        """For each value, the tasks that read it, in reference order."""
+        return self.reads.transposed(len(self.values))
+
+    @cached_property
+    def exact_times(self) -> bool:
+        """Whether all times are integers."""
+        return self.time.dtype == np.int64
+
+    def task(self, name: str) -> int:
+        """Return the index of a task by its name.
+
+        Raises
+        ------
+        KeyError
+            If there is no such task.
+        """
+        index = self.tasks.find(name)
+        if index is None:
+            raise KeyError(name)
+        return index
+
+    def value(self, name: str) -> int:
+        """Return the index of a value by its name (KeyError if there is none)."""
+        index = self.values.find(name)
+        if index is None:
+            raise KeyError(name)
+        return index

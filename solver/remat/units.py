@@ -1,0 +1,224 @@
+"""Sizes, times and bandwidths: exact parsing (Decimal, never float) and readable printing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Literal
+
+Number = int | float
+"""A time: an `int` stays an `int` all the way through, anything else is a float64."""
+
+LARGEST_SIZE = 2**62
+"""Largest size, and largest total of sizes, that an instance may contain (bytes or units)."""
+
+LARGEST_TIME = 10.0**300
+"""Largest single time: sums over a schedule must stay finite in float64."""
+
+_SIZE_FACTORS = {"": 1, "B": 1}
+for _power, _letter in enumerate("kMGTPE", start=1):
+    _SIZE_FACTORS[f"{_letter}B"] = 1000**_power
+    _SIZE_FACTORS[f"{_letter.upper()}iB"] = _SIZE_FACTORS[f"{_letter.upper()}i"] = 1024**_power
+_SIZE_FACTORS["KB"] = 1000
+
+_TIME_FACTORS = {"ns": Decimal("1e-9"), "us": Decimal("1e-6"), "ms": Decimal("1e-3"), "s": Decimal(1)}
+_DURATION_FACTORS = {**_TIME_FACTORS, "": Decimal(1), "min": Decimal(60), "h": Decimal(3600)}
+
+# ASCII digits only: \d would also take other scripts' digits.
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,4})?)\s*([A-Za-z]*)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """What bare numbers of an instance mean."""
+
+    time: Literal["s", "ms", "us", "ns", "unit"] = "s"
+    memory: Literal["B", "unit"] = "B"
+
+
+def _split(text: str, what: str) -> tuple[Decimal, str]:
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text[:60]!r} is not a {what}")
+    return Decimal(match[1]), match[2]
+
+
+def _as_size(number: Decimal, shown: str) -> int:
+    # Compare before converting: int(Decimal('1e9999')) would build a number of ten thousand digits.
+    if not number.is_finite():
+        raise ValueError(f"{shown} is not a finite size")
+    if number < 0:
+        raise ValueError(f"{shown} is negative; a size is an integer >= 0")
+    if number > LARGEST_SIZE:
+        raise ValueError(f"{shown} is larger than the largest size, 2^62")
+    if number != number.to_integral_value():
+        raise ValueError(f"{shown} is not a whole number of bytes or units")
+    return int(number)
+
+
+def parse_size(value: object, units: Units | None = None) -> int:
+    """Read a size.
+
+    Parameters
+    ----------
+    value : int, float, Decimal or str
+        ``8``, ``1e9`` (an integer), ``"8GB"`` = 8*10^9, ``"8GiB"`` = ``"8Gi"`` = 2^33.
+    units : Units, optional
+        The instance's units; where memory counts in ``unit``, byte suffixes are refused.
+
+    Returns
+    -------
+    int
+        Bytes (or units), between 0 and 2^62.
+
+    Raises
+    ------
+    ValueError
+        For anything else: booleans, fractions, negative, NaN or huge numbers, unknown suffixes.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal, str)):
+        raise ValueError(f"{_shown(value)} is not a size (an integer, or a string such as '8GB' or '8GiB')")
+    if isinstance(value, str):
+        number, suffix = _split(value, "size; write an integer, or a string such as '8GB' or '8GiB'")
+        factor = _SIZE_FACTORS.get(suffix)
+        if factor is None:
+            raise ValueError(
+                f"{value[:60]!r} has an unknown unit {suffix!r}; use B, kB, MB, GB, TB, KiB, MiB, GiB, TiB"
+            )
+        if suffix and units is not None and units.memory == "unit":
+            raise ValueError(
+                f"{value[:60]!r} is in bytes, but this instance counts memory in units; write a bare number"
+            )
+        return _as_size(number * factor, repr(value[:60]))
+    if isinstance(value, int):
+        if 0 <= value <= LARGEST_SIZE:
+            return value
+        return _as_size(Decimal(value) if abs(value) < 10**30 else Decimal("1e30").copy_sign(value), _shown(value))
+    return _as_size(Decimal(value), _shown(value))
+
+
+def parse_time(value: object, units: Units | None = None) -> Number:
+    """Read a time in the instance's own unit.
+
+    Parameters
+    ----------
+    value : int, float, Decimal or str
+        A finite number >= 0, or a string with a unit: ``"3ms"``, ``"2us"``, ``"1.5s"``.
+    units : Units, optional
+        The unit of the answer (default seconds).
+
+    Returns
+    -------
+    int or float
+        An `int` where `value` is one, or where the string is a whole number of units.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal, str)):
+        raise ValueError(f"{_shown(value)} is not a time (a number >= 0, or a string such as '3ms')")
+    unit = units.time if units is not None else "s"
+    if isinstance(value, str):
+        number, suffix = _split(value, "time; write a number, or a string such as '3ms' or '1.5s'")
+        if suffix:
+            if unit == "unit":
+                raise ValueError(f"{value[:60]!r} has a unit, but this instance counts time in units")
+            if suffix not in _TIME_FACTORS:
+                raise ValueError(f"{value[:60]!r} has an unknown unit {suffix!r}; use s, ms, us or ns")
+            number = number * _TIME_FACTORS[suffix] / _TIME_FACTORS[unit]
+        return _as_time(number, repr(value[:60]), whole=True)
+    if isinstance(value, int):
+        if value < 0 or value > LARGEST_SIZE:
+            raise ValueError(f"{_shown(value)} is out of range; a whole time lies between 0 and 2^62")
+        return value
+    return _as_time(Decimal(value), _shown(value), whole=False)
+
+
+def _as_time(number: Decimal, shown: str, *, whole: bool) -> Number:
+    if not number.is_finite():
+        raise ValueError(f"{shown} is not a finite time")
+    if number < 0:
+        raise ValueError(f"{shown} is negative; a time is a number >= 0")
+    if number > LARGEST_TIME:
+        raise ValueError(f"{shown} is larger than the largest time, 1e300")
+    if whole and number <= LARGEST_SIZE and number == number.to_integral_value():
+        return int(number)
+    return float(number)
+
+
+def parse_bandwidth(value: object, units: Units | None = None) -> Number | None:
+    """Read a bandwidth in memory units per time unit; ``None`` means infinite.
+
+    ``"12GB/s"`` in an instance that counts milliseconds is 12*10^6 bytes per millisecond.
+    """
+    if value is None:
+        return None
+    units = units or Units()
+    if isinstance(value, str):
+        size_text, slash, time_text = value.partition("/")
+        if not slash or time_text.strip() not in _TIME_FACTORS:
+            raise ValueError(f"{value[:60]!r} is not a bandwidth; write a number, or a string such as '12GB/s'")
+        if units.time == "unit":
+            raise ValueError(f"{value[:60]!r} is per second, but this instance counts time in units; write a number")
+        size = Decimal(parse_size(size_text, units))
+        rate = size * _TIME_FACTORS[units.time] / _TIME_FACTORS[time_text.strip()]
+    elif isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+        rate = Decimal(value)
+    else:
+        raise ValueError(f"{_shown(value)} is not a bandwidth; write a number, or a string such as '12GB/s'")
+    if rate.is_finite() and rate == 0:
+        raise ValueError("a bandwidth of 0 would never transfer anything; leave the link out instead")
+    return _as_time(rate, _shown(value), whole=True)
+
+
+def parse_duration(text: str) -> float:
+    """Read a wall-clock limit in seconds: ``30``, ``30s``, ``5min``, ``500ms``."""
+    try:
+        number, suffix = _split(text, "duration")
+        if suffix not in _DURATION_FACTORS:
+            raise ValueError
+        seconds = float(number * _DURATION_FACTORS[suffix])
+    except (ValueError, InvalidOperation):
+        raise ValueError(f"{text[:60]!r} is not a duration; write 30, 30s, 5min or 1h") from None
+    if not 0 <= seconds < 1e9:
+        raise ValueError(f"{text[:60]!r} is out of range; a limit lies between 0 and 1e9 seconds")
+    return seconds
+
+
+def format_size(size: int, units: Units | None = None, *, both: bool = False) -> str:
+    """Print a size: ``3.28 GiB``; with `both`, decimal and binary: ``3.52 GB (3.28 GiB)``."""
+    if units is not None and units.memory == "unit":
+        return f"{size:,}"
+    binary = _scaled(size, 1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))
+    if not both or size < 1000:
+        return binary
+    return f"{_scaled(size, 1000, ('B', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB'))} ({binary})"
+
+
+def _scaled(size: int, base: int, names: tuple[str, ...]) -> str:
+    power = 0
+    while power + 1 < len(names) and abs(size) >= base ** (power + 1):
+        power += 1
+    if power == 0:
+        return f"{size} {names[0]}"
+    return f"{size / base**power:.4g} {names[power]}"
+
+
+def format_time(time: Number, units: Units | None = None) -> str:
+    """Print a time with a unit that suits its magnitude; bare where the instance counts in units."""
+    unit = units.time if units is not None else "s"
+    if unit == "unit":
+        return f"{time:,}" if isinstance(time, int) else f"{time:.6g}"
+    seconds = float(Decimal(time) * _TIME_FACTORS[unit])
+    if seconds == 0:
+        return "0 s"
+    for name, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= factor:
+            return f"{seconds / factor:.5g} {name}"
+    return f"{seconds / 1e-9:.5g} ns"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:
+        return "a number of more than 30 digits"
+    text = {True: "true", False: "false", None: "null"}.get(value) if isinstance(value, (bool, type(None))) else None
+    text = text or (str(value) if isinstance(value, (int, float, Decimal)) else repr(value))
+    return text if len(text) <= 60 else text[:57] + "..."
