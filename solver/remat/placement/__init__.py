@@ -1,0 +1,10 @@
+"""Placement: from an ordered list of steps to start times.
+
+The twin of the verifier, and independent of it on purpose: one chooses start times, the other judges them.
+"""
+
+from __future__ import annotations
+
+from remat.placement.place import Placement, Unplaceable, place
+
+__all__ = ["Placement", "Unplaceable", "place"]

@@ -1,0 +1,34 @@
+"""What placement returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remat.taskgraph import NumberArray
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Start times of all steps."""
+
+    start: NumberArray
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaceable:
+    """A step whose bytes do not fit even when everything issued before it has ended.
+
+    Attributes
+    ----------
+    step : int
+    memory : int
+        Index of the memory that is too small.
+    needed : int
+        Bytes in that memory while the step runs.
+    capacity : int
+    """
+
+    step: int
+    memory: int
+    needed: int
+    capacity: int

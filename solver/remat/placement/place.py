@@ -1,0 +1,62 @@
+"""Entry of placement: chooses between the sequential short cut and the general list scheduler."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from remat.machine import Machine
+from remat.placement.general import place_general
+from remat.placement.outcome import Placement, Unplaceable
+from remat.placement.sequential import place_sequential
+from remat.steps import StepKind, Steps
+from remat.taskgraph import TaskGraph
+
+__all__ = ["Placement", "Unplaceable", "place"]
+
+
+def place(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement | Unplaceable:
+    """Give each listed step its earliest start time.
+
+    The list is the issue order: starts never decrease along it. A step starts as soon as its resources are
+    free, its reads complete, its `after` steps ended, its bytes fit, and no earlier-listed step still uses
+    what it writes or frees.
+
+    Parameters
+    ----------
+    graph, machine
+        What is to be computed, and on what.
+    steps : Steps
+        Without start times (those that it has are ignored).
+
+    Returns
+    -------
+    Placement or Unplaceable
+        The start times; or the first step whose bytes never fit.
+
+    Notes
+    -----
+    O(accesses log steps). Where all steps share one resource they simply follow each other, and the whole
+    list is placed with array operations.
+    """
+    if _one_resource(machine, steps):
+        return place_sequential(graph, machine, steps)
+    return place_general(graph, machine, steps)
+
+
+def _one_resource(machine: Machine, steps: Steps) -> bool:
+    """Whether all runs and copies occupy the first processor, with whole values only."""
+    if steps.unknown or (steps.amount >= 0).any() or (steps.item == -2).any():
+        return False
+    if steps.on is not None and (steps.on.items != 0).any():
+        return False
+    if steps.after is not None and (steps.kind == StepKind.DROP).any():
+        return False
+    copies = steps.kind == StepKind.COPY
+    if not copies.any():
+        return True
+    pairs = np.unique(np.column_stack((steps.source[copies], steps.target[copies])), axis=0)
+    for source, target in pairs.tolist():
+        link = machine.link_index.get((source, target))
+        if link is None or machine.resource_of_link[link] != 0:
+            return False
+    return True

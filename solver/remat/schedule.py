@@ -1,0 +1,311 @@
+"""The schedule format `remat.schedule/1`: steps as JSON, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, overload
+
+from remat.errors import InstanceError
+from remat.instance.fields import units_scope
+from remat.machine import Machine
+from remat.steps import WHOLE, StepBuilder, StepKind, Steps
+from remat.taskgraph import NumberArray, TaskGraph, number_array
+from remat.units import LARGEST_TIME, Number, Units, parse_size, parse_time
+
+SCHEMA = "remat.schedule/1"
+UNKNOWN_ITEM = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run a task, freeing `drop` at its end."""
+
+    task: str
+    start: Number | None = None
+    on: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    after: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy a value between memories; `drop` frees the source, `bytes` moves only a part."""
+
+    value: str
+    source: str
+    target: str
+    start: Number | None = None
+    drop: bool = False
+    bytes: int | None = None
+    after: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Free values at an instant."""
+
+    values: tuple[str, ...]
+    memory: str
+    start: Number | None = None
+    after: tuple[int, ...] = ()
+
+
+Step = Run | Copy | Drop
+
+
+class StepView(Sequence[Step]):
+    """Steps with names, made one by one as they are asked for; the columns are in `columns`."""
+
+    def __init__(self, columns: Steps, graph: TaskGraph, machine: Machine) -> None:
+        self.columns = columns
+        self._graph = graph
+        self._machine = machine
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @overload
+    def __getitem__(self, index: int) -> Step: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Step]: ...
+    def __getitem__(self, index: int | slice) -> Step | Sequence[Step]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        steps, values = self.columns, self._graph.values
+        start = None if steps.start is None else steps.start[index].item()
+        drop = tuple(values[int(value)] for value in steps.drop[index].tolist())
+        after = () if steps.after is None else tuple(steps.after[index].tolist())
+        kind = steps.kind[index]
+        if kind == StepKind.RUN:
+            on = () if steps.on is None else steps.on[index].tolist()
+            names = tuple(self._machine.processors[processor].name for processor in on)
+            return Run(self._graph.tasks[int(steps.item[index])], start, names, drop, after)
+        source = self._machine.memories[int(steps.source[index])].name
+        if kind == StepKind.DROP:
+            return Drop(drop, source, start, after)
+        target = self._machine.memories[int(steps.target[index])].name
+        amount = int(steps.amount[index])
+        value = values[int(steps.item[index])]
+        return Copy(value, source, target, start, bool(drop), None if amount == WHOLE else amount, after)
+
+
+def step_lines(steps: Steps, graph: TaskGraph, machine: Machine) -> Iterator[str]:
+    """Yield each step as one line of JSON (without the separating comma); about 10^6 lines a second or two."""
+    quote = json.dumps
+    memories = [quote(memory.name, ensure_ascii=False) for memory in machine.memories]
+    processors = [quote(processor.name, ensure_ascii=False) for processor in machine.processors]
+    tasks, values = _Quoted(graph.tasks), _Quoted(graph.values)
+    starts = [None] * len(steps) if steps.start is None else steps.start.tolist()
+    drops = steps.drop.to_lists()
+    ons = None if steps.on is None else steps.on.to_lists()
+    afters = None if steps.after is None else steps.after.to_lists()
+    columns = zip(
+        steps.kind.tolist(), steps.item.tolist(), steps.source.tolist(), steps.target.tolist(), starts, strict=True
+    )
+    for index, (kind, item, source, target, start) in enumerate(columns):
+        at = "" if start is None else f', "start": {start!r}'
+        drop = drops[index]
+        if afters is not None and afters[index]:
+            at = f', "after": {afters[index]}{at}'
+        if kind == StepKind.RUN:
+            on = ""
+            if ons is not None and ons[index]:
+                on = f', "on": [{", ".join(processors[p] for p in ons[index])}]'
+            freed = f', "drop": [{", ".join([values[value] for value in drop])}]' if drop else ""
+            yield f'{{"run": {tasks[item]}{on}{at}{freed}}}'
+        elif kind == StepKind.COPY:
+            amount = int(steps.amount[index])
+            part = "" if amount == WHOLE else f', "bytes": {amount}'
+            freed = ', "drop": true' if drop else ""
+            yield f'{{"copy": {values[item]}, "from": {memories[source]}, "to": {memories[target]}{at}{part}{freed}}}'
+        else:
+            yield f'{{"drop": [{", ".join([values[value] for value in drop])}], "memory": {memories[source]}{at}}}'
+
+
+class _Quoted:
+    """Names as JSON strings, quoted when first used."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._known: dict[int, str] = {}
+
+    def __getitem__(self, index: int) -> str:
+        text = self._known.get(index)
+        if text is None:
+            text = self._known[index] = json.dumps(self._names[index], ensure_ascii=False)
+        return text
+
+
+def document_chunks(head: dict[str, Any], steps: Steps | None, graph: TaskGraph, machine: Machine) -> Iterator[str]:
+    """Yield a schedule document: the head's keys, then one line per step."""
+    lines = [f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items()]
+    yield "{\n" + ",\n".join(lines)
+    if steps is None:
+        yield "\n}\n"
+        return
+    yield ',\n  "steps": ['
+    batch: list[str] = []
+    separator = "\n    "
+    for line in step_lines(steps, graph, machine):
+        batch.append(line)
+        if len(batch) == 10_000:
+            yield separator + ",\n    ".join(batch)
+            separator = ",\n    "
+            batch = []
+    if batch:
+        yield separator + ",\n    ".join(batch)
+    yield "\n  ]\n}\n"
+
+
+def parse_steps(document: Any, graph: TaskGraph, machine: Machine, units: Units) -> Steps:
+    """Read the steps of a schedule document; unknown names are noted for the verifier, not refused.
+
+    Raises
+    ------
+    InstanceError
+        For what is no list of steps at all: wrong types, unknown keys, start times on some steps only.
+    """
+    if not isinstance(document, dict):
+        raise InstanceError("a schedule is a JSON object", "$")
+    schema = document.get("schema")
+    if schema != SCHEMA:
+        hint = "the key is missing" if schema is None else f"found {str(schema)[:60]!r}"
+        raise InstanceError(f"expected {SCHEMA!r}: {hint}", "$.schema")
+    listed = document.get("steps")
+    if not isinstance(listed, list):
+        raise InstanceError("the schedule has no list of steps", "$.steps")
+    with units_scope(units):
+        return _StepParser(graph, machine, units).parse(listed)
+
+
+_KEYS = {
+    "run": frozenset({"run", "on", "start", "drop", "after"}),
+    "copy": frozenset({"copy", "from", "to", "start", "drop", "bytes", "after"}),
+    "drop": frozenset({"drop", "memory", "start", "after"}),
+}
+
+
+class _StepParser:
+    def __init__(self, graph: TaskGraph, machine: Machine, units: Units) -> None:
+        self._tasks: dict[str, int | None] = {}
+        self._values: dict[str, int | None] = {}
+        self._graph, self._machine, self._units = graph, machine, units
+        self._unknown: dict[int, tuple[str, str]] = {}
+        self._builder = StepBuilder()
+
+    def parse(self, listed: list[Any]) -> Steps:
+        starts: list[Number] = []
+        for index, step in enumerate(listed):
+            path = f"$.steps[{index}]"
+            if not isinstance(step, dict):
+                raise InstanceError("a step is a JSON object", path)
+            kind = "run" if "run" in step else "copy" if "copy" in step else "drop" if "drop" in step else None
+            if kind is None:
+                raise InstanceError("a step has one of the keys run, copy, drop", path)
+            if extra := step.keys() - _KEYS[kind]:
+                raise InstanceError(f"unknown key {min(extra)!r} in a {kind} step", path)
+            if "start" in step:
+                starts.append(self._start(step["start"], path))
+            if starts and len(starts) != index + 1:
+                raise InstanceError("either every step has a start, or none has", path)
+            after = self._after(step.get("after", []), index, path)
+            if kind == "run":
+                self._run(index, step, path, after)
+            elif kind == "copy":
+                self._copy(index, step, path, after)
+            else:
+                self._drop(index, step, path, after)
+        start: NumberArray | None = number_array(starts) if starts or not listed else None
+        return self._builder.build(start=start, unknown=self._unknown)
+
+    def _start(self, value: Any, path: str) -> Number:
+        if isinstance(value, (Decimal, float)) and -LARGEST_TIME <= value < 0:
+            return float(value)  # the verifier says so
+        if type(value) is int and -(2**62) <= value < 0:
+            return value
+        try:
+            return parse_time(value, self._units)
+        except ValueError as error:
+            raise InstanceError(str(error), f"{path}.start") from None
+
+    def _after(self, value: Any, index: int, path: str) -> list[int]:
+        if not isinstance(value, list) or any(type(item) is not int or not 0 <= item < index for item in value):
+            raise InstanceError("after: is a list of indices of earlier steps", f"{path}.after")
+        return value
+
+    def _names(self, value: Any, path: str) -> list[str]:
+        if not isinstance(value, list) or any(not isinstance(item, str) for item in value):
+            raise InstanceError("expected a list of names", path)
+        return value
+
+    def _value(self, index: int, name: str) -> int:
+        if name not in self._values:
+            self._values[name] = self._graph.values.find(name)
+        found = self._values[name]
+        if found is None:
+            self._unknown.setdefault(index, ("unknown-value", name))
+            return UNKNOWN_ITEM
+        return found
+
+    def _memory(self, index: int, name: Any, path: str) -> int:
+        if not isinstance(name, str):
+            raise InstanceError("expected the name of a memory", path)
+        found = self._machine.memory_index.get(name)
+        if found is None:
+            self._unknown.setdefault(index, ("unknown-memory", name))
+            return 0
+        return found
+
+    def _run(self, index: int, step: dict[str, Any], path: str, after: list[int]) -> None:
+        name = step["run"]
+        if not isinstance(name, str):
+            raise InstanceError("expected the name of a task", f"{path}.run")
+        if name not in self._tasks:
+            self._tasks[name] = self._graph.tasks.find(name)
+        task = self._tasks[name]
+        if task is None:
+            self._unknown.setdefault(index, ("unknown-task", name))
+        on = []
+        for processor in self._names(step.get("on", []), f"{path}.on"):
+            found = self._machine.processor_index.get(processor)
+            if found is None:
+                self._unknown.setdefault(index, ("unknown-processor", processor))
+            else:
+                on.append(found)
+        drop = [self._value(index, value) for value in self._names(step.get("drop", []), f"{path}.drop")]
+        unknown = index in self._unknown
+        self._builder.run(
+            UNKNOWN_ITEM if task is None or unknown else task, drop=() if unknown else drop, on=on, after=after
+        )
+
+    def _copy(self, index: int, step: dict[str, Any], path: str, after: list[int]) -> None:
+        if not isinstance(step["copy"], str):
+            raise InstanceError("expected the name of a value", f"{path}.copy")
+        value = self._value(index, step["copy"])
+        source = self._memory(index, step.get("from"), f"{path}.from")
+        target = self._memory(index, step.get("to"), f"{path}.to")
+        drop = step.get("drop", False)
+        if not isinstance(drop, bool):
+            raise InstanceError("drop: of a copy is true or false", f"{path}.drop")
+        amount = WHOLE
+        if "bytes" in step:
+            try:
+                amount = parse_size(step["bytes"], self._units)
+            except ValueError as error:
+                raise InstanceError(str(error), f"{path}.bytes") from None
+        if index in self._unknown:
+            value, drop = UNKNOWN_ITEM, False
+        self._builder.copy(value, source, target, drop=drop, amount=amount, after=after)
+
+    def _drop(self, index: int, step: dict[str, Any], path: str, after: list[int]) -> None:
+        values = [self._value(index, name) for name in self._names(step["drop"], f"{path}.drop")]
+        first = self._machine.memories[0].name
+        memory = self._memory(index, step.get("memory", first), f"{path}.memory")
+        self._builder.drop(() if index in self._unknown else values, memory, after=after)

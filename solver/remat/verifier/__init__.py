@@ -1,0 +1,12 @@
+"""The referee: what a schedule does and costs, from the task graph, the machine and the steps alone.
+
+It shares no code with placement and knows nothing of the zoo. It is the only source of the makespans and
+peaks that remat shows.
+"""
+
+from __future__ import annotations
+
+from remat.verifier.referee import check
+from remat.verifier.report import Peak, Profile, Report, Violation
+
+__all__ = ["Peak", "Profile", "Report", "Violation", "check"]

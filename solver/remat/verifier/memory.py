@@ -1,0 +1,167 @@
+"""Bytes in each memory over time, the peaks and the capacity rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from remat.machine import Machine, Memory
+from remat.steps import Steps
+from remat.taskgraph import BoolArray, IntArray, TaskGraph
+from remat.verifier.report import Peak, Profile
+from remat.verifier.residency import (
+    FREE,
+    INITIAL,
+    PART_FREE,
+    PART_WRITE,
+    WRITE,
+    WRITE_END,
+    Residency,
+    memory_of_steps,
+)
+from remat.verifier.timeline import Timeline
+
+if TYPE_CHECKING:
+    from remat.verifier.referee import Findings
+
+RUN = 0
+
+
+def memory_use(
+    graph: TaskGraph,
+    machine: Machine,
+    steps: Steps,
+    timeline: Timeline,
+    residency: Residency,
+    valid: BoolArray,
+    findings: Findings,
+) -> tuple[dict[str, Peak], dict[str, Profile]]:
+    """Add up what every event takes and gives back, and compare with the capacities."""
+    positions = len(timeline.step_at)
+    memory, position, change = _changes(graph, machine, steps, timeline, residency, valid)
+    peaks, profiles = {}, {}
+    for index, place in enumerate(machine.memories):
+        mine = memory == index
+        at, delta = position[mine], change[mine]
+        resident = int(delta[at < 0].sum()) + (graph.static_memory if index == 0 else 0)
+        at, delta = at[at >= 0], delta[at >= 0]
+        per_position = np.zeros(positions, dtype=np.int64)
+        np.add.at(per_position, at, delta)
+        touched = np.flatnonzero(per_position)
+        use = resident + np.cumsum(per_position[touched])
+        highest = int(np.argmax(use)) if len(use) else -1
+        if highest < 0 or use[highest] <= resident:
+            peaks[place.name] = Peak(resident, None)
+        else:
+            peaks[place.name] = Peak(int(use[highest]), int(timeline.step_at[touched[highest]]))
+        if place.capacity is not None:
+            adds = per_position[touched] > 0
+            _report_overruns(graph, place, resident, use, adds, timeline.step_at[touched], findings)
+        profiles[place.name] = _profile(resident, use, touched, timeline)
+    return peaks, profiles
+
+
+def _changes(
+    graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timeline, residency: Residency, valid: BoolArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return (memory, position, bytes) of every change of a memory's use."""
+    values = len(graph.values)
+    key, position, operation, step = residency.key, residency.position, residency.operation, residency.step
+    memory_of_key = key // max(values, 1)
+    size = graph.size[key % max(values, 1)] if len(key) else key
+    amount = steps.amount[np.maximum(step, 0)] if len(steps) else key
+    parts: list[tuple[IntArray, IntArray, IntArray]] = []
+
+    def add(mask: BoolArray, change: IntArray) -> None:
+        parts.append((memory_of_key[mask], position[mask], change[mask]))
+
+    reusing = np.zeros(len(steps), dtype=bool)
+    runs = np.flatnonzero((steps.kind == RUN) & valid)
+    reusing[runs] = graph.in_place[steps.item[runs]]
+    of_reusing = reusing[np.maximum(step, 0)] & (step >= 0) if len(steps) else np.zeros(len(key), dtype=bool)
+
+    add(operation == INITIAL, size)
+    add((operation == WRITE) & ~of_reusing, size)
+    add(operation == PART_WRITE, amount)
+    # When a write is complete, what was there before goes.
+    add(operation == WRITE_END, -residency.before)
+    add(operation == FREE, -residency.before)
+    add(operation == PART_FREE, -np.minimum(amount, residency.before))
+
+    at = memory_of_steps(machine, steps)[runs]
+    workspace = graph.workspace[steps.item[runs]]
+    parts.append((at, timeline.start_position[runs], workspace))
+    parts.append((at, timeline.release_position[runs], -workspace))
+    if reusing.any():
+        parts.extend(_reused(graph, machine, steps, timeline, residency, np.flatnonzero(reusing)))
+    return (
+        np.concatenate([part[0] for part in parts]),
+        np.concatenate([part[1] for part in parts]),
+        np.concatenate([part[2] for part in parts]),
+    )
+
+
+def _reused(
+    graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timeline, residency: Residency, runs: IntArray
+) -> list[tuple[IntArray, IntArray, IntArray]]:
+    """Outputs of in-place runs: while running they take only what the dropped inputs do not provide.
+
+    The rest is charged at the free position, where the dropped inputs go: both happen at once.
+    """
+    count = len(steps)
+    written = np.zeros(count, dtype=np.int64)
+    lists = graph.writes.gather(steps.item[runs])
+    np.add.at(written, np.repeat(runs, lists.counts), graph.size[lists.items])
+    # Dropped inputs: keys of this step that see both a read and a free of it.
+    values = len(graph.values)
+    memory = memory_of_steps(machine, steps)
+    reads = graph.reads.gather(steps.item[runs])
+    owner = np.repeat(runs, reads.counts)
+    read_codes = np.sort(owner * values + reads.items)
+    freed = (residency.operation == FREE) & (residency.step >= 0)
+    step, value, before = residency.step[freed], residency.key[freed] % values, residency.before[freed]
+    codes = step * values + value
+    place = np.minimum(np.searchsorted(read_codes, codes), max(len(read_codes) - 1, 0))
+    is_read = read_codes[place] == codes if len(read_codes) else np.zeros(len(codes), dtype=bool)
+    dropped = np.zeros(count, dtype=np.int64)
+    np.add.at(dropped, step[is_read], before[is_read])
+    during = np.maximum(0, written[runs] - dropped[runs])
+    return [
+        (memory[runs], timeline.start_position[runs], during),
+        (memory[runs], timeline.free_position[runs], written[runs] - during),
+    ]
+
+
+def _report_overruns(
+    graph: TaskGraph,
+    place: Memory,
+    resident: int,
+    use: IntArray,
+    adds: BoolArray,
+    step: IntArray,
+    findings: Findings,
+) -> None:
+    """Name each step that adds bytes while the memory holds more than its capacity."""
+    capacity = place.capacity
+    assert capacity is not None
+    if resident > capacity:
+        findings.add(None, "capacity", f"{place.name} starts with {_figures(resident, capacity, graph)}")
+    for k in np.flatnonzero((use > capacity) & adds).tolist():
+        findings.add(int(step[k]), "capacity", f"{place.name} would hold {_figures(int(use[k]), capacity, graph)}")
+
+
+def _figures(use: int, capacity: int, graph: TaskGraph) -> str:
+    unit = "bytes" if graph.units.memory == "B" else "units"
+    return f"{use} of {capacity} {unit}"
+
+
+def _profile(resident: int, use: IntArray, touched: IntArray, timeline: Timeline) -> Profile:
+    step = timeline.step_at[touched]
+    # A step's start event happens at its start, its other events at its end.
+    starts = timeline.start_position[step] == touched if len(step) else np.zeros(0, dtype=bool)
+    time = np.where(starts, timeline.start[step], timeline.end[step]) if len(step) else timeline.start[:0]
+    return Profile(
+        time=np.concatenate((np.zeros(1, dtype=timeline.start.dtype), time)),
+        size=np.concatenate((np.array([resident], dtype=np.int64), use)),
+    )

@@ -1,0 +1,290 @@
+"""The verifier's entry: checks the shape of each step, then time, resources, residency and memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from remat.bounds import needed_tasks, no_recompute_time
+from remat.machine import Machine
+from remat.steps import Steps
+from remat.taskgraph import BoolArray, IntArray, TaskGraph
+from remat.units import Number
+from remat.verifier.memory import memory_use
+from remat.verifier.report import Report, Violation
+from remat.verifier.residency import Residency, follow_values
+from remat.verifier.timeline import Timeline, build_timeline, durations
+
+MOST_VIOLATIONS = 100
+"""Most violations of one rule that a report lists."""
+
+RUN, COPY, DROP = 0, 1, 2
+
+
+class Findings:
+    """Collects violations, at most `MOST_VIOLATIONS` per rule."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[Violation]] = {}
+
+    def add(self, step: int | None, rule: str, message: str) -> None:
+        """Note one violation."""
+        found = self._found.setdefault(rule, [])
+        if len(found) < MOST_VIOLATIONS:
+            found.append(Violation(step, rule, message))
+
+    def sorted(self) -> tuple[Violation, ...]:
+        """Return all violations by step; those of the schedule as a whole come last."""
+        everything = [violation for found in self._found.values() for violation in found]
+        return tuple(sorted(everything, key=lambda v: (v.step is None, v.step or 0, v.rule)))
+
+
+def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: Number | None = None) -> Report:
+    """Verify placed steps and measure what they cost.
+
+    Parameters
+    ----------
+    graph, machine
+        What is to be computed, and on what.
+    steps : Steps
+        With start times.
+    reference_time : int or float, optional
+        The graph's no-recompute time, where the caller knows it already.
+
+    Returns
+    -------
+    Report
+
+    Notes
+    -----
+    All checks are array operations on one sorted list of events: O(E log E) for E events.
+    """
+    if steps.start is None:
+        raise ValueError("steps without start times are placed before they are verified")
+    findings = Findings()
+    valid, link = _check_shapes(graph, machine, steps, findings)
+    duration = durations(graph, machine, steps, valid=valid, link=link)
+    for step in np.flatnonzero(steps.start < 0).tolist():
+        findings.add(step, "bad-step", f"starts at {steps.start[step]}, before time 0")
+    timeline = build_timeline(steps.start, duration)
+    busy = _check_resources(graph, machine, steps, timeline, valid, link, findings)
+    run_count = _check_counts(graph, steps, timeline, valid, findings)
+    residency = follow_values(graph, machine, steps, timeline, valid, findings)
+    _check_ends(graph, machine, residency, findings)
+    peaks, profiles = memory_use(graph, machine, steps, timeline, residency, valid, findings)
+    ran = np.flatnonzero(run_count)
+    run_time = _exact_sum(graph.time[ran], run_count[ran])
+    reference = no_recompute_time(graph, needed_tasks(graph)) if reference_time is None else reference_time
+    recompute_time = run_time - reference
+    if isinstance(recompute_time, float) and abs(recompute_time) <= 1e-12 * run_time:
+        recompute_time = 0.0  # what rounding leaves of a difference of equal sums
+    end = timeline.end
+    return Report(
+        violations=findings.sorted(),
+        makespan=end.max().item() if len(end) else 0,
+        peaks=peaks,
+        transferred=_transferred(graph, machine, steps, link),
+        busy=busy,
+        run_time=run_time,
+        recompute_time=recompute_time,
+        profiles=profiles,
+        start=timeline.start,
+        end=timeline.end,
+    )
+
+
+def _exact_sum(times: Any, counts: IntArray) -> Number:
+    if times.dtype == np.int64:
+        if float(times.astype(np.float64) @ counts) < 2.0**61:
+            return int(times @ counts)
+        return sum(int(time) * int(count) for time, count in zip(times.tolist(), counts.tolist(), strict=True))
+    return float((times * counts).sum())
+
+
+def _check_shapes(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> tuple[BoolArray, IntArray]:
+    """Check names and forms; return which steps can take part, and the link of each copy (-1: none)."""
+    count = len(steps)
+    valid = np.ones(count, dtype=bool)
+    link = np.full(count, -1, dtype=np.int64)
+    kind, item = steps.kind, steps.item
+
+    def refuse(mask: BoolArray, rule: str, message: str) -> None:
+        for step in np.flatnonzero(mask & valid).tolist():
+            findings.add(step, rule, message)
+        valid[mask] = False
+
+    for step, (rule, name) in steps.unknown.items():
+        findings.add(step, rule, f"{name!r} is not known")
+        valid[step] = False
+    values, memories = len(graph.values), len(machine.memories)
+    is_run, is_copy, is_drop = kind == RUN, kind == COPY, kind == DROP
+    refuse(~(is_run | is_copy | is_drop), "bad-step", "neither a run, nor a copy, nor a drop")
+    refuse(is_run & ((item < 0) | (item >= len(graph.tasks))), "unknown-task", "no such task")
+    refuse(is_copy & ((item < 0) | (item >= values)), "unknown-value", "no such value")
+    drop_rows = steps.drop.rows
+    unknown_drop = np.zeros(count, dtype=bool)
+    unknown_drop[drop_rows[(steps.drop.items < 0) | (steps.drop.items >= values)]] = True
+    refuse(unknown_drop, "unknown-value", "drops a value that does not exist")
+    bad_source = (steps.source < 0) | (steps.source >= memories)
+    bad_target = (steps.target < 0) | (steps.target >= memories)
+    refuse((is_copy & (bad_source | bad_target)) | (is_drop & bad_source), "unknown-memory", "no such memory")
+
+    copies = np.flatnonzero(is_copy & valid)
+    table = np.full((memories, memories), -1, dtype=np.int64)
+    for (source, target), index in machine.link_index.items():
+        table[source, target] = index
+    link[copies] = table[steps.source[copies], steps.target[copies]]
+    for step in copies[link[copies] < 0].tolist():
+        ends = [machine.memories[m].name for m in (steps.source[step], steps.target[step])]
+        findings.add(step, "unknown-link", f"no link from {ends[0]} to {ends[1]}")
+        valid[step] = False
+
+    _check_partial_moves(graph, steps, valid, is_copy, findings)
+    _check_drop_lists(graph, steps, valid, findings)
+    _check_processors(graph, machine, steps, valid, findings)
+    link[~valid] = -1
+    return valid, link
+
+
+def _check_partial_moves(
+    graph: TaskGraph, steps: Steps, valid: BoolArray, is_copy: BoolArray, findings: Findings
+) -> None:
+    partial = np.flatnonzero((steps.amount >= 0) & valid)
+    for step in partial.tolist():
+        amount, size = int(steps.amount[step]), int(graph.size[steps.item[step]]) if is_copy[step] else 0
+        if not is_copy[step] or not 0 < amount < size or steps.drop.counts[step] == 0:
+            findings.add(
+                step, "bad-bytes", f"bytes: {amount} needs a copy with drop, and more than 0 and less than {size} bytes"
+            )
+            valid[step] = False
+
+
+def _check_drop_lists(graph: TaskGraph, steps: Steps, valid: BoolArray, findings: Findings) -> None:
+    """A run frees only what it reads or writes, a copy only its value; nothing is listed twice."""
+    items, rows = steps.drop.items, steps.drop.rows
+    keep = valid[rows]
+    items, rows = items[keep], rows[keep]
+    if len(items) == 0:
+        return
+    values = len(graph.values)
+    order = np.argsort(rows * values + items, kind="stable")
+    same = (np.diff(rows[order]) == 0) & (np.diff(items[order]) == 0)
+    bad = dict.fromkeys(rows[order][1:][same].tolist(), "drops a value twice")
+    kinds = steps.kind[rows]
+    of_copy = kinds == COPY
+    for step in rows[of_copy & (items != steps.item[rows])].tolist():
+        bad.setdefault(step, "a copy may only drop the value that it copies")
+    of_run = kinds == RUN
+    tasks = steps.item[rows[of_run]]
+    # Membership in the task's reads and writes, by searching (task, value) codes.
+    touched = np.sort(
+        np.concatenate((graph.reads.rows * values + graph.reads.items, graph.writes.rows * values + graph.writes.items))
+    )
+    codes = tasks * values + items[of_run]
+    place = np.minimum(np.searchsorted(touched, codes), max(len(touched) - 1, 0))
+    foreign = touched[place] != codes if len(touched) else np.ones(len(codes), dtype=bool)
+    for step in rows[of_run][foreign].tolist():
+        bad.setdefault(step, "drops a value that the task neither reads nor writes")
+    for step, message in bad.items():
+        findings.add(step, "bad-step", message)
+        valid[step] = False
+
+
+def _check_processors(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, findings: Findings) -> None:
+    if steps.on is None:
+        return
+    several = np.flatnonzero((steps.on.counts > 0) & valid)
+    known = len(machine.processors)
+    for step in several.tolist():
+        on = steps.on[step].tolist()
+        if any(not 0 <= processor < known for processor in on):
+            findings.add(step, "unknown-processor", "no such processor")
+        elif steps.kind[step] != RUN or len(set(on)) < len(on):
+            findings.add(step, "bad-step", "on: names processors of a run, each once")
+        elif len({machine.processors[processor].memory for processor in on}) > 1:
+            findings.add(step, "bad-step", "runs on processors of different memories")
+        elif len(on) > (1 if graph.parallel_max is None else graph.parallel_max[steps.item[step]]):
+            findings.add(step, "bad-step", f"{len(on)} processors are more than the task can use")
+        else:
+            continue
+        valid[step] = False
+
+
+def _check_resources(
+    graph: TaskGraph,
+    machine: Machine,
+    steps: Steps,
+    timeline: Timeline,
+    valid: BoolArray,
+    link: IntArray,
+    findings: Findings,
+) -> dict[str, Number]:
+    """Each processor and channel serves one step at a time; return how long each is busy."""
+    count = len(steps)
+    resource = np.full(count, -1, dtype=np.int64)
+    runs = (steps.kind == RUN) & valid
+    resource[runs] = 0
+    of_link = np.array([*machine.resource_of_link, -1], dtype=np.int64)
+    copies = link >= 0
+    resource[copies] = of_link[link[copies]]
+    step = np.flatnonzero(resource >= 0)
+    used = resource[step]
+    if steps.on is not None:
+        named = (steps.on.counts[step] > 0) & runs[step]
+        rows = np.flatnonzero(runs & (steps.on.counts > 0))
+        lists = steps.on.gather(rows)
+        step = np.concatenate((step[~named], np.repeat(rows, lists.counts)))
+        used = np.concatenate((used[~named], lists.items))
+    busy: dict[str, Number] = {}
+    for index, name in enumerate(machine.resources):
+        mine = step[used == index]
+        mine = mine[np.argsort(timeline.start_position[mine], kind="stable")]
+        busy[name] = (timeline.end[mine] - timeline.start[mine]).sum().item() if len(mine) else 0
+        released = np.maximum.accumulate(timeline.release_position[mine])
+        clash = np.flatnonzero(timeline.start_position[mine][1:] < released[:-1])
+        for k in clash.tolist():
+            other = int(mine[int(np.argmax(timeline.release_position[mine[: k + 1]]))])
+            at = int(mine[k + 1])
+            findings.add(
+                at,
+                "resource-busy",
+                f"{name} serves step {other} until {timeline.end[other]}, this starts at {timeline.start[at]}",
+            )
+    return busy
+
+
+def _check_counts(graph: TaskGraph, steps: Steps, timeline: Timeline, valid: BoolArray, findings: Findings) -> IntArray:
+    """Required tasks run, `once` tasks exactly once, non-recomputable ones at most once."""
+    runs = np.flatnonzero((steps.kind == RUN) & valid)
+    tasks = steps.item[runs]
+    run_count = np.bincount(tasks, minlength=len(graph.tasks))
+    for task in np.flatnonzero((graph.required | graph.once) & (run_count == 0)).tolist():
+        findings.add(None, "required-missing", f"task {graph.tasks[task]} never runs")
+    single = graph.once | ~graph.recomputable
+    for task in np.flatnonzero(single & (run_count > 1)).tolist():
+        rule = "once-repeated" if graph.once[task] else "not-recomputable"
+        mine = runs[tasks == task]
+        again = mine[np.argsort(timeline.start_position[mine])][1:]
+        for step in again.tolist():
+            findings.add(step, rule, f"task {graph.tasks[task]} may run only once; {run_count[task]} runs")
+    return run_count
+
+
+def _check_ends(graph: TaskGraph, machine: Machine, residency: Residency, findings: Findings) -> None:
+    for place in graph.outputs:
+        memory = 0 if place.memory is None else machine.memory_index.get(place.memory, -1)
+        if memory < 0 or not residency.complete_at_end(memory * len(graph.values) + place.value):
+            name = machine.memories[memory].name if memory >= 0 else place.memory
+            findings.add(None, "output-missing", f"{graph.values[place.value]} is not in {name} at the end")
+
+
+def _transferred(graph: TaskGraph, machine: Machine, steps: Steps, link: IntArray) -> dict[str, int]:
+    moved = {}
+    for index in range(len(machine.links)):
+        mine = link == index
+        amount = steps.amount[mine]
+        sizes = np.where(amount < 0, graph.size[steps.item[mine]], amount)
+        # Python ints: a long schedule may move more than 2^63 bytes in all.
+        moved[machine.link_name(index)] = sum(sizes.tolist())
+    return moved

@@ -1,0 +1,102 @@
+"""What the verifier returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from remat.taskgraph import IntArray, NumberArray
+from remat.units import Number
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule.
+
+    Attributes
+    ----------
+    step : int or None
+        Index of the step; None for what concerns the schedule as a whole.
+    rule : str
+        Name of the rule, such as ``read-missing``.
+    message : str
+        The figures.
+    """
+
+    step: int | None
+    rule: str
+    message: str
+
+    def __str__(self) -> str:
+        where = "schedule" if self.step is None else f"step {self.step}"
+        return f"{where}: {self.rule}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The most bytes that a memory held, and the step (None: the initial residency) that set it."""
+
+    size: int
+    step: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Bytes in one memory over time: `size[i]` from `time[i]` on, until `time[i+1]`.
+
+    Several entries may share one time (steps of no length); they follow each other in execution order.
+    """
+
+    time: NumberArray
+    size: IntArray
+
+
+@dataclass(frozen=True)
+class Report:
+    """A verified schedule's figures, or what is wrong with it.
+
+    Attributes
+    ----------
+    violations : tuple of Violation
+        Empty for a valid schedule; at most `remat.verifier.referee.MOST_VIOLATIONS` of each rule.
+    makespan : int or float
+    peaks : mapping of memory name to Peak
+    transferred : mapping of link name to bytes
+    busy : mapping of resource name to time
+        Time in which each processor and channel is occupied; the rest of the makespan is idle time.
+    run_time : int or float
+        Sum of the times of all runs.
+    recompute_time : int or float
+        `run_time` minus the no-recompute time.
+    profiles : mapping of memory name to Profile
+    start, end : (steps,) arrays
+    notes : tuple of str
+        Remarks that are no violations (a machine that differs from the instance's).
+    """
+
+    violations: tuple[Violation, ...]
+    makespan: Number
+    peaks: Mapping[str, Peak]
+    transferred: Mapping[str, int]
+    busy: Mapping[str, Number]
+    run_time: Number
+    recompute_time: Number
+    profiles: Mapping[str, Profile]
+    start: NumberArray
+    end: NumberArray
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        """Whether the schedule breaks no rule."""
+        return not self.violations
+
+    @property
+    def peak_memory(self) -> dict[str, int]:
+        """Peak bytes per memory."""
+        return {name: peak.size for name, peak in self.peaks.items()}
+
+    @property
+    def idle(self) -> dict[str, Number]:
+        """Idle time of each resource within the makespan."""
+        return {name: self.makespan - time for name, time in self.busy.items()}

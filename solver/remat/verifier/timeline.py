@@ -1,0 +1,134 @@
+"""Durations, instants and the one total order of events that a schedule's start times imply.
+
+Each step has three events: its *start*, its *release* (reads end, writes are complete, workspace goes) and
+its *free* (dropped values go). At one instant, first the steps that began earlier and end there: all
+releases, then all frees; then the steps that start there in listed order, a step of no length completing
+before the next begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from remat.machine import Machine
+from remat.steps import Steps
+from remat.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
+
+TOLERANCE = 1e-9
+"""Times within this share of the makespan are one instant (float times only; integers are exact)."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """When each step's events happen, as positions in the total order of all events.
+
+    Attributes
+    ----------
+    start, end : (steps,) NumberArray
+        Times in the instance's unit.
+    start_position, release_position, free_position : (steps,) int64
+        Positions, 0 .. 3*steps-1.
+    step_at : (3*steps,) int64
+        The step whose event stands at each position.
+    """
+
+    start: NumberArray
+    end: NumberArray
+    start_position: IntArray
+    release_position: IntArray
+    free_position: IntArray
+    step_at: IntArray
+
+
+def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolArray, link: IntArray) -> NumberArray:
+    """Return each step's duration: task time / p^alpha, latency + size/bandwidth, 0 for drops.
+
+    `valid` masks out steps with unknown names, `link` is the link of each copy (-1: none).
+    """
+    count = len(steps)
+    is_run = (steps.kind == 0) & valid
+    task = np.where(is_run, steps.item, 0)
+    result: NumberArray = np.where(is_run, graph.time[task], 0)
+    if steps.on is not None and graph.parallel_max is not None and graph.parallel_alpha is not None:
+        several = is_run & (steps.on.counts > 1)
+        if several.any():
+            speed = steps.on.counts[several].astype(np.float64) ** graph.parallel_alpha[task[several]]
+            result = result.astype(np.float64)
+            result[several] = graph.time[task[several]] / speed
+    for index, ends in enumerate(machine.links):
+        mine = np.flatnonzero(link == index)
+        if len(mine) == 0:
+            continue
+        moved = np.where(steps.amount[mine] < 0, graph.size[steps.item[mine]], steps.amount[mine])
+        if ends.bandwidth is None:
+            took: NumberArray = np.full(len(mine), ends.latency)
+        elif isinstance(ends.bandwidth, int) and isinstance(ends.latency, int) and not (moved % ends.bandwidth).any():
+            took = ends.latency + moved // ends.bandwidth
+        else:
+            took = ends.latency + moved / float(ends.bandwidth)
+        if took.dtype == np.float64 and result.dtype != np.float64:
+            result = result.astype(np.float64)
+        result[mine] = took
+    assert len(result) == count
+    # Integer sums that could leave int64 are done in float64 instead.
+    if result.dtype == np.int64 and float(np.abs(result.astype(np.float64)).sum()) >= 2.0**62:
+        result = result.astype(np.float64)
+    return result
+
+
+def build_timeline(start: NumberArray, duration: NumberArray) -> Timeline:
+    """Order all events (O(steps log steps))."""
+    count = len(start)
+    if start.dtype != duration.dtype:
+        start, duration = start.astype(np.float64), duration.astype(np.float64)
+    end = start + duration
+    first, last = _instants(start, end)
+    listed = np.arange(count, dtype=np.int64)
+    instantly = first == last
+    # One code per event; at an instant the blocks are: releases, frees, then start/release/free of steps in
+    # listed order (the latter two only for steps of no length).
+    block = 5 * count
+    start_code = first * block + 2 * count + 3 * listed
+    release_code = np.where(instantly, start_code + 1, last * block + listed)
+    free_code = np.where(instantly, start_code + 2, last * block + count + listed)
+    codes = np.concatenate((start_code, release_code, free_code))
+    order = np.argsort(codes, kind="stable")
+    position = np.empty(3 * count, dtype=np.int64)
+    position[order] = np.arange(3 * count, dtype=np.int64)
+    return Timeline(
+        start=start,
+        end=end,
+        start_position=position[:count],
+        release_position=position[count : 2 * count],
+        free_position=position[2 * count :],
+        step_at=order % max(count, 1),
+    )
+
+
+def _instants(start: NumberArray, end: NumberArray) -> tuple[IntArray, IntArray]:
+    """Number the instants: equal integers, or floats within the tolerance of an instant's first time."""
+    times, index = np.unique(np.concatenate((start, end)), return_inverse=True)
+    if times.dtype != np.int64 and len(times) > 1:
+        makespan = float(end.max())
+        tolerance = TOLERANCE * makespan
+        number = np.concatenate(([0], np.cumsum(np.diff(times) > tolerance)))
+        # Runs of close times may together span more than the tolerance: anchor each instant at its first time.
+        firsts = np.flatnonzero(np.concatenate(([True], np.diff(number) > 0)))
+        lasts = np.append(firsts[1:], len(times)) - 1
+        if (times[lasts] - times[firsts] > tolerance).any():
+            number = _anchored(times, tolerance)
+        index = number[index]
+    return index[: len(start)], index[len(start) :]
+
+
+def _anchored(times: NumberArray, tolerance: float) -> IntArray:
+    number = np.empty(len(times), dtype=np.int64)
+    current, anchor = 0, float(times[0])
+    for i, time in enumerate(times.tolist()):
+        if time - anchor > tolerance:
+            current += 1
+            anchor = time
+        number[i] = current
+    return number

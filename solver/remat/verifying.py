@@ -1,0 +1,120 @@
+"""`remat.verify`: judge a schedule document against its instance."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import IO, Any
+
+from remat.documents import read_document
+from remat.errors import InstanceError
+from remat.instance import Instance, MachineModel, digest, load, load_machine
+from remat.lowering import lower, machine_of
+from remat.placement import Unplaceable, place
+from remat.schedule import parse_steps
+from remat.verifier import Report, Violation, check
+
+
+def verify(
+    instance: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Instance,
+    schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any],
+    *,
+    machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
+) -> Report:
+    """Verify a schedule; steps without start times are placed first.
+
+    Parameters
+    ----------
+    instance : path, open file, dict or instance
+    schedule : path, open file or dict
+        A `remat.schedule/1` document.
+    machine : path, dict or MachineModel, optional
+        Judge on this machine; default is the schedule's own, else the instance's.
+
+    Returns
+    -------
+    Report
+        `.ok`, `.violations`, `.makespan`, `.peak_memory`, `.profiles`, `.notes`.
+
+    Raises
+    ------
+    remat.InstanceError
+        For documents that are no instance, or no schedule at all.
+    """
+    loaded = load(instance)
+    document = schedule if isinstance(schedule, dict) else read_document(schedule, "schedule")
+    units = loaded.units.build()
+    own = machine_of(loaded)
+    notes: list[str] = []
+    if machine is not None:
+        model = machine if isinstance(machine, MachineModel) else load_machine(machine, units)
+        used = model.build()
+    elif isinstance(document, dict) and document.get("machine") is not None:
+        try:
+            used = load_machine(document["machine"], units).build()
+        except InstanceError as error:
+            raise InstanceError(str(error), "schedule, machine") from None
+        notes.extend(_differences(own.to_document(), used.to_document()))
+    else:
+        used = own
+    graph = lower(loaded)
+    steps = parse_steps(document, graph, used, units)
+    stated = (document.get("instance") or {}).get("digest") if isinstance(document.get("instance"), dict) else None
+    if stated is not None and stated != digest(loaded):
+        notes.append("the schedule was made for another instance (its digest differs)")
+    overrun: Unplaceable | None = None
+    if steps.start is None:
+        outcome = place(graph, used, steps)
+        if isinstance(outcome, Unplaceable):
+            overrun = outcome
+            unbounded = used.with_capacities({used.memories[outcome.memory].name: None})
+            outcome = place(graph, unbounded, steps)
+            if isinstance(outcome, Unplaceable):
+                outcome = place(graph, used.with_capacities({m.name: None for m in used.memories}), steps)
+        assert not isinstance(outcome, Unplaceable)
+        steps = steps.placed(outcome.start)
+    report = check(graph, used, steps)
+    violations = report.violations
+    if overrun is not None and not any(v.rule == "capacity" for v in violations):
+        name = used.memories[overrun.memory].name
+        message = f"{name} would hold {overrun.needed} of {overrun.capacity}"
+        violations = (*violations, Violation(overrun.step, "capacity", message))
+    return replace(report, violations=violations, notes=(*report.notes, *notes, *_claims(document, report)))
+
+
+def _differences(own: dict[str, Any], used: dict[str, Any]) -> list[str]:
+    """Say where the schedule's machine differs from the instance's."""
+    notes = []
+    for key in ("memories", "processors", "links"):
+        before, after = own.get(key, []), used.get(key, [])
+        if before == after:
+            continue
+        if key == "memories" and [m["name"] for m in before] == [m["name"] for m in after]:
+            for one, other in zip(before, after, strict=True):
+                if one != other:
+                    shown = [m.get("capacity", "unbounded") for m in (one, other)]
+                    notes.append(f"capacity of {one['name']} is {shown[1]}, the instance's is {shown[0]}")
+        else:
+            notes.append(f"the schedule's {key} differ from the instance's")
+    return notes
+
+
+def _claims(document: dict[str, Any], report: Report) -> list[str]:
+    """Say where the document's own figures differ from the verified ones."""
+    notes = []
+    stated = document.get("makespan")
+    if stated is not None and not _close(stated, report.makespan):
+        notes.append(f"the schedule states makespan {stated}, verified is {report.makespan}")
+    peaks = document.get("peak_memory")
+    if isinstance(peaks, dict):
+        for name, size in peaks.items():
+            if name in report.peaks and size != report.peaks[name].size:
+                notes.append(f"the schedule states peak {size} in {name}, verified is {report.peaks[name].size}")
+    return notes
+
+
+def _close(stated: Any, verified: Any) -> bool:
+    try:
+        return abs(float(stated) - float(verified)) <= 1e-9 * max(abs(float(verified)), 1e-300)
+    except (TypeError, ValueError):
+        return False
