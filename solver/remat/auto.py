@@ -1,0 +1,109 @@
+"""`auto`: a documented table, kind x machine x size -> algorithm.
+
+The first row that applies decides (docs/auto.md shows the table too).
+
+Every family keeps its rows current; a row names the first algorithm of its list that is available.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from remat import registry
+from remat.errors import OptionError
+
+if TYPE_CHECKING:
+    from remat.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One row of the table: the first rule that applies decides."""
+
+    kind: str
+    when: str
+    algorithms: tuple[str, ...]
+    applies: Callable[[Problem], bool]
+
+
+def _always(problem: Problem) -> bool:
+    return True
+
+
+def _uniform_adjoint(problem: Problem) -> bool:
+    return isinstance(getattr(problem.instance, "steps", None), int)
+
+
+def _shared_equal_sizes(problem: Problem) -> bool:
+    chain = problem.chain
+    sizes = {*chain.activation_size.tolist(), *chain.gradient_size.tolist()}
+    simple = len(problem.machine.memories) == 1 and len(sizes) == 1 and not chain.saves
+    return simple and (_uniform_adjoint(problem) or _moderate_table(problem))
+
+
+def _levels(problem: Problem) -> bool:
+    """Whether a table over levels, slots and steps pays, and takes no more than seconds."""
+    chain, machine = problem.chain, problem.machine
+    levels = machine.memories[1:]
+    if not levels or chain.saves or not _uniform_adjoint(problem) or chain.length == 0:
+        return False
+    links = [machine.links[link] for link in machine.link_index.values()]
+    synchronous = all(resource == 0 for resource in machine.resource_of_link)
+    starred = all({(0, k), (k, 0)} <= machine.link_index.keys() for k in range(1, len(machine.memories)))
+    costly = any(link.latency or link.bandwidth is not None for link in links)
+    state = max(1, int(chain.activation_size.max()))
+    room = [chain.length if m.capacity is None else min(chain.length, m.capacity // state) for m in levels]
+    work = chain.length**2 * (sum(room) + 1)
+    return synchronous and starred and any(room) and (costly or len(levels) > 1) and work <= 2e10
+
+
+def _moderate_table(problem: Problem) -> bool:
+    """Whether a table over (steps x steps x slots) takes no more than seconds and 2 GB."""
+    chain, machine = problem.chain, problem.machine
+    state = max(1, int(chain.activation_size.max()))
+    capacity = machine.memories[-1 if len(machine.memories) == 1 else 1].capacity
+    slots = chain.length if capacity is None else min(chain.length, capacity // state)
+    work = chain.length**2 * (slots + 2)
+    return slots >= 1 and chain.length * work <= 4e9 and 8 * work <= 2e9
+
+
+def _fits_whole(problem: Problem) -> bool:
+    """Whether all states fit at once, into the storage or into the one memory; then nothing is recomputed."""
+    chain, machine = problem.chain, problem.machine
+    states = chain.activation_size.tolist()
+    if len(machine.memories) > 1:
+        capacity = machine.memories[1].capacity
+        times = [machine.links[link].latency for link in machine.link_index.values()]
+        free = not any(times) and all(link.bandwidth is None for link in machine.links)
+        # Where checkpoints cost time, fewer of them may be quicker than none recomputed.
+        return free and not chain.saves and (capacity is None or sum(states[:-1]) <= capacity)
+    if problem.budget is None:
+        return not chain.saves
+    gradient = max(0, int(chain.gradient_size.max()) - min(states))
+    return not chain.saves and chain.static_memory + sum(states) + gradient <= problem.budget
+
+
+TABLE: tuple[Rule, ...] = (
+    Rule("chain", "any", ("rotor",), _always),
+    Rule("adjoint", "everything fits", ("store-all",), _fits_whole),
+    Rule("adjoint", "one memory, states and adjoints of one size", ("adjoint-dp", "revolve"), _shared_equal_sizes),
+    Rule("adjoint", "uniform steps, several levels, or checkpoints that take time", ("h-revolve",), _levels),
+    Rule("adjoint", "uniform steps", ("revolve",), _uniform_adjoint),
+    Rule("adjoint", "unequal steps, a table of moderate size", ("walther-griewank",), _moderate_table),
+    Rule("adjoint", "otherwise", ("recompute-all",), _always),
+    Rule("tree", "any", ("liu",), _always),
+    Rule("dag", "any", ("keep-all",), _always),
+)
+
+
+def choose(problem: Problem) -> registry.Algorithm:
+    """Return the algorithm that the table names for a problem."""
+    available = {algorithm.name: algorithm for algorithm in registry.algorithms(problem.kind, available=True)}
+    for rule in TABLE:
+        if rule.kind == problem.kind and rule.applies(problem):
+            for name in rule.algorithms:
+                if name in available:
+                    return available[name]
+    raise OptionError(f"no algorithm for kind {problem.kind!r} is installed")

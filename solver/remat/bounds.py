@@ -1,0 +1,386 @@
+"""Bounds that hold for every schedule of a task graph, and the no-recompute time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from remat.machine import Machine
+from remat.taskgraph import BoolArray, IntArray, TaskGraph
+from remat.units import Number
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBound:
+    """Least bytes that a memory must hold, and the task (or None: residency alone) that sets it."""
+
+    size: int
+    task: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NeededTasks:
+    """What any schedule must run, and one cheap way to run everything once.
+
+    Attributes
+    ----------
+    forced : (tasks,) bool
+        Tasks that every schedule runs: required, or the only producer of a value that is needed.
+    once : (tasks,) bool
+        `forced`, and for each other needed value its cheapest producer.
+    packed_time : int or float
+        Least time on top of the forced tasks: cheapest producers of needed values that share no producer.
+    """
+
+    forced: BoolArray
+    once: BoolArray
+    packed_time: Number
+
+
+def needed_tasks(graph: TaskGraph) -> NeededTasks:
+    """Find the tasks that must run, by closure over reads (O(size of the graph))."""
+    if _all_evidently_forced(graph):
+        everything = np.ones(len(graph.tasks), dtype=bool)
+        return NeededTasks(everything, everything, 0)
+    reads = graph.reads.to_lists()
+    writes = graph.writes.to_lists()
+    producers = _first_producers(graph, reads)
+    time = graph.time.tolist()
+    available = {resident.value for resident in graph.inputs}
+    made: set[int] = set()
+    wanted: list[int] = [resident.value for resident in graph.outputs]
+    seen = set(wanted)
+    chosen = [False] * len(reads)
+
+    def choose(task: int) -> None:
+        if not chosen[task]:
+            chosen[task] = True
+            made.update(value for value in writes[task] if value not in reads[task])
+            for value in reads[task]:
+                if value not in seen:
+                    seen.add(value)
+                    wanted.append(value)
+
+    def settle(open_values: list[int]) -> list[int]:
+        """Run the forced closure; return the needed values that still have a choice of producers."""
+        undecided = []
+        while wanted:
+            value = wanted.pop()
+            if value in available:
+                continue
+            if len(producers[value]) == 1:
+                choose(producers[value][0])
+            else:
+                undecided.append(value)
+        return open_values + undecided
+
+    for task in np.flatnonzero(graph.required).tolist():
+        choose(task)
+    undecided = settle([])
+    forced = np.array(chosen, dtype=bool)
+    packed_time: Number = 0
+    taken: set[int] = set()
+    for value in undecided:
+        if value not in made and taken.isdisjoint(producers[value]):
+            taken.update(producers[value])
+            packed_time += min(time[task] for task in producers[value])
+    while undecided:
+        value = undecided.pop()
+        if value not in made:
+            choose(min(producers[value], key=lambda task: time[task]))
+            undecided = settle(undecided)
+    # Producers chosen one by one may wait for each other in a circle: add those that can run first.
+    missing = _never_made(graph, chosen, reads, writes)
+    if missing:
+        earliest = list(zip(_ranks(graph, reads, writes), time, strict=True))
+        while missing:
+            outside = [task for value in missing for task in producers[value] if not chosen[task]]
+            choose(min(outside, key=earliest.__getitem__))
+            undecided = settle([])
+            while undecided:
+                value = undecided.pop()
+                if value not in made:
+                    choose(min(producers[value], key=earliest.__getitem__))
+                    undecided = settle(undecided)
+            missing = _never_made(graph, chosen, reads, writes)
+        _leave_out_idle(graph, chosen, forced, reads, writes)
+    return NeededTasks(forced, np.array(chosen, dtype=bool), packed_time)
+
+
+def _first_producers(graph: TaskGraph, reads: list[list[int]]) -> list[list[int]]:
+    """Producers of each value that can make it first: a task that reads it needs it to be there already."""
+    producers = graph.producers.to_lists()
+    return [
+        tasks if len(tasks) < 2 else [task for task in tasks if value not in reads[task]]
+        for value, tasks in enumerate(producers)
+    ]
+
+
+def _ranks(graph: TaskGraph, reads: list[list[int]], writes: list[list[int]]) -> list[int]:
+    """Return for each task the place at which it becomes runnable when all tasks may run."""
+    order, _ = _run_all(graph, [True] * len(reads), reads, writes)
+    rank = [len(reads)] * len(reads)
+    for place, task in enumerate(order):
+        rank[task] = place
+    return rank
+
+
+def _leave_out_idle(
+    graph: TaskGraph, chosen: list[bool], forced: BoolArray, reads: list[list[int]], writes: list[list[int]]
+) -> None:
+    """Drop chosen tasks that nothing needs any more, the dearest first."""
+    outputs = {place.value for place in graph.outputs}
+    optional = [task for task, wanted in enumerate(chosen) if wanted and not forced[task]]
+    for task in sorted(optional, key=lambda task: -graph.time[task]):
+        chosen[task] = False
+        order, available = _run_all(graph, chosen, reads, writes)
+        if len(order) < sum(chosen) or not outputs <= available:
+            chosen[task] = True
+
+
+def _never_made(graph: TaskGraph, chosen: list[bool], reads: list[list[int]], writes: list[list[int]]) -> set[int]:
+    """Return the values that chosen tasks wait for in vain; empty if all of them can run.
+
+    Since everything can run when all tasks may, one of these values has a producer that is not chosen yet.
+    """
+    order, available = _run_all(graph, chosen, reads, writes)
+    if len(order) == sum(chosen):
+        return set()
+    done = set(order)
+    stuck = [task for task, wanted in enumerate(chosen) if wanted and task not in done]
+    return {value for task in stuck for value in reads[task] if value not in available}
+
+
+def _run_all(
+    graph: TaskGraph, chosen: list[bool], reads: list[list[int]], writes: list[list[int]]
+) -> tuple[list[int], set[int]]:
+    """Run the chosen tasks as soon as their reads are available; return them in that order, and what they make."""
+    available = {place.value for place in graph.inputs}
+    waiting: dict[int, list[int]] = {}
+    missing: dict[int, int] = {}
+    ready = []
+    for task, wanted in enumerate(chosen):
+        if wanted:
+            absent = [value for value in reads[task] if value not in available]
+            missing[task] = len(absent)
+            for value in absent:
+                waiting.setdefault(value, []).append(task)
+            if not absent:
+                ready.append(task)
+    for task in ready:
+        for value in writes[task]:
+            if value not in available:
+                available.add(value)
+                for reader in waiting.get(value, ()):
+                    missing[reader] -= 1
+                    if missing[reader] == 0:
+                        ready.append(reader)
+    return ready, available
+
+
+def _all_evidently_forced(graph: TaskGraph) -> bool:
+    """Whether each task is required or the only producer of a value that a required task reads.
+
+    Trees and classical adjoints are of this kind, and have millions of tasks.
+    """
+    wanted = np.zeros(len(graph.values), dtype=bool)
+    wanted[graph.reads.items[graph.required[graph.reads.rows]]] = True
+    wanted[[place.value for place in graph.outputs]] = True
+    wanted[[place.value for place in graph.inputs]] = False
+    wanted &= graph.producers.counts == 1
+    forced = graph.required.copy()
+    forced[graph.writes.rows[wanted[graph.writes.items]]] = True
+    return bool(forced.all())
+
+
+def no_recompute_time(graph: TaskGraph, needed: NeededTasks | None = None) -> Number:
+    """Return the time of each required task and of the cheapest producer of each needed value, once."""
+    needed = needed or needed_tasks(graph)
+    return _total(graph, needed.once)
+
+
+def _total(graph: TaskGraph, mask: BoolArray) -> Number:
+    times = graph.time[mask]
+    return int(times.sum()) if graph.exact_times else float(np.cumsum(times)[-1]) if len(times) else 0.0
+
+
+def makespan_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | None = None) -> Number:
+    """Return a lower bound on the makespan of every schedule.
+
+    One processor: the time of everything that must run. Several: the larger of that divided by their number
+    and the critical path; a task on p processors takes time/p^alpha, alpha <= 1, so its work never shrinks.
+    """
+    needed = needed or needed_tasks(graph)
+    work = _total(graph, needed.forced) + needed.packed_time
+    processors = len(machine.processors)
+    if processors == 1:
+        return work
+    path = _critical_path(graph, needed)
+    share = work / processors
+    bound = max(share, path)
+    return int(bound) if graph.exact_times and graph.parallel_max is None and bound == int(bound) else bound
+
+
+def _critical_path(graph: TaskGraph, needed: NeededTasks) -> Number:
+    """Longest chain of forced tasks, through values that have one producer."""
+    duration = graph.time.tolist()
+    if graph.parallel_max is not None and graph.parallel_alpha is not None:
+        fastest = graph.parallel_max.astype(float) ** graph.parallel_alpha
+        duration = (graph.time / fastest).tolist()
+    producers = graph.producers.to_lists()
+    reads = graph.reads.to_lists()
+    writes = graph.writes.to_lists()
+    readers = graph.readers.to_lists()
+    inputs = {resident.value for resident in graph.inputs}
+    count = len(reads)
+    before: list[list[int]] = [
+        [producers[value][0] for value in reads[task] if len(producers[value]) == 1 and value not in inputs]
+        for task in range(count)
+    ]
+    waiting = [len(tasks) for tasks in before]
+    ready = [task for task in range(count) if waiting[task] == 0]
+    end: list[Number] = [0] * count
+    longest: Number = 0
+    while ready:
+        task = ready.pop()
+        end[task] = max((end[other] for other in before[task]), default=0) + duration[task]
+        if needed.forced[task]:
+            longest = max(longest, end[task])
+        for value in writes[task]:
+            if len(producers[value]) == 1 and value not in inputs:
+                for reader in readers[value]:
+                    waiting[reader] -= 1
+                    if waiting[reader] == 0:
+                        ready.append(reader)
+    return longest
+
+
+def memory_bounds(graph: TaskGraph, machine: Machine, needed: NeededTasks | None = None) -> list[MemoryBound | None]:
+    """Return the least bytes for each memory (None: nothing is known).
+
+    Per task that must run: reads + max(0, writes - droppable reads if in place) + workspace + pinned +
+    static. With processors in several memories a task may run in any of them, so only residency counts.
+    """
+    needed = needed or needed_tasks(graph)
+    count = len(machine.memories)
+    bounds: list[MemoryBound | None] = [None] * count
+    for index in range(count):
+        resident = _resident_bytes(graph, machine, index)
+        if resident:
+            bounds[index] = MemoryBound(resident, None)
+    memories = {processor.memory for processor in machine.processors}
+    if len(memories) > 1:
+        return bounds
+    (memory,) = memories
+    forced = np.flatnonzero(needed.forced)
+    if len(forced) == 0:
+        return bounds
+    need = _working_sets(graph, machine, memory)[forced]
+    best = int(np.argmax(need))
+    size = int(need[best])
+    known = bounds[memory]
+    if known is None or size >= known.size:
+        bounds[memory] = MemoryBound(size, int(forced[best]))
+    return bounds
+
+
+def _resident_bytes(graph: TaskGraph, machine: Machine, memory: int) -> int:
+    """Bytes that lie in a memory at the start, or at the end, whichever is more."""
+    name = machine.memories[memory].name
+    first = machine.memories[0].name
+    static = graph.static_memory if memory == 0 else 0
+    ends = [
+        sum(int(graph.size[place.value]) for place in places if (place.memory or first) == name)
+        for places in (graph.inputs, graph.outputs)
+    ]
+    return static + max(ends)
+
+
+def _working_sets(graph: TaskGraph, machine: Machine, memory: int) -> IntArray:
+    """Bytes in the memory while each task runs, at the least."""
+    count = len(graph.tasks)
+    first = machine.memories[0].name
+    pinned = {
+        place.value
+        for place in graph.inputs
+        if place.value in graph.pinned and (place.memory or first) == machine.memories[memory].name
+    }
+    size = graph.size
+    is_pinned = np.zeros(len(size), dtype=bool)
+    is_pinned[list(pinned)] = True
+
+    def per_task(ragged_items: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        # Exact in int64; bincount's weights would be float64.
+        total = np.zeros(count, dtype=np.int64)
+        np.add.at(total, rows, ragged_items)
+        return total
+
+    reads, read_rows = graph.reads.items, graph.reads.rows
+    writes, write_rows = graph.writes.items, graph.writes.rows
+    read_bytes = per_task(size[reads], read_rows)
+    free_reads = per_task(np.where(is_pinned[reads], 0, size[reads]), read_rows)
+    # A pinned value that the task writes afresh would be there twice; counting it once keeps the bound valid.
+    write_bytes = per_task(np.where(is_pinned[writes], 0, size[writes]), write_rows)
+    added = np.where(graph.in_place, np.maximum(0, write_bytes - free_reads), write_bytes)
+    others = int(size[list(pinned)].sum()) - (read_bytes - free_reads)
+    static = graph.static_memory if memory == 0 else 0
+    need: IntArray = read_bytes + added + graph.workspace + others + static
+    return need
+
+
+def memory_time_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | None = None) -> Number:
+    """Return a lower bound on the makespan from bytes times time; 0 where a processor's memory is unbounded.
+
+    Notes
+    -----
+    After Marchal, Sinnen and Vivien 2013. Every task i that must run holds b_i bytes of its own for at least t_i, so
+
+        makespan >= sum of b_i t_i / M,
+
+    where t_i = time / p^alpha with as many processors as it can use, and b_i = its reads' bytes, each divided by
+    the number of the value's readers, + max(0, writes - reads if in place) + workspace.
+
+    Proof: pick one run of each such task. At any instant, the bytes in the memories that hold processors are at
+    least the sum of b_i over the picked tasks that run: workspaces and copies being written are a run's own
+    (nobody else may read or write these meanwhile); bytes that outputs take over from inputs are not counted
+    again; and a value's bytes lie there at least once for all that read it at this instant, who are picked runs
+    of different tasks, so no more than its readers. Integrate over time. M is the capacity of those memories without
+    static memory, and, if there is one such memory, without its pinned inputs, whose reads then count nothing.
+    """
+    needed = needed or needed_tasks(graph)
+    memories = sorted({processor.memory for processor in machine.processors})
+    capacities = [machine.memories[memory].capacity for memory in memories]
+    room = sum(capacity for capacity in capacities if capacity is not None)
+    room -= graph.static_memory if memories[0] == 0 else 0
+    name, first = machine.memories[memories[0]].name, machine.memories[0].name
+    free = {
+        place.value
+        for place in graph.inputs
+        if len(memories) == 1 and place.value in graph.pinned and (place.memory or first) == name
+    }
+    size: list[int] = graph.size.tolist()
+    readers: list[int] = graph.readers.counts.tolist()
+    room -= sum(size[value] for value in free)
+    if None in capacities or room <= 0:
+        return 0
+    most = max(sum(processor.memory == memory for processor in machine.processors) for memory in memories)
+    duration: list[Number] = graph.time.tolist()
+    if graph.parallel_max is not None and graph.parallel_alpha is not None:
+        fastest = np.minimum(graph.parallel_max, most).astype(float) ** graph.parallel_alpha
+        duration = (graph.time / fastest).tolist()
+    reads, writes = graph.reads.to_lists(), graph.writes.to_lists()
+    workspace, in_place = graph.workspace.tolist(), graph.in_place.tolist()
+    shared: dict[int, Number] = {}  # bytes times time, by the number of readers among whom they are divided
+    for task in np.flatnonzero(needed.forced).tolist():
+        read = [value for value in dict.fromkeys(reads[task]) if value not in free]
+        written = sum(size[value] for value in dict.fromkeys(writes[task]))
+        if in_place[task]:
+            written = max(0, written - sum(size[value] for value in read))
+        shared[1] = shared.get(1, 0) + (written + workspace[task]) * duration[task]
+        for value in read:
+            shared[readers[value]] = shared.get(readers[value], 0) + size[value] * duration[task]
+    total: Number = sum(
+        amount / count if amount % count else amount // count for count, amount in sorted(shared.items())
+    )
+    return total // room if isinstance(total, int) and total % room == 0 else total / room

@@ -1,0 +1,246 @@
+"""`remat.show`: what can be said of an instance without searching for a schedule."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from remat.bounds import makespan_bound
+from remat.errors import ClaimError, OptionError
+from remat.instance import AdjointInstance, ChainInstance, MachineModel, TreeInstance, digest, load, load_machine
+from remat.machine import Machine
+from remat.problem import Problem
+from remat.solving import AnyInstance, Budget, make_problem, solve
+from remat.units import Number, Units
+
+if TYPE_CHECKING:
+    from remat.instance import Instance
+
+NO_RECOMPUTE_ALGORITHM = "keep-all"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Least bytes that a memory must hold, and the task that sets them (None: residency alone)."""
+
+    size: int
+    task: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Largest:
+    """The name and the figure of the largest value, or of the longest task."""
+
+    name: str
+    figure: Number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """An instance's facts. Times are in the instance's time unit, sizes in its memory unit.
+
+    Attributes
+    ----------
+    kind, name, digest : str
+    units : Units
+    length : int or None
+        Stages of a chain, steps of an adjoint, nodes of a tree; None for a dag.
+    tasks, values : int
+        Of the task graph that the instance lowers to.
+    total_size : int
+        All values together, each once.
+    largest_value, longest_task : Largest or None
+        None where there are no values.
+    static_memory : int
+    no_recompute_time : int or float
+        Each needed task once.
+    no_recompute_peak : int or None
+        Verified peak of the first processor's memory when everything runs once, in the reference order, and each
+        value is freed after its last use. None where no such schedule exists without transfers.
+    no_recompute_peak_step : str or None
+        The step at which that peak stands.
+    time_bound : int or float
+        Lower bound on the makespan of every schedule on this machine.
+    time_bound_cause : str
+    memory_needs : mapping of memory name to Need
+        Least bytes of each memory, whatever the schedule.
+    machine : Machine
+        With the budgets applied.
+    working_memory : str
+        The first processor's memory, to which `no_recompute_peak` refers.
+    """
+
+    kind: str
+    name: str
+    digest: str
+    units: Units
+    length: int | None
+    tasks: int
+    values: int
+    total_size: int
+    largest_value: Largest | None
+    longest_task: Largest
+    static_memory: int
+    no_recompute_time: Number
+    no_recompute_peak: int | None
+    no_recompute_peak_step: str | None
+    time_bound: Number
+    time_bound_cause: str
+    memory_needs: Mapping[str, Need]
+    machine: Machine
+    working_memory: str
+
+    @property
+    def too_small(self) -> tuple[str, ...]:
+        """Memories whose capacity is below the least need of any schedule: the instance is infeasible."""
+        capacity = {memory.name: memory.capacity for memory in self.machine.memories}
+        found = []
+        for name, need in self.memory_needs.items():
+            limit = capacity[name]
+            if limit is not None and limit < need.size:
+                found.append(name)
+        return tuple(found)
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether everything fits without recomputation; None where that is not known."""
+        if self.no_recompute_peak is None:
+            return None
+        capacity = self.machine.memories[self.machine.memory_index[self.working_memory]].capacity
+        return capacity is None or self.no_recompute_peak <= capacity
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as a JSON document."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "digest": self.digest,
+            "units": {"time": self.units.time, "memory": self.units.memory},
+            "length": self.length,
+            "tasks": self.tasks,
+            "values": self.values,
+            "total_size": self.total_size,
+            "largest_value": _pair(self.largest_value, "size"),
+            "longest_task": _pair(self.longest_task, "time"),
+            "static_memory": self.static_memory,
+            "no_recompute_time": self.no_recompute_time,
+            "no_recompute_peak": self.no_recompute_peak,
+            "no_recompute_peak_step": self.no_recompute_peak_step,
+            "fits_without_recomputation": self.fits,
+            "time_bound": self.time_bound,
+            "time_bound_cause": self.time_bound_cause,
+            "memory_needs": {name: {"size": n.size, "task": n.task} for name, n in self.memory_needs.items()},
+            "too_small": list(self.too_small),
+            "machine": self.machine.to_document(),
+        }
+
+
+def show(
+    instance: AnyInstance,
+    *,
+    budget: Budget = None,
+    machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
+) -> Facts:
+    """Return an instance's facts: sizes, the no-recompute time and peak, lower bounds and what sets them.
+
+    Parameters
+    ----------
+    instance : path, open file, dict or instance
+    budget : int, str or mapping, optional
+        As for `remat.solve`.
+    machine : path, dict or MachineModel, optional
+        Replaces the instance's machine.
+
+    Returns
+    -------
+    Facts
+
+    Raises
+    ------
+    remat.InstanceError, remat.OptionError
+        For input that cannot be used.
+
+    Notes
+    -----
+    O(size of the task graph); the no-recompute schedule is built, placed and verified.
+    """
+    loaded = load(instance)
+    if machine is None or isinstance(machine, MachineModel):
+        model = machine
+    else:
+        model = load_machine(machine, loaded.units.build())
+    problem = make_problem(loaded, budget=budget, machine=model)
+    graph = problem.graph
+    working = problem.machine.memories[problem.machine.processors[0].memory].name
+    peak, step = _no_recompute_peak(loaded, problem, model, working)
+    bound, cause = _time_bound(problem)
+    needs = {
+        memory.name: Need(need.size, None if need.task is None else graph.tasks[need.task])
+        for memory, need in zip(problem.machine.memories, problem.memory_bounds, strict=True)
+        if need is not None
+    }
+    largest = int(np.argmax(graph.size)) if len(graph.size) else None
+    longest = int(np.argmax(graph.time))
+    return Facts(
+        kind=problem.kind,
+        name=loaded.name,
+        digest=digest(loaded),
+        units=problem.units,
+        length=_length(loaded),
+        tasks=len(graph.tasks),
+        values=len(graph.values),
+        total_size=int(graph.size.sum()),
+        largest_value=None if largest is None else Largest(graph.values[largest], int(graph.size[largest])),
+        longest_task=Largest(graph.tasks[longest], graph.time[longest].item()),
+        static_memory=graph.static_memory,
+        no_recompute_time=problem.no_recompute_time,
+        no_recompute_peak=peak,
+        no_recompute_peak_step=step,
+        time_bound=bound,
+        time_bound_cause=cause,
+        memory_needs=needs,
+        machine=problem.machine,
+        working_memory=working,
+    )
+
+
+def _no_recompute_peak(
+    instance: Instance, problem: Problem, machine: MachineModel | None, working: str
+) -> tuple[int | None, str | None]:
+    """Run everything once without limits; through the registry, like any solve."""
+    unbounded = {memory.name: None for memory in problem.machine.memories}
+    try:
+        result = solve(instance, algorithm=NO_RECOMPUTE_ALGORITHM, budget=unbounded, machine=machine)
+    except (ClaimError, OptionError):  # inputs or outputs elsewhere: it takes transfers; or no such algorithm
+        return None, None
+    return result.peak_memory[working], result.peak_step(working)
+
+
+def _time_bound(problem: Problem) -> tuple[Number, str]:
+    bound = makespan_bound(problem.graph, problem.machine, problem.needed)
+    processors = len(problem.machine.processors)
+    if processors == 1:
+        return bound, "all needed tasks, one after the other"
+    tasks = problem.needed.forced
+    work = float(problem.graph.time[tasks].sum()) + float(problem.needed.packed_time)
+    if bound > work / processors * (1 + 1e-9):
+        return bound, "the longest path through the task graph"
+    return bound, f"all needed tasks, shared by {processors} processors"
+
+
+def _length(instance: Instance) -> int | None:
+    match instance:
+        case ChainInstance() | AdjointInstance():
+            return instance.length
+        case TreeInstance():
+            return len(instance.parent)
+        case _:
+            return None
+
+
+def _pair(largest: Largest | None, figure: str) -> dict[str, Any] | None:
+    return None if largest is None else {"name": largest.name, figure: largest.figure}

@@ -1,0 +1,176 @@
+"""The registry: what algorithms there are, as data. Listing them imports no solver."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module, util
+from importlib.metadata import entry_points
+from typing import Any, Literal
+
+from remat.errors import OptionError
+
+ENTRY_POINT_GROUP = "remat.algorithms"
+
+Guarantee = Literal["exact", "bounded", "heuristic", "strategy"]
+"""`exact`: optimal within its stated class. `bounded`: within a proved factor. `heuristic`: no promise.
+`strategy`: builds exactly one schedule for an instance, whatever the budget."""
+
+ANY_KIND = "taskgraph"
+KINDS = ("chain", "adjoint", "dag", "tree")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """What is known of an algorithm without importing it.
+
+    Attributes
+    ----------
+    name : str
+        Registry name, such as ``rotor``.
+    solver : str
+        ``"module:function"``; the function is ``solve(problem, options, context) -> Proposal``.
+    kinds : tuple of str
+        Instance kinds that it accepts; ``taskgraph`` stands for all of them (through lowering).
+    summary : str
+        One line.
+    guarantee : str
+        `Guarantee`.
+    within : str
+        The class of schedules that an exact algorithm searches, or that a strategy is.
+    complexity, reference : str
+    options : str
+        ``"module:class"`` of its options (a frozen pydantic model); empty if it has none.
+    requires : tuple of str
+        Modules that must be importable.
+    several_memories : bool
+        Whether it uses more than the first memory.
+    anytime : bool
+        Whether it reports incumbents and can be stopped.
+    sweep : str
+        ``"module:function"`` that answers many budgets at once; empty if each budget is a solve of its own. The
+        function is ``sweep(problem, options, context, budgets) -> Iterator[Proposal]``: one proposal for each
+        budget of a descending tuple; for an empty tuple, one for each breakpoint of the time-memory curve.
+    stream : str
+        ``"module:function"`` that yields steps one by one without holding the schedule; empty if there is none.
+        The function is ``stream(problem, options, context) -> Iterator[Step]``.
+    """
+
+    name: str
+    solver: str
+    kinds: tuple[str, ...]
+    summary: str
+    guarantee: Guarantee
+    within: str = ""
+    complexity: str = ""
+    reference: str = ""
+    options: str = ""
+    requires: tuple[str, ...] = ()
+    several_memories: bool = False
+    anytime: bool = False
+    sweep: str = ""
+    stream: str = ""
+
+    def accepts(self, kind: str) -> bool:
+        """Whether instances of this kind can be handed to the algorithm."""
+        return kind in self.kinds or ANY_KIND in self.kinds
+
+    def is_available(self) -> bool:
+        """Whether what it requires is installed (without importing it)."""
+        return not self.missing()
+
+    def missing(self) -> tuple[str, ...]:
+        """Return the required modules that are not installed."""
+        return tuple(module for module in self.requires if util.find_spec(module) is None)
+
+    def load(self) -> Callable[..., Any]:
+        """Import and return the solver function."""
+        solver: Callable[..., Any] = _load(self.solver)
+        return solver
+
+    def load_sweep(self) -> Callable[..., Any] | None:
+        """Import and return the function that answers many budgets at once, or None."""
+        return _load(self.sweep) if self.sweep else None
+
+    def load_stream(self) -> Callable[..., Any] | None:
+        """Import and return the function that yields steps lazily, or None."""
+        return _load(self.stream) if self.stream else None
+
+    def load_options(self) -> type[Any] | None:
+        """Import and return the options model, or None."""
+        return _load(self.options) if self.options else None
+
+
+def _load(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
+
+
+@cache
+def _registered() -> dict[str, Algorithm]:
+    found: dict[str, Algorithm] = {}
+    # The built-in zoo first, so that a plug-in cannot take one of its names.
+    points = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: (point.name != "builtin", point.name))
+    for point in points:
+        try:
+            listed: Any = point.load()
+            entries: Any = listed() if callable(listed) else listed
+            for algorithm in entries:
+                found.setdefault(algorithm.name, algorithm)
+        except Exception as error:  # a broken plug-in must not take the others down
+            import warnings
+
+            warnings.warn(f"plug-in {point.name} ({point.value}) cannot be loaded: {error}", stacklevel=3)
+    return found
+
+
+def refresh() -> None:
+    """Forget what was registered (after installing a plug-in into the running process)."""
+    _registered.cache_clear()
+
+
+def algorithms(kind: str | None = None, *, available: bool = False) -> tuple[Algorithm, ...]:
+    """List the registered algorithms, by name.
+
+    Parameters
+    ----------
+    kind : str, optional
+        Only those that accept instances of this kind.
+    available : bool
+        Only those whose requirements are installed.
+    """
+    if kind is not None and kind not in KINDS:
+        raise OptionError(f"unknown kind {kind!r}; it is one of {', '.join(KINDS)}")
+    listed: Iterable[Algorithm] = _registered().values()
+    chosen = [a for a in listed if (kind is None or a.accepts(kind)) and (not available or a.is_available())]
+    return tuple(sorted(chosen, key=lambda algorithm: algorithm.name))
+
+
+def find(name: str, kind: str) -> Algorithm:
+    """Return the algorithm of this name, able to solve this kind.
+
+    Raises
+    ------
+    OptionError
+        If the name is unknown (with a suggestion), the kind is not accepted, or a package is missing.
+    """
+    known = _registered()
+    algorithm = known.get(name)
+    if algorithm is None:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known for {kind}: {_names(algorithms(kind))}"
+        raise OptionError(f"--algorithm: unknown algorithm {name!r}{hint}")
+    if not algorithm.accepts(kind):
+        raise OptionError(
+            f"--algorithm: {name!r} solves {', '.join(algorithm.kinds)}, not {kind}; use one of "
+            f"{_names(algorithms(kind))}"
+        )
+    if missing := algorithm.missing():
+        raise OptionError(f"--algorithm: {name!r} needs {', '.join(missing)}, which is not installed")
+    return algorithm
+
+
+def _names(listed: Sequence[Algorithm]) -> str:
+    return ", ".join(algorithm.name for algorithm in listed)

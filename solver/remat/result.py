@@ -1,0 +1,175 @@
+"""The result of a solve: figures that the verifier has checked, and the schedule."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from remat import schedule
+from remat.bounds import MemoryBound
+from remat.documents import write_text
+from remat.machine import Machine
+from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
+from remat.schedule import StepView
+from remat.steps import Steps
+from remat.taskgraph import TaskGraph
+from remat.units import Number, Units
+from remat.verifier import Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a solve returns.
+
+    All times are in the instance's time unit, all sizes in its memory unit.
+
+    Attributes
+    ----------
+    status : Status
+    makespan : int, float or None
+        Verified; None without a schedule.
+    lower_bound : int or float
+        The best lower bound on the makespan that holds for all schedules.
+    bounds : tuple of Bound
+        All bounds, each with the class of schedules for which it holds.
+    optimal_within : str or None
+        The class of schedules over which the makespan is proved optimal.
+    scope : str or None
+        For infeasible answers: the class that was searched.
+    least_budget : LeastBudget or None
+        For infeasible answers: the least feasible budget, or the largest proved bound on it.
+    memory_bounds : mapping of memory name to MemoryBound
+        Least bytes that any schedule needs.
+    report : Report or None
+        Everything that the verifier measured.
+    no_recompute_time : int or float
+    solve_seconds : float
+    """
+
+    instance_name: str
+    instance_digest: str
+    graph: TaskGraph
+    machine: Machine
+    units: Units
+    algorithm: str
+    options: Mapping[str, Any]
+    seed: int
+    status: Status
+    termination: Termination
+    columns: Steps | None
+    report: Report | None
+    lower_bound: Number
+    no_recompute_time: Number
+    bounds: tuple[Bound, ...] = ()
+    optimal_within: str | None = None
+    scope: str | None = None
+    least_budget: LeastBudget | None = None
+    memory_bounds: Mapping[str, MemoryBound] = field(default_factory=dict)
+    solve_seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> Sequence[schedule.Step]:
+        """The steps, with names; empty without a schedule."""
+        return StepView(self.columns, self.graph, self.machine) if self.columns is not None else ()
+
+    @property
+    def makespan(self) -> Number | None:
+        """The verified makespan."""
+        return None if self.report is None else self.report.makespan
+
+    @property
+    def peak_memory(self) -> dict[str, int]:
+        """Verified peak per memory; empty without a schedule."""
+        return {} if self.report is None else self.report.peak_memory
+
+    @property
+    def recompute_time(self) -> Number | None:
+        """Time spent on running things again."""
+        return None if self.report is None else self.report.recompute_time
+
+    @property
+    def overhead(self) -> float | None:
+        """Makespan over the no-recompute time, minus 1."""
+        if self.makespan is None or not self.no_recompute_time:
+            return None
+        return self.makespan / self.no_recompute_time - 1
+
+    @property
+    def gap(self) -> float | None:
+        """Distance of the makespan to `lower_bound`, as a share of the makespan."""
+        if self.makespan is None:
+            return None
+        return (self.makespan - self.lower_bound) / self.makespan if self.makespan else 0.0
+
+    def peak_step(self, memory: str) -> str:
+        """Name the step at which a memory's peak stands."""
+        index = None if self.report is None else self.report.peaks[memory].step
+        if index is None:
+            return "initial residency"
+        step = self.steps[index]
+        match step:
+            case schedule.Run():
+                return step.task
+            case schedule.Copy():
+                return f"copy of {step.value} to {step.target}"
+            case _:
+                return f"drop of {', '.join(step.values)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schedule document `remat.schedule/1`."""
+        document = self.head()
+        if self.columns is not None:
+            lines = schedule.step_lines(self.columns, self.graph, self.machine)
+            document["steps"] = json.loads("[" + ",".join(lines) + "]")
+        return document
+
+    def head(self) -> dict[str, Any]:
+        """Return the schedule document without its steps."""
+        report = self.report
+        head: dict[str, Any] = {
+            "schema": schedule.SCHEMA,
+            "instance": {"name": self.instance_name, "digest": self.instance_digest},
+            "machine": self.machine.to_document(),
+            "algorithm": self.algorithm,
+            "options": dict(self.options),
+            "seed": self.seed,
+            "status": str(self.status),
+            "optimal_within": self.optimal_within,
+            "termination": str(self.termination),
+        }
+        if self.scope is not None:
+            head["scope"] = self.scope
+        if report is not None:
+            head |= {
+                "makespan": report.makespan,
+                "peak_memory": report.peak_memory,
+                "recompute_time": report.recompute_time,
+                "transferred": dict(report.transferred),
+            }
+        head["lower_bound"] = self.lower_bound
+        head["bounds"] = [{"value": b.value, "scope": b.scope, "source": b.source} for b in self.bounds]
+        if self.least_budget is not None:
+            least = self.least_budget
+            head["least_budget"] = {
+                "memory": self.machine.memories[least.memory].name,
+                "size": least.size,
+                "task": None if least.task is None else self.graph.tasks[least.task],
+                "sufficient": least.sufficient,
+            }
+        head["solve_seconds"] = round(self.solve_seconds, 6)
+        if self.notes:
+            head["notes"] = list(self.notes)
+        return head
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the schedule document atomically; ``-`` is standard output, ``.gz`` is compressed."""
+        write_text(path, schedule.document_chunks(self.head(), self.columns, self.graph, self.machine))
+
+    @property
+    def proved_optimal(self) -> bool:
+        """Whether no schedule of this instance on this machine is shorter."""
+        return self.status is Status.OPTIMAL and self.optimal_within == ALL_SCHEDULES

@@ -1,0 +1,58 @@
+"""The shipped instances: found in the checkout of an editable install, else inside the package."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from remat.errors import OptionError
+
+if TYPE_CHECKING:
+    from remat.instance import Instance
+
+
+def _folder() -> Path:
+    checkout = Path(__file__).resolve().parents[2] / "instances"
+    if (checkout / "README.md").is_file() and (checkout.parent / "solver").is_dir():
+        return checkout
+    with resources.as_file(resources.files("remat") / "_instances") as installed:
+        return installed
+
+
+@cache
+def examples() -> dict[str, Path]:
+    """Return the shipped instances: name (``chains/resnet50_b32_224``) to path."""
+    folder = _folder()
+    found = [path for path in folder.glob("*/*.json*") if path.name.endswith((".json", ".json.gz"))]
+    return {f"{path.parent.name}/{path.name.split('.json')[0]}": path for path in sorted(found)}
+
+
+def example_path(name: str) -> Path:
+    """Return the path of the shipped instance of this name; the beginning of a file's name is enough.
+
+    Raises
+    ------
+    OptionError
+        If no instance, or more than one, begins so.
+    """
+    listed = examples()
+    exact = [key for key in listed if name in (key, key.partition("/")[2])]
+    matches = exact or [key for key in listed if key.partition("/")[2].startswith(name)]
+    if len(matches) == 1:
+        return listed[matches[0]]
+    if matches:
+        raise OptionError(f"several shipped instances begin with {name!r}: {', '.join(matches)}")
+    short = {key.partition("/")[2]: key for key in listed}
+    near = difflib.get_close_matches(name, short, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(listed)}"
+    raise OptionError(f"no shipped instance is called {name!r}; {hint}")
+
+
+def example(name: str) -> Instance:
+    """Load a shipped instance: ``remat.example("resnet50")``."""
+    from remat.instance import load
+
+    return load(example_path(name))
