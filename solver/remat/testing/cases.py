@@ -1,0 +1,220 @@
+"""Named instance documents: the degenerate ones on which algorithms stumble, and one of moderate size a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Document = dict[str, Any]
+
+HUGE = 2**50
+
+
+def degenerate(kind: str) -> Mapping[str, Document]:
+    """Return the degenerate instances of a kind, by name."""
+    return {"chain": _CHAINS, "adjoint": _ADJOINTS, "dag": _DAGS, "tree": _TREES}[kind]
+
+
+def moderate(kind: str) -> Document:
+    """Return an instance of a kind that is large enough for a search to be interrupted."""
+    match kind:
+        case "chain":
+            stages = [_stage(3 + i * 7 % 5, 4 + i * 5 % 7, 2 + i * 11 % 9, saved_size=i * 3 % 8) for i in range(24)]
+            return _chain(*stages)
+        case "adjoint":
+            return _adjoint(40, storage=[{"name": "disk", "slots": 3, "write_time": 1, "read_time": 1}])
+        case "dag":
+            tasks = [
+                _task(
+                    f"t{i}",
+                    reads=sorted({f"t{max(0, i - 1)}", f"t{i * i % i}", f"t{i // 2}"}) if i else (),
+                    size=1 + i * 5 % 7,
+                )
+                for i in range(30)
+            ]
+            return _dag(tasks, outputs=["t29"])
+        case "tree":
+            parent = [-1, *((node - 1) // (1 + node % 3) for node in range(1, 60))]
+            return _tree(
+                parent, [1 + node * 7 % 11 for node in range(60)], workspace=[node * 5 % 6 for node in range(60)]
+            )
+    raise ValueError(f"there is no kind {kind!r}")
+
+
+def _document(kind: str, content: Document) -> Document:
+    return {"schema": "remat.instance/1", "kind": kind, **content}
+
+
+# --- chains -----------------------------------------------------------------------------------------------------------
+
+
+def _stage(forward: float, backward: float, size: int, **more: Any) -> Document:
+    return {"forward_time": forward, "backward_time": backward, "output_size": size, **more}
+
+
+def _chain(*stages: Document, input_size: int = 1, **more: Any) -> Document:
+    return _document("chain", {"input_size": input_size, "stages": list(stages), **more})
+
+
+_CHAINS: Mapping[str, Document] = {
+    "one-stage": _chain(_stage(2, 3, 4, saved_size=5)),
+    "one-empty-stage": _chain(_stage(0, 0, 0), input_size=0),
+    "zero-sizes": _chain(*[_stage(1 + i, 2, 0) for i in range(4)], input_size=0),
+    "zero-times": _chain(*[_stage(0, 0, 1 + i, saved_size=i) for i in range(4)]),
+    "equal-stages": _chain(_stage(1, 2, 3, saved_size=2, repeat=6)),
+    "fractional-times": _chain(*[_stage(0.1, 0.2, 2, saved_size=1) for _ in range(5)]),
+    "huge-workspaces": _chain(
+        _stage(1, 1, 1, forward_workspace=HUGE, backward_workspace=1),
+        _stage(1, 1, 2, forward_workspace=1, backward_workspace=HUGE),
+        _stage(1, 1, 1, saving_workspace=HUGE),
+    ),
+    "huge-sizes": _chain(*[_stage(1, 2, HUGE + i, saved_size=HUGE - i) for i in range(4)], input_size=HUGE),
+    "totals-near-the-limit": _chain(*[_stage(1, 1, 2**59, saved_size=2**57) for _ in range(3)], input_size=2**58),
+    "no-input-gradient": _chain(_stage(1, 1, 2), _stage(1, 1, 3), input_size=9, input_gradient=False),
+    "mostly-static": _chain(_stage(1, 1, 2), _stage(1, 1, 3), static_memory=1000),
+    "heavy-loss": _chain(_stage(1, 1, 2), _stage(1, 1, 3), loss={"time": 50, "workspace": 40}),
+    "saving-costs-more": _chain(*[_stage(1, 1, 1, saved_size=3, saving_forward_time=9) for _ in range(4)]),
+    "cheap-to-save": _chain(*[_stage(5, 1, 1, saving_forward_time=1) for _ in range(4)]),
+}
+
+
+# --- adjoints ---------------------------------------------------------------------------------------------------------
+
+
+def _adjoint(steps: int | list[Document], **more: Any) -> Document:
+    return _document("adjoint", {"steps": steps, **more})
+
+
+def _level(**more: Any) -> list[Document]:
+    return [{"name": "disk", **more}]
+
+
+_RAM: Document = {"name": "ram"}
+
+_ADJOINTS: Mapping[str, Document] = {
+    "one-step": _adjoint(1),
+    "one-step-stored": _adjoint(1, storage=_level(slots=1)),
+    "two-steps": _adjoint(2, forward_time=3, backward_time=5),
+    "zero-states": _adjoint(5, state_size=0, storage=_level(slots=2)),
+    "zero-times": _adjoint(5, forward_time=0, backward_time=0, storage=_level(slots=2)),
+    "no-slots": _adjoint(4, storage=_level(slots=0)),
+    "more-slots-than-steps": _adjoint(4, storage=_level(slots=9)),
+    "unbounded-storage": _adjoint(6, storage=_level()),
+    "no-room-for-a-state": _adjoint(4, state_size=8, storage=_level(capacity=7)),
+    "initial-state-stored": _adjoint(5, initial_state="disk", storage=_level(slots=2, write_time=2, read_time=1)),
+    "initial-state-does-not-fit": _adjoint(3, initial_state="disk", storage=_level(slots=0)),
+    "slow-storage": _adjoint(6, storage=_level(slots=3, write_time=100, read_time=50)),
+    "two-levels": _adjoint(7, storage=[_RAM | {"slots": 2}, *_level(write_time=3, read_time=2)]),
+    "two-bounded-levels": _adjoint(7, storage=[_RAM | {"slots": 1}, *_level(slots=2, write_time=1, read_time=1)]),
+    "three-levels": _adjoint(
+        6,
+        storage=[
+            _RAM | {"slots": 1},
+            *_level(slots=1, write_time=1),
+            {"name": "tape", "write_time": 5, "read_time": 5},
+        ],
+    ),
+    "channel-of-its-own": _adjoint(6, storage=_level(slots=3, bandwidth=1, channel="bus")),
+    "small-adjoints": _adjoint(6, state_size=5, adjoint_size=0),
+    "large-adjoints": _adjoint(6, state_size=2, adjoint_size=HUGE),
+    "fractional-times": _adjoint(7, forward_time=0.1, backward_time=0.3, storage=_level(slots=2)),
+    "steps-of-their-own": _adjoint([{"forward_time": i, "state_size": 1 + i % 2} for i in range(5)]),
+    "tapes": _adjoint(4, tape_size=2, storage=_level(slots=3)),
+}
+
+
+# --- task graphs ------------------------------------------------------------------------------------------------------
+
+
+def _task(name: str, *, time: float = 1, **more: Any) -> Document:
+    return {"id": name, "time": time, **more}
+
+
+def _dag(tasks: list[Document], **more: Any) -> Document:
+    return _document("dag", {"tasks": tasks, **more})
+
+
+_DIAMOND = [
+    _task("a", size=4),
+    _task("b", reads=["a"], size=2),
+    _task("c", reads=["a"], size=3),
+    _task("d", reads=["b", "c"], size=1),
+]
+
+_DAGS: Mapping[str, Document] = {
+    "one-task": _dag([_task("a", size=3)], outputs=["a"]),
+    "nothing-read-or-written": _dag([_task("a", writes=[]), _task("b", writes=[], workspace=5)]),
+    "nothing-to-do": _dag([_task("a", size=1, required=False)]),
+    "disconnected": _dag([_task("a", size=2), _task("b", size=3), _task("c", reads=["a"], size=1)], outputs=["b", "c"]),
+    "zero-sizes": _dag([task | {"size": 0} for task in _DIAMOND], outputs=["d"]),
+    "zero-times": _dag([task | {"time": 0} for task in _DIAMOND], outputs=["d"]),
+    "fractional-times": _dag([task | {"time": 0.1} for task in _DIAMOND], outputs=["d"]),
+    "listed-backwards": _dag(_DIAMOND[::-1], outputs=["d"]),
+    "nothing-twice": _dag([task | {"recomputable": False} for task in _DIAMOND], outputs=["d", "a"]),
+    "everything-once": _dag([task | {"once": True} for task in _DIAMOND]),
+    "in-place": _dag([task | {"in_place": True} for task in _DIAMOND], outputs=["d"]),
+    "huge-workspaces": _dag([task | {"workspace": HUGE + i} for i, task in enumerate(_DIAMOND)], outputs=["d"]),
+    "huge-sizes": _dag([task | {"size": HUGE * (1 + i)} for i, task in enumerate(_DIAMOND)], outputs=["d"]),
+    "pinned-input": _dag(
+        [_task("a", reads=["x"], size=1), _task("b", reads=["x", "a"], size=2)],
+        values=[{"id": "x", "size": 7}],
+        inputs=["x"],
+        pinned_inputs=["x"],
+        outputs=["b"],
+    ),
+    "input-is-output": _dag(
+        [_task("a", reads=["x"], size=1)], values=[{"id": "x", "size": 7}], inputs=["x"], outputs=["x"]
+    ),
+    "unread-input": _dag([_task("a", size=1)], values=[{"id": "x", "size": 7}], inputs=["x"]),
+    "update": _dag(
+        [_task("a", writes=["x"]), _task("b", reads=["x"], writes=["x"]), _task("c", reads=["x"], size=1)],
+        values=[{"id": "x", "size": 3}],
+        outputs=["c"],
+    ),
+    "alternatives": _dag(
+        [
+            _task("dear", time=5, writes=["x"], required=False),
+            _task("cheap", time=2, writes=["x", "y"], required=False),
+            _task("last", reads=["x"], size=1),
+        ],
+        values=[{"id": "x", "size": 2}, {"id": "y", "size": 4}],
+        outputs=["last"],
+    ),
+    "several-outputs-of-a-task": _dag(
+        [
+            _task("a", writes=["big", "tiny"]),
+            _task("b", reads=["tiny"], size=1),
+            _task("c", reads=["b", "tiny"], size=1),
+        ],
+        values=[{"id": "big", "size": 100}, {"id": "tiny", "size": 1}],
+        outputs=["c"],
+    ),
+    "wide": _dag(
+        [*(_task(f"l{i}", size=1 + i) for i in range(6)), _task("sum", reads=[f"l{i}" for i in range(6)], size=1)]
+    ),
+}
+
+
+# --- trees ------------------------------------------------------------------------------------------------------------
+
+
+def _tree(parent: list[int], output_size: list[int], **more: Any) -> Document:
+    return _document("tree", {"parent": parent, "output_size": output_size, **more})
+
+
+_TREES: Mapping[str, Document] = {
+    "single-node": _tree([-1], [3]),
+    "single-node-outward": _tree([-1], [3], orientation="out", workspace=[2]),
+    "single-empty-node": _tree([-1], [0], time=[0]),
+    "chain": _tree([-1, 0, 1, 2, 3], [1, 5, 2, 4, 3]),
+    "chain-from-the-leaf": _tree([1, 2, 3, -1], [1, 5, 2, 4]),
+    "star": _tree([-1, 0, 0, 0, 0], [1, 5, 2, 4, 3], workspace=[0, 1, 9, 1, 0]),
+    "star-outward": _tree([-1, 0, 0, 0, 0], [1, 5, 2, 4, 3], orientation="out", workspace=[0, 1, 9, 1, 0]),
+    "zero-sizes": _tree([-1, 0, 0, 1, 1], [0] * 5),
+    "zero-times": _tree([-1, 0, 0, 1, 1], [2] * 5, time=[0] * 5),
+    "fractional-times": _tree([-1, 0, 0, 1, 1], [2] * 5, time=[0.1] * 5),
+    "equal-nodes": _tree([-1, 0, 0, 1, 1, 2, 2], [2] * 7, workspace=[1] * 7),
+    "huge-workspaces": _tree([-1, 0, 0], [1, 2, 3], workspace=[1, HUGE, HUGE + 1]),
+    "huge-sizes": _tree([-1, 0, 0, 1], [HUGE, HUGE + 1, HUGE + 2, 2 * HUGE]),
+    "needs-no-postorder": _tree([-1, 0, 0, 1, 2, 3, 4], [0, 6, 6, 1, 1, 12, 12]),
+}

@@ -1,0 +1,227 @@
+"""The single checks of the suite, as functions of results; each raises `AssertionError` with the figures."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from remat.problem import ALL_SCHEDULES, Status, Termination
+from remat.registry import Algorithm
+from remat.result import Result
+from remat.units import Number
+
+TOLERANCE = 1e-9
+"""Share by which figures made of fractional times may differ (sums in another order)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A budget (None: unbounded) for one memory, and what an algorithm answers there."""
+
+    budget: int | None
+    result: Result
+
+    @property
+    def capacity(self) -> float:
+        """The budget as a number that compares."""
+        return math.inf if self.budget is None else self.budget
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise `AssertionError` unless something holds (also under ``python -O``)."""
+    if not holds:
+        raise AssertionError(message)
+
+
+def at_most(one: Number, other: Number) -> bool:
+    """Whether one figure is at most the other: exactly for integers, else within `TOLERANCE`."""
+    if isinstance(one, int) and isinstance(other, int):
+        return one <= other
+    return one - other <= TOLERANCE * max(abs(one), abs(other))
+
+
+# --- one result -------------------------------------------------------------------------------------------------------
+
+
+def check_answer(algorithm: Algorithm, document: Mapping[str, Any], result: Result) -> None:
+    """Check one result: its status, its schedule (verified afresh), its figures and its bounds."""
+    name = algorithm.name
+    require(result.algorithm == name, f"the result names {result.algorithm!r} as its algorithm, not {name!r}")
+    require(isinstance(result.status, Status), f"{result.status!r} is no Status")
+    require(isinstance(result.termination, Termination), f"{result.termination!r} is no Termination")
+    require(all(result.notes), "notes are non-empty texts")
+    solved = result.status in (Status.OPTIMAL, Status.FEASIBLE)
+    require(
+        solved == (result.columns is not None), f"status {result.status} does not go with the schedule, or its lack"
+    )
+    check_bounds(result)
+    if solved:
+        check_schedule(document, result)
+    elif result.status is Status.INFEASIBLE:
+        require(bool(result.scope), "an infeasible answer names the class that was searched")
+
+
+def check_schedule(document: Mapping[str, Any], result: Result) -> None:
+    """Verify the schedule from its own document, and compare every figure."""
+    from remat.verifying import verify
+
+    written = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    report = verify(dict(document), written)
+    require(report.ok, f"the schedule is not valid: {'; '.join(map(str, report.violations[:3]))}")
+    stated = [note for note in report.notes if "states" in note or "digest" in note]
+    require(not stated, f"the document contradicts the verifier: {stated}")
+    require(result.makespan == report.makespan, f"makespan {result.makespan}, verified afresh {report.makespan}")
+    require(result.peak_memory == report.peak_memory, f"peaks {result.peak_memory}, afresh {report.peak_memory}")
+    for memory in result.machine.memories:
+        peak = report.peak_memory[memory.name]
+        fits = memory.capacity is None or peak <= memory.capacity
+        require(fits, f"peak {peak} in {memory.name} is over its capacity {memory.capacity}")
+    require(len(result.steps) == len(written["steps"]), "the document has another number of steps than the result")
+
+
+def check_bounds(result: Result) -> None:
+    """Check that every bound is a number with a scope and a source, and holds for the result's own schedule."""
+    for bound in result.bounds:
+        shown = f"bound {bound.value!r} (scope {bound.scope!r}, source {bound.source!r})"
+        number = type(bound.value) in (int, float) and math.isfinite(bound.value)
+        require(number and bound.value >= 0, f"{shown} is no finite time")
+        require(bool(bound.scope) and bool(bound.source), f"{shown} lacks its scope or its source")
+        if result.makespan is not None and bound.scope in (ALL_SCHEDULES, result.optimal_within):
+            require(at_most(bound.value, result.makespan), f"{shown} is above the makespan {result.makespan}")
+    if result.makespan is not None:
+        below = at_most(result.lower_bound, result.makespan)
+        require(below, f"lower bound {result.lower_bound} is above the makespan {result.makespan}")
+        if result.optimal_within == ALL_SCHEDULES:
+            require(result.status is Status.OPTIMAL, "optimal over all schedules, and yet the status does not say so")
+    else:
+        require(result.optimal_within is None, "there is no schedule to be optimal")
+
+
+# --- results at several budgets ---------------------------------------------------------------------------------------
+
+
+def check_budgets(algorithm: Algorithm, memory: str, rungs: Sequence[Rung]) -> None:
+    """Check answers at different budgets for one memory against each other.
+
+    A schedule within a budget is one within every larger budget, and within its own peak, so a proof there
+    (of a bound, of optimality, of infeasibility) must hold for it, if its scope includes it.
+    """
+    for found in rungs:
+        if found.result.columns is None:
+            continue
+        for proof in rungs:
+            if proof.capacity >= found.result.peak_memory[memory]:
+                _check_proof(algorithm, found, proof, memory)
+            if algorithm.guarantee == "exact" and proof.capacity >= found.capacity:
+                _check_monotone(found, proof)
+    if algorithm.guarantee == "strategy":
+        _check_same_steps(rungs)
+
+
+def _check_proof(algorithm: Algorithm, found: Rung, proof: Rung, memory: str) -> None:
+    makespan, peak = found.result.makespan, found.result.peak_memory[memory]
+    assert makespan is not None
+    answer = proof.result
+    own = {ALL_SCHEDULES, found.result.optimal_within} - {None}
+    if algorithm.guarantee in ("exact", "strategy"):
+        own.add(algorithm.within)
+    here = f"(budget {found.budget}: makespan {makespan}, peak {peak}; budget {proof.budget}: "
+    bound = answer.lower_bound
+    require(at_most(bound, makespan), f"a schedule beats a bound {here}bound {bound})")
+    refuted = answer.status is Status.INFEASIBLE and answer.scope in own
+    require(not refuted, f"a schedule where there is said to be none {here}none within {answer.scope!r})")
+    if answer.makespan is not None and answer.optimal_within in own:
+        best = at_most(answer.makespan, makespan)
+        require(best, f"a schedule beats an optimal one {here}{answer.makespan}, optimal in {answer.optimal_within!r})")
+
+
+def _check_monotone(small: Rung, large: Rung) -> None:
+    makespan, answer = small.result.makespan, large.result
+    if makespan is None or small.result.optimal_within is None:
+        return
+    here = f"(budget {small.budget}: makespan {makespan}; budget {large.budget}: "
+    require(answer.status is not Status.INFEASIBLE, f"more memory, and no schedule {here}infeasible)")
+    if answer.makespan is not None and answer.optimal_within is not None:
+        better = at_most(answer.makespan, makespan)
+        require(better, f"more memory, a longer schedule {here}makespan {answer.makespan})")
+
+
+def _check_same_steps(rungs: Sequence[Rung]) -> None:
+    found = [rung for rung in rungs if rung.result.columns is not None]
+    for rung in found[1:]:
+        same = steps_without_times(rung.result) == steps_without_times(found[0].result)
+        require(
+            same, f"a strategy builds one schedule: budgets {found[0].budget} and {rung.budget} get different steps"
+        )
+
+
+def check_least(result: Result, memory: int, budget: int) -> None:
+    """Check the form of the least budget that an infeasible answer names for the memory that was varied."""
+    least = result.least_budget
+    if result.status is Status.INFEASIBLE and len(result.machine.memories) == 1:
+        require(least is not None, f"infeasible at {budget}, and no least budget or bound on it is named")
+    if least is None:
+        return
+    require(0 <= least.memory < len(result.machine.memories), f"least budget for memory {least.memory}?")
+    task = least.task
+    require(task is None or 0 <= task < len(result.graph.tasks), f"the least budget is set by task {task}?")
+    if result.status is Status.INFEASIBLE and least.memory == memory:
+        require(least.size > budget, f"infeasible at {budget}, and yet {least.size} is named as least budget")
+
+
+# --- sameness ---------------------------------------------------------------------------------------------------------
+
+
+def steps_without_times(result: Result) -> list[dict[str, Any]]:
+    """Return the steps as a document, without start times."""
+    steps = result.to_dict().get("steps", [])
+    return [{key: value for key, value in step.items() if key != "start"} for step in steps]
+
+
+def document_of(result: Result) -> str:
+    """Return the schedule document as text, without what differs from run to run."""
+    document = result.to_dict()
+    del document["solve_seconds"]
+    return json.dumps(document, sort_keys=True)
+
+
+def first_difference(one: str, other: str) -> str:
+    """Show the place where two texts part."""
+    at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return f"{one[max(0, at - 20) : at + 40]!r} and {other[max(0, at - 20) : at + 40]!r}"
+
+
+def fingerprint(thing: Any) -> Any:
+    """Return the content of nested dataclasses, sequences and arrays, as values that compare."""
+    if isinstance(thing, np.ndarray):
+        return (str(thing.dtype), thing.shape, thing.tobytes())
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        # The instance's dictionary, where there is one, holds cached properties, too.
+        held = getattr(thing, "__dict__", None)
+        if held is None:
+            held = {field.name: getattr(thing, field.name) for field in dataclasses.fields(thing)}
+        return {key: fingerprint(value) for key, value in held.items()}
+    if isinstance(thing, (list, tuple)):
+        return [fingerprint(item) for item in thing]
+    return thing
+
+
+def changed(before: Any, after: Any, where: str = "problem") -> str | None:
+    """Name the first place where two fingerprints differ; what was computed in the meantime does not count."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key, value in before.items():
+            found = changed(value, after.get(key), f"{where}.{key}")
+            if found is not None:
+                return found
+        return None
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = enumerate(zip(before, after, strict=True))
+        places = (changed(one, other, f"{where}[{index}]") for index, (one, other) in pairs)
+        return next((place for place in places if place is not None), None)
+    return None if before == after else where

@@ -1,0 +1,39 @@
+"""Solve a list of cases from standard input and print what came out: one half of the reproducibility check.
+
+Run as ``python -m remat.testing.replay``; the suite compares the output with its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from remat.errors import OptionError
+from remat.solving import solve
+from remat.testing.checks import document_of
+
+
+def answer(case: dict[str, Any]) -> str:
+    """Solve one case; return its schedule document as text, or the refusal."""
+    try:
+        result = solve(
+            case["document"],
+            algorithm=case["algorithm"],
+            budget=case["budget"],
+            options=case["options"],
+            seed=case["seed"],
+            time_limit=case["time_limit"],
+        )
+    except OptionError as error:
+        return f"refused: {error}"
+    return document_of(result)
+
+
+def main() -> None:
+    """Read cases as a JSON list, write the answers as a JSON list."""
+    json.dump([answer(case) for case in json.load(sys.stdin)], sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,318 @@
+"""Hypothesis strategies for small instance documents of all four kinds.
+
+They draw plain documents (`dict`), so that a falsifying example can be pasted into a file. Sizes and times are
+small, with many zeros and ties, and now and then large or fractional: that is where algorithms go wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+Document = dict[str, Any]
+DocumentStrategy = st.SearchStrategy[Document]
+
+SCALES = (1, 1, 1, 1, 3, 1000, 2**20 + 7, 2**40)
+"""Sizes are small integers times one of these."""
+
+TIME_SCALES: tuple[int | float, ...] = (1, 1, 1, 1, 7, 1000, 0.5, 0.1)
+
+
+class _Figures:
+    """Draws sizes and times of one instance, on one scale."""
+
+    def __init__(self, draw: st.DrawFn, *, exact: bool) -> None:
+        self._draw = draw
+        self._scale = 1 if exact else draw(st.sampled_from(SCALES))
+        self._time_scale = 1 if exact else draw(st.sampled_from(TIME_SCALES))
+
+    def size(self, least: int = 0, most: int = 6) -> int:
+        return self._draw(st.integers(least, most)) * self._scale
+
+    def time(self, least: int = 0, most: int = 6) -> int | float:
+        return self._draw(st.integers(least, most)) * self._time_scale
+
+    def seldom(self, document: Document, key: str, value: Callable[[], Any], odds: int = 4) -> None:
+        """Set a key in one document of `odds`, and leave its default in the others."""
+        if self._draw(st.integers(1, odds)) == odds:
+            document[key] = value()
+
+
+def _head(draw: st.DrawFn, kind: str) -> Document:
+    document: Document = {"schema": "remat.instance/1", "kind": kind}
+    units = draw(st.sampled_from([None, None, {"time": "unit", "memory": "unit"}, {"time": "ms"}]))
+    if units is not None:
+        document["units"] = units
+    return document
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Document:
+    """Draw a machine with a second memory, or a second processor, or both."""
+    processors: list[Document] = [{"name": "gpu", "memory": "device"}]
+    if draw(st.booleans()):
+        processors[0]["count"] = 2
+    if draw(st.booleans()):
+        return {"memories": [{"name": "device"}], "processors": processors}
+    links = []
+    for source, target in (("device", "host"), ("host", "device")):
+        link: Document = {"source": source, "target": target}
+        bandwidth = draw(st.sampled_from([None, 1, 2, 5]))
+        if bandwidth is not None:
+            link["bandwidth"] = bandwidth
+        channel = draw(st.sampled_from([None, "bus"]))
+        if channel is not None:
+            link["channel"] = channel
+        links.append(link)
+    return {"memories": [{"name": "device"}, {"name": "host"}], "processors": processors, "links": links}
+
+
+# --- chains -----------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def chains(draw: st.DrawFn, *, largest: int = 6, plain: bool = False, exact: bool = False) -> Document:
+    """Draw a `chain` document.
+
+    Parameters
+    ----------
+    largest : int
+        Most stages, repeats counted.
+    plain : bool
+        Only what every chain algorithm must understand: one memory, nothing in place, each backward reads
+        input, output and saved value.
+    exact : bool
+        Integer times and unscaled sizes, for comparison with exhaustive searches.
+    """
+    figures = _Figures(draw, exact=exact)
+    document = _head(draw, "chain")
+    count = draw(st.integers(1, largest))
+    uniform = draw(st.integers(1, 4)) == 4
+    if uniform:
+        stages = [_stage(draw, figures, plain=plain) | {"repeat": count}]
+    else:
+        stages = [_stage(draw, figures, plain=plain) for _ in range(count)]
+    document |= {"input_size": figures.size(), "stages": stages}
+    figures.seldom(document, "loss", lambda: {"time": figures.time(), "workspace": figures.size()})
+    figures.seldom(document, "input_gradient", lambda: False)
+    figures.seldom(document, "static_memory", figures.size)
+    if not plain:
+        figures.seldom(document, "in_place", lambda: True, 6)
+        figures.seldom(document, "backward_reads", lambda: draw(_READS), 6)
+        figures.seldom(document, "machine", lambda: draw(machines()), 10)
+    return document
+
+
+_READS = st.lists(st.sampled_from(["input", "output", "saved"]), unique=True, max_size=3)
+
+
+def _stage(draw: st.DrawFn, figures: _Figures, *, plain: bool) -> Document:
+    stage: Document = {
+        "forward_time": figures.time(),
+        "backward_time": figures.time(),
+        "output_size": figures.size(),
+    }
+    figures.seldom(stage, "saved_size", figures.size, 2)
+    figures.seldom(stage, "forward_workspace", figures.size)
+    figures.seldom(stage, "backward_workspace", lambda: figures.size(most=12))
+    figures.seldom(stage, "saving_workspace", figures.size, 6)
+    figures.seldom(stage, "saving_forward_time", figures.time, 6)
+    figures.seldom(stage, "gradient_size", figures.size, 6)
+    if not plain:
+        figures.seldom(stage, "backward_reads", lambda: draw(_READS), 10)
+    return stage
+
+
+# --- adjoints ---------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def adjoints(draw: st.DrawFn, *, largest: int = 8, uniform: bool | None = None, exact: bool = False) -> Document:
+    """Draw an `adjoint` document.
+
+    Parameters
+    ----------
+    largest : int
+        Most steps.
+    uniform : bool, optional
+        Equal steps (True), steps of their own (False), or either.
+    exact : bool
+        Integer times and unscaled sizes.
+    """
+    figures = _Figures(draw, exact=exact)
+    document = _head(draw, "adjoint")
+    count = draw(st.integers(1, largest))
+    equal = draw(st.integers(1, 4)) < 4 if uniform is None else uniform
+    document["steps"] = count if equal else [_step(draw, figures) for _ in range(count)]
+    figures.seldom(document, "forward_time", figures.time, 2)
+    figures.seldom(document, "backward_time", figures.time, 2)
+    figures.seldom(document, "state_size", figures.size, 2)
+    figures.seldom(document, "adjoint_size", figures.size, 3)
+    figures.seldom(document, "static_memory", figures.size)
+    figures.seldom(document, "tape_size", figures.size, 6)
+    figures.seldom(document, "storage", lambda: _storage(draw, figures), 2)
+    levels = [level["name"] for level in document.get("storage", ())]
+    if levels:
+        figures.seldom(document, "initial_state", lambda: draw(st.sampled_from(levels)))
+    return document
+
+
+def _step(draw: st.DrawFn, figures: _Figures) -> Document:
+    step: Document = {}
+    figures.seldom(step, "forward_time", figures.time, 2)
+    figures.seldom(step, "backward_time", figures.time, 2)
+    figures.seldom(step, "state_size", figures.size, 3)
+    figures.seldom(step, "adjoint_size", figures.size)
+    return step
+
+
+def _storage(draw: st.DrawFn, figures: _Figures) -> list[Document]:
+    levels = []
+    for index in range(draw(st.sampled_from([1, 1, 2, 2, 3]))):
+        level: Document = {"name": f"level{index}"}
+        match draw(st.integers(0, 2)):
+            case 0:
+                level["slots"] = draw(st.integers(0, 4))
+            case 1:
+                level["capacity"] = figures.size(most=20)
+        figures.seldom(level, "write_time", figures.time, 3)
+        figures.seldom(level, "read_time", figures.time, 3)
+        figures.seldom(level, "bandwidth", lambda: draw(st.integers(1, 5)))
+        figures.seldom(level, "channel", lambda: draw(st.sampled_from(["bus", "disk"])), 6)
+        levels.append(level)
+    return levels
+
+
+# --- task graphs ------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def dags(draw: st.DrawFn, *, largest: int = 7, plain: bool = False, exact: bool = False) -> Document:
+    """Draw a `dag` document.
+
+    Parameters
+    ----------
+    largest : int
+        Most tasks.
+    plain : bool
+        One memory, every task required, one producer for each value, listed in topological order.
+    exact : bool
+        Integer times and unscaled sizes.
+    """
+    figures = _Figures(draw, exact=exact)
+    document = _head(draw, "dag")
+    inputs = [f"i{index}" for index in range(draw(st.integers(0, 2)))]
+    sizes = {name: figures.size() for name in inputs}
+    tasks: list[Document] = []
+    for number in range(draw(st.integers(1, largest))):
+        readable = sorted(sizes)
+        reads = draw(st.lists(st.sampled_from(readable), unique=True, max_size=3)) if readable else []
+        written = [f"v{number}{letter}" for letter in "ab"[: draw(st.sampled_from([1, 1, 1, 2, 0]))]]
+        sizes |= {name: figures.size() for name in written}
+        tasks.append({"id": f"t{number}", "time": figures.time(), "reads": reads, "writes": written})
+        _traits(draw, figures, tasks[-1], plain=plain)
+    if not plain:
+        _alternatives(draw, figures, tasks)
+        if draw(st.integers(1, 4)) == 4:
+            tasks = draw(st.permutations(tasks))
+    document |= {"values": [{"id": name, "size": size} for name, size in sizes.items()], "tasks": tasks}
+    document["inputs"] = inputs
+    if inputs:
+        some_inputs = st.lists(st.sampled_from(inputs), unique=True)
+        figures.seldom(document, "pinned_inputs", lambda: draw(some_inputs), 3)
+    if sizes:
+        some_values = st.lists(st.sampled_from(sorted(sizes)), unique=True, max_size=2)
+        figures.seldom(document, "outputs", lambda: draw(some_values), 2)
+    figures.seldom(document, "static_memory", figures.size)
+    if not plain:
+        figures.seldom(document, "machine", lambda: _machine_of_dag(draw, document), 8)
+    return document
+
+
+def _traits(draw: st.DrawFn, figures: _Figures, task: Document, *, plain: bool) -> None:
+    figures.seldom(task, "workspace", lambda: figures.size(most=12), 3)
+    figures.seldom(task, "in_place", lambda: True, 6)
+    figures.seldom(task, "recomputable", lambda: False, 6)
+    figures.seldom(task, "once", lambda: True, 6)
+    if not plain and not task.get("once"):
+        figures.seldom(task, "required", lambda: False, 3)
+        figures.seldom(task, "parallel", lambda: {"max": 2, "alpha": 0.5}, 10)
+
+
+def _alternatives(draw: st.DrawFn, figures: _Figures, tasks: list[Document]) -> None:
+    """Give some value a second producer, which reads no more than the first one does."""
+    makers = [task for task in tasks if task["writes"]]
+    if makers and draw(st.integers(1, 3)) == 3:
+        first = draw(st.sampled_from(makers))
+        second = {"id": "other", "time": figures.time(), "reads": first["reads"][:1], "writes": first["writes"][:1]}
+        tasks.append(second | {"required": False})
+
+
+def _machine_of_dag(draw: st.DrawFn, document: Document) -> Document:
+    machine: Document = draw(machines())
+    if len(machine["memories"]) > 1 and document["inputs"] and draw(st.booleans()):
+        moved = document["inputs"][-1]
+        document["inputs"] = [*document["inputs"][:-1], {"value": moved, "memory": "host"}]
+    return machine
+
+
+# --- trees ------------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def trees(draw: st.DrawFn, *, largest: int = 9, plain: bool = False, exact: bool = False) -> Document:
+    """Draw a `tree` document.
+
+    Parameters
+    ----------
+    largest : int
+        Most nodes.
+    plain : bool
+        One memory and one processor.
+    exact : bool
+        Integer times and unscaled sizes.
+    """
+    figures = _Figures(draw, exact=exact)
+    document = _head(draw, "tree")
+    count = draw(st.integers(1, largest))
+    shape = draw(st.sampled_from(["any", "any", "chain", "star", "bushy"]))
+    parent = [-1]
+    for node in range(1, count):
+        match shape:
+            case "chain":
+                parent.append(node - 1)
+            case "star":
+                parent.append(0)
+            case "bushy":
+                parent.append((node - 1) // 2)
+            case _:
+                parent.append(draw(st.integers(0, node - 1)))
+    label = draw(st.permutations(range(count)))
+    named = [0] * count
+    for node, above in enumerate(parent):
+        named[label[node]] = -1 if above == -1 else label[above]
+    document |= {"parent": named, "output_size": [figures.size() for _ in range(count)]}
+    figures.seldom(document, "workspace", lambda: [figures.size() for _ in range(count)], 2)
+    figures.seldom(document, "time", lambda: [figures.time() for _ in range(count)], 2)
+    figures.seldom(document, "orientation", lambda: "out", 3)
+    figures.seldom(document, "static_memory", figures.size)
+    if not plain:
+        figures.seldom(document, "machine", lambda: draw(machines()), 10)
+        figures.seldom(document, "parallel", lambda: {"max": 2, "alpha": 0.5}, 10)
+    return document
+
+
+def documents(kind: str) -> DocumentStrategy:
+    """Return the strategy for documents of a kind."""
+    match kind:
+        case "chain":
+            return chains()
+        case "adjoint":
+            return adjoints()
+        case "dag":
+            return dags()
+        case "tree":
+            return trees()
+    raise ValueError(f"there is no kind {kind!r}")

@@ -1,0 +1,310 @@
+"""`AlgorithmSuite`: the tests that every algorithm passes; subclass it and name the algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from remat.problem import Status, Termination
+from remat.registry import KINDS, Algorithm, algorithms, find
+from remat.result import Result
+from remat.testing import metadata
+from remat.testing.cases import Document, degenerate, moderate
+from remat.testing.checks import (
+    Rung,
+    at_most,
+    changed,
+    check_answer,
+    check_budgets,
+    check_least,
+    document_of,
+    fingerprint,
+    first_difference,
+    require,
+)
+from remat.testing.trials import RecordingContext, Refusal, Trials, answer_elsewhere, run_directly
+
+if TYPE_CHECKING:
+    import pytest
+    from hypothesis.strategies import SearchStrategy
+
+LIMITS = (Termination.TIME_LIMIT, Termination.INTERRUPTED)
+
+
+class AlgorithmSuite:
+    """What is asked of every algorithm, as tests that pytest collects.
+
+    Attributes
+    ----------
+    algorithm : str
+        Registry name of the algorithm under test.
+    examples : int
+        Instances that are drawn for each kind and test. Draws are derandomised: every run sees the same ones.
+    options : tuple of mapping
+        Options to run everything with; default: none.
+    time_limit : float
+        Seconds for one solve, if the algorithm is anytime.
+    patience : float
+        Seconds after which an interrupted solver that still runs is held to be stuck.
+    """
+
+    algorithm: ClassVar[str]
+    examples: ClassVar[int] = 40
+    options: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    time_limit: ClassVar[float] = 5.0
+    patience: ClassVar[float] = 60.0
+    _trials: ClassVar[Trials]
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if hasattr(cls, "algorithm"):
+            cls._trials = Trials(cls.algorithm, cls.time_limit)
+
+    def instances(self, kind: str) -> SearchStrategy[Document]:
+        """Return the strategy that draws instance documents; override it to draw others."""
+        from remat.testing.strategies import documents
+
+        return documents(kind)
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Run a test for every kind that the algorithm accepts, every set of options, every degenerate case."""
+        # An unknown name must fail in the tests, with the registry's message, and not here.
+        known = {algorithm.name: algorithm for algorithm in algorithms()}.get(self.algorithm)
+        kinds = [kind for kind in KINDS if known is None or known.accepts(kind)]
+        if "case" in metafunc.fixturenames:
+            cases = [(kind, case) for kind in kinds for case in degenerate(kind)]
+            metafunc.parametrize(("kind", "case"), cases, ids=[f"{kind}-{case}" for kind, case in cases])
+        elif "kind" in metafunc.fixturenames:
+            metafunc.parametrize("kind", kinds)
+        if "given" in metafunc.fixturenames:
+            shown = [",".join(f"{key}={value}" for key, value in given.items()) or "default" for given in self.options]
+            metafunc.parametrize("given", self.options, ids=shown)
+
+    # --- what is known without solving --------------------------------------------------------------------------------
+
+    def test_metadata_is_complete(self) -> None:
+        """Name, kinds, summary, guarantee, class, complexity and reference are there, and the solver can be loaded."""
+        metadata.check_entry(self._subject())
+
+    def test_options_are_documented(self) -> None:
+        """The options are a frozen model in which each field says what it is; unknown ones are refused."""
+        metadata.check_options(self._subject(), self.options)
+
+    def test_other_kinds_are_refused(self) -> None:
+        """An instance of another kind is an `OptionError`."""
+        algorithm = self._subject()
+        for kind in KINDS:
+            if not algorithm.accepts(kind):
+                answer = self._trials.solve(moderate(kind), {}, budgets={})
+                require(
+                    isinstance(answer, Refusal), f"{algorithm.name} does not list {kind}, and takes it all the same"
+                )
+
+    # --- schedules ----------------------------------------------------------------------------------------------------
+
+    def test_instances_are_accepted(self, kind: str, given: Mapping[str, Any]) -> None:
+        """Some instances are solved: an algorithm may refuse what it cannot do, but not everything."""
+        refusals: list[Refusal] = []
+        solved: list[Document] = []
+
+        def check(document: Document, rungs: Sequence[Rung]) -> None:
+            solved.extend([document] if any(rung.result.columns is not None for rung in rungs) else [])
+
+        self._each(kind, given, check, refusals)
+        for document in degenerate(kind).values():
+            answer = self._trials.solve(document, given, budgets=self._trials.budgets_of(document, None))
+            solved.extend([document] if isinstance(answer, Result) and answer.columns is not None else [])
+        require(bool(solved), f"no {kind} instance was solved; refused, for example: {refusals[:1]}")
+
+    def test_schedules_are_valid(self, kind: str, given: Mapping[str, Any]) -> None:
+        """Verified afresh, within every budget, as claimed, and not below any bound."""
+        algorithm = self._subject()
+
+        def check(document: Document, rungs: Sequence[Rung]) -> None:
+            for rung in rungs:
+                check_answer(algorithm, document, rung.result)
+
+        self._each(kind, given, check)
+
+    def test_more_memory_never_hurts(self, kind: str, given: Mapping[str, Any]) -> None:
+        """Answers at different budgets agree: exact ones are monotone, proofs hold, a strategy stays itself."""
+        self._each(kind, given, self._compare)
+
+    def test_least_budgets_are_least(self, kind: str, given: Mapping[str, Any]) -> None:
+        """Solving again at the least budget that an infeasible answer names succeeds, with a byte less it does not."""
+        self._each(kind, given, lambda document, rungs: self._check_least(document, given, rungs))
+
+    def test_degenerate_instances(self, kind: str, case: str, given: Mapping[str, Any]) -> None:
+        """All of the above on empty, single, zero-sized, zero-time, equal, huge and disconnected instances."""
+        algorithm = self._subject()
+        document = degenerate(kind)[case]
+        rungs = self._trials.rungs(document, given, shares=(0, 50))
+        if isinstance(rungs, Refusal):
+            return
+        for rung in rungs:
+            check_answer(algorithm, document, rung.result)
+        self._compare(document, rungs)
+        self._check_least(document, given, rungs)
+
+    # --- reproducibility ----------------------------------------------------------------------------------------------
+
+    def test_same_seed_same_schedule(self, kind: str, given: Mapping[str, Any]) -> None:
+        """Solving again gives the same steps and the same figures."""
+
+        def check(document: Document, rungs: Sequence[Rung]) -> None:
+            for rung in rungs[:: max(1, len(rungs) - 1)]:
+                budgets = self._trials.budgets_of(document, rung.budget)
+                again = self._trials.solve_afresh(document, given, budgets=budgets)
+                require(not isinstance(again, Refusal), f"refused when solved again: {again}")
+                assert not isinstance(again, Refusal)
+                if rung.result.termination not in LIMITS and again.termination not in LIMITS:
+                    same = document_of(again) == document_of(rung.result)
+                    require(same, f"solving again with the same seed differs (budget {rung.budget})")
+
+        self._each(kind, given, check)
+
+    def test_same_schedule_in_another_process(self, given: Mapping[str, Any]) -> None:
+        """Another process with another hash seed gives the same schedules, byte for byte."""
+        algorithm = self._subject()
+        kinds = [kind for kind in KINDS if algorithm.accepts(kind)]
+        cases, own = [], []
+        for document in [document for kind in kinds for document in (*degenerate(kind).values(), moderate(kind))]:
+            middle = self._trials.middle(document, given)
+            for budgets in (self._trials.budgets_of(document, None), middle):
+                answer = self._trials.solve(document, given, budgets=budgets)
+                if not isinstance(answer, Refusal) and answer.termination not in LIMITS:
+                    cases.append((document, budgets))
+                    own.append(document_of(answer))
+        others = answer_elsewhere(self._trials, cases, given)
+        for (document, budgets), mine, other in zip(cases, own, others, strict=True):
+            where = f"budget {dict(budgets)}, instance {document}"
+            require(mine == other, f"another process answers differently ({first_difference(mine, other)}): {where}")
+
+    def test_problem_is_left_alone(self, kind: str, given: Mapping[str, Any]) -> None:
+        """The solver changes neither the problem nor its options."""
+        algorithm = self._subject()
+
+        def check(document: Document, rungs: Sequence[Rung]) -> None:
+            budgets = self._trials.budgets_of(document, rungs[0].budget)
+            before, after = run_directly(
+                algorithm, document, given, budgets, RecordingContext(), watch=fingerprint
+            ).seen
+            where = changed(before, after)
+            require(where is None, f"the solver changed {where}")
+
+        self._each(kind, given, check)
+
+    # --- interruption -------------------------------------------------------------------------------------------------
+
+    def test_stops_when_asked(self, kind: str, given: Mapping[str, Any]) -> None:
+        """Interrupted, or late, before it starts: it still answers, and what it answers is checked as ever."""
+        algorithm = self._subject()
+        for document in (moderate(kind), *list(degenerate(kind).values())[:2]):
+            budgets = self._trials.middle(document, given)
+            if isinstance(self._trials.solve(document, given, budgets=budgets), Refusal):
+                continue
+            for context in (RecordingContext(interrupted=True), RecordingContext(deadline=0.0)):
+                answer = run_directly(algorithm, document, given, budgets, context, patience=self.patience).result
+                check_answer(algorithm, document, answer)
+                stopped = (context.termination, Termination.COMPLETED, Termination.ITERATION_LIMIT)
+                require(answer.termination in stopped, f"{context.termination} is reported as {answer.termination}")
+
+    def test_incumbents_are_schedules(self, kind: str, given: Mapping[str, Any]) -> None:
+        """Each reported list of steps is a schedule, each better than the last; stopped after one, it returns one."""
+        algorithm = self._subject()
+        document = moderate(kind)
+        budgets = self._trials.middle(document, given)
+        if isinstance(self._trials.solve(document, given, budgets=budgets), Refusal):
+            return
+        for stop_after in (1, None):
+            context = RecordingContext(stop_after=stop_after)
+            context.allow(self.time_limit)
+            trial = run_directly(algorithm, document, given, budgets, context, patience=self.time_limit + self.patience)
+            makespans = [trial.judge(steps).makespan for steps in context.incumbents]
+            for before, later in pairwise(makespans):
+                require(
+                    before is not None and later is not None and later <= before, f"incumbents get worse: {makespans}"
+                )
+            answer = trial.result
+            check_answer(algorithm, document, answer)
+            if makespans:
+                best = makespans[-1]
+                kept = best is not None and answer.makespan is not None and at_most(answer.makespan, best)
+                require(kept, f"reported a makespan of {best}, and then returned {answer.makespan}")
+            for bound in context.bounds:
+                below = answer.makespan is None or at_most(bound, answer.makespan)
+                require(below, f"reported bound {bound} is above the makespan {answer.makespan}")
+
+    # --- helpers ------------------------------------------------------------------------------------------------------
+
+    def _subject(self) -> Algorithm:
+        """Return the algorithm under test; skip where what it needs is not installed."""
+        import pytest
+
+        known = {algorithm.name: algorithm for algorithm in algorithms()}.get(self.algorithm)
+        if known is not None and known.missing():
+            pytest.skip(f"{known.name} needs {', '.join(known.missing())}")
+        if known is None:
+            known = find(self.algorithm, KINDS[0])
+        return known
+
+    def _each(
+        self,
+        kind: str,
+        given: Mapping[str, Any],
+        check: Callable[[Document, Sequence[Rung]], None],
+        refusals: list[Refusal] | None = None,
+    ) -> None:
+        """Draw instances and shares, solve at a ladder of budgets, and check the answers.
+
+        All tests draw the same instances, and share the answers.
+        """
+        from hypothesis import HealthCheck, Phase, settings
+        from hypothesis import given as drawn
+        from hypothesis import strategies as st
+
+        self._subject()
+        shares = st.lists(st.integers(0, 99), min_size=1, max_size=2)
+
+        @settings(
+            max_examples=self.examples,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            phases=(Phase.explicit, Phase.generate, Phase.shrink),
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+        )
+        @drawn(document=self.instances(kind), shares=shares)
+        def run(document: Document, shares: list[int]) -> None:
+            rungs = self._trials.rungs(document, given, shares=tuple(shares))
+            if isinstance(rungs, Refusal):
+                if refusals is not None:
+                    refusals.append(rungs)
+            else:
+                check(document, rungs)
+
+        run()
+
+    def _compare(self, document: Document, rungs: Sequence[Rung]) -> None:
+        check_budgets(self._subject(), self._trials.memory_name(document), rungs)
+
+    def _check_least(self, document: Document, given: Mapping[str, Any], rungs: Sequence[Rung]) -> None:
+        memory = self._trials.memory_index(document)
+        for rung in rungs:
+            if rung.result.columns is not None or rung.budget is None:
+                continue
+            check_least(rung.result, memory, rung.budget)
+            least = rung.result.least_budget
+            if least is None:
+                continue
+            name = rung.result.machine.memories[least.memory].name
+            budgets = dict(self._trials.budgets_of(document, rung.budget))
+            if least.sufficient:
+                again = self._trials.solve(document, given, budgets=budgets | {name: least.size})
+                solved = not isinstance(again, Refusal) and again.columns is not None
+                require(solved, f"{least.size} in {name} is said to be enough (at budget {rung.budget}): {again}")
+            if least.size > 0 and rung.result.status is Status.INFEASIBLE:
+                less = self._trials.solve(document, given, budgets=budgets | {name: least.size - 1})
+                solved = not isinstance(less, Refusal) and less.columns is not None
+                require(not solved, f"{least.size} in {name} is said to be the least, and one less is enough")
