@@ -1,0 +1,164 @@
+"""`remat algorithms`: list the registered algorithms, or explain one with its options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remat.cli import common
+from remat.cli.session import ExitCode, Session, emit
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+    from remat.registry import Algorithm
+
+KINDS = ("chain", "adjoint", "dag", "tree")
+
+HELP = """List the algorithms: what they solve, what they promise, what they cost.
+
+With NAME, explain one and list its options for `remat solve --option KEY=VALUE`.
+
+\b
+  remat algorithms --kind chain
+  remat algorithms rotor"""
+
+
+@click.command("algorithms", help=HELP)
+@click.argument("name", required=False, shell_complete=common.complete_algorithm)
+@click.option("--kind", type=click.Choice(KINDS), help="Only those that solve this kind of instance.")
+@common.format_option("table", "json")
+@common.verbosity_options
+@click.pass_obj
+def command(session: Session, name: str | None, kind: str | None, format_: str) -> int:
+    """Print the list, or one entry."""
+    from remat.registry import algorithms
+
+    if name is None:
+        listed = algorithms(kind)
+        if format_ == "json":
+            emit(json.dumps([_entry(algorithm) for algorithm in listed], indent=2, ensure_ascii=False))
+        else:
+            emit(_table(listed))
+        return ExitCode.OK
+    algorithm = _find(name, kind)
+    if format_ == "json":
+        emit(json.dumps(_entry(algorithm) | {"options": _options(algorithm)}, indent=2, ensure_ascii=False))
+    else:
+        from remat.report.summary import table
+
+        emit(table(_lines(algorithm)))
+    return ExitCode.OK
+
+
+def _find(name: str, kind: str | None) -> Algorithm:
+    from remat.errors import OptionError
+    from remat.registry import algorithms
+
+    known = {algorithm.name: algorithm for algorithm in algorithms()}
+    if name not in known:
+        import difflib
+
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        raise OptionError(f"unknown algorithm {name!r}; {hint}")
+    if kind is not None and not known[name].accepts(kind):
+        raise OptionError(f"--kind: {name!r} solves {_kinds(known[name])}, not {kind}")
+    return known[name]
+
+
+def _entry(algorithm: Algorithm) -> dict[str, Any]:
+    return {
+        "name": algorithm.name,
+        "kinds": list(algorithm.kinds),
+        "summary": algorithm.summary,
+        "guarantee": algorithm.guarantee,
+        "within": algorithm.within,
+        "complexity": algorithm.complexity,
+        "reference": algorithm.reference,
+        "several_memories": algorithm.several_memories,
+        "anytime": algorithm.anytime,
+        "available": algorithm.is_available(),
+        "missing": list(algorithm.missing()),
+    }
+
+
+def _table(listed: Sequence[Algorithm]) -> str:
+    """Return the list in columns."""
+    if not listed:
+        return "no algorithms are installed"
+    rows = [("NAME", "KINDS", "GUARANTEE", "COMPLEXITY", "REFERENCE", "AVAILABLE")]
+    rows += [
+        (a.name, _kinds(a), a.guarantee, a.complexity or "-", a.reference or "-", _availability(a)) for a in listed
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _lines(algorithm: Algorithm) -> Iterator[tuple[str, str]]:
+    yield "algorithm", algorithm.name
+    yield "summary", algorithm.summary
+    yield "kinds", _kinds(algorithm)
+    yield "guarantee", algorithm.guarantee + (f" ({algorithm.within})" if algorithm.within else "")
+    yield "complexity", algorithm.complexity or "-"
+    yield "reference", algorithm.reference or "-"
+    yield "memories", "several" if algorithm.several_memories else "the first processor's"
+    yield "anytime", "yes: stops at --time-limit or Ctrl-C with the best it has" if algorithm.anytime else "no"
+    yield "available", _availability(algorithm)
+    options = _options(algorithm) if algorithm.is_available() else []
+    if not options:
+        yield "options", "none" if algorithm.is_available() else "unknown until it is available"
+    for k, option in enumerate(options):
+        about = f"{option['name']} ({option['type']}, default {json.dumps(option['default'])})"
+        yield "options" if k == 0 else "", about + (f": {option['help']}" if option["help"] else "")
+
+
+def _kinds(algorithm: Algorithm) -> str:
+    from remat.registry import ANY_KIND
+
+    return "any" if ANY_KIND in algorithm.kinds else ", ".join(algorithm.kinds)
+
+
+def _availability(algorithm: Algorithm) -> str:
+    missing = algorithm.missing()
+    return f"needs {', '.join(missing)}" if missing else "yes"
+
+
+def _options(algorithm: Algorithm) -> list[dict[str, Any]]:
+    model = algorithm.load_options()
+    if model is None:
+        return []
+    schema = model.model_json_schema().get("properties", {})
+    return [_option(name, info, schema.get(name, {})) for name, info in model.model_fields.items()]
+
+
+def _option(name: str, info: FieldInfo, schema: dict[str, Any]) -> dict[str, Any]:
+    default = None if info.is_required() else info.get_default(call_default_factory=True, validated_data={})
+    return {
+        "name": name,
+        "type": _type(schema),
+        "required": info.is_required(),
+        "default": default if isinstance(default, (bool, int, float, str, type(None))) else str(default),
+        "help": info.description or "",
+    }
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """Name an option's type as people read it, with its range."""
+    if "enum" in schema:
+        return " | ".join(str(choice) for choice in schema["enum"])
+    if "anyOf" in schema:
+        return " | ".join(_type(part) for part in schema["anyOf"])
+    if "const" in schema:
+        return str(schema["const"])
+    name = "none" if schema.get("type") == "null" else str(schema.get("type", "text"))
+    limits = [
+        f"{sign} {schema[key]}"
+        for key, sign in (("minimum", ">="), ("exclusiveMinimum", ">"), ("maximum", "<="), ("exclusiveMaximum", "<"))
+        if key in schema
+    ]
+    return " ".join([name, *limits])

@@ -1,0 +1,201 @@
+"""Arguments and options that several commands have, and the checks that come before any work."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from remat.cli.session import Session
+from remat.errors import InstanceError, OptionError
+
+if TYPE_CHECKING:
+    from remat.instance import Instance, MachineModel
+    from remat.units import Units
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+EXAMPLE = "example:"
+STANDARD_STREAM = "-"
+
+
+def complete_instance(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete a file, or the name of a shipped instance."""
+    if EXAMPLE.startswith(incomplete) or incomplete.startswith(EXAMPLE):
+        from remat.shipped import examples
+
+        names = [EXAMPLE + key.partition("/")[2] for key in examples()]
+        found = [CompletionItem(name) for name in names if name.startswith(incomplete)]
+        if incomplete:
+            return found
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_algorithm(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of an algorithm, with its summary."""
+    from remat.registry import algorithms
+
+    listed = [CompletionItem(algorithm.name, help=algorithm.summary) for algorithm in algorithms()]
+    return [item for item in listed if item.value.startswith(incomplete)]
+
+
+instance_argument = click.argument("instance", shell_complete=complete_instance)
+
+budget_option = click.option(
+    "-b",
+    "--budget",
+    metavar="[MEMORY=]SIZE",
+    multiple=True,
+    help="Capacity of a memory; without a name of the first (of the first storage level).",
+)
+
+machine_option = click.option(
+    "--machine", metavar="FILE", type=click.Path(), help="JSON file of a machine that replaces the instance's own."
+)
+
+
+def format_option(*choices: str) -> Callable[[Decorated], Decorated]:
+    """Return the option --format; the first choice is the default."""
+    return click.option(
+        "--format", "format_", type=click.Choice(choices), default=choices[0], show_default=True, help="What to print."
+    )
+
+
+def verbosity_options(command: Decorated) -> Decorated:
+    """Add -q and -v, which act on the `Session` and are not handed to the command."""
+
+    def note(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            setattr(ctx.ensure_object(Session), str(param.name), True)
+
+    for short, name, text in (
+        ("-v", "verbose", "Say what is being done; show tracebacks of internal errors."),
+        ("-q", "quiet", "Neither progress, nor remarks, nor a table."),
+    ):
+        command = click.option(
+            short, f"--{name}", is_flag=True, expose_value=False, is_eager=True, callback=note, help=text
+        )(command)
+    return command
+
+
+def load_instance(source: str) -> Instance:
+    """Load the INSTANCE of a command line: a path, ``-``, or ``example:NAME``."""
+    from remat.instance import load
+    from remat.shipped import example_path
+
+    if source == STANDARD_STREAM:
+        require_standard_input()
+        return load(source)
+    if source.startswith(EXAMPLE):
+        return load(example_path(source.removeprefix(EXAMPLE)))
+    try:
+        return load(source)
+    except InstanceError as error:
+        if not os.path.lexists(source) and (hint := _shipped(source)):
+            raise InstanceError(f"{error}; the shipped instance is {EXAMPLE}{hint}") from None
+        raise
+
+
+def require_standard_input() -> None:
+    """Refuse ``-`` where standard input is closed."""
+    if sys.stdin is None:
+        raise InstanceError("cannot read standard input: it is closed")
+
+
+def _shipped(source: str) -> str | None:
+    """Return the shipped instance that somebody who wrote a path that does not exist may have meant."""
+    from remat.shipped import example_path
+
+    name = Path(source).name.split(".json")[0]
+    try:
+        return example_path(name).name.split(".json")[0] if name else None
+    except OptionError:
+        return None
+
+
+def load_machine_option(path: str | None, units: Units) -> MachineModel | None:
+    """Load --machine, in the instance's units."""
+    if path is None:
+        return None
+    from remat.instance import load_machine
+
+    if path == STANDARD_STREAM:
+        require_standard_input()
+    try:
+        return load_machine(path, units)
+    except InstanceError as error:
+        raise InstanceError(f"--machine: {error}") from None
+
+
+def one_standard_input(sources: Mapping[str, str | None]) -> None:
+    """Refuse to read two things (name -> path) from standard input."""
+    readers = [name for name, source in sources.items() if source == STANDARD_STREAM]
+    if len(readers) > 1:
+        raise OptionError(f"{' and '.join(readers)} cannot both be standard input")
+
+
+def check_writable(option: str, path: str) -> None:
+    """Refuse a file that could not be written, before any work is done for it.
+
+    The folder is tried, and not asked: permissions alone do not tell what a mount or a quota allows.
+    """
+    if not path:
+        raise OptionError(f"{option}: the name of the file is empty")
+    target = Path(path)
+    try:
+        if target.is_dir():
+            raise OptionError(f"{option}: cannot write {path!r}: it is a directory")
+        if target.exists() and not target.is_file():  # a device or a pipe
+            return
+        folder = target.resolve().parent
+        if not folder.is_dir():
+            raise OptionError(f"{option}: cannot write {path!r}: there is no directory {str(folder)!r}")
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OptionError(f"{option}: cannot write {path!r}: {error.strerror or error}") from None
+
+
+def check_distinct(files: Mapping[str, str | None]) -> None:
+    """Refuse outputs (name -> path) that would overwrite each other or an input."""
+    seen: dict[str, str] = {}
+    for name, path in files.items():
+        if path is None or path == STANDARD_STREAM or (os.path.exists(path) and not os.path.isfile(path)):
+            continue
+        where = os.path.realpath(path)
+        if where in seen:
+            raise OptionError(f"{name}: {path!r} is also {seen[where]}")
+        seen[where] = name
+
+
+def split_assignments(option: str, given: Sequence[str]) -> dict[str, str]:
+    """Split ``key=value`` texts of a repeatable option."""
+    result: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise OptionError(f"{option}: expected KEY=VALUE, not {text[:60]!r}")
+        if key.strip() in result:
+            raise OptionError(f"{option}: {key.strip()!r} is given twice")
+        result[key.strip()] = value.strip()
+    return result
+
+
+def split_budgets(given: tuple[str, ...]) -> dict[str, int | str | None]:
+    """Split ``[MEMORY=]SIZE`` texts; a bare size stands under the empty name."""
+    capacities: dict[str, int | str | None] = {}
+    for text in given:
+        name, equals, size = text.rpartition("=")
+        if equals and not name.strip():
+            raise OptionError(f"--budget: the memory's name is missing in {text[:60]!r}")
+        if name.strip() in capacities:
+            what = f"memory {name.strip()!r}" if name.strip() else "the first memory"
+            raise OptionError(f"--budget: {what} is given twice")
+        capacities[name.strip()] = size.strip()
+    return capacities

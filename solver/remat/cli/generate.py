@@ -1,0 +1,195 @@
+"""`remat generate`: instances of a family; the options come from the catalogue `remat.generate.FAMILIES`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from remat.cli import common
+from remat.cli.session import ExitCode, Session, writing
+from remat.errors import OptionError
+from remat.generate import KINDS, Family, Parameter, families, find, generate
+from remat.units import parse_size
+
+HELP = """Make an instance: random, synthetic, or of a real architecture.
+
+\b
+  remat generate chain --help                                the families of a kind
+  remat generate chain --family transformer --help           the parameters of a family
+  remat generate chain --family transformer --layers 24 --batch 4 -o net.json
+  remat generate tree --family random --nodes 1000 --seed 7 | remat solve -
+
+The same command makes the same instance again, on every platform; it is recorded in the instance's `source`."""
+
+
+_METAVARS = {"int": "INTEGER", "size": "SIZE", "float": "NUMBER", "str": "TEXT"}
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _number(text: str) -> int | float:
+    """Read a number; whole ones (``1e6`` is one) stay exact."""
+    try:
+        exact = Decimal(text)
+    except InvalidOperation:
+        raise click.BadParameter(f"{text[:60]!r} is not a number") from None
+    if not exact.is_finite() or abs(exact) > Decimal("1e300"):
+        raise click.BadParameter(f"{text[:60]!r} is out of range")
+    whole = abs(exact) < 2**63 and exact == exact.to_integral_value()
+    return int(exact) if whole else float(exact)
+
+
+def _option(parameter: Parameter) -> click.Option:
+    """Turn a parameter of a family into an option; what is not given stays None, the family's default."""
+    default = parameter.default
+    if parameter.type == "bool":
+        shown = None if default is None else "yes" if default else "no"
+        names = f"{parameter.option}/{parameter.option.replace('--', '--no-', 1)}"
+        return click.Option([names], default=None, help=_described(parameter, shown))
+    about = _described(parameter, None if default in (None, "") else str(default))
+    if parameter.choices:
+        return click.Option([parameter.option], type=click.Choice(parameter.choices), default=None, help=about)
+    convert: Callable[[str], int | float | str] = str
+    if parameter.type != "str":
+        convert = _size if parameter.type == "size" else _number
+    return click.Option([parameter.option], type=convert, metavar=_METAVARS[parameter.type], default=None, help=about)
+
+
+def _described(parameter: Parameter, default: str | None) -> str:
+    return parameter.help if default is None else f"{parameter.help} [default: {default}]"
+
+
+class _KindCommand(click.Command):
+    """The command of one kind; once it knows the family it has the family's options, too."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the options that do not depend on the family, and those of the chosen one."""
+        own = super().get_params(ctx)
+        family = ctx.meta.get("remat.family")
+        return [*own[:1], *[_option(p) for p in family.parameters], *own[1:]] if family is not None else own
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Look for the family first."""
+        name = _named_family(args)
+        if name is not None:
+            try:
+                ctx.meta["remat.family"] = find(str(self.name), name)
+            except ValueError as error:
+                if not ctx.resilient_parsing:
+                    raise click.UsageError(f"--{error}", ctx) from None
+        elif not ctx.resilient_parsing and not {"-h", "--help"} & set(args):
+            known = ", ".join(family.name for family in families(str(self.name)))
+            raise click.UsageError(f"--family is missing; it is one of {known}", ctx)
+        return super().parse_args(ctx, args)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the family's line, or the list of families."""
+        family = ctx.meta.get("remat.family")
+        if family is not None:
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(f"{family.name}: {family.summary}")
+            return
+        super().format_help_text(ctx, formatter)
+        with formatter.section("Families"):
+            formatter.write_dl([(family.name, family.summary) for family in families(str(self.name))])
+        formatter.write_paragraph()
+        formatter.write_text(f"{ctx.command_path} --family NAME --help lists the parameters of a family.")
+
+
+def _named_family(args: list[str]) -> str | None:
+    for index, word in enumerate(args):
+        if word == "--":
+            return None
+        if word == "--family" and index + 1 < len(args):
+            return args[index + 1]
+        if word.startswith("--family="):
+            return word.partition("=")[2]
+    return None
+
+
+def _complete_family(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    listed = [CompletionItem(family.name, help=family.summary) for family in families(str(ctx.command.name))]
+    return [item for item in listed if item.value.startswith(incomplete)]
+
+
+@click.group("generate", help=HELP, invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> int:
+    """Print the help where no kind is named."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+    return ExitCode.OK
+
+
+def _kind_command(kind: str) -> click.Command:
+    @click.command(kind, cls=_KindCommand, help=f"Make an instance of kind {kind}.")
+    @click.option("--family", metavar="NAME", shell_complete=_complete_family, help="Which family.")
+    @click.option("--name", metavar="TEXT", help="Name of the instance; the family makes one up.")
+    @click.option(
+        "-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output."
+    )
+    @common.verbosity_options
+    @click.pass_obj
+    def make(
+        session: Session, /, family: str, name: str | None, output: str, **parameters: int | float | str | bool | None
+    ) -> int:
+        if output != common.STANDARD_STREAM:
+            common.check_writable("--output", output)
+        chosen = find(kind, family)
+        given = {key: value for key, value in parameters.items() if value is not None}
+        try:
+            document = generate(kind, family, name=name, **given)
+        except ValueError as error:
+            raise OptionError(_naming_option(str(error), chosen)) from None
+        session.remark(f"generated {document.get('name')}")
+        _write(document, output)
+        return ExitCode.OK
+
+    return make
+
+
+for _kind in KINDS:
+    command.add_command(_kind_command(_kind))
+
+
+def _naming_option(message: str, family: Family) -> str:
+    """Write the parameter that a message begins with as its option."""
+    for parameter in family.parameters:
+        rest = message.removeprefix(parameter.name)
+        if rest[:1] in (" ", ":") and rest != message:
+            return parameter.option + rest
+    return message
+
+
+def _write(document: Mapping[str, Any], output: str) -> None:
+    from remat.documents import write_text
+
+    if output == common.STANDARD_STREAM:
+        with writing():
+            write_text(output, _rendered(document))
+    else:
+        write_text(output, _rendered(document))
+
+
+def _rendered(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the JSON text: a line per key, and a line per entry of a list of objects."""
+    separator = "{\n"
+    for key, value in document.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            text = "[\n  " + ",\n  ".join(json.dumps(entry) for entry in value) + "\n ]"
+        else:
+            text = json.dumps(value)
+        yield f"{separator} {json.dumps(key)}: {text}"
+        separator = ",\n"
+    yield "\n}\n"

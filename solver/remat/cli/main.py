@@ -1,0 +1,202 @@
+"""The entry point `remat`: finds the command, and turns every outcome into an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import click
+
+from remat import __version__
+from remat.cli.session import ExitCode, Session, abandon
+from remat.errors import ClaimError, RematError
+
+# Name -> (module, one line of help). The modules are imported when their command is called, not for this list.
+COMMANDS = {
+    "solve": ("remat.cli.solve", "Find a schedule within the memory budget, and verify it."),
+    "verify": ("remat.cli.verify", "Judge a schedule against its instance."),
+    "show": ("remat.cli.show", "Print an instance's facts: sizes, bounds, what sets them."),
+    "algorithms": ("remat.cli.algorithms", "List the algorithms, or explain one."),
+    "generate": ("remat.cli.generate", "Make an instance: random, synthetic, or of a real architecture."),
+    "import": ("remat.cli.import_", "Make an instance from a file of another format."),
+}
+
+RESERVED = ("compare", "sweep", "export", "fit", "layout", "diff")
+
+HELP = """Plan the execution of a computation under a memory budget.
+
+An instance says what must be computed, and on which machine; a schedule says what runs, is kept, recomputed or
+moved, and when. Every schedule is verified before it is shown.
+
+\b
+  remat show example:resnet50                           what must be computed
+  remat solve example:resnet50 --budget 1GiB            a schedule within 1 GiB
+  remat solve net.json.gz -b 8GB -o schedule.json --plot memory.svg
+  remat solve net.json -b 8GB -a rotor -O slots=1000    a certain algorithm
+  remat verify net.json schedule.json                   judge it again
+  remat algorithms --kind chain                         what there is
+  remat generate chain --family transformer --layers 24 | remat solve - -b 20GB
+
+Sizes are exact: 8GB is 8*10^9 bytes, 8GiB is 2^33. INSTANCE is a JSON file (.gz too), - for standard input, or
+example:NAME (remat show --examples)."""
+
+EPILOG = """\b
+Exit codes: 0 verified schedule, 1 internal error, 2 usage or bad input, 3 proved infeasible, 4 nothing
+found in time, 5 claim and verifier differ, 6 violations found by verify, 130 interrupted.
+
+\b
+Completion: eval "$(_REMAT_COMPLETE=bash_source remat)", or zsh_source, or
+_REMAT_COMPLETE=fish_source remat | source."""
+
+
+class CommandTable(click.Group):
+    """A group whose commands come from `COMMANDS`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Refuse names that no command has, with the likeliest one."""
+        name = args[0]
+        if name not in COMMANDS and not ctx.resilient_parsing:
+            if name in RESERVED:
+                raise click.UsageError(f"{name!r} is reserved for a later release", ctx)
+            if name.startswith("-"):
+                raise click.NoSuchOption(name, ctx=ctx)
+            import difflib
+
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it is one of {', '.join(COMMANDS)}"
+            raise click.UsageError(f"unknown command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.command(
+    cls=CommandTable,
+    help=HELP,
+    epilog=EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Print the help where no command is named."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Default: those of the process.
+
+    Returns
+    -------
+    int
+        The exit code (`ExitCode`).
+    """
+    if "_REMAT_COMPLETE" in os.environ:
+        cli.main(prog_name="remat")  # writes completions, and exits
+    session = Session()
+    try:
+        with _remarks_as_lines(session):
+            code = _run(sys.argv[1:] if arguments is None else arguments, session)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        return code
+    except BrokenPipeError:
+        abandon(sys.stdout, sys.stderr)
+        return ExitCode.BROKEN_PIPE
+    except (KeyboardInterrupt, click.Abort):
+        return _complain("interrupted", ExitCode.INTERRUPTED)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx is not None else "remat"
+        return _complain(f"{error.format_message().rstrip('.')} (see {command} --help)", ExitCode.USAGE)
+    except click.ClickException as error:
+        return _complain(error.format_message(), ExitCode.USAGE)
+    except RematError as error:
+        return _complain(str(error), ExitCode.USAGE)
+    except ClaimError as error:
+        return _complain(f"{error} (a bug in the algorithm: please report it)", ExitCode.CLAIM)
+    except MemoryError:
+        return _complain("out of memory", ExitCode.INTERNAL)
+    except Exception as error:
+        return _internal(error, session)
+
+
+def _run(arguments: Sequence[str], session: Session) -> int:
+    try:
+        with cli.make_context("remat", list(arguments), obj=session, terminal_width=_width()) as context:
+            code: Any = cli.invoke(context)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    return int(code or 0)
+
+
+def _width() -> int:
+    """Return the columns of help texts; click would import shutil, and with it three compressors, to ask."""
+    try:
+        columns = os.get_terminal_size(sys.stdout.fileno()).columns
+    except (AttributeError, OSError, ValueError):
+        columns = 0
+    return max(50, min(columns or 80, 120) - 2)
+
+
+@contextmanager
+def _remarks_as_lines(session: Session) -> Iterator[None]:
+    """Print warnings (a plug-in that cannot be loaded) as one line each."""
+    import warnings
+
+    def show(message: Warning | str, *rest: object, **more: object) -> None:
+        if not session.quiet:
+            click.echo(f"Warning: {_one_line(str(message))}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+def _complain(message: str, code: ExitCode) -> int:
+    try:
+        click.echo(f"Error: {_one_line(message)}", err=True)
+    except OSError:
+        abandon(sys.stderr)
+    return code
+
+
+def _internal(error: Exception, session: Session) -> int:
+    if session.verbose:
+        import traceback
+
+        click.echo(traceback.format_exc().rstrip(), err=True)
+    hint = "" if session.verbose else "; run it again with -v (or REMAT_DEBUG=1) for the traceback, and report it"
+    return _complain(f"internal error: {type(error).__name__}: {error}{hint}", ExitCode.INTERNAL)
+
+
+def _one_line(text: str) -> str:
+    """Return the text as one line that a terminal shows as it is."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in " ".join(text.split()))

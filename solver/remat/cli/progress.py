@@ -1,0 +1,57 @@
+"""Progress on standard error: one changing line on a terminal, log lines with -v, otherwise nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from remat.cli.session import Session
+from remat.units import Units, format_time
+
+if TYPE_CHECKING:
+    from remat.context import Progress
+
+Listener = Callable[["Progress"], None]
+
+
+@contextmanager
+def progress(session: Session, units: Units, what: str) -> Iterator[Listener | None]:
+    """Show what a running solver reports; give its listener, or None where nobody is watching.
+
+    Parameters
+    ----------
+    session : Session
+    units : Units
+        Of the reported makespans and bounds.
+    what : str
+        What is being done, such as ``solving resnet50``.
+    """
+    if session.quiet:
+        yield None
+    elif session.verbose:
+        yield lambda report: session.remark(describe(report, units))
+    elif sys.stderr is not None and sys.stderr.isatty():
+        # rich honours NO_COLOR and dumb terminals.
+        from rich.console import Console
+        from rich.markup import escape
+
+        console = Console(stderr=True, highlight=False)
+        room = max(20, console.width - 4)  # one line: the spinner takes two columns
+        with console.status(escape(what[:room])) as status:
+            yield lambda report: status.update(escape(f"{what}: {describe(report, units)}"[:room]))
+    else:
+        yield None
+
+
+def describe(report: Progress, units: Units) -> str:
+    """Return a progress message as one line."""
+    parts = [format_time(round(report.seconds, 1))]
+    if report.makespan is not None:
+        parts.append(f"makespan {format_time(report.makespan, units)}")
+    if report.bound is not None:
+        parts.append(f"bound {format_time(report.bound, units)}")
+    if report.message:
+        parts.append(report.message)
+    return ", ".join(parts)

@@ -1,0 +1,94 @@
+"""What all commands share while one of them runs: exit codes, verbosity, and writing to the streams."""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+
+import click
+
+from remat.errors import RematError
+
+
+class ExitCode(enum.IntEnum):
+    """Exit codes of the command line."""
+
+    OK = 0
+    INTERNAL = 1
+    USAGE = 2
+    INFEASIBLE = 3
+    UNKNOWN = 4
+    CLAIM = 5
+    VIOLATION = 6
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+class Session:
+    """How much one invocation says; a plain class, because importing dataclasses would show in `remat --help`.
+
+    Attributes
+    ----------
+    quiet : bool
+        No progress, no remarks, no table.
+    verbose : bool
+        Remarks on what is being done, and tracebacks of internal errors.
+    """
+
+    def __init__(self) -> None:
+        self.quiet = False
+        self.verbose = bool(os.environ.get("REMAT_DEBUG"))
+
+    def remark(self, text: str) -> None:
+        """Say on standard error what is being done, if anybody wants to know."""
+        if self.verbose and not self.quiet:
+            click.echo(f"remat: {text}", err=True)
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Write to standard output.
+
+    Raises
+    ------
+    BrokenPipeError
+        The reader has gone; whoever called the command line wants no message then.
+    RematError
+        Any other failure.
+    """
+    if sys.stdout is None:
+        raise RematError("cannot write to standard output: it is closed")
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise RematError(f"cannot write to standard output: {error.strerror or error}") from None
+
+
+def emit(text: str) -> None:
+    """Write a result and a line break to standard output (see `writing` for the errors)."""
+    with writing():
+        click.echo(text)
+
+
+def emit_lines(lines: Iterable[str]) -> None:
+    """Write many lines to standard output, some thousands at a time."""
+    remaining = iter(lines)
+    while batch := list(islice(remaining, 10_000)):
+        emit("\n".join(batch))
+
+
+def abandon(*streams: object) -> None:
+    """Send what is left in the buffers of broken streams nowhere, so that the interpreter's exit stays silent."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        try:
+            os.dup2(nowhere, stream.fileno())  # type: ignore[attr-defined]
+        except (AttributeError, OSError, ValueError):
+            continue
+    os.close(nowhere)

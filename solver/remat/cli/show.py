@@ -1,0 +1,154 @@
+"""`remat show`: an instance's facts, the shipped instances, the JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from remat.cli import common
+from remat.cli.session import ExitCode, Session, emit
+
+if TYPE_CHECKING:
+    from remat.facts import Facts
+    from remat.machine import Link, Machine
+    from remat.units import Units
+
+HELP = """Print an instance's facts: sizes, time and peak without recomputation, lower bounds, and what sets them.
+
+\b
+  remat show example:resnet50
+  remat show net.json --budget 8GB         does it fit, can it fit at all?
+  remat show --examples                    the shipped instances
+  remat show --schema                      the JSON Schema of instances"""
+
+LENGTH_OF_KIND = {"chain": "stages", "adjoint": "steps", "tree": "nodes"}
+
+
+@click.command("show", help=HELP)
+@click.argument("instance", required=False, shell_complete=common.complete_instance)
+@click.option("--examples", is_flag=True, help="List the shipped instances.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of remat.instance/1.")
+@common.budget_option
+@common.machine_option
+@common.format_option("table", "json")
+@common.verbosity_options
+@click.pass_obj
+def command(
+    session: Session,
+    instance: str | None,
+    examples: bool,
+    schema: bool,
+    budget: tuple[str, ...],
+    machine: str | None,
+    format_: str,
+) -> int:
+    """Print one of the three."""
+    if (instance is not None) + examples + schema != 1:
+        raise click.UsageError("name an INSTANCE, or give one of --examples and --schema")
+    if schema:
+        from remat.instance import json_schema
+
+        emit(json.dumps(json_schema(), indent=2))
+    elif examples:
+        _print_examples(format_)
+    elif instance is not None:
+        _print_facts(session, instance, budget, machine, format_)
+    return ExitCode.OK
+
+
+def _print_examples(format_: str) -> None:
+    from remat.shipped import examples
+
+    listed = examples()
+    if format_ == "json":
+        emit(json.dumps({name: str(path) for name, path in listed.items()}, indent=2))
+        return
+    emit("\n".join(f"{common.EXAMPLE}{key.partition('/')[2]:<40} {path}" for key, path in listed.items()))
+
+
+def _print_facts(session: Session, instance: str, budget: tuple[str, ...], machine: str | None, format_: str) -> None:
+    common.one_standard_input({"INSTANCE": instance, "--machine": machine})
+    capacities = common.split_budgets(budget)
+    from remat.facts import show
+
+    loaded = common.load_instance(instance)
+    session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'}")
+    model = common.load_machine_option(machine, loaded.units.build())
+    facts = show(loaded, budget=capacities or None, machine=model)
+    if format_ == "json":
+        emit(json.dumps(facts.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        from remat.report.summary import table
+
+        emit(table(_lines(facts)))
+
+
+def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
+    from remat.report.summary import shown_name
+    from remat.units import format_size, format_time
+
+    units = facts.units
+
+    def size(figure: int) -> str:
+        return format_size(figure, units, both=True)
+
+    extent = "" if facts.length is None else f", {facts.length:,} {LENGTH_OF_KIND[facts.kind]}"
+    yield "instance", f"{shown_name(facts.name) or '(unnamed)'} ({facts.kind}{extent})"
+    yield "task graph", f"{facts.tasks:,} tasks, {facts.values:,} values"
+    yield "all values", f"{size(facts.total_size)}, each once"
+    if facts.largest_value is not None:
+        yield "largest value", f"{shown_name(facts.largest_value.name)}: {size(int(facts.largest_value.figure))}"
+    yield "longest task", f"{shown_name(facts.longest_task.name)}: {format_time(facts.longest_task.figure, units)}"
+    if facts.static_memory:
+        yield "static memory", size(facts.static_memory)
+    yield "no recomputation", f"time {format_time(facts.no_recompute_time, units)}"
+    if facts.no_recompute_peak is not None:
+        step = shown_name(facts.no_recompute_peak_step or "")
+        yield "", f"peak {size(facts.no_recompute_peak)} in {shown_name(facts.working_memory)}, set by {step}"
+    yield "least time", f"{format_time(facts.time_bound, units)}: {facts.time_bound_cause}"
+    for k, (name, need) in enumerate(facts.memory_needs.items()):
+        cause = "what is resident at the start or at the end" if need.task is None else f"task {shown_name(need.task)}"
+        yield "least memory" if k == 0 else "", f"{shown_name(name)}: {size(need.size)}, needed by {cause}"
+    yield from _machine_lines(facts.machine, units)
+    yield "verdict", _verdict(facts)
+    yield "digest", facts.digest
+
+
+def _verdict(facts: Facts) -> str:
+    if facts.too_small:
+        return f"infeasible: {', '.join(facts.too_small)} cannot hold what any schedule needs"
+    if facts.fits is None:
+        return "there is no schedule without transfers between memories"
+    return "everything fits without recomputation" if facts.fits else "does not fit without recomputation or transfers"
+
+
+def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
+    from remat.report.summary import shown_name
+    from remat.units import format_size
+
+    for k, memory in enumerate(machine.memories):
+        limit = "unbounded" if memory.capacity is None else format_size(memory.capacity, units, both=True)
+        yield "memories" if k == 0 else "", f"{shown_name(memory.name)}: {limit}"
+    listed = [f"{shown_name(p.name)} in {shown_name(machine.memories[p.memory].name)}" for p in machine.processors]
+    if len(listed) > 4:
+        listed = [*listed[:2], f"... {listed[-1]} ({len(listed)} in all)"]
+    yield "processors", ", ".join(listed)
+    for k, link in enumerate(machine.links):
+        about = f"{_speed(link, units)}, channel {shown_name(link.channel)}"
+        yield "links" if k == 0 else "", f"{shown_name(machine.link_name(k))}: {about}"
+
+
+def _speed(link: Link, units: Units) -> str:
+    from remat.units import format_size, format_time
+
+    if link.bandwidth is None:
+        rate = "infinite bandwidth"
+    elif units.memory == "unit" or units.time == "unit":
+        rate = f"bandwidth {link.bandwidth:g}"
+    else:
+        seconds = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[units.time]
+        rate = f"{format_size(int(link.bandwidth * seconds), units, both=True)} per second"
+    return rate if not link.latency else f"{rate}, latency {format_time(link.latency, units)}"

@@ -1,0 +1,198 @@
+"""`remat solve`: find a schedule within the budget, verify it, show it, write it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from remat.cli import common
+from remat.cli.progress import progress
+from remat.cli.session import ExitCode, Session, emit, emit_lines, writing
+from remat.errors import MissingExtraError, OptionError
+
+if TYPE_CHECKING:
+    from remat.instance import Instance
+    from remat.result import Result
+
+HELP = """Find a schedule within the memory budget, and verify it.
+
+INSTANCE is a JSON file (.gz too), - for standard input, or example:NAME for a shipped one.
+
+\b
+  remat solve example:resnet50 --budget 1GiB
+  remat solve net.json -b 8GB -o schedule.json.gz --plot memory.svg --trace trace.json
+  remat solve net.json -b device=8GB -b host=64GB -a rotor -O slots=1000
+  remat solve loop.json -b 20 --format actions
+
+Exit code 0: the schedule is verified (also after Ctrl-C, if there is one). 3: proved infeasible; the table names the
+least budget and the task that sets it, and the file of -o holds the answer, without steps. 4: nothing found in time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outputs:
+    """Where a result goes."""
+
+    schedule: str | None
+    plot: str | None
+    trace: str | None
+    format: str
+
+    def check(self, instance: str, machine: str | None) -> None:
+        """Refuse what cannot be written, while nothing has been computed yet."""
+        inputs = {"INSTANCE": instance, "--machine": machine}
+        outputs = {"--output": self.schedule, "--plot": self.plot, "--trace": self.trace}
+        common.one_standard_input(inputs)
+        common.check_distinct(inputs | outputs)
+        for option, path in outputs.items():
+            if path is None:
+                continue
+            if path != common.STANDARD_STREAM:
+                common.check_writable(option, path)
+            elif option != "--output":
+                raise OptionError(f"{option}: name a file; standard output is for the schedule and the table")
+            elif self.format != "table":
+                raise OptionError(f"--output -: standard output cannot hold --format {self.format} as well")
+        if self.plot is not None:
+            _check_plot(self.plot)
+
+
+def _check_plot(path: str) -> None:
+    from importlib.util import find_spec
+
+    from remat.report.plot import SUFFIXES
+
+    if os.path.splitext(path)[1].lower() not in SUFFIXES:
+        raise OptionError(f"--plot: {path!r} is no plot; its name ends in one of {', '.join(SUFFIXES)}")
+
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError("--plot", "plot")
+
+
+@click.command("solve", help=HELP)
+@common.instance_argument
+@click.option(
+    "-a",
+    "--algorithm",
+    metavar="NAME",
+    default="auto",
+    show_default=True,
+    shell_complete=common.complete_algorithm,
+    help="One of `remat algorithms`.",
+)
+@common.budget_option
+@common.machine_option
+@click.option("-O", "--option", "options", metavar="KEY=VALUE", multiple=True, help="An option of the algorithm.")
+@click.option("--time-limit", metavar="TIME", help="Such as 30s or 5min; 60s for the algorithm auto.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True)
+@click.option("-o", "--output", metavar="FILE", help="Write the schedule; - is standard output.")
+@common.format_option("table", "json", "actions")
+@click.option("--plot", metavar="FILE", help="Draw memory and resources over time (.svg, .png).")
+@click.option("--trace", metavar="FILE", help="Write a trace for Chrome or Perfetto.")
+@common.verbosity_options
+@click.pass_obj
+def command(
+    session: Session,
+    instance: str,
+    algorithm: str,
+    budget: tuple[str, ...],
+    machine: str | None,
+    options: tuple[str, ...],
+    time_limit: str | None,
+    seed: int,
+    threads: int,
+    output: str | None,
+    format_: str,
+    plot: str | None,
+    trace: str | None,
+) -> int:
+    """Solve, then hand the result to the renderers."""
+    outputs = _Outputs(schedule=output, plot=plot, trace=trace, format=format_)
+    outputs.check(instance, machine)
+    chosen = common.split_assignments("--option", options)
+    capacities = common.split_budgets(budget)
+
+    from remat.solving import solve
+
+    loaded = common.load_instance(instance)
+    units = loaded.units.build()
+    _check_kind(loaded, format_)
+    model = common.load_machine_option(machine, units)
+    session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'}")
+    with progress(session, units, f"solving {loaded.name or instance}") as listener:
+        result = solve(
+            loaded,
+            algorithm=algorithm,
+            budget=capacities or None,
+            machine=model,
+            options=chosen,
+            time_limit=time_limit,
+            seed=seed,
+            threads=threads,
+            progress=listener,
+        )
+    session.remark(f"{result.algorithm}: {result.status}, {len(result.steps):,} steps verified")
+    _write(result, outputs, session)
+    return _exit_code(result)
+
+
+def _check_kind(instance: Instance, format_: str) -> None:
+    if format_ == "actions" and instance.kind not in ("chain", "adjoint"):
+        raise OptionError(f"--format actions: only chains and adjoints have them, not a {instance.kind}")
+
+
+def _write(result: Result, outputs: _Outputs, session: Session) -> None:
+    if outputs.schedule == common.STANDARD_STREAM:
+        with writing():
+            result.save(outputs.schedule)
+    elif outputs.schedule is not None:
+        result.save(outputs.schedule)
+    if result.report is None:
+        if (outputs.plot or outputs.trace) and not session.quiet:
+            click.echo("Warning: there is no schedule to plot or to trace", err=True)
+    else:
+        if outputs.plot is not None:
+            from remat.report.plot import plot
+
+            plot(result, outputs.plot)
+        if outputs.trace is not None:
+            from remat.report.trace import write_trace
+
+            write_trace(result, outputs.trace)
+    _print(result, outputs, session)
+
+
+def _print(result: Result, outputs: _Outputs, session: Session) -> None:
+    if outputs.format == "json":
+        import json
+
+        from remat.report.summary import figures
+
+        emit(json.dumps(figures(result), indent=2, ensure_ascii=False))
+    elif outputs.format == "actions" and result.report is not None:
+        from remat.report.actions import actions
+
+        emit_lines(actions(result))
+    elif not session.quiet:
+        from remat.report.summary import summary
+
+        if outputs.schedule == common.STANDARD_STREAM or outputs.format == "actions":
+            click.echo(summary(result), err=True)
+        else:
+            emit(summary(result))
+
+
+def _exit_code(result: Result) -> ExitCode:
+    from remat.problem import Status, Termination
+
+    match result.status:
+        case Status.INFEASIBLE:
+            return ExitCode.INFEASIBLE
+        case Status.UNKNOWN:
+            interrupted = result.termination is Termination.INTERRUPTED
+            return ExitCode.INTERRUPTED if interrupted else ExitCode.UNKNOWN
+        case _:
+            return ExitCode.OK

@@ -1,0 +1,118 @@
+"""`remat verify`: judge a schedule against its instance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remat.cli import common
+from remat.cli.session import ExitCode, Session, emit
+
+if TYPE_CHECKING:
+    from remat.units import Units
+    from remat.verifier import Report
+
+MOST_SHOWN = 20
+"""Violations in the table; the JSON document has all that the verifier names."""
+
+HELP = """Judge a schedule against its instance.
+
+SCHEDULE is a JSON file (.gz too) of remat.schedule/1, or - for standard input. Steps without start times are placed
+first. It is judged on its own machine (differences from the instance's are remarked), or on that of --machine.
+
+\b
+  remat verify net.json schedule.json
+  remat solve net.json -b 8GB -qo - | remat verify net.json -
+
+Exit code 0: every rule holds. 6: some do not."""
+
+
+@click.command("verify", help=HELP)
+@common.instance_argument
+@click.argument("schedule", type=click.Path())
+@common.machine_option
+@common.format_option("table", "json")
+@common.verbosity_options
+@click.pass_obj
+def command(session: Session, instance: str, schedule: str, machine: str | None, format_: str) -> int:
+    """Verify and print the verdict."""
+    common.one_standard_input({"INSTANCE": instance, "SCHEDULE": schedule, "--machine": machine})
+    from remat.documents import read_document
+    from remat.verifying import verify
+
+    loaded = common.load_instance(instance)
+    units = loaded.units.build()
+    if schedule == common.STANDARD_STREAM:
+        common.require_standard_input()
+    document = read_document(schedule, "schedule")
+    _refuse_answers_without_steps(document)
+    session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'} and its schedule")
+    report = verify(loaded, document, machine=common.load_machine_option(machine, units))
+    causes = {name: _step_name(document, peak.step) for name, peak in report.peaks.items()}
+    if format_ == "json":
+        emit(json.dumps(_verdict(report, causes), indent=2, ensure_ascii=False))
+    elif not session.quiet:
+        from remat.report.summary import table
+
+        emit(table(_lines(report, units, causes)))
+    return ExitCode.OK if report.ok else ExitCode.VIOLATION
+
+
+def _refuse_answers_without_steps(document: Any) -> None:
+    """Say plainly that the file of an infeasible or unknown answer holds nothing to verify."""
+    from remat.errors import InstanceError
+
+    if isinstance(document, dict) and "steps" not in document and document.get("status") in ("infeasible", "unknown"):
+        raise InstanceError(f"there is nothing to verify: the solver's answer was {document['status']!r}", "$.status")
+
+
+def _step_name(document: Any, index: int | None) -> str:
+    """Name a step of the document: the task that it runs, or the value that it moves."""
+    if index is None:
+        return "initial residency"
+    step = document["steps"][index]
+    if "run" in step:
+        return f"{step['run']} (step {index})"
+    what = f"copy of {step['copy']}" if "copy" in step else "drop"
+    return f"{what} (step {index})"
+
+
+def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tuple[str, str]]:
+    from remat.report.summary import peaks
+    from remat.units import format_size, format_time
+
+    count = len(report.violations)
+    yield "verdict", "ok" if report.ok else f"{count} violation{'s' if count > 1 else ''}"
+    for k, violation in enumerate(report.violations[:MOST_SHOWN]):
+        yield "violations" if k == 0 else "", str(violation)
+    if count > MOST_SHOWN:
+        yield "", f"and {count - MOST_SHOWN} more (--format json names them)"
+    yield "makespan", format_time(report.makespan, units)
+    yield "recompute time", format_time(report.recompute_time, units)
+    yield from peaks(report, units, causes)
+    for k, (link, size) in enumerate(report.transferred.items()):
+        yield "transferred" if k == 0 else "", f"{link}: {format_size(size, units, both=True)}"
+    if len(report.busy) > 1:
+        for k, (resource, idle) in enumerate(report.idle.items()):
+            yield "idle time" if k == 0 else "", f"{resource}: {format_time(idle, units)}"
+    yield "steps", f"{len(report.start):,}"
+    for k, note in enumerate(report.notes):
+        yield "notes" if k == 0 else "", note
+
+
+def _verdict(report: Report, causes: dict[str, str]) -> dict[str, Any]:
+    return {
+        "ok": report.ok,
+        "violations": [{"step": v.step, "rule": v.rule, "message": v.message} for v in report.violations],
+        "makespan": report.makespan,
+        "recompute_time": report.recompute_time,
+        "peak_memory": report.peak_memory,
+        "peak_step": causes,
+        "transferred": dict(report.transferred),
+        "idle": dict(report.idle),
+        "steps": len(report.start),
+        "notes": list(report.notes),
+    }

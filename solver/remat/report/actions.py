@@ -1,0 +1,205 @@
+"""A chain's or an adjoint's schedule as the actions that its authors speak of: advance, checkpoint, restore.
+
+One action a line; a state k is the value ``x{k}``, the input of stage k+1. The *current* state is the one from
+which a forward can go on: the initial state, the one that the latest forward made, or the one restored.
+
+====================================== ==========================================================================
+``advance I -> J``                     run F{I+1} .. F{J}; I is the current state, J becomes it
+``save I``                             run Fe{I}, the forward that saves what B{I} reads; state I becomes current
+``loss``                               run the loss
+``backward I``                         run B{I}
+``checkpoint V``                       the state V stays in memory while the forward goes on without saving
+``checkpoint V to LEVEL``              copy V from working memory to another memory
+``restore V``                          go back to the state V, which lies in working memory
+``restore V from LEVEL``               copy V from another memory to working memory
+``discard V``                          free the checkpoint V; before the action that starts from V, this is its
+                                       last use
+``discard V from LEVEL``               free V in another memory
+``move V from LEVEL to LEVEL``         copy V between two memories neither of which is the working memory
+====================================== ==========================================================================
+
+`checkpoint`, `restore` and `move` of a part end in ``(N bytes)``. Consecutive advances are one line. Where
+tasks have no saving forward (classical adjoints), a backward starts from a state, like a forward, so that it is
+preceded by `restore` where that state is not the current one. Frees of values that are not checkpoints are not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from remat.errors import OptionError
+from remat.names import NumberedNames
+from remat.result import Result
+from remat.steps import WHOLE, StepKind, Steps
+from remat.taskgraph import TaskGraph
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the tasks of a lowered chain stand: F1..FL, Fe1..FeL (or none), loss, B1..BL."""
+
+    length: int
+    saves: bool
+
+    @staticmethod
+    def of(graph: TaskGraph) -> _Layout | None:
+        loss = graph.tasks.find("loss") if isinstance(graph.tasks, NumberedNames) else None
+        if loss is None:
+            return None
+        length = len(graph.tasks) - 1 - loss
+        return _Layout(length, loss > length)
+
+    @property
+    def loss(self) -> int:
+        return 2 * self.length if self.saves else self.length
+
+
+def actions(result: Result) -> Iterator[str]:
+    """Yield the actions of a schedule, one line each (see this module for their grammar).
+
+    Parameters
+    ----------
+    result : Result
+        Of a `chain` or `adjoint`; without a schedule there are no lines.
+
+    Raises
+    ------
+    OptionError
+        For other kinds.
+    """
+    layout = _Layout.of(result.graph)
+    if layout is None:
+        raise OptionError("actions describe chains and adjoints only; this schedule is of another kind")
+    if result.columns is None:
+        return iter(())
+    working = result.machine.processors[0].memory
+    memories = tuple(memory.name for memory in result.machine.memories)
+    return _Teller(layout, working, memories, result.graph).tell(result.columns)
+
+
+class _Teller:
+    """Walks through the steps with the current state, the checkpoints, and the advance under way."""
+
+    def __init__(self, layout: _Layout, working: int, memories: tuple[str, ...], graph: TaskGraph) -> None:
+        self._layout = layout
+        self._working = working
+        self._memories = memories
+        self._values = graph.values
+        self._current: int | None = 0
+        self._kept: set[int] = set()
+        self._advance: tuple[int, int] | None = None
+
+    def tell(self, steps: Steps) -> Iterator[str]:
+        drops = steps.drop.to_lists()
+        columns = zip(
+            steps.kind.tolist(),
+            steps.item.tolist(),
+            steps.source.tolist(),
+            steps.target.tolist(),
+            steps.amount.tolist(),
+            drops,
+            strict=True,
+        )
+        for kind, item, source, target, amount, drop in columns:
+            if kind == StepKind.RUN:
+                yield from self._run(item, drop)
+            elif kind == StepKind.COPY:
+                yield from self._flush()
+                yield from self._copy(item, source, target, amount, bool(drop))
+            else:
+                yield from self._drop(drop, source)
+        yield from self._flush()
+
+    def _flush(self) -> Iterator[str]:
+        if self._advance is not None:
+            first, last = self._advance
+            self._advance = None
+            yield f"advance {first} -> {last}"
+
+    def _run(self, task: int, drop: list[int]) -> Iterator[str]:
+        length, loss = self._layout.length, self._layout.loss
+        if task < length:
+            yield from self._forward(task, drop)
+            return
+        yield from self._flush()
+        if task < loss:
+            stage = task - length
+            yield from self._start_from(stage, drop, keeps=False)
+            self._current = stage + 1
+            yield f"save {stage + 1}"
+        elif task == loss:
+            yield from self._start_from(length, drop, keeps=False)
+            yield "loss"
+        else:
+            stage = task - loss - 1
+            if not self._layout.saves:
+                yield from self._start_from(stage, drop, keeps=False)
+            yield f"backward {stage + 1}"
+        yield from self._discard(drop)
+
+    def _forward(self, stage: int, drop: list[int]) -> Iterator[str]:
+        restarts = self._current != stage
+        keeps = stage not in drop and stage not in self._kept
+        consumed = stage in drop and stage in self._kept
+        if restarts or keeps or consumed:
+            yield from self._flush()
+        yield from self._start_from(stage, drop, keeps=True)
+        first = stage if self._advance is None else self._advance[0]
+        self._advance = (first, stage + 1)
+        self._current = stage + 1
+        if stage + 1 in drop:  # written and freed at once
+            yield from self._flush()
+            yield from self._discard([stage + 1])
+            self._current = None
+
+    def _start_from(self, state: int, drop: list[int], *, keeps: bool) -> Iterator[str]:
+        """Say what must be said before a run that starts from a state."""
+        if self._current != state:
+            yield f"restore {self._values[state]}"
+            self._current = state
+        if state in drop:
+            yield from self._discard([state])
+        elif keeps and state not in self._kept:
+            self._kept.add(state)
+            yield f"checkpoint {self._values[state]}"
+
+    def _discard(self, values: list[int]) -> Iterator[str]:
+        for value in values:
+            if value in self._kept:
+                self._kept.remove(value)
+                yield f"discard {self._values[value]}"
+
+    def _copy(self, value: int, source: int, target: int, amount: int, frees: bool) -> Iterator[str]:
+        name = self._values[value]
+        part = "" if amount == WHOLE else f" ({amount} bytes)"
+        if source == self._working:
+            yield f"checkpoint {name} to {self._memories[target]}{part}"
+            if frees:
+                self._kept.discard(value)
+                self._forget(value)
+            return
+        if target == self._working:
+            yield f"restore {name} from {self._memories[source]}{part}"
+            if value <= self._layout.length:
+                self._current = value
+        else:
+            yield f"move {name} from {self._memories[source]} to {self._memories[target]}{part}"
+        if frees and amount == WHOLE:
+            yield f"discard {name} from {self._memories[source]}"
+
+    def _drop(self, values: list[int], memory: int) -> Iterator[str]:
+        if memory != self._working:
+            yield from self._flush()
+            for value in values:
+                yield f"discard {self._values[value]} from {self._memories[memory]}"
+            return
+        if any(value in self._kept for value in values):
+            yield from self._flush()
+            yield from self._discard(values)
+        for value in values:
+            self._forget(value)
+
+    def _forget(self, value: int) -> None:
+        if value == self._current:
+            self._current = None

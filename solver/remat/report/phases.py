@@ -1,0 +1,80 @@
+"""What each step of a schedule is for: forward, saving forward, recomputation, backward, loss, copy."""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+
+from remat.names import NumberedNames
+from remat.steps import StepKind, Steps
+from remat.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
+
+
+class Phase(enum.IntEnum):
+    """The purpose of a step; drops have none, they take no time."""
+
+    NONE = 0
+    FORWARD = 1
+    SAVING = 2
+    RECOMPUTATION = 3
+    LOSS = 4
+    BACKWARD = 5
+    TASK = 6
+    COPY = 7
+
+    @property
+    def label(self) -> str:
+        """The name that a legend shows."""
+        return "saving forward" if self is Phase.SAVING else self.name.lower()
+
+
+_OF_CHAINS = {"F": Phase.FORWARD, "Fe": Phase.SAVING, "loss": Phase.LOSS, "B": Phase.BACKWARD}
+_NAMED = {"forward": Phase.FORWARD, "loss": Phase.LOSS, "backward": Phase.BACKWARD}
+
+
+def step_phases(graph: TaskGraph, steps: Steps, start: NumberArray) -> IntArray:
+    """Return the `Phase` of each step (array operations).
+
+    Tasks of chains and adjoints are known by their names, those of task graphs by their `phase`. A run is a
+    recomputation if it writes anew what an earlier run has written already and it does not itself update.
+
+    Parameters
+    ----------
+    graph, steps
+    start : (steps,) array
+        Start times; runs count in the order in which they start.
+    """
+    phases = np.full(len(steps), Phase.NONE, dtype=np.int64)
+    phases[steps.kind == StepKind.COPY] = Phase.COPY
+    runs = np.flatnonzero(steps.kind == StepKind.RUN)
+    runs = runs[np.argsort(start[runs], kind="stable")]
+    phases[runs] = _of_tasks(graph)[steps.item[runs]]
+    phases[runs[_again(graph, steps.item[runs])]] = Phase.RECOMPUTATION
+    return phases
+
+
+def _of_tasks(graph: TaskGraph) -> IntArray:
+    if isinstance(graph.tasks, NumberedNames):
+        listed = [_OF_CHAINS.get(name.rstrip("0123456789"), Phase.TASK) for name in graph.tasks]
+    elif graph.phase is not None:
+        listed = [_NAMED.get(text.lower(), Phase.TASK) for text in graph.phase]
+    else:
+        listed = [Phase.TASK] * len(graph.tasks)
+    return np.array(listed, dtype=np.int64)
+
+
+def _again(graph: TaskGraph, tasks: IntArray) -> BoolArray:
+    """Whether each run, in order of time, writes what has been written before (or is the same task again)."""
+    again = np.ones(len(tasks), dtype=bool)
+    again[np.unique(tasks, return_index=True)[1]] = False
+    # Values that a task reads and writes are updated, not recomputed.
+    writes, values = graph.writes, len(graph.values)
+    updated = np.isin(writes.rows * values + writes.items, graph.reads.rows * values + graph.reads.items, kind="sort")
+    written = writes.gather(tasks)
+    counted = Ragged(writes.start, (~updated).astype(np.int64)).gather(tasks).items == 1
+    items, rows = written.items[counted], written.rows[counted]
+    seen = np.ones(len(items), dtype=bool)
+    seen[np.unique(items, return_index=True)[1]] = False
+    again[rows[seen]] = True
+    return again

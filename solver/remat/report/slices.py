@@ -1,0 +1,61 @@
+"""Cutting long schedules into time slices: what a picture of limited width can show of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remat.units import Units
+
+FloatArray = NDArray[np.float64]
+
+
+def without_dips(time: FloatArray, size: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Leave of each instant what holds after it, and before that its highest point if that stands out.
+
+    Between the end of one step and the start of the next, memory dips for no time at all; a step of no length
+    rises for no time at all, and may be the peak.
+    """
+    first = np.flatnonzero(np.concatenate(([True], np.diff(time) > 0)))
+    last = np.append(first[1:], len(time)) - 1
+    highest, after = np.maximum.reduceat(size, first), size[last]
+    before = np.concatenate((after[:1], after[:-1]))
+    keep = np.column_stack((highest > np.maximum(before, after), np.ones(len(first), dtype=bool)))
+    both = np.column_stack((highest, after))
+    return np.repeat(time[first], 2)[keep.ravel()], both[keep]
+
+
+def slice_maxima(time: FloatArray, size: FloatArray, span: float, slices: int) -> tuple[FloatArray, FloatArray]:
+    """Return the beginnings of equal slices of [0, `span`], and the highest of what holds in each.
+
+    `size[i]` holds from `time[i]` on; `time[0]` is 0, and times do not decrease.
+    """
+    edges = np.linspace(0.0, span, slices + 1)
+    # What holds when a slice begins counts in it, too.
+    first = np.maximum(np.searchsorted(time, edges[:-1], side="left") - 1, 0)
+    stop = np.append(first[1:], len(time) - 1) + 1
+    highest = np.maximum.reduceat(np.append(size, 0.0), np.column_stack((first, stop)).ravel())[::2]
+    return edges[:-1], highest
+
+
+def busy_shares(start: NDArray[Any], end: NDArray[Any], span: float, slices: int) -> FloatArray:
+    """Return the share of each of the equal slices of [0, `span`] that disjoint intervals cover."""
+    edges = np.linspace(0.0, span, slices + 1)
+    order = np.argsort(start, kind="stable")
+    start, end = start[order].astype(np.float64), end[order].astype(np.float64)
+    whole = np.concatenate(([0.0], np.cumsum(end - start)))
+    begun = np.searchsorted(start, edges, side="right")
+    last_end = np.concatenate(([0.0], end))[begun]
+    until = whole[begun] - np.maximum(0.0, last_end - edges)
+    return np.diff(until) * (slices / span)
+
+
+def size_scale(largest: int, units: Units) -> tuple[float, str]:
+    """Return the divisor and the name of the binary unit that suits the largest size of an axis."""
+    if units.memory == "unit":
+        return 1.0, "units"
+    names = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+    power = min((largest.bit_length() - 1) // 10, len(names) - 1)
+    return float(1024**power), names[power]

@@ -1,0 +1,194 @@
+"""A result as a table of plain text, and as a small JSON document."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from remat.machine import Machine
+from remat.problem import ALL_SCHEDULES, Bound, Status, Termination
+from remat.result import Result
+from remat.units import Number, Units, format_size, format_time
+from remat.verifier import Report
+
+WIDTH = 100
+"""Most columns of a table."""
+
+LONGEST_NAME = 48
+"""Names longer than this are abbreviated in tables; the JSON documents have them in full."""
+
+
+def summary(result: Result) -> str:
+    """Return what a solve found, as aligned text of at most `WIDTH` columns.
+
+    Without a schedule it says why, and what budget would do.
+    """
+    return table(_lines(result))
+
+
+def table(lines: Iterable[tuple[str, str]]) -> str:
+    """Align (label, text) pairs in two columns; an empty label continues the one above."""
+    listed = list(lines)
+    indent = max((len(label) for label, _ in listed), default=0) + 2
+    rows = []
+    for label, text in listed:
+        wrapped = textwrap.wrap(_printable(text), WIDTH - indent, break_on_hyphens=False) or [""]
+        rows += [f"{label if k == 0 else '':<{indent}}{part}".rstrip() for k, part in enumerate(wrapped)]
+    return "\n".join(rows)
+
+
+def shown_name(name: str) -> str:
+    """Return a name from a document as a terminal may print it: no control characters, not too long."""
+    printable = _printable(name)
+    if len(printable) <= LONGEST_NAME:
+        return printable
+    half = (LONGEST_NAME - 3) // 2
+    return f"{printable[:half]}...{printable[-half:]}"
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def figures(result: Result) -> dict[str, Any]:
+    """Return the head of the schedule document and what follows from it: all that the table says, as JSON."""
+    document = result.head()
+    document["no_recompute_time"] = result.no_recompute_time
+    document["memory_bounds"] = {
+        name: {"size": bound.size, "task": None if bound.task is None else result.graph.tasks[bound.task]}
+        for name, bound in result.memory_bounds.items()
+    }
+    report = result.report
+    if report is not None:
+        document |= {
+            "overhead": result.overhead,
+            "gap": result.gap,
+            "steps": len(result.steps),
+            "peak_step": {name: result.peak_step(name) for name in report.peaks},
+            "idle": dict(report.idle),
+        }
+    return document
+
+
+def _lines(result: Result) -> Iterator[tuple[str, str]]:
+    units = result.units
+    yield "instance", shown_name(result.instance_name) or "(unnamed)"
+    yield "algorithm", _algorithm(result)
+    yield "status", _status(result)
+    if result.report is None:
+        yield from _without_schedule(result)
+    else:
+        yield from _schedule(result, result.report)
+    yield "lower bound", _lower_bound(result)
+    for label, bound in _labelled("other bounds", _other_bounds(result)):
+        yield label, f"{format_time(bound.value, units)} for {bound.scope} ({bound.source})"
+    if result.report is not None:
+        yield from traffic(result.report, result.machine, units)
+        yield "steps", f"{len(result.steps):,}"
+    yield "solve time", format_time(result.solve_seconds)
+    for label, note in _labelled("notes", result.notes):
+        yield label, note
+
+
+def _algorithm(result: Result) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in result.options.items())
+    return result.algorithm + (f" ({options})" if options else "") + (f", seed {result.seed}" if result.seed else "")
+
+
+def _status(result: Result) -> str:
+    text = str(result.status)
+    if result.status is Status.FEASIBLE and result.optimal_within:
+        text += f", optimal within {result.optimal_within}"
+    elif result.status is Status.INFEASIBLE and result.scope:
+        text += ", proved over all schedules" if result.scope == ALL_SCHEDULES else f", proved within {result.scope}"
+    if result.termination is not Termination.COMPLETED:
+        text += f" ({result.termination})"
+    return text
+
+
+def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
+    units = result.units
+    yield "makespan", format_time(report.makespan, units)
+    if result.overhead is not None:
+        reference = format_time(result.no_recompute_time, units)
+        yield "overhead", f"{_percent(result.overhead)} over the {reference} without recomputation"
+    share = _share(report.recompute_time, report.run_time)
+    yield "recompute time", f"{format_time(report.recompute_time, units)}{share and f', {share} of all runs'}"
+    for label, memory in _labelled("peak memory", result.machine.memories):
+        size = report.peaks[memory.name].size
+        limit = "" if memory.capacity is None else f" of {format_size(memory.capacity, units, both=True)}"
+        cause = _cause(size, result.peak_step(memory.name))
+        yield label, f"{shown_name(memory.name)}: {format_size(size, units, both=True)}{limit}{cause}"
+
+
+def _without_schedule(result: Result) -> Iterator[tuple[str, str]]:
+    units = result.units
+    given = [memory for memory in result.machine.memories if memory.capacity is not None]
+    for label, memory in _labelled("capacity", given):
+        assert memory.capacity is not None
+        yield label, f"{shown_name(memory.name)}: {format_size(memory.capacity, units, both=True)}"
+    least = result.least_budget
+    if least is None:
+        return
+    name = result.machine.memories[least.memory].name
+    size = format_size(least.size, units, both=True)
+    cause = "what is resident at the start or at the end"
+    if least.task is not None:
+        cause = f"task {shown_name(result.graph.tasks[least.task])}"
+    option = f"--budget {name}={least.size}" if len(result.machine.memories) > 1 else f"--budget {least.size}"
+    if least.sufficient:
+        yield "least budget", f"{shown_name(name)}: {size}, set by {cause}"
+        yield "", f"a schedule is found with {option}"
+    else:
+        yield "least budget", f"{shown_name(name)}: at least {size}, needed by {cause}"
+        yield "", f"a lower bound: nothing less than {option} can do"
+
+
+def _lower_bound(result: Result) -> str:
+    text = format_time(result.lower_bound, result.units)
+    if result.gap is None:
+        return text
+    return f"{text}, reached" if result.gap <= 0 else f"{text}, gap {_percent(result.gap, signed=False)}"
+
+
+def _other_bounds(result: Result) -> list[Bound]:
+    """Bounds on classes of schedules; of those over all schedules the best is shown already."""
+    return [bound for bound in result.bounds if bound.scope != ALL_SCHEDULES]
+
+
+def traffic(report: Report, machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
+    """Yield lines on the links, and the idle time of each resource where there are links or several of them."""
+    for label, (link, size) in _labelled("transferred", report.transferred.items()):
+        yield label, f"{shown_name(link)}: {format_size(size, units, both=True)}"
+    if not machine.links and len(machine.resources) < 2:
+        return
+    for label, (resource, idle) in _labelled("idle time", report.idle.items()):
+        share = _share(idle, report.makespan)
+        yield label, f"{shown_name(resource)}: {format_time(idle, units)}{share and f', {share}'}"
+
+
+def _labelled(label: str, items: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Pair the first item with the label and the others with nothing."""
+    return ((label if k == 0 else "", item) for k, item in enumerate(items))
+
+
+def _share(part: Number, whole: Number) -> str:
+    return _percent(part / whole, signed=False) if whole else ""
+
+
+def _percent(share: float, *, signed: bool = True) -> str:
+    """Print a share in per cent, three digits: ``+12.3 %``."""
+    value = 100 * share if abs(share) > 1e-9 else 0.0  # sums of floats in another order
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"+{text} %" if signed and value > 0 else f"{text} %"
+
+
+def peaks(report: Report, units: Units, causes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield a line for each memory's peak, with the step that sets it."""
+    for label, (name, peak) in _labelled("peak memory", report.peaks.items()):
+        yield label, f"{shown_name(name)}: {format_size(peak.size, units, both=True)}{_cause(peak.size, causes[name])}"
+
+
+def _cause(size: int, step: str) -> str:
+    return f", set by {shown_name(step)}" if size else ""
