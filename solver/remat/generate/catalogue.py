@@ -1,0 +1,385 @@
+"""What can be generated: families and their parameters as data, so that listing them imports no generator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Literal
+
+from remat.generate.document import Document
+
+ParameterType = Literal["int", "float", "str", "bool", "size"]
+ParameterValue = int | float | str | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a family.
+
+    Parameters
+    ----------
+    name : str
+        As in Python; the command line writes ``_`` as ``-``.
+    type : {"int", "float", "str", "bool", "size"}
+        A size is an integer; whoever reads text (``2GiB``) turns it into one.
+    default : int, float, str, bool or None
+        None: left to the generator, which says what it then takes.
+    help : str
+    choices : tuple of str
+        Empty where any value of the type may be tried.
+    """
+
+    name: str
+    type: ParameterType
+    default: ParameterValue
+    help: str
+    choices: tuple[str, ...] = ()
+
+    @property
+    def option(self) -> str:
+        """The option on the command line."""
+        return "--" + self.name.replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A family of instances.
+
+    Parameters
+    ----------
+    kind, name : str
+        Together unique: ``remat generate KIND --family NAME``.
+    function : str
+        ``module:function`` below `remat.generate`.
+    summary : str
+        One line.
+    parameters : tuple of Parameter
+    """
+
+    kind: str
+    name: str
+    function: str
+    summary: str
+    parameters: tuple[Parameter, ...]
+
+    def load(self) -> Callable[..., Document]:
+        """Import and return the generator."""
+        module, _, function = self.function.partition(":")
+        loaded: Callable[..., Document] = getattr(import_module(f"remat.generate.{module}"), function)
+        return loaded
+
+
+def _int(name: str, default: int | None, text: str) -> Parameter:
+    return Parameter(name, "int", default, text)
+
+
+def _size(name: str, default: int | None, text: str) -> Parameter:
+    return Parameter(name, "size", default, text)
+
+
+def _float(name: str, default: float | None, text: str) -> Parameter:
+    return Parameter(name, "float", default, text)
+
+
+def _bool(name: str, default: bool | None, text: str) -> Parameter:
+    return Parameter(name, "bool", default, text)
+
+
+def _choice(name: str, choices: tuple[str, ...], text: str, default: str | None = None) -> Parameter:
+    return Parameter(name, "str", default or choices[0], text, choices)
+
+
+_SEED = _int("seed", 0, "Seed of the draws, at least 0.")
+_UNITS = _choice("units", ("unit", "si"), "Plain units, or seconds and bytes.")
+_DEVICE = (
+    _float("flops", None, "FLOP/s of the device (default: an A100's for the dtype)."),
+    _float("bandwidth", None, "Memory bandwidth in bytes/s (default: an A100's, 1.555e12)."),
+)
+_DTYPE = _choice("dtype", ("fp32", "fp16", "bf16"), "Type of activations, gradients and weights.")
+_KEEP = _bool("keep_gradients", True, "Keep the weights' gradients resident to the end.")
+_INPUT_GRADIENT = _bool("input_gradient", True, "Whether the gradient of the chain's input is wanted.")
+_STORAGE = (
+    Parameter("storage", "str", "", "Checkpoint levels, as in 'ram:slots=10;disk:bandwidth=2e9,write_time=1'."),
+    Parameter("initial_state", "str", "live", "'live', or the level that also holds the first state."),
+)
+_TIMES = (
+    _int("min_time", 1, "Least time."),
+    _int("max_time", 1000, "Largest time."),
+)
+_SIZES = (
+    _size("min_size", 1, "Least size."),
+    _size("max_size", 5000, "Largest size."),
+)
+_ZERO = _float("zero_probability", 0.0, "Probability that a drawn figure is 0.")
+_TASKS = (
+    *_TIMES,
+    *_SIZES,
+    _ZERO,
+    _float("workspace_probability", 0.0, "Probability that a task has a workspace."),
+    _float("multi_output_probability", 0.0, "Probability that a task writes two values."),
+    _float("alternative_probability", 0.0, "Probability that a task has a slower alternative."),
+    _bool("training", False, "Mirror the graph: a loss, then a backward task for every task."),
+    _SEED,
+)
+_NODES = _int("nodes", 1000, "Number of nodes.")
+_FRONTS = (
+    _choice("ordering", ("nd", "natural"), "Geometric nested dissection, or row by row."),
+    _int("relax", 0, "Nodes absorb children as long as they eliminate at most so many columns."),
+)
+_WEIGHTS = (
+    _size("min_output", 1, "Least output size."),
+    _size("max_output", 1000, "Largest output size."),
+    _size("max_workspace", 0, "Largest workspace."),
+    _int("min_time", 1, "Least time."),
+    _int("max_time", 100, "Largest time."),
+    _ZERO,
+    _choice("orientation", ("in", "out"), "In-tree (leaves first) or out-tree (root first)."),
+    _SEED,
+)
+
+
+def _sides(*names: str, default: int = 50) -> tuple[Parameter, ...]:
+    return tuple(_int(name, default, f"Points along the {name[1]} axis.") for name in names)
+
+
+def _defaulting(parameters: tuple[Parameter, ...], **defaults: ParameterValue) -> tuple[Parameter, ...]:
+    return tuple(replace(p, default=defaults.get(p.name, p.default)) for p in parameters)
+
+
+_CATALOGUE = (
+    Family(
+        "chain",
+        "transformer",
+        "transformer:transformer",
+        "Training step of a transformer, from published layer formulas.",
+        (
+            _choice(
+                "preset",
+                ("gpt2-small", "gpt2-xl", "llama-7b-like", "bert-large"),
+                "Where every hyper-parameter that is not given comes from.",
+            ),
+            _int("layers", None, "Number of blocks."),
+            _int("hidden", None, "Width of the residual stream."),
+            _int("heads", None, "Attention heads; they divide the hidden width."),
+            _int("sequence", None, "Tokens per sequence."),
+            _int("vocabulary", None, "Size of the vocabulary."),
+            _int("feedforward", None, "Inner width of the MLP (default: 4 x hidden, or the preset's)."),
+            _bool("dropout", None, "Whether dropout masks are saved (default: the preset's)."),
+            _int("batch", 8, "Sequences in a batch."),
+            _choice("dtype", ("fp16", "bf16", "fp32"), "Type of activations, gradients and weights.", "bf16"),
+            _bool("flash", True, "Tiled attention: no score matrices are stored."),
+            _choice("granularity", ("block", "sublayer"), "A stage per block, or per attention and MLP."),
+            _choice(
+                "optimizer", ("adam", "sgd", "none"), "What stays resident: 16, 4 or 0 bytes a parameter at 16 bit."
+            ),
+            *_DEVICE,
+        ),
+    ),
+    Family(
+        "chain",
+        "resnet",
+        "resnet:resnet",
+        "Training step of a ResNet, from the published layer table.",
+        (
+            _choice("depth", ("18", "34", "50", "101", "152"), "Which ResNet.", "50"),
+            _int("image", 224, "Edge of the images in pixels."),
+            _int("batch", 32, "Images in a batch."),
+            _int("classes", 1000, "Number of classes."),
+            _DTYPE,
+            _choice(
+                "optimizer",
+                ("momentum", "sgd", "none"),
+                "What stays resident: 3, 2 or 0 copies of the weights.",
+                "none",
+            ),
+            *_DEVICE,
+        ),
+    ),
+    Family(
+        "chain",
+        "random",
+        "random_chain:random_chain",
+        "Heterogeneous chain with every time and size drawn.",
+        (
+            _int("length", 50, "Number of stages."),
+            *_defaulting(_TIMES, max_time=100),
+            *_defaulting(_SIZES, max_size=1000),
+            _float("saved_factor", 3, "Saved sizes go up to this many times the largest size."),
+            _size("max_workspace", 0, "Largest workspace."),
+            _ZERO,
+            _INPUT_GRADIENT,
+            _UNITS,
+            _SEED,
+        ),
+    ),
+    Family(
+        "chain",
+        "homogeneous",
+        "random_chain:homogeneous_chain",
+        "Chain of equal stages.",
+        (
+            _int("length", 50, "Number of stages."),
+            _float("forward_time", 1, "Time of a forward."),
+            _float("backward_time", 2, "Time of a backward."),
+            _size("output_size", 1, "Size of an output, and of the input."),
+            _size("saved_size", 3, "What a backward needs beyond its stage's input and output."),
+            _size("workspace", 0, "Workspace of forwards and backwards."),
+            _INPUT_GRADIENT,
+            _UNITS,
+        ),
+    ),
+    Family(
+        "adjoint",
+        "uniform",
+        "adjoint:time_loop",
+        "Equal time steps, with any storage levels.",
+        (
+            _int("steps", 100, "Number of time steps."),
+            _float("forward_time", 1, "Time of a forward step."),
+            _float("backward_time", 1, "Time of a backward step."),
+            _size("state_size", 1, "Size of a state."),
+            _size("adjoint_size", None, "Size of an adjoint (default: the state's)."),
+            *_STORAGE,
+            _size("tape_size", None, "Size of one step's tape, where tapes can be stored."),
+            _UNITS,
+        ),
+    ),
+    Family(
+        "adjoint",
+        "heterogeneous",
+        "adjoint:heterogeneous_time_loop",
+        "Time steps that differ in time and, with a range, in state size.",
+        (
+            _int("steps", 100, "Number of time steps."),
+            *_defaulting(_TIMES, max_time=20),
+            _float("backward_factor", 2, "Backward time over forward time."),
+            *_defaulting(_SIZES, max_size=1),
+            *_STORAGE,
+            _UNITS,
+            _SEED,
+        ),
+    ),
+    Family(
+        "dag",
+        "layered",
+        "dag:layered_dag",
+        "Random layered graph with one source and one sink.",
+        (
+            _int("nodes", 100, "Number of tasks (of the forward graph, with --training)."),
+            _int("layers", 0, "Number of layers; 0: about twice the root of the nodes."),
+            _float("edge_probability", 0.3, "Probability of an edge between tasks of neighbouring layers."),
+            _float("skip_probability", 0.2, "Probability that a task reads one more, earlier value."),
+            _choice("order", ("random", "layer"), "Reference order: random topological, or layer by layer."),
+            *_TASKS,
+        ),
+    ),
+    Family(
+        "dag",
+        "random",
+        "dag:random_dag",
+        "Order-respecting Erdos-Renyi graph.",
+        (
+            _int("nodes", 100, "Number of tasks (of the forward graph, with --training)."),
+            _float("edge_probability", 0.05, "Probability that a task reads an earlier one."),
+            *_TASKS,
+        ),
+    ),
+    Family(
+        "dag",
+        "series-parallel",
+        "dag:series_parallel_dag",
+        "Random two-terminal series-parallel graph.",
+        (
+            _int("nodes", 100, "Number of tasks (of the forward graph, with --training)."),
+            _float("series_probability", 0.5, "Probability that a new task splits an edge."),
+            *_TASKS,
+        ),
+    ),
+    Family(
+        "dag",
+        "unet",
+        "networks:unet",
+        "Training graph of a U-Net, from its published layers.",
+        (
+            _int("depth", 4, "Poolings; each halves the edge and doubles the channels."),
+            _int("channels", 64, "Channels at full resolution."),
+            _int("image", 256, "Edge of the images, a multiple of 2^depth."),
+            _int("batch", 4, "Images in a batch."),
+            _int("classes", 2, "Number of classes."),
+            _DTYPE,
+            _KEEP,
+            *_DEVICE,
+        ),
+    ),
+    Family(
+        "dag",
+        "mlp",
+        "networks:mlp",
+        "Training graph of a multilayer perceptron.",
+        (
+            _int("layers", 12, "Number of layers."),
+            _int("width", 1024, "Units of a layer."),
+            _int("batch", 256, "Samples in a batch."),
+            _bool("dropout", True, "Whether dropout masks are drawn and saved."),
+            _DTYPE,
+            _KEEP,
+            *_DEVICE,
+        ),
+    ),
+    Family(
+        "tree",
+        "random",
+        "tree:random_tree",
+        "Random tree by recursive attachment or a Pruefer sequence.",
+        (
+            _NODES,
+            _choice("method", ("recursive", "prufer"), "Recursive attachment, or uniform labelled trees."),
+            _int("max_children", 0, "Most children of a node (recursive); 0: any number."),
+            *_WEIGHTS,
+        ),
+    ),
+    Family("tree", "binary", "tree:binary_tree", "Random binary tree.", (_NODES, *_WEIGHTS)),
+    Family(
+        "tree",
+        "complete",
+        "tree:complete_tree",
+        "Complete k-ary tree.",
+        (replace(_NODES, default=1023), _int("arity", 2, "Children of an inner node."), *_WEIGHTS),
+    ),
+    Family("tree", "chain", "tree:chain_tree", "A single branch.", (_NODES, *_WEIGHTS)),
+    Family("tree", "star", "tree:star_tree", "A root with leaves.", (_NODES, *_WEIGHTS)),
+    Family(
+        "tree",
+        "caterpillar",
+        "tree:caterpillar_tree",
+        "A chain with leaves on every node.",
+        (_NODES, _int("legs", 1, "Leaves per node of the spine."), *_WEIGHTS),
+    ),
+    Family(
+        "tree",
+        "postorder-trap",
+        "tree:postorder_trap",
+        "The family T_K, whose best post-order is arbitrarily bad.",
+        (
+            _int("depth", 3, "K, the number of nested levels."),
+            _int("branches", 3, "b, the branches of each root."),
+            _size("memory", 300, "M, the largest size; a multiple of the branches."),
+            _size("epsilon", 1, "The small size."),
+        ),
+    ),
+    Family("tree", "grid2d", "grid:grid2d", "Assembly tree of the 5-point Laplacian.", (*_sides("nx", "ny"), *_FRONTS)),
+    Family(
+        "tree",
+        "grid3d",
+        "grid:grid3d",
+        "Assembly tree of the 7-point Laplacian.",
+        (*_sides("nx", "ny", "nz", default=12), *_FRONTS),
+    ),
+)
+
+FAMILIES: dict[str, Family] = {f"{family.kind}/{family.name}": family for family in _CATALOGUE}
+"""Every family by ``kind/name``."""
+
+KINDS = tuple(dict.fromkeys(family.kind for family in _CATALOGUE))
+"""The kinds of instances that can be generated."""

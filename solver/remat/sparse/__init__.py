@@ -1,0 +1,1 @@
+"""From sparse symmetric patterns to task trees: orderings, elimination trees, assembly trees."""
