@@ -1,0 +1,18 @@
+"""Catalogue of the algorithms for any task graph: metadata only."""
+
+from __future__ import annotations
+
+from remat.registry import Algorithm
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    Algorithm(
+        name="keep-all",
+        solver="remat_algorithms.dag.keep_all:solve",
+        kinds=("taskgraph",),
+        summary="every needed task once, in the reference order, each value freed after its last use",
+        guarantee="strategy",
+        within="the keep-all schedule",
+        complexity="O(size)",
+        reference="-",
+    ),
+)

@@ -1,0 +1,71 @@
+"""Shared emitters: from what an algorithm decides to steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from remat.errors import OptionError
+from remat.machine import Machine
+from remat.steps import Steps
+from remat.taskgraph import IntArray, Ragged, TaskGraph
+
+MOST_RUNS = 20_000_000
+"""Most runs or copies of a schedule that is built whole."""
+
+
+def check_length(runs: int, name: str) -> None:
+    """Refuse to build a schedule of too many steps, before it fills the memory.
+
+    Raises
+    ------
+    remat.OptionError
+    """
+    if runs > MOST_RUNS:
+        raise OptionError(f"--algorithm: {name} would take {runs:,} steps here; at most {MOST_RUNS:,} are built")
+
+
+def run_in_order(graph: TaskGraph, machine: Machine, tasks: IntArray | list[int]) -> Steps:
+    """Run tasks one after the other in one memory, freeing every value after its last use.
+
+    A copy of a value lives from the run that writes it to its last reader before the next run that writes
+    it; a copy that nobody reads is freed by the run that writes it. Outputs and pinned inputs stay. No other
+    choice of drops needs less memory for this order of runs.
+
+    Parameters
+    ----------
+    graph, machine
+    tasks : (runs,) ints
+        Tasks in execution order, repeats allowed.
+
+    Returns
+    -------
+    Steps
+        Without start times. O(accesses log accesses).
+    """
+    order = np.asarray(tasks, dtype=np.int64)
+    reads, writes = graph.reads.gather(order), graph.writes.gather(order)
+    step = np.concatenate((reads.rows, writes.rows))
+    value = np.concatenate((reads.items, writes.items))
+    is_write = np.concatenate((np.zeros(len(reads.items), dtype=bool), np.ones(len(writes.items), dtype=bool)))
+    # By value, then by time; within a run its reads come before its writes.
+    sequence = np.lexsort((is_write, step, value))
+    step, value, is_write = step[sequence], value[sequence], is_write[sequence]
+    last = np.ones(len(value), dtype=bool)
+    same_next = value[1:] == value[:-1]
+    last[:-1] = ~same_next
+    # An access is a copy's last use if the value's next access writes it afresh (in a later run: a run that
+    # reads and writes a value replaces the old copy itself).
+    dies = np.zeros(len(value), dtype=bool)
+    dies[:-1] = same_next & is_write[1:] & (step[1:] > step[:-1])
+    stays = np.zeros(len(graph.values), dtype=bool)
+    memory = machine.memories[machine.processors[0].memory].name
+    first = machine.memories[0].name
+    stays[[place.value for place in graph.outputs if (place.memory or first) == memory]] = True
+    pinned = np.zeros(len(graph.values), dtype=bool)
+    pinned[list(graph.pinned)] = True
+    freed = (dies | (last & ~stays[value])) & ~pinned[value]
+    free_step, free_value = step[freed], value[freed]
+    by_step = np.argsort(free_step, kind="stable")
+    counts = np.bincount(free_step, minlength=len(order))
+    drop = Ragged(np.concatenate(([0], np.cumsum(counts))), free_value[by_step])
+    return Steps.of_runs(order, drop)
