@@ -1,0 +1,1 @@
+"""Algorithms for time-stepping adjoints."""

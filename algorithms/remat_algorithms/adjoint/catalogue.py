@@ -1,0 +1,23 @@
+"""Catalogue of the algorithms for time-stepping adjoints: metadata only."""
+
+from __future__ import annotations
+
+from remat.registry import Algorithm
+from remat_algorithms.adjoint.catalogue_levels import ALGORITHMS as LEVELS
+from remat_algorithms.adjoint.catalogue_steps import ALGORITHMS as STEPS
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    Algorithm(
+        name="revolve",
+        solver="remat_algorithms.adjoint.revolve:solve",
+        kinds=("adjoint",),
+        summary="binomial checkpointing of equal steps, in closed form",
+        guarantee="exact",
+        within="checkpointing schedules with a number of slots",
+        complexity="O(steps)",
+        reference="Griewank & Walther 2000",
+        several_memories=True,
+    ),
+    *STEPS,
+    *LEVELS,
+)

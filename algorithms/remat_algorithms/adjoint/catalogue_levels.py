@@ -1,0 +1,65 @@
+"""Catalogue of the algorithms for adjoints on several storage levels: metadata only."""
+
+from __future__ import annotations
+
+from remat.registry import Algorithm
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    Algorithm(
+        name="h-revolve",
+        solver="remat_algorithms.adjoint.hrevolve:solve",
+        kinds=("adjoint",),
+        summary="equal steps on any number of storage levels, by dynamic programming",
+        guarantee="exact",
+        within="hierarchical checkpointing schedules",
+        complexity="O(steps^2 sum of slots), in O(steps sum of slots) array operations",
+        reference="Herrmann & Pallez 2020",
+        several_memories=True,
+    ),
+    Algorithm(
+        name="disk-revolve",
+        solver="remat_algorithms.adjoint.disk_revolve:solve",
+        kinds=("adjoint",),
+        summary="equal steps on a bounded level and an unbounded disk, disk checkpoints read many times",
+        guarantee="exact",
+        within="disk-revolve schedules",
+        complexity="O(steps^2 slots), in O(steps slots) array operations",
+        reference="Aupy, Herrmann, Hovland & Robert 2016",
+        options="remat_algorithms.adjoint.disk_revolve:DiskRevolveOptions",
+        several_memories=True,
+    ),
+    Algorithm(
+        name="periodic-disk-revolve",
+        solver="remat_algorithms.adjoint.disk_revolve:solve_periodic",
+        kinds=("adjoint",),
+        summary="disk checkpoints at the best constant distance, in closed form",
+        guarantee="heuristic",
+        within="schedules with periodic disk checkpoints",
+        complexity="O(steps of the schedule)",
+        reference="Aupy & Herrmann 2017",
+        several_memories=True,
+    ),
+    Algorithm(
+        name="multistage",
+        solver="remat_algorithms.adjoint.multistage:solve",
+        kinds=("adjoint",),
+        summary="Revolve on all levels together, its most used checkpoints in the first",
+        guarantee="heuristic",
+        within="checkpointing schedules with a number of slots",
+        complexity="O(steps of the schedule)",
+        reference="Stumm & Walther 2009",
+        several_memories=True,
+    ),
+    Algorithm(
+        name="two-level",
+        solver="remat_algorithms.adjoint.two_level:solve",
+        kinds=("adjoint",),
+        summary="a disk checkpoint every few steps, Revolve inside the blocks",
+        guarantee="heuristic",
+        within="schedules with periodic disk checkpoints",
+        complexity="O(steps of the schedule)",
+        reference="Pringle et al. 2016",
+        options="remat_algorithms.adjoint.two_level:TwoLevelOptions",
+        several_memories=True,
+    ),
+)

@@ -1,0 +1,165 @@
+"""`revolve`: binomial checkpointing of n equal steps with s slots, in closed form.
+
+Griewank & Walther 2000, "Algorithm 799: Revolve". With beta(s, r) = C(s+r, s) and r the least number with
+n <= beta(s, r), the least number of advances is
+
+    t(n, s) = r*n - beta(s+1, r-1),    t(1, s) = 0,    t(n, 1) = n(n-1)/2.
+
+Splitting n steps at m (store x_m, reverse the n-m steps behind it with s-1 slots, then the m steps before it)
+is optimal exactly for max(beta(s, r-2), n - beta(s-1, r)) <= m <= min(beta(s, r-1), n - beta(s-1, r-1)); the
+least such m stores the fewest checkpoints of the two ends.
+"""
+
+from __future__ import annotations
+
+from math import comb
+
+from remat.context import Context
+from remat.errors import OptionError
+from remat.problem import Bound, Problem, Proposal
+from remat.units import Number
+from remat_algorithms.adjoint.plan import Plan
+from remat_algorithms.adjoint.slots import Slots, initially_in, transfer_times
+from remat_algorithms.emit import check_length
+
+
+def beta(slots: int, repeats: int) -> int:
+    """Most steps that `slots` checkpoints reverse with no step advanced more than `repeats` times."""
+    return comb(slots + repeats, slots) if repeats >= 0 else 0
+
+
+def repetition(steps: int, slots: int) -> int:
+    """Return the least r with steps <= beta(slots, r)."""
+    if slots == 1:
+        return steps - 1
+    high = 1
+    while beta(slots, high) < steps:
+        high *= 2
+    low = -1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if beta(slots, middle) < steps:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def advances(steps: int, slots: int) -> int:
+    """Return t(steps, slots), the least number of advances (exact, O(log steps))."""
+    if steps == 1:
+        return 0
+    r = repetition(steps, slots)
+    return r * steps - beta(slots + 1, r - 1)
+
+
+def solve(problem: Problem, options: None, context: Context) -> Proposal:
+    """Solve an adjoint of equal steps with the slots of its first storage level, or of its one memory.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `adjoint`. Without storage, slots = floor((budget - state - adjoint) / state).
+    options : None
+    context : Context
+        Not used: the closed form needs no search.
+
+    Returns
+    -------
+    Proposal
+        Least advances; least makespan too where writing and reading checkpoints takes no time.
+
+    Raises
+    ------
+    remat.OptionError
+        If the steps' times differ: the closed form does not hold then.
+
+    Notes
+    -----
+    O(steps of the schedule) time.
+    """
+    chain = problem.chain
+    times = (chain.forward_time, chain.saving_forward_time) if chain.saves else (chain.forward_time,)
+    # Without tapes the last backward is the loss; with them the loss is extra.
+    if any(len(time) and time.min() != time.max() for time in times):
+        raise OptionError("--algorithm: revolve needs steps of equal forward time")
+    steps = chain.length if chain.saves else chain.length + 1
+    slots = Slots.of(problem)
+    scope = f"checkpointing schedules with {slots.count} slots"
+    if slots.count < 1 and steps > 1:
+        return Proposal(infeasible_within=scope, least=slots.least)
+    check_length(advances(steps, max(slots.count, 1)) + steps, f"revolve with {slots.count} slots")
+    given = initially_in(problem, slots.level)
+    plan = plan_revolve(steps, max(slots.count, 1), slots.level, given=given)
+    forward = chain.forward_time[0].item() if chain.length else 0
+    work = plan.advances * forward + problem_backward_time(problem)
+    bound = Bound(work, scope, "revolve")
+    costs = transfer_times(problem, slots.level)
+    if costs is None:
+        return Proposal(steps=plan.steps(problem), bounds=(bound,))
+    makespan = work + costs[0] * plan.writes.get(slots.level, 0) + costs[1] * plan.reads.get(slots.level, 0)
+    return Proposal(
+        steps=plan.steps(problem),
+        makespan=makespan,
+        bounds=(bound,),
+        optimal_within=scope if makespan == work else None,
+    )
+
+
+def problem_backward_time(problem: Problem) -> Number:
+    """Return the time of all backwards, tapes and the loss: what every schedule pays once."""
+    chain = problem.chain
+    total: Number = chain.backward_time.sum().item() + chain.loss_time
+    if chain.saves:
+        total += chain.saving_forward_time.sum().item()
+    return total
+
+
+def plan_revolve(steps: int, slots: int, level: int, *, given: bool = False) -> Plan:
+    """Plan the binomial schedule of all steps.
+
+    Parameters
+    ----------
+    steps, slots : int
+        Slots count x0's.
+    level : int
+        Storage level (memory index) of the checkpoints.
+    given : bool
+        Whether x0 already lies there.
+    """
+    plan = Plan()
+    if steps == 1:
+        plan.back(0)
+        if given:
+            plan.discard(0, level)
+        return plan
+    if not given:
+        plan.write(0, level)
+    # A range (first, count, slots) has x_first live and stored; what follows it waits on the stack.
+    stack = [(0, steps, slots, False)]
+    while stack:
+        first, count, free, stored_only = stack.pop()
+        if stored_only:
+            plan.read(first, level, last=count == 1)
+        if count == 1:
+            plan.back(first)
+        elif free == 1:
+            for step in range(first + count - 1, first, -1):
+                plan.advance(first, step)
+                plan.back(step)
+                plan.read(first, level, last=step == first + 1)
+            plan.back(first)
+        else:
+            split = first_split(count, free)
+            plan.advance(first, first + split)
+            stack.append((first, split, free, True))
+            if count - split > 1:
+                plan.write(first + split, level)
+            stack.append((first + split, count - split, free - 1, False))
+    return plan
+
+
+def first_split(steps: int, slots: int) -> int:
+    """Return the least optimal place of the second checkpoint, for steps >= 2 and slots >= 2."""
+    r = repetition(steps, slots)
+    return max(1, beta(slots, r - 2), steps - beta(slots - 1, r))

@@ -1,0 +1,110 @@
+"""`treeverse`: divide-and-conquer checkpointing with s slots, by bisection or by Griewank's binomial split.
+
+Siskind & Pearlmutter 2018, "Divide-and-conquer checkpointing for arbitrary programs with no user annotation": run
+a range of n steps up to a split point, store the state there, reverse the right part, then the left part. With one
+more checkpoint for the right part, and r the most often that a step may be advanced,
+
+    bisection:  floor(n/2), and with one slot left n - 1 (every state afresh from there);
+    binomial:   ceil(r n / (r + s)), at most n - 1; s - 1 slots and r to the right, s slots and r - 1 to the left
+                (Griewank 1992, "Achieving logarithmic growth ..."), r least with n <= C(s+r, s).
+
+For n = 2^k and at least k slots, bisection takes k 2^(k-1) advances; for n = C(s+r, s) the binomial split is
+Revolve's, and it never advances a step more than r times. The papers tape the last, indivisible ranges whole; here
+a range is divided down to single steps.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from remat.context import Context
+from remat.options import Options
+from remat.problem import Problem, Proposal
+from remat_algorithms.adjoint.plan import Plan
+from remat_algorithms.adjoint.revolve import repetition
+from remat_algorithms.adjoint.slots import Slots, initially_in
+from remat_algorithms.emit import check_length
+
+Split = Literal["binomial", "bisection"]
+
+
+class TreeverseOptions(Options):
+    """Options of `treeverse`."""
+
+    split: Split = Field(default="binomial", description="where to divide: at the binomial point, or in the middle")
+
+
+def solve(problem: Problem, options: TreeverseOptions, context: Context) -> Proposal:
+    """Solve an adjoint with the slots of its first storage level, or of its one memory.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `adjoint`. Times are not looked at. Without storage,
+        slots = floor((budget - state - adjoint) / state).
+    options : TreeverseOptions
+    context : Context
+        Not used: nothing is searched.
+
+    Returns
+    -------
+    Proposal
+        One schedule, without a promise on its makespan.
+
+    Notes
+    -----
+    O(steps of the schedule) time.
+    """
+    chain = problem.chain
+    steps = chain.length if chain.saves else chain.length + 1
+    slots = Slots.of(problem)
+    if slots.count < 1 and steps > 1:
+        return Proposal(infeasible_within="checkpointing schedules with 0 slots", least=slots.least)
+    level = slots.level
+    given = initially_in(problem, level)
+    plan = plan_treeverse(steps, max(slots.count, 1), level, options.split, given=given)
+    check_length(plan.advances + steps, f"treeverse with {slots.count} slots")
+    return Proposal(steps=plan.steps(problem))
+
+
+def plan_treeverse(steps: int, slots: int, level: int, split: Split, *, given: bool = False) -> Plan:
+    """Plan all steps.
+
+    Parameters
+    ----------
+    steps, slots : int
+        Slots count x_0's.
+    level : int
+        Storage level (memory index) of the checkpoints.
+    split : str
+    given : bool
+        Whether x_0 already lies there.
+    """
+    plan = Plan()
+    if steps == 1:
+        plan.back(0)
+        if given:
+            plan.discard(0, level)
+        return plan
+    if not given:
+        plan.write(0, level)
+    # A range (first, count, slots, repeats) has x_first live and stored.
+    stack = [(0, steps, slots, repetition(steps, slots), False)]
+    while stack:
+        first, count, free, repeats, stored_only = stack.pop()
+        if stored_only:
+            plan.read(first, level, last=count == 1)
+        if count == 1:
+            plan.back(first)
+            continue
+        ahead = count // 2 if split == "bisection" and free > 1 else count - 1
+        if split == "binomial":
+            ahead = min(count - 1, -(-repeats * count // (repeats + free)))
+        plan.advance(first, first + ahead)
+        if count - ahead > 1:
+            plan.write(first + ahead, level)
+        stack.append((first, ahead, free, repeats - 1, True))
+        stack.append((first + ahead, count - ahead, free - 1, repeats, False))
+    return plan
