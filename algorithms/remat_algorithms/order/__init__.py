@@ -1,0 +1,1 @@
+"""Algorithms for memory-aware orders of task graphs."""

@@ -1,0 +1,70 @@
+"""Catalogue of the algorithms for task trees that do not fit, with evictions to a second memory: metadata only."""
+
+from __future__ import annotations
+
+from remat.registry import Algorithm
+
+_HEURISTICS = "remat_algorithms.out_of_core.heuristics"
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    Algorithm(
+        name="postorder-min-io",
+        solver="remat_algorithms.out_of_core.postorder_min_io:solve",
+        kinds=("tree",),
+        summary="the post-order of a tree with the least I/O volume, evicting parts of values to a second memory",
+        guarantee="exact",
+        within="post-order traversals with divisible files",
+        complexity="O(n log n)",
+        reference="Agullo, Guermouche & L'Excellent 2010",
+        options="remat_algorithms.out_of_core.setting:DiskOptions",
+        several_memories=True,
+    ),
+    Algorithm(
+        name="min-io-lsnf",
+        solver=f"{_HEURISTICS}:solve_lsnf",
+        kinds=("tree",),
+        summary="a traversal with evictions, last scheduled node first (after Jacquelin et al. 2011)",
+        guarantee="heuristic",
+        within="one traversal",
+        complexity="O(n log n)",
+        reference="after Jacquelin, Marchal, Robert & Uçar 2011",
+        options=f"{_HEURISTICS}:LastScheduledOptions",
+        several_memories=True,
+    ),
+    Algorithm(
+        name="min-io-first-fit",
+        solver=f"{_HEURISTICS}:solve_first_fit",
+        kinds=("tree",),
+        summary="a traversal that evicts the first value that is large enough (after Jacquelin et al. 2011)",
+        guarantee="heuristic",
+        within="one traversal",
+        complexity="O(n log n)",
+        reference="after Jacquelin, Marchal, Robert & Uçar 2011",
+        options=f"{_HEURISTICS}:TraversalOptions",
+        several_memories=True,
+    ),
+    Algorithm(
+        name="min-io-best-fit",
+        solver=f"{_HEURISTICS}:solve_best_fit",
+        kinds=("tree",),
+        summary="a traversal that evicts the value closest in size to the need (after Jacquelin et al. 2011)",
+        guarantee="heuristic",
+        within="one traversal",
+        complexity="O(n log n)",
+        reference="after Jacquelin, Marchal, Robert & Uçar 2011",
+        options=f"{_HEURISTICS}:TraversalOptions",
+        several_memories=True,
+    ),
+    Algorithm(
+        name="min-io-best-k",
+        solver=f"{_HEURISTICS}:solve_best_k",
+        kinds=("tree",),
+        summary="a traversal that evicts the best combination of k values (after Jacquelin et al. 2011)",
+        guarantee="heuristic",
+        within="one traversal",
+        complexity="O(n (log n + 2^k))",
+        reference="after Jacquelin, Marchal, Robert & Uçar 2011",
+        options=f"{_HEURISTICS}:BestCombinationOptions",
+        several_memories=True,
+    ),
+)

@@ -1,0 +1,92 @@
+"""`min-io-lsnf`, `min-io-first-fit`, `min-io-best-fit`, `min-io-best-k`: rules of eviction on a given traversal.
+
+After Jacquelin, Marchal, Robert and Uçar 2011, "On optimal tree traversals for sparse matrix factorization":
+choosing the whole values to write, so that the I/O volume is least, is NP-hard even for a given traversal, and
+these four rules choose greedily. The rules themselves stand in `remat_algorithms.out_of_core.policies`.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from remat.context import Context
+from remat.problem import Problem, Proposal
+from remat_algorithms.out_of_core.conclude import MakePolicy, Method, solve_with
+from remat_algorithms.out_of_core.intree import InTree
+from remat_algorithms.out_of_core.policies import (
+    BestCombination,
+    BestFit,
+    FirstFit,
+    FurthestInFuture,
+    LastScheduledFirst,
+)
+from remat_algorithms.out_of_core.setting import DiskOptions, Store
+from remat_algorithms.out_of_core.traversal import Traversal, traverse
+
+
+class TraversalOptions(DiskOptions):
+    """Options of the eviction heuristics."""
+
+    traversal: Traversal = Field(
+        "liu",
+        description="order of the tasks: liu (least peak of all), liu-postorder (least peak of the post-orders), "
+        "postorder (children as listed), listed (nodes as listed)",
+    )
+
+
+class LastScheduledOptions(TraversalOptions):
+    """Options of `min-io-lsnf`."""
+
+    divisible: bool = Field(
+        False, description="evict parts of values, no more than needed: the least I/O volume for the traversal"
+    )
+
+
+class BestCombinationOptions(TraversalOptions):
+    """Options of `min-io-best-k`."""
+
+    k: int = Field(5, ge=1, le=12, description="how many values, those used last, are combined; 2^k combinations")
+
+
+def solve_lsnf(problem: Problem, options: LastScheduledOptions, context: Context) -> Proposal:
+    """Evict the values that are used last, whole; with `divisible` no more of them than needed. O(n log n)."""
+    return _solve(problem, options, FurthestInFuture if options.divisible else LastScheduledFirst)
+
+
+def solve_first_fit(problem: Problem, options: TraversalOptions, context: Context) -> Proposal:
+    """Evict the first value, from the one used last on, that is large enough by itself. O(n log n)."""
+    return _solve(problem, options, FirstFit)
+
+
+def solve_best_fit(problem: Problem, options: TraversalOptions, context: Context) -> Proposal:
+    """Evict the value whose size is closest to what is needed. O(n log n)."""
+    return _solve(problem, options, BestFit)
+
+
+def solve_best_k(problem: Problem, options: BestCombinationOptions, context: Context) -> Proposal:
+    """Evict the best combination of the k values that are used last. O(n (log n + 2^k))."""
+
+    def policy(size: list[int], use: list[int]) -> BestCombination:
+        return BestCombination(size, use, options.k)
+
+    return _solve(problem, options, policy)
+
+
+def _solve(problem: Problem, options: TraversalOptions, policy: MakePolicy) -> Proposal:
+    """Put a rule on the chosen traversal, which does not depend on the budget.
+
+    Returns
+    -------
+    Proposal
+        Its note names the I/O volume. Infeasible if some task does not fit by itself; if the traversal does
+        not fit and there is no disk, then for this traversal.
+    """
+    tree, store = InTree.of(problem), Store.of(problem, options)
+    order = traverse(problem, tree, options.traversal)
+    method = Method(
+        order=lambda _: order,
+        policy=policy,
+        scope=f"the {options.traversal} traversal",
+        least_of="this traversal" if policy is FurthestInFuture else "",
+    )
+    return solve_with(problem, tree, store, method)

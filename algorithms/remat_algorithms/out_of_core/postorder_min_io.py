@@ -1,0 +1,100 @@
+"""`postorder-min-io`: the post-order of a tree with the least I/O volume.
+
+Agullo, Guermouche and L'Excellent 2010, "Reducing the I/O volume in sparse out-of-core multifrontal methods".
+With M bytes of memory, P_i the peak of the subtree of i, and A_i = min(M, P_i) what it takes of the memory,
+the children of each node come in order of non-increasing A - f, and
+
+    V_i = max(0, max_j (A_j + f_1 + ... + f_{j-1}) - M) + V_1 + ... + V_c.
+
+V_root bytes are written (and read again): those of the values used furthest in the future, which are divisible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remat.context import Context
+from remat.problem import Problem, Proposal
+from remat.taskgraph import IntArray
+from remat_algorithms.out_of_core.conclude import Method, solve_with
+from remat_algorithms.out_of_core.intree import InTree
+from remat_algorithms.out_of_core.policies import FurthestInFuture
+from remat_algorithms.out_of_core.setting import DiskOptions, Store
+
+SCOPE = "post-order traversals with divisible files"
+
+
+def solve(problem: Problem, options: DiskOptions, context: Context) -> Proposal:
+    """Solve a task tree in O(n log n).
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `tree`. An out-tree runs backwards through the in-tree's traversal; what is out of memory
+        between two tasks is out of it backwards, too, so the volume is the same.
+    options : DiskOptions
+    context : Context
+        Not used.
+
+    Returns
+    -------
+    Proposal
+        Its note names the I/O volume, which is the least of all post-orders; the makespan is that of this
+        schedule, with no promise unless the links take no time. Infeasible if some task does not fit.
+
+    Raises
+    ------
+    remat.OptionError
+        If the option `disk` names no memory that could serve, or if the first processor does not work in the
+        first memory.
+    """
+    tree, store = InTree.of(problem), Store.of(problem, options)
+
+    def order(capacity: int | None) -> IntArray:
+        return best_postorder_for_io(tree, capacity).order
+
+    method = Method(order=order, policy=FurthestInFuture, scope=SCOPE, least_of="all post-orders")
+    return solve_with(problem, tree, store, method)
+
+
+@dataclass(frozen=True, slots=True)
+class IOPostorder:
+    """A post-order of the in-tree, and the bytes that it writes under a capacity: V_root."""
+
+    order: IntArray
+    volume: int
+
+
+def best_postorder_for_io(tree: InTree, capacity: int | None) -> IOPostorder:
+    """Return the post-order with the least I/O volume under a capacity, by the recurrence above.
+
+    Parameters
+    ----------
+    tree : InTree
+    capacity : int or None
+        M, what is static taken off; at least the largest requirement of a node. None is unbounded: then this
+        is Liu's best post-order, and the volume is 0.
+
+    Returns
+    -------
+    IOPostorder
+        O(n log n); ties by the numbers of the children.
+    """
+    f = tree.graph.size.tolist()
+    children = [list(below) for below in tree.children]
+    # P of a leaf; of a node with children, so far only what it needs by itself, which does fit.
+    taken = tree.requirement.tolist()
+    volume = 0
+    for node in reversed(tree.top_down()):
+        below = children[node]
+        if len(below) > 1:
+            below.sort(key=lambda child: f[child] - taken[child])
+        held = highest = 0
+        for child in below:
+            highest = max(highest, held + taken[child])
+            held += f[child]
+        if capacity is not None and highest > capacity:
+            volume += highest - capacity  # V_root is the sum of what each node adds
+            highest = capacity
+        taken[node] = max(taken[node], highest)
+    return IOPostorder(tree.postorder(children), volume)

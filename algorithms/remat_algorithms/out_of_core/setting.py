@@ -1,0 +1,90 @@
+"""What an out-of-core algorithm works with: the memory, and the disk behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from remat.errors import OptionError
+from remat.machine import Machine
+from remat.options import Options
+from remat.problem import Problem
+
+
+class DiskOptions(Options):
+    """Options of all out-of-core algorithms."""
+
+    disk: str | None = Field(
+        None, description="memory to evict to; default: the first one with links to and from the processor's memory"
+    )
+
+
+@dataclass(frozen=True)
+class Store:
+    """The memory that the processor works in, and the disk behind it.
+
+    Attributes
+    ----------
+    capacity : int or None
+        Bytes for the tree in the memory, what is static taken off (it may be negative); None is unbounded.
+    static : int
+    disk : int or None
+        Index of the memory to evict to; None if there is none.
+    disk_capacity : int or None
+    free_links : bool
+        Whether transfers take no time.
+    """
+
+    capacity: int | None
+    static: int
+    disk: int | None
+    disk_capacity: int | None
+    free_links: bool
+
+    @staticmethod
+    def of(problem: Problem, options: DiskOptions) -> Store:
+        """Find the disk.
+
+        Raises
+        ------
+        remat.OptionError
+            If the option names no memory, or one without links both ways; or if the processor does not work
+            in the first memory, where a tree's first (or last) value lies.
+        """
+        machine = problem.machine
+        own = machine.processors[0].memory
+        if own != 0:
+            raise OptionError(
+                f"--machine: the first processor works in {machine.memories[own].name!r}; list that memory first, "
+                f"before {machine.memories[0].name!r}"
+            )
+        disk = _find_disk(machine, options.disk)
+        static = problem.graph.static_memory
+        links = [] if disk is None else [machine.links[machine.link_index[way]] for way in ((0, disk), (disk, 0))]
+        return Store(
+            capacity=None if problem.budget is None else problem.budget - static,
+            static=static,
+            disk=disk,
+            disk_capacity=None if disk is None else machine.memories[disk].capacity,
+            free_links=all(link.bandwidth is None and link.latency == 0 for link in links),
+        )
+
+
+def _find_disk(machine: Machine, name: str | None) -> int | None:
+    linked = [
+        index
+        for index in range(1, len(machine.memories))
+        if (0, index) in machine.link_index and (index, 0) in machine.link_index
+    ]
+    if name is None:
+        return linked[0] if linked else None
+    index = machine.memory_index.get(name)
+    if index is None:
+        raise OptionError(f"--option disk: unknown memory {name!r}; this machine has {', '.join(machine.memory_index)}")
+    if index not in linked:
+        raise OptionError(
+            f"--option disk: {name!r} is not another memory with links to and from {machine.memories[0].name!r}; "
+            "give it both in the machine's links"
+        )
+    return index

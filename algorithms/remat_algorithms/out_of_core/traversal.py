@@ -1,0 +1,51 @@
+"""Traversals of a task tree to evict on."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from remat.problem import Problem
+from remat.taskgraph import IntArray
+from remat_algorithms.dag.keep_all import reference_order
+from remat_algorithms.out_of_core.intree import InTree
+from remat_algorithms.tree.liu import best_traversal
+from remat_algorithms.tree.postorder import best_postorder
+from remat_algorithms.tree.traversal import TaskTree
+
+Traversal = Literal["liu", "liu-postorder", "postorder", "listed"]
+
+
+def traverse(problem: Problem, tree: InTree, traversal: Traversal) -> IntArray:
+    """Return a traversal of the in-tree.
+
+    Parameters
+    ----------
+    problem : Problem
+    tree : InTree
+        Of the same problem.
+    traversal : str
+        `liu`: the traversal of least peak; `liu-postorder`: the post-order of least peak; `postorder`: the
+        post-order that takes children by their numbers; `listed`: the tasks by their numbers, or the
+        topological order closest to that.
+
+    Returns
+    -------
+    (nodes,) int64
+        An out-tree runs backwards through it.
+    """
+    match traversal:
+        case "liu":
+            return least_peak_traversal(problem)
+        case "liu-postorder":
+            by_place = TaskTree.of(problem)
+            return by_place.node[best_postorder(by_place)]
+        case "postorder":
+            return tree.postorder(tree.children)
+        case "listed":
+            return tree.tasks(reference_order(problem.graph, problem.needed.once))
+
+
+def least_peak_traversal(problem: Problem) -> IntArray:
+    """Return Liu's traversal, of the least peak of all."""
+    by_place = TaskTree.of(problem)
+    return by_place.node[best_traversal(by_place)]

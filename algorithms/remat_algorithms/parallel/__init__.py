@@ -1,0 +1,1 @@
+"""Algorithms for task trees and graphs on several processors."""

@@ -1,0 +1,156 @@
+"""`all-to-all`, `proportional` and `memory-aware`: static mappings of a tree's nodes to groups of processors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from remat.context import Context
+from remat.errors import OptionError
+from remat.problem import Problem, Proposal
+from remat_algorithms.parallel.parallel_tree import ParallelTree
+from remat_algorithms.parallel.plan import Plan, emit, follow, processors_of, room
+from remat_algorithms.parallel.shares import budgets, waves
+from remat_algorithms.parallel.traversal import fitting
+
+ROUNDING = (
+    "fractional processor shares are rounded: children with a share of at least 1 have processors of their own, "
+    "the others are packed on single ones"
+)
+
+
+def solve_all_to_all(problem: Problem, options: None, context: Context) -> Proposal:
+    """Put every processor on every node, one node after the other, in the best post-order.
+
+    The peak is that of the sequential post-order, the makespan the sum of w_i / min(P, max)^alpha. O(n log n).
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `tree`, with `parallel` if there are several processors.
+    options : None
+    context : Context
+        Not used.
+
+    Returns
+    -------
+    Proposal
+        The one schedule; claims its peak.
+
+    Raises
+    ------
+    OptionError
+        If there are several processors and a node can use only one.
+    """
+    count = len(processors_of(problem))
+    if count > 1 and problem.graph.parallel_max is None:
+        raise OptionError(
+            f"--algorithm: 'all-to-all' puts all {count} processors on every node, and the nodes of this tree use one "
+            "each; give the instance `parallel`, or use 'proportional'"
+        )
+    tree = ParallelTree.of(problem)
+    plan = _one_by_one(tree, tree.postorder, count)
+    static = problem.graph.static_memory if problem.machine.processors[0].memory == 0 else 0
+    return Proposal(steps=emit(problem, tree, plan), peak=tree.peak[tree.root] + static)
+
+
+def solve_proportional(problem: Problem, options: None, context: Context) -> Proposal:
+    """Map subtrees to disjoint groups of processors, in proportion to their work.
+
+    After Pothen & Sun 1993, "A mapping algorithm for parallel sparse Cholesky factorization": the root on all P
+    processors, each child on p_i = p W_i / W of its parent's p, where W_i is the work of its subtree and W that of
+    all siblings; `remat_algorithms.parallel.shares` describes the rounding. A node runs on all processors of
+    its subtree as far as the instance's `parallel` lets it, otherwise on the first of them; a subtree on one
+    processor in the best post-order. Memory is not looked at. O(n log n).
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `tree`.
+    options : None
+    context : Context
+        Not used.
+
+    Returns
+    -------
+    Proposal
+        Claims nothing. Under a budget, steps wait until their bytes fit; if they never do, nothing is found.
+    """
+    tree = ParallelTree.of(problem)
+    plan = _map_tree(tree, len(processors_of(problem)), None)
+    return Proposal(steps=emit(problem, tree, plan), notes=(ROUNDING,))
+
+
+def solve_memory_aware(problem: Problem, options: None, context: Context) -> Proposal:
+    """Map proportionally where the memory allows it, and run siblings one after the other where it does not.
+
+    After Agullo et al. 2016, "Robust memory-aware mappings for parallel multifrontal factorizations", for one
+    memory that all processors share. A subtree on q > 1 processors has a budget B, at least its post-order
+    peak. Its children run at once, as in `proportional`, if what they need at least (their post-order peaks)
+    is within B together; what is left of B goes to the groups of several processors, in proportion to that
+    need. Otherwise they run in waves, in the best post-order: each wave takes as many children as fit beside
+    the outputs of the earlier ones, at least one, and has all q processors. Between the least peak of all
+    traversals and that of the best post-order, all nodes run one after the other. O(n log n).
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `tree`.
+    options : None
+    context : Context
+        Not used.
+
+    Returns
+    -------
+    Proposal
+        Within the budget, whenever any schedule is; else infeasible (see `fitting`).
+    """
+    tree = ParallelTree.of(problem)
+    count = len(processors_of(problem))
+    traversal = fitting(problem, tree)
+    if isinstance(traversal, Proposal):
+        return traversal
+    if traversal.order is tree.postorder:
+        return Proposal(steps=emit(problem, tree, _map_tree(tree, count, room(problem))), notes=(ROUNDING,))
+    note = "no post-order fits the budget: all nodes run one after the other, in Liu's order"
+    return Proposal(steps=emit(problem, tree, _one_by_one(tree, traversal.order, count)), notes=(note,))
+
+
+def _one_by_one(tree: ParallelTree, order: Sequence[int], processors: int) -> Plan:
+    """Plan one node after the other, each on as many processors as it can use."""
+    # All of them hold the first processor, which therefore keeps them in order.
+    return follow(tree, order, [range(tree.width(node, processors)) for node in range(len(tree))], processors)
+
+
+def _map_tree(tree: ParallelTree, processors: int, budget: int | None) -> Plan:
+    """Map all nodes, top down, and compute their times; a budget of None sets no bound.
+
+    A subtree is (root, first processor, number of processors, its budget, the gate that it waits for); the
+    gate of a wave opens when the wave before it has ended. On one processor there is nothing to decide.
+    """
+    on: list[Sequence[int]] = [()] * len(tree)
+    gates = [-1] * len(tree)
+    gate_nodes: list[list[int]] = []
+    backwards = []
+    stack = [(tree.root, 0, processors, budget, -1)]
+    while stack:
+        node, first, count, bound, gate = stack.pop()
+        on[node] = range(first, first + tree.width(node, count))
+        gates[node] = gate
+        backwards.append(node)
+        below = tree.children[node]
+        if count == 1:
+            stack.extend([(child, first, 1, None, gate) for child in below])
+            continue
+        held = 0
+        previous: list[int] = []
+        for wave in waves(tree, below, count, bound):
+            if previous:
+                gate_nodes.append(previous)
+                gate = len(gate_nodes) - 1
+            for group, shares in zip(wave, budgets(tree, wave, None if bound is None else bound - held), strict=True):
+                place = first + group.first
+                for child, share in zip(group.children, shares, strict=True):
+                    stack.append((child, place, group.processors, share, gate))
+            previous = [child for group in wave for child in group.children]
+            held += sum([tree.size[child] for child in previous])
+    return follow(tree, backwards[::-1], on, processors, gates, gate_nodes)

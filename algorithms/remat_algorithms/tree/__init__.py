@@ -1,0 +1,1 @@
+"""Algorithms for task trees."""

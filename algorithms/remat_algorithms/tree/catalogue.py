@@ -1,0 +1,48 @@
+"""Catalogue of the algorithms for task trees, one after the other in one memory: metadata only."""
+
+from __future__ import annotations
+
+from remat.registry import Algorithm
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    Algorithm(
+        name="postorder",
+        solver="remat_algorithms.tree.postorder:solve_given",
+        kinds=("tree",),
+        summary="the post-order of a tree that takes children by their numbers",
+        guarantee="strategy",
+        within="the post-order by node numbers",
+        complexity="O(n)",
+        reference="-",
+    ),
+    Algorithm(
+        name="liu-postorder",
+        solver="remat_algorithms.tree.postorder:solve",
+        kinds=("tree",),
+        summary="the post-order of a tree with the least peak",
+        guarantee="exact",
+        within="post-order traversals",
+        complexity="O(n log n)",
+        reference="Liu 1986",
+    ),
+    Algorithm(
+        name="liu",
+        solver="remat_algorithms.tree.liu:solve",
+        kinds=("tree",),
+        summary="the traversal of a tree with the least peak, from hills and valleys",
+        guarantee="exact",
+        within="traversals in one memory",
+        complexity="O(n log^2 n)",
+        reference="Liu 1987",
+    ),
+    Algorithm(
+        name="minmem",
+        solver="remat_algorithms.tree.minmem:solve",
+        kinds=("tree",),
+        summary="the traversal of a tree with the least peak, by exploring with growing memory",
+        guarantee="exact",
+        within="traversals in one memory",
+        complexity="O(n^2)",
+        reference="Jacquelin et al. 2011",
+    ),
+)
