@@ -1,0 +1,267 @@
+"""Rotor against reference values, exhaustive search and its own twins."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import remat
+import remat.placement
+from remat.chain import Chain
+from remat_algorithms.chain import least_memory, rotor_table
+from remat_algorithms.chain.least_memory import LeastMemory
+from remat_algorithms.chain.rotor_table import Grid, RotorTable
+from remat_algorithms.chain.segments import PERSISTENT, RunList, Segments
+from remat_algorithms.emit import run_in_order
+from tests.oracles import search
+
+REFERENCE = json.loads((Path(__file__).parents[2] / "data/reference/chain.json").read_text())
+CASES = [
+    pytest.param(case["instance"], point, id=f"{case['instance']['name']}-{point['budget']}")
+    for case in REFERENCE["cases"]
+    for point in case["budgets"]
+]
+
+
+def draw_chain(seed: int, stages: int, *, largest: int = 9) -> dict[str, Any]:
+    """Return a random chain with zero sizes and times now and then, and workspaces that dominate at times."""
+    rng = random.Random(seed)
+
+    def size() -> int:
+        return rng.choice([0, rng.randint(0, largest), rng.randint(1, largest)])
+
+    return {
+        "schema": "remat.instance/1",
+        "kind": "chain",
+        "units": {"time": "unit", "memory": "unit"},
+        "input_size": size(),
+        "static_memory": rng.choice([0, 3]),
+        "loss": {"time": rng.randint(0, 3), "workspace": size()},
+        "stages": [
+            {
+                "forward_time": rng.randint(0, 9),
+                "backward_time": rng.randint(0, 19),
+                "output_size": size(),
+                "saved_size": size(),
+                "forward_workspace": rng.choice([0, size(), 3 * largest]),
+                "saving_workspace": size(),
+                "saving_forward_time": rng.randint(0, 12),
+                "backward_workspace": size(),
+                "gradient_size": size(),
+            }
+            for _ in range(stages)
+        ],
+    }
+
+
+def segments_of(document: dict[str, Any]) -> Segments:
+    instance = remat.load(document)
+    assert isinstance(instance, remat.ChainInstance)
+    return Segments.of(Chain.from_chain(instance))
+
+
+@pytest.mark.parametrize(("instance", "point"), CASES)
+def test_reference(instance: dict[str, Any], point: dict[str, Any]) -> None:
+    result = remat.solve(instance, algorithm="rotor", budget=point["budget"])
+    assert result.makespan == point["opt_persistent"]
+    if not point["feasible"]:
+        assert result.status is remat.Status.INFEASIBLE
+        return
+    assert result.peak_memory["memory"] <= point["budget"]
+    assert remat.verify(instance, result.to_dict()).ok
+    if point.get("opt_exhaustive") is not None:
+        assert result.makespan >= point["opt_exhaustive"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_equals_the_plain_recurrence(seed: int) -> None:
+    document = draw_chain(seed, stages=1 + seed % 6)
+    least = remat.solve(document, algorithm="rotor", budget=0).least_budget
+    whole = remat.solve(document, algorithm="store-all").peak_memory["memory"]
+    start = 0 if least is None else least.size
+    for budget in range(max(0, start - 1), whole + 2):
+        result = remat.solve(document, algorithm="rotor", budget=budget)
+        expected = search.persistent_best(document, budget)
+        assert result.makespan == expected
+        if result.report is not None:
+            assert result.optimal_within in (PERSISTENT, "all schedules")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rounded_tables_bracket_the_optimum(seed: int) -> None:
+    document = draw_chain(seed, stages=5, largest=1000)
+    segments = segments_of(document)
+    resident = document["input_size"] + document["static_memory"]
+    room = (LeastMemory.of(segments).least + segments.saved_whole_need()) // 2
+    exact = search.persistent_best(document, room + resident)
+    assert exact is not None
+    result = remat.solve(document, algorithm="rotor", budget=room + resident, options={"slots": 20})
+    assert result.makespan is not None
+    assert result.makespan >= exact
+    for bound in result.bounds:
+        assert bound.value <= exact
+    assert result.peak_memory["memory"] <= room + resident
+
+
+@pytest.mark.parametrize("stages", [1, 2, 9, 30])
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.7, 1.0])
+def test_compiled_kernel_equals_its_twin(monkeypatch: pytest.MonkeyPatch, stages: int, share: float) -> None:
+    segments = segments_of(draw_chain(stages, stages, largest=10_000))
+    least = LeastMemory.of(segments).least
+    room = max(1, least + round((segments.saved_whole_need() - least) * share))
+    unit = -(-room // 70)
+    for up in (True, False):
+        grid = Grid.of(segments, room, unit, up=up)
+        monkeypatch.setattr(rotor_table, "COMPILED_FROM", 10**9)
+        plain = RotorTable.of(segments, grid)
+        monkeypatch.setattr(rotor_table, "COMPILED_FROM", -1)
+        compiled = RotorTable.of(segments, grid)
+        assert plain is not None
+        assert compiled is not None
+        upper = np.triu_indices(stages + 1)
+        assert np.array_equal(plain.time[upper], compiled.time[upper])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_least_memory_is_exact(seed: int) -> None:
+    document = draw_chain(seed + 100, stages=1 + seed % 7)
+    segments = segments_of(document)
+    table = LeastMemory.of(segments)
+    resident = document["input_size"] + document["static_memory"]
+    assert search.persistent_best(document, table.least + resident) is not None
+    if table.least:
+        assert search.persistent_best(document, table.least + resident - 1) is None
+    named = remat.solve(document, algorithm="rotor", budget=table.least + resident)
+    assert named.makespan is not None
+    runs = RunList(segments, has_saving=True)
+    table.schedule(runs)
+    graph = named.graph
+    placed = remat.placement.place(
+        graph,
+        named.machine.with_capacities({"memory": table.least + resident}),
+        run_in_order(graph, named.machine, runs.tasks),
+    )
+    assert isinstance(placed, remat.placement.Placement)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 9, 30])
+def test_compiled_least_memory_equals_its_twin(monkeypatch: pytest.MonkeyPatch, stages: int) -> None:
+    segments = segments_of(draw_chain(stages, stages, largest=10_000))
+    plain = LeastMemory.of(segments)
+    monkeypatch.setattr(least_memory, "COMPILED_FROM", -1)
+    compiled = LeastMemory.of(segments)
+    assert np.array_equal(plain.need, compiled.need)
+    assert np.array_equal(plain.time, compiled.time)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_more_memory_never_hurts_with_coarse_slots(seed: int) -> None:
+    document = draw_chain(seed, stages=7, largest=1000)
+    least = remat.solve(document, algorithm="rotor", budget=0).least_budget
+    whole = remat.solve(document, algorithm="store-all").peak_memory["memory"]
+    assert least is not None
+    latest: float = float("inf")
+    for budget in range(least.size, whole + 1, max(1, (whole - least.size) // 60)):
+        result = remat.solve(document, algorithm="rotor", budget=budget, options={"slots": 7})
+        assert result.makespan is not None
+        assert result.makespan <= latest
+        latest = result.makespan
+
+
+def test_the_binding_task_is_named() -> None:
+    document = json.loads(json.dumps(draw_chain(0, stages=3)))
+    for stage in document["stages"]:
+        stage |= {"forward_workspace": 0, "saving_workspace": 0, "backward_workspace": 0}
+    for key, workspace, task in (
+        ("backward_workspace", 500, "B2"),
+        ("saving_workspace", 600, "Fe2"),
+    ):
+        changed = json.loads(json.dumps(document))
+        changed["stages"][1][key] = workspace
+        answer = remat.solve(changed, algorithm="rotor", budget=400)
+        assert answer.status is remat.Status.INFEASIBLE
+        assert answer.least_budget is not None
+        assert answer.least_budget.task is not None
+        assert answer.graph.tasks[answer.least_budget.task] == task
+    # A plain forward is unavoidable only where x_2 must be made without saving it.
+    changed = json.loads(json.dumps(document))
+    changed["loss"]["workspace"] = 700
+    answer = remat.solve(changed, algorithm="rotor", budget=400)
+    assert answer.least_budget is not None
+    assert answer.graph.tasks[answer.least_budget.task or 0] == "loss"
+
+
+def test_whole_networks_within_their_budgets() -> None:
+    gpt2 = remat.example("gpt2s")
+    for budget in ("4GiB", "6GiB"):
+        result = remat.solve(gpt2, budget=budget)
+        assert result.algorithm == "rotor"
+        assert result.optimal_within == PERSISTENT
+        assert remat.verify(gpt2, result.to_dict()).ok
+    refused = remat.solve(gpt2, budget="1GiB")
+    assert refused.status is remat.Status.INFEASIBLE
+    assert refused.least_budget is not None
+    assert refused.least_budget.sufficient
+    assert refused.graph.tasks[refused.least_budget.task or 0] == "B14"
+    assert remat.solve(gpt2, budget=refused.least_budget.size).report is not None
+    assert remat.solve(gpt2, budget=refused.least_budget.size - 1).report is None
+
+
+def test_nothing_is_recomputed_where_everything_fits() -> None:
+    document = draw_chain(5, stages=6)
+    whole = remat.solve(document, algorithm="store-all")
+    result = remat.solve(document, algorithm="rotor", budget=whole.peak_memory["memory"])
+    assert result.recompute_time == 0
+    assert result.notes == ()
+
+
+def test_an_expired_deadline_still_gives_a_schedule() -> None:
+    document = draw_chain(8, stages=12)
+    segments = segments_of(document)
+    budget = LeastMemory.of(segments).least + document["input_size"] + document["static_memory"] + 5
+    result = remat.solve(document, algorithm="rotor", budget=budget, time_limit=0)
+    assert result.report is not None
+    assert result.termination == "time limit"
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_the_backwards_read(seed: int) -> None:
+    """No schedule below the least budget that is named, and never better than exhaustive search."""
+    rng = random.Random(seed)
+    document = draw_chain(seed, 1 + seed % 4) | {"in_place": rng.random() < 0.5}
+    for stage in document["stages"]:
+        stage["backward_reads"] = [key for key in ("input", "output", "saved") if rng.random() < 0.6]
+    answer = remat.solve(document, algorithm="rotor", budget=0)
+    least = answer.least_budget
+    if least is None:
+        return
+    whole = remat.solve(document, algorithm="rotor").peak_memory["memory"]
+    for budget in range(least.size, whole + 2, 2):
+        result = remat.solve(document, algorithm="rotor", budget=budget)
+        best = search.chain_best(document, budget)
+        assert result.makespan is not None
+        assert best is not None
+        assert result.makespan >= best
+        if answer.scope == PERSISTENT:
+            assert result.peak_memory["memory"] >= least.size
+
+
+def test_unread_values_and_in_place() -> None:
+    """Backwards that do not read their input, output or saved values; outputs in place of inputs."""
+    for reads in ([], ["input"], ["output"], ["saved"], ["input", "saved"]):
+        for in_place in (False, True):
+            document = draw_chain(11, stages=5) | {"backward_reads": reads, "in_place": in_place}
+            least = remat.solve(document, algorithm="rotor", budget=0).least_budget
+            assert least is not None
+            for budget in range(least.size, least.size + 20):
+                result = remat.solve(document, algorithm="rotor", budget=budget)
+                assert result.report is not None
+                best = search.chain_best(document, budget)
+                assert best is not None
+                assert result.makespan is not None
+                assert result.makespan >= best

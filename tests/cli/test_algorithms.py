@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any, Literal
+
+import pytest
+from pydantic import Field
+
+from remat import registry
+from remat.options import Options
+from remat_algorithms.dag.keep_all import solve as keep_all
+from tests.cli.helpers import Run, Zoo
+
+
+class Everything(Options):
+    slots: int = Field(500, ge=1, lt=10**6, description="memory slots of the table")
+    mode: Literal["fast", "exact"] = Field("fast", description="how")
+    limit: float | None = Field(None, description="seconds")
+    only: Literal["one"] = "one"
+    path: tuple[int, ...] = (1, 2)
+    needed: bool = Field(description="no default")
+
+
+def test_the_list(run: Run) -> None:
+    outcome = run("algorithms")
+    assert (outcome.code, outcome.err) == (0, "")
+    header, *lines = outcome.out.splitlines()
+    assert header.split() == ["NAME", "KINDS", "GUARANTEE", "COMPLEXITY", "REFERENCE", "AVAILABLE"]
+    names = [line.split()[0] for line in lines]
+    assert names == sorted(algorithm.name for algorithm in registry.algorithms())
+
+
+NO_SOLVER = """
+import sys
+from remat.cli.main import main
+assert main(["algorithms"]) == 0
+from remat.registry import algorithms
+solvers = {algorithm.solver.partition(":")[0] for algorithm in algorithms()}
+heavy = {"numpy", "numba", "pydantic", "ortools", "pulp", "networkx"}
+sys.stderr.write(" ".join((solvers | heavy) & set(sys.modules)))
+"""
+
+
+def test_the_list_imports_no_solver() -> None:
+    answer = subprocess.run([sys.executable, "-c", NO_SOLVER], capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_of_a_kind(run: Run) -> None:
+    names = {entry["name"] for entry in run("algorithms", "--kind", "tree", "--format", "json").document}
+    assert names == {algorithm.name for algorithm in registry.algorithms("tree")}
+    run("algorithms", "--kind", "trees").assert_refused("--kind", "trees")
+
+
+def test_an_empty_list(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_registered", dict)
+    assert run("algorithms").out == "no algorithms are installed\n"
+
+
+def test_one(run: Run, zoo: Zoo) -> None:
+    zoo("best", keep_all, Everything, within="a class", several_memories=True, anytime=True, kinds=("chain", "dag"))
+    outcome = run("algorithms", "best")
+    assert "chain, dag" in outcome.out
+    assert "heuristic (a class)" in outcome.out
+    for part in (
+        "slots (integer >= 1 < 1000000, default 500): memory slots of the table",
+        'mode (fast | exact, default "fast"): how',
+        "limit (number | none, default null): seconds",
+        'only (one, default "one")',
+        "needed (boolean, default null): no default",
+    ):
+        assert part in outcome.out
+
+
+def test_one_as_json(run: Run, zoo: Zoo) -> None:
+    zoo("best", keep_all, Everything)
+    document: dict[str, Any] = run("algorithms", "best", "--format", "json").document
+    options = {option["name"]: option for option in document["options"]}
+    assert options["slots"]["default"] == 500
+    assert options["needed"]["required"] is True
+    assert options["path"]["default"] == "(1, 2)"
+
+
+def test_without_options(run: Run) -> None:
+    assert "options     none" in run("algorithms", "keep-all").out
+
+
+def test_unavailable(run: Run, zoo: Zoo) -> None:
+    zoo("lost", keep_all, Everything, requires=("no_such_module",))
+    assert "needs no_such_module" in run("algorithms").out
+    outcome = run("algorithms", "lost")
+    assert "needs no_such_module" in outcome.out
+    assert "unknown until it is available" in outcome.out
+
+
+def test_unknown(run: Run, zoo: Zoo) -> None:
+    zoo("for-trees", keep_all, kinds=("tree",))
+    run("algorithms", "keepall").assert_refused("'keepall'", "did you mean 'keep-all'?")
+    run("algorithms", "zzz").assert_refused("known are")
+    run("algorithms", "for-trees", "--kind", "dag").assert_refused("--kind", "solves tree, not dag")

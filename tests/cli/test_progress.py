@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from remat.cli.main import main
+from remat.cli.progress import describe
+from remat.context import Context, Progress
+from remat.problem import Problem, Proposal
+from remat.units import Units
+from remat_algorithms.dag.keep_all import solve as keep_all
+from tests.cli.helpers import Run, Zoo
+
+
+@pytest.fixture
+def talker(zoo: Zoo) -> str:
+    """Return the name of an algorithm that reports progress."""
+
+    def solve(problem: Problem, options: None, context: Context) -> Proposal:
+        found = keep_all(problem, None, context)
+        context.report(found.steps, makespan=12, bound=10, message="half [way]")
+        return found
+
+    zoo("talker", solve)
+    return "talker"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_only_for_terminals(run: Run, tiny: str, talker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("solve", tiny, "-a", talker).err == ""
+    monkeypatch.setenv("TERM", "xterm")
+    for quiet in ([], ["-q"]):
+        terminal = Terminal()
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert main(["solve", tiny, "-a", talker, *quiet]) == 0
+        assert ("solving" in terminal.getvalue()) == (not quiet)
+
+
+def test_progress_without_colour(tiny: str, talker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert main(["solve", tiny, "-a", talker]) == 0
+    assert "\x1b[32m" not in terminal.getvalue()
+
+
+def test_progress_as_lines(run: Run, tiny: str, talker: str) -> None:
+    lines = run("solve", tiny, "-a", talker, "-v").err.splitlines()
+    assert lines[0] == "remat: loaded chain tiny"
+    assert lines[1].endswith("makespan 12, bound 10, half [way]")
+    assert lines[2].startswith("remat: talker: optimal")
+
+
+def test_description_of_progress() -> None:
+    assert describe(Progress(1.26, None, None, ""), Units()) == "1.3 s"
+    assert describe(Progress(2, 0.5, None, "deep"), Units()) == "2 s, makespan 500 ms, deep"

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+import remat
+from remat.shipped import examples
+from tests.cli.helpers import CHAIN, Run, Save
+
+MACHINE = {
+    "memories": [{"name": "device", "capacity": "8GB"}, {"name": "host"}],
+    "processors": [{"name": "gpu", "memory": "device", "count": 6}],
+    "links": [
+        {"source": "device", "target": "host", "bandwidth": "12GB/s", "latency": "1us"},
+        {"source": "host", "target": "device"},
+    ],
+}
+
+
+def test_facts(run: Run, tiny: str) -> None:
+    outcome = run("show", tiny)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "tiny (chain, 3 stages)" in outcome.out
+    assert "time 10" in outcome.out
+    assert "peak 24 in memory, set by B3" in outcome.out
+    assert "everything fits without recomputation" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("budget", "verdict"),
+    [("1", "infeasible: memory cannot hold"), ("23", "does not fit without"), ("24", "everything fits without")],
+)
+def test_verdicts(run: Run, tiny: str, budget: str, verdict: str) -> None:
+    assert verdict in run("show", tiny, "--budget", budget).out
+
+
+def test_facts_as_json(run: Run) -> None:
+    document = run("show", "-", "--format", "json", stdin=json.dumps(CHAIN).encode()).document
+    assert document == remat.show(CHAIN).to_dict()
+
+
+def test_a_machine(run: Run, save: Save) -> None:
+    instance = save({**CHAIN, "units": {}, "static_memory": "1GiB"})
+    outcome = run("show", instance, "--machine", save(MACHINE, "machine.json"), "-v")
+    assert outcome.err == "remat: loaded chain tiny\n"
+    assert "device: 8 GB (7.451 GiB)" in outcome.out
+    assert "host: unbounded" in outcome.out
+    assert "gpu0 in device, gpu1 in device, ... gpu5 in device (6 in all)" in outcome.out
+    assert "device->host: 12 GB (11.18 GiB) per second, latency 1 us" in outcome.out
+    assert "host->device: infinite bandwidth" in outcome.out
+    assert "static memory" in outcome.out
+
+
+def test_a_machine_in_units(run: Run, save: Save) -> None:
+    machine = {
+        "memories": [{"name": "a"}, {"name": "b"}],
+        "processors": [{"name": "p", "memory": "a"}],
+        "links": [{"source": "a", "target": "b", "bandwidth": 4}],
+    }
+    assert "a->b: bandwidth 4, channel a->b" in run("show", save(CHAIN), "--machine", save(machine, "machine.json")).out
+
+
+def test_no_schedule_without_transfers(run: Run, save: Save) -> None:
+    instance = {
+        "schema": "remat.instance/1",
+        "kind": "dag",
+        "values": [{"id": "v", "size": 3}],
+        "inputs": [{"value": "v", "memory": "host"}],
+        "tasks": [{"id": "t", "time": 1, "reads": ["v"], "writes": []}],
+        "machine": {
+            "memories": [{"name": "device"}, {"name": "host"}],
+            "processors": [{"name": "gpu", "memory": "device"}],
+            "links": [{"source": "host", "target": "device"}],
+        },
+    }
+    outcome = run("show", save(instance))
+    assert "there is no schedule without transfers" in outcome.out
+    assert "host: 3 B, needed by what is resident" in outcome.out
+
+
+def test_schema(run: Run) -> None:
+    schema = run("show", "--schema").document
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(CHAIN, schema)
+
+
+def test_examples(run: Run) -> None:
+    outcome = run("show", "--examples")
+    listed = [line.split()[0] for line in outcome.out.splitlines()]
+    assert len(listed) == len(examples()) >= 12
+    assert run("show", listed[0]).code == 0
+    assert run("show", "--examples", "--format", "json").document == {k: str(p) for k, p in examples().items()}
+
+
+@pytest.mark.parametrize("arguments", [[], ["--examples", "--schema"], ["x.json", "--schema"]])
+def test_one_thing_at_a_time(run: Run, arguments: list[str]) -> None:
+    run("show", *arguments).assert_refused("INSTANCE", "--examples", "--schema")
+
+
+def test_bad_budgets(run: Run, tiny: str) -> None:
+    run("show", tiny, "-b", "8GB").assert_refused("--budget")
+    run("show", "-", "--machine", "-").assert_refused("standard input")

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import Field
+
+import remat
+from remat.cli.session import ExitCode
+from remat.context import Context
+from remat.options import Options
+from remat.problem import Problem, Proposal, Termination
+from remat_algorithms.dag.keep_all import solve as keep_all
+from tests.cli.helpers import CHAIN, Run, Save, Zoo
+
+PEAK = 24  # of keep-all on CHAIN; see test_the_table
+
+
+def test_the_table(run: Run, tiny: str) -> None:
+    outcome = run("solve", tiny, "-a", "keep-all", "--budget", PEAK)
+    assert (outcome.code, outcome.err) == (0, "")
+    lines = dict(line.split(maxsplit=1) for line in outcome.out.splitlines())
+    assert lines["instance"] == "tiny"
+    assert lines["status"] == "optimal"
+    assert lines["makespan"] == "10"
+    assert f"memory: {PEAK} of {PEAK}, set by" in outcome.out
+
+
+def test_quiet(run: Run, tiny: str) -> None:
+    outcome = run("solve", tiny, "-q", "-a", "keep-all")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+
+
+def test_standard_input_and_examples(run: Run) -> None:
+    assert run("solve", "-", "-a", "keep-all", stdin=json.dumps(CHAIN).encode()).code == 0
+    assert run("solve", "-", "-a", "keep-all", stdin=gzip.compress(json.dumps(CHAIN).encode())).code == 0
+    assert "lecture_l5" in run("solve", "example:lecture", "-a", "keep-all").out
+
+
+def test_the_schedule_is_written(run: Run, tiny: str, tmp_path: Path) -> None:
+    target = tmp_path / "schedule.json"
+    assert run("solve", tiny, "-a", "keep-all", "-o", target).code == 0
+    assert remat.verify(tiny, str(target)).ok
+    packed = tmp_path / "schedule.json.gz"
+    assert run("solve", tiny, "-a", "keep-all", "-o", packed).code == 0
+    first, second = (json.loads(data) for data in (gzip.decompress(packed.read_bytes()), target.read_bytes()))
+    assert first["steps"] == second["steps"]
+
+
+def test_schedule_on_standard_output(run: Run, tiny: str) -> None:
+    outcome = run("solve", tiny, "-a", "keep-all", "-o", "-")
+    assert outcome.document["schema"] == "remat.schedule/1"
+    assert "makespan" in outcome.err
+    assert run("solve", tiny, "-a", "keep-all", "-qo", "-").err == ""
+
+
+def test_figures_as_json(run: Run, tiny: str) -> None:
+    document = run("solve", tiny, "-a", "keep-all", "--format", "json").document
+    assert document["makespan"] == 10
+    assert document["overhead"] == 0
+    assert document["gap"] == 0
+    assert document["peak_step"].keys() == document["peak_memory"].keys() == {"memory"}
+    assert document["steps"] > 0
+
+
+def test_actions(run: Run) -> None:
+    outcome = run("solve", "example:lecture_l5", "-a", "keep-all", "--format", "actions")
+    assert outcome.code == 0
+    assert outcome.out.splitlines()[:2] == ["checkpoint x0", "advance 0 -> 1"]
+
+
+def test_actions_of_an_infeasible_problem_are_none(run: Run) -> None:
+    outcome = run("solve", "example:lecture_l5", "-a", "keep-all", "--format", "actions", "-b", "1")
+    assert (outcome.code, outcome.out) == (3, "")
+    assert "infeasible" in outcome.err
+
+
+def test_actions_are_refused_before_solving(run: Run) -> None:
+    run("solve", "example:mlp12", "--format", "actions").assert_refused("--format actions", "dag")
+
+
+def test_infeasible_answers_name_the_budget(run: Run, tiny: str, tmp_path: Path) -> None:
+    target = tmp_path / "answer.json"
+    outcome = run("solve", tiny, "-a", "keep-all", "-b", PEAK - 1, "-o", target)
+    assert outcome.code == ExitCode.INFEASIBLE
+    assert f"a schedule is found with --budget {PEAK}" in outcome.out
+    answer = json.loads(target.read_text())
+    assert answer["status"] == "infeasible"
+    assert answer["least_budget"]["size"] == PEAK
+    assert "steps" not in answer
+    assert run("solve", tiny, "-a", "keep-all", "-b", PEAK).code == 0
+
+
+def test_infeasible_by_a_bound(run: Run, tiny: str, zoo: Zoo) -> None:
+    zoo("give-up", lambda problem, options, context: Proposal())
+    outcome = run("solve", tiny, "-a", "give-up", "-b", "1")
+    assert outcome.code == ExitCode.INFEASIBLE
+    assert "proved over all schedules" in outcome.out
+    assert "a lower bound: nothing less than --budget" in outcome.out
+
+
+def test_rotor_end_to_end(run: Run, tmp_path: Path) -> None:
+    target = tmp_path / "schedule.json"
+    outcome = run("solve", "example:resnet50", "-b", "1GiB", "-a", "rotor", "-O", "slots=100", "-o", target)
+    assert outcome.code == 0
+    assert "rotor (slots=100)" in outcome.out
+    report = remat.verify(remat.example("resnet50"), str(target))
+    assert report.ok
+    assert report.peak_memory["memory"] <= 2**30
+
+
+# What can be wrong with options --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["-b", "8GB"], ["--budget", "counts memory in units"]),
+        (["-b", "8,5"], ["--budget", "'8,5'"]),
+        (["-b", "-1"], ["--budget", "'-1'"]),
+        (["-b", "nan"], ["--budget", "'nan'"]),
+        (["-b", "1e40"], ["--budget", "2^62"]),
+        (["-b", ""], ["--budget", "''"]),
+        (["-b", "device=3"], ["--budget", "unknown memory 'device'", "has memory"]),
+        (["-b", "=3"], ["--budget", "name is missing"]),
+        (["-b", "3", "-b", "4"], ["--budget", "twice"]),
+        (["-b", "memory=3", "-b", "memory=4"], ["--budget", "'memory' is given twice"]),
+        (["-b", "memory=3", "-b", "4"], ["--budget", "'memory' is given twice"]),
+        (["-a", "keepall"], ["--algorithm", "'keepall'", "did you mean 'keep-all'?"]),
+        (["-a", "zzz"], ["--algorithm", "known for chain"]),
+        (["-a", "for-trees"], ["--algorithm", "solves tree, not chain"]),
+        (["-a", "unavailable"], ["--algorithm", "needs no_such_module"]),
+        (["-a", "keep-all", "-O", "slots=3"], ["--option", "no options", "'slots'"]),
+        (["-a", "optional", "-O", "slot=3"], ["--option", "'slot'", "did you mean 'slots'?"]),
+        (["-a", "optional", "-O", "zzz=3"], ["--option", "it has slots"]),
+        (["-a", "optional", "-O", "slots=x"], ["--option slots", "'x'"]),
+        (["-a", "optional", "-O", "slots=0"], ["--option slots", "greater than 0"]),
+        (["-O", "slots"], ["--option", "KEY=VALUE", "'slots'"]),
+        (["-O", "=3"], ["--option", "KEY=VALUE"]),
+        (["-O", "slots=3", "-O", "slots=4"], ["--option", "'slots' is given twice"]),
+        (["--time-limit", "soon"], ["--time-limit", "'soon'"]),
+        (["--time-limit", "-3"], ["--time-limit", "'-3'"]),
+        (["--seed", "-1"], ["--seed"]),
+        (["--seed", "x"], ["--seed"]),
+        (["--threads", "0"], ["--threads"]),
+        (["--format", "xml"], ["--format", "xml"]),
+        (["--plot", "x.txt"], ["--plot", ".svg"]),
+        (["--plot", "-"], ["--plot"]),
+        (["--trace", "-"], ["--trace"]),
+        (["-o", "-", "--format", "json"], ["--output", "--format json"]),
+        (["-o", ""], ["--output", "empty"]),
+        (["--machine", "-", "-b", "3"], ["--machine", "standard input"]),
+    ],
+    ids=lambda value: " ".join(value) if value and value[0].startswith("-") else "",
+)
+def test_bad_options(run: Run, zoo: Zoo, arguments: list[str], parts: list[str]) -> None:
+    class Slots(Options):
+        slots: int = Field(500, gt=0)
+
+    zoo("for-trees", keep_all, kinds=("tree",))
+    zoo("unavailable", keep_all, requires=("no_such_module",))
+    zoo("optional", keep_all, Slots)
+    run("solve", "-", *arguments, stdin=json.dumps(CHAIN).encode()).assert_refused(*parts)
+
+
+def test_options_reach_the_algorithm(run: Run, tiny: str, zoo: Zoo) -> None:
+    class Slots(Options):
+        slots: int = Field(500, gt=0)
+        fast: bool = False
+
+    seen: list[Any] = []
+
+    def solve(problem: Problem, options: Slots, context: Context) -> Proposal:
+        seen.append((options, context.seed, context.threads, context.seconds_left))
+        return keep_all(problem, None, context)
+
+    zoo("look", solve, Slots)
+    arguments = ["-O", "slots=7", "-O", " fast = true ", "--seed", 5, "--threads", 2, "--time-limit", "5min"]
+    outcome = run("solve", tiny, "-a", "look", *arguments)
+    assert outcome.code == 0
+    options, seed, threads, left = seen[0]
+    assert (options.slots, options.fast, seed, threads) == (7, True, 5, 2)
+    assert 0 < left <= 300
+    assert "look (slots=7, fast=True), seed 5" in outcome.out
+
+
+def test_named_and_bare_budgets(run: Run, tiny: str, save: Save) -> None:
+    machine = {
+        "memories": [{"name": "device"}, {"name": "host"}],
+        "processors": [{"name": "gpu", "memory": "device"}],
+        "links": [{"source": "device", "target": "host", "bandwidth": 4}],
+    }
+    path = save(machine, "machine.json")
+    arguments = ["solve", tiny, "-a", "keep-all", "--machine", path, "--format", "json"]
+    memories = run(*arguments, "-b", PEAK, "-b", "host=100").document["machine"]["memories"]
+    assert memories == [{"name": "device", "capacity": PEAK}, {"name": "host", "capacity": 100}]
+    outcome = run("solve", tiny, "-a", "keep-all", "--machine", path, "-b", PEAK - 1)
+    assert outcome.code == 3
+    assert f"--budget device={PEAK}" in outcome.out
+
+
+def test_a_bare_budget_is_the_first_storage_level(run: Run) -> None:
+    arguments = ["-b", "7", "-b", "working=300", "-a", "keep-all", "--format", "json"]
+    outcome = run("solve", "example:heterogeneous_n200", *arguments)
+    capacities = {memory["name"]: memory["capacity"] for memory in outcome.document["machine"]["memories"]}
+    assert capacities == {"working": 300, "checkpoints": 7}
+
+
+# Outcomes -------------------------------------------------------------------------------------------
+
+
+def test_nothing_found(run: Run, tiny: str, zoo: Zoo) -> None:
+    zoo("idle", lambda problem, options, context: Proposal(termination=Termination.TIME_LIMIT))
+    outcome = run("solve", tiny, "-a", "idle")
+    assert outcome.code == ExitCode.UNKNOWN
+    assert "unknown (time limit)" in outcome.out
+
+
+def test_interrupted(run: Run, tiny: str, zoo: Zoo) -> None:
+    def stop(problem: Problem, options: None, context: Context) -> Proposal:
+        signal.raise_signal(signal.SIGINT)
+        assert context.stopped
+        found = keep_all(problem, None, context) if context.seed else Proposal()
+        return Proposal(steps=found.steps, termination=context.termination)
+
+    zoo("stop", stop)
+    empty = run("solve", tiny, "-a", "stop")
+    assert empty.code == ExitCode.INTERRUPTED
+    full = run("solve", tiny, "-a", "stop", "--seed", "1")
+    assert full.code == ExitCode.OK
+    assert "(interrupted)" in full.out
+
+
+def test_interrupted_twice(run: Run, tiny: str, zoo: Zoo) -> None:
+    def stop(problem: Problem, options: None, context: Context) -> Proposal:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError
+
+    zoo("stop", stop)
+    outcome = run("solve", tiny, "-a", "stop")
+    assert (outcome.code, outcome.out, outcome.err) == (130, "", "Error: interrupted\n")
+
+
+def test_a_false_claim(run: Run, tiny: str, zoo: Zoo) -> None:
+    def lie(problem: Problem, options: None, context: Context) -> Proposal:
+        return Proposal(steps=keep_all(problem, None, context).steps, makespan=1)
+
+    zoo("liar", lie)
+    outcome = run("solve", tiny, "-a", "liar")
+    assert outcome.code == ExitCode.CLAIM
+    assert outcome.err.startswith("Error: liar claims makespan 1, verified is 10")
+    assert outcome.err.count("\n") == 1

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import remat
+from tests.cli.helpers import CHAIN, Run, Save
+
+
+@pytest.fixture
+def schedule() -> dict[str, Any]:
+    return remat.solve(CHAIN, algorithm="keep-all", budget=24).to_dict()
+
+
+def test_ok(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+    outcome = run("verify", tiny, save(schedule, "schedule.json"))
+    assert (outcome.code, outcome.err) == (0, "")
+    lines = dict(line.split(maxsplit=1) for line in outcome.out.splitlines())
+    assert lines["verdict"] == "ok"
+    assert lines["makespan"] == "10"
+    assert lines["steps"] == "7"
+    assert "memory: 24, set by B3 (step 4)" in outcome.out
+    assert "capacity of memory is 24, the instance's is unbounded" in outcome.out
+
+
+def test_from_standard_input(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+    assert run("verify", tiny, "-", stdin=json.dumps(schedule).encode()).code == 0
+    path = save(schedule, "schedule.json")
+    assert run("verify", "-", path, stdin=json.dumps(CHAIN).encode()).code == 0
+    run("verify", "-", "-").assert_refused("INSTANCE and SCHEDULE", "standard input")
+
+
+def test_quiet(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+    assert run("verify", "-q", tiny, save(schedule, "schedule.json")).out == ""
+
+
+def test_verbose(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+    assert "remat: loaded chain tiny" in run("verify", "-v", tiny, save(schedule, "schedule.json")).err
+
+
+def test_violations(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+    del schedule["steps"][0]
+    path = save(schedule, "schedule.json")
+    outcome = run("verify", tiny, path)
+    assert outcome.code == 6
+    assert "step 0: read-missing" in outcome.out
+    document = run("verify", tiny, path, "--format", "json").document
+    assert document["ok"] is False
+    assert {"step": 0, "rule": "read-missing"}.items() <= document["violations"][0].items()
+
+
+def test_many_violations_are_cut(run: Run, save: Save) -> None:
+    stages = [copy.deepcopy(CHAIN["stages"][0]) | {"repeat": 60}]
+    instance = {**CHAIN, "stages": stages}
+    document = remat.solve(instance, algorithm="keep-all").to_dict()
+    document["steps"] = [step for step in document["steps"] if not step["run"].startswith("F")]
+    outcome = run("verify", save(instance), save(document, "schedule.json"))
+    assert outcome.code == 6
+    assert " more (--format json names them)" in outcome.out
+    assert len(outcome.out.splitlines()) < 40
+
+
+def test_json(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+    document = run("verify", tiny, save(schedule, "schedule.json"), "--format", "json").document
+    assert document["ok"] is True
+    assert document["makespan"] == 10
+    assert document["peak_memory"] == {"memory": 24}
+    assert document["peak_step"] == {"memory": "B3 (step 4)"}
+
+
+def test_another_machine(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+    machine = save({"memories": [{"name": "memory", "capacity": 23}]}, "machine.json")
+    outcome = run("verify", tiny, save(schedule, "schedule.json"), "--machine", machine)
+    assert outcome.code == 6
+    assert "capacity" in outcome.out
+
+
+def test_another_instance(run: Run, save: Save, schedule: dict[str, Any]) -> None:
+    other = save({**CHAIN, "input_size": 1})
+    assert "digest differs" in run("verify", other, save(schedule, "schedule.json")).out
+
+
+def test_transfers(run: Run, save: Save) -> None:
+    instance = save(
+        {
+            "schema": "remat.instance/1",
+            "kind": "adjoint",
+            "steps": 3,
+            "units": {"time": "unit", "memory": "unit"},
+            "storage": [{"name": "disk", "write_time": 2, "channel": "io"}],
+        }
+    )
+    steps = [
+        {"copy": "x0", "from": "working", "to": "disk"},
+        {"run": "F1", "drop": ["x0"]},
+        {"run": "F2", "drop": ["x1"]},
+        {"run": "loss", "drop": ["x2"]},
+        {"copy": "x0", "from": "disk", "to": "working"},
+        {"run": "F1", "drop": ["x0"]},
+        {"run": "B2", "drop": ["x1", "y2"]},
+        {"copy": "x0", "from": "disk", "to": "working", "drop": True},
+        {"run": "B1", "drop": ["x0", "y1"]},
+        {"drop": []},
+    ]
+    outcome = run("verify", instance, save({"schema": "remat.schedule/1", "steps": steps}, "schedule.json"))
+    assert outcome.code == 0, outcome
+    assert "working->disk: 1" in outcome.out
+    assert "io: " in outcome.out
+    assert "disk: 1, set by copy of x0 (step 0)" in outcome.out
+
+
+def test_initial_residency_sets_a_peak(run: Run, save: Save) -> None:
+    instance = save(
+        {
+            "schema": "remat.instance/1",
+            "kind": "dag",
+            "values": [{"id": "v", "size": 3}],
+            "inputs": ["v"],
+            "tasks": [{"id": "t", "time": 1, "reads": ["v"], "writes": []}],
+        }
+    )
+    steps = {"schema": "remat.schedule/1", "steps": [{"run": "t"}, {"drop": ["v"]}]}
+    outcome = run("verify", instance, save(steps, "schedule.json"))
+    assert "memory: 3 B, set by initial residency" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        ({"schema": "remat.instance/1"}, ["$.schema", "remat.schedule/1"]),
+        ({"steps": None}, ["$.steps"]),
+        ({"steps": [3]}, ["$.steps[0]"]),
+        ({"steps": [{"run": "F1", "at": 3}]}, ["$.steps[0]", "'at'"]),
+        ({"steps": [{"run": "F1", "start": "soon"}]}, ["$.steps[0].start", "'soon'"]),
+        ({"machine": {"memories": []}}, ["machine", "$.memories"]),
+    ],
+)
+def test_documents_that_are_no_schedule(
+    run: Run, tiny: str, save: Save, schedule: dict[str, Any], change: dict[str, Any], parts: list[str]
+) -> None:
+    run("verify", tiny, save(schedule | change, "schedule.json")).assert_refused(*parts)
+
+
+def test_an_answer_without_steps(run: Run, tiny: str, tmp_path: Path) -> None:
+    target = tmp_path / "answer.json"
+    assert run("solve", tiny, "-a", "keep-all", "-b", "1", "-o", target).code == 3
+    run("verify", tiny, target).assert_refused("$.status", "'infeasible'")

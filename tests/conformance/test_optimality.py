@@ -1,0 +1,305 @@
+"""Every algorithm of the catalogue against exhaustive search on tiny instances; exact ones within their class."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat.testing import strategies
+from remat_algorithms import catalogue
+from tests.oracles import search, taped
+
+# The oracles know no defaults of these.
+ADJOINT = {"forward_time": 1, "backward_time": 1, "state_size": 1}
+TINY = {
+    "chain": strategies.chains(largest=3, exact=True),
+    "adjoint": strategies.adjoints(largest=4, exact=True).map(lambda document: ADJOINT | document),
+    "dag": strategies.dags(largest=5, exact=True),
+    "tree": strategies.trees(largest=6, exact=True),
+}
+KINDS = tuple(TINY)
+EXACT = {entry.name for entry in catalogue if entry.guarantee == "exact"}
+
+
+def draws(count):
+    return settings(
+        max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+
+
+def one_memory(document):
+    """Whether the searches, which know one memory and one processor, can speak of all schedules of an instance."""
+    return not document.get("storage") and "machine" not in document
+
+
+def solved(document, algorithm, budget, **more):
+    try:
+        return remat.solve(document, algorithm=algorithm, budget=budget, **more)
+    except remat.OptionError:
+        return None
+
+
+# --- all algorithms against all schedules -----------------------------------------------------------------------------
+
+
+def check_against_all_schedules(document, share, names):
+    least = search.chain_least_budget(document)
+    keep = remat.solve(document, algorithm="keep-all")
+    peak = keep.peak_memory["memory"]
+    for budget in {least - 1, least, least + (peak - least) * share // 100, peak}:
+        if budget < 0:
+            continue
+        best = search.chain_best(document, budget)
+        assert (best is None) == (budget < least)
+        for name in names:
+            result = solved(document, name, budget)
+            if result is None:
+                continue
+            if best is None:
+                assert result.makespan is None
+            else:
+                assert result.lower_bound <= best
+                assert result.scope != "all schedules"
+            if result.makespan is not None:
+                assert result.makespan >= best
+                if result.status == "optimal":
+                    assert result.makespan == best
+            named = result.least_budget
+            if named is not None and (named.sufficient or result.scope == "all schedules"):
+                assert named.size >= least if named.sufficient else named.size <= least
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_schedule_beats_the_best_one(kind):
+    names = [entry.name for entry in catalogue if entry.accepts(kind)]
+
+    @draws(12)
+    @given(TINY[kind].filter(one_memory), st.integers(0, 100))
+    def run(document, share):
+        check_against_all_schedules(document, share, names)
+
+    run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_schedule_beats_the_best_one_thoroughly(kind):
+    names = [entry.name for entry in catalogue if entry.accepts(kind)]
+
+    @draws(60)
+    @given(TINY[kind].filter(one_memory), st.integers(0, 100))
+    def run(document, share):
+        check_against_all_schedules(document, share, names)
+
+    run()
+
+
+# --- exact algorithms within their class ------------------------------------------------------------------------------
+
+
+def check_rotor(document, share):
+    """All budgets at which something changes lie between these two."""
+    low = remat.solve(document, algorithm="rotor", budget=0).least_budget
+    high = remat.solve(document, algorithm="rotor").peak_memory["memory"]
+    if low is None:
+        low = high
+    else:
+        assert low.sufficient
+        low = low.size
+    for budget in {low - 1, low, low + (high - low) * share // 100, high}:
+        if budget >= 0:
+            expected = search.persistent_best(document, budget)
+            result = remat.solve(document, algorithm="rotor", budget=budget)
+            assert result.makespan == expected
+            if expected is not None:
+                assert result.optimal_within in ("memory-persistent schedules", "all schedules")
+
+
+def check_revolve(document, share, name="revolve"):
+    """Least advances for the slots; least cost, too, where transfers take no time."""
+    n = document["steps"]
+    document = document | {"storage": [{"name": "disk", "slots": share % 5}]}
+    result = remat.solve(document, algorithm=name)
+    forward, backward = document.get("forward_time", 1), document.get("backward_time", 1)
+    slots = share % 5 if document.get("state_size", 1) else n
+    expected = search.adjoint_best_cost([forward] * (n - 1), [backward] * n, [(slots, 0, 0)])
+    assert result.makespan == expected
+
+
+def check_tree(document, name, least_peak):
+    """The least peak of its traversals is the least budget, in either orientation."""
+    workspace = document.get("workspace") or [0] * len(document["parent"])
+    least = least_peak(document["parent"], document["output_size"], workspace)
+    check_least_peak(document, name, least + document.get("static_memory", 0))
+
+
+def check_order(document, name):
+    """The least peak of all orders that run everything once is the least budget, unless a note leaves it open."""
+    result = solved(document, name, None)
+    if result is not None and not result.notes:
+        check_least_peak(document, name, search.dag_best_order_peak(document))
+
+
+def check_least_peak(document, name, least):
+    """Where nothing runs twice, the least budget is all that there is to find."""
+    result = remat.solve(document, algorithm=name, budget=least)
+    assert result.peak_memory == {"memory": least}
+    if least > 0:
+        less = remat.solve(document, algorithm=name, budget=least - 1)
+        assert less.makespan is None
+        assert less.status == "infeasible"
+        assert less.least_budget.size <= least
+
+
+def check_liu_postorder(document, share):
+    check_tree(document, "liu-postorder", search.tree_best_postorder)
+
+
+def check_liu(document, share):
+    check_tree(document, "liu", search.tree_best_traversal)
+
+
+def check_minmem(document, share):
+    check_tree(document, "minmem", search.tree_best_traversal)
+
+
+def check_dag_order_exact(document, share):
+    check_order(document, "dag-order-exact")
+
+
+def check_sp_order(document, share):
+    check_order(document, "sp-order")
+
+
+def check_walther_griewank(document, share):
+    """Least makespan for the slots, transfers included."""
+    n, forward, backward = len(document["steps"]), document.get("forward_time", 1), document.get("backward_time", 1)
+    level = {"name": "disk", "slots": share % 5, "write_time": share // 5 % 3, "read_time": share // 15 % 3}
+    steps = [{key: step[key] for key in step.keys() & {"forward_time", "backward_time"}} for step in document["steps"]]
+    document = document | {"steps": steps, "state_size": 1, "storage": [level]}
+    result = remat.solve(document, algorithm="walther-griewank")
+    forwards = [step.get("forward_time", forward) for step in steps[: n - 1]]
+    backwards = [step.get("backward_time", backward) for step in steps]
+    levels = [(level["slots"], level["write_time"], level["read_time"])]
+    assert result.makespan == search.adjoint_best_cost(forwards, backwards, levels)
+
+
+def check_adjoint_dp(document, share):
+    """All schedules in one memory."""
+    document = ADJOINT | {key: document[key] for key in document.keys() - {"adjoint_size"}}
+    unit, static = document["state_size"], document.get("static_memory", 0)
+    budget = static + unit * (share % 7)
+    result = remat.solve(document, algorithm="adjoint-dp", budget=budget)
+    assert result.makespan == search.chain_best(document, budget)
+    if result.makespan is None:
+        assert result.least_budget.size == search.chain_least_budget(document)
+
+
+def check_taped(document, share, name, *, state, tape, internal):
+    """Least forward steps for the units: those of the exhaustive search over what is stored and restarted."""
+    n, forward, backward = document["steps"], document.get("forward_time", 1), document.get("backward_time", 1)
+    units, own = share % 6, 0 if tape else min(1, n - 1)
+    document = document | {"state_size": 1, "adjoint_size": 1, "tape_size": 1}
+    document["storage"] = [{"name": "disk", "capacity": units + own}]
+    expected = taped.best_forward_steps(n, units, state, tape, internal)
+    result = remat.solve(document, algorithm=name)
+    assert result.makespan == (None if expected is None else forward * expected + backward * n)
+
+
+def check_mixed(document, share):
+    check_taped(document, share, "mixed", state=1, tape=1, internal=None)
+
+
+def check_bptt_ism(document, share):
+    check_taped(document, share, "bptt-ism", state=None, tape=None, internal=2)
+
+
+def check_bptt_msm(document, share):
+    check_taped(document, share, "bptt-msm", state=1, tape=None, internal=2)
+
+
+def check_bptt_hsm(document, share):
+    check_revolve(document, share, "bptt-hsm")
+
+
+PLAIN_LOOPS = strategies.adjoints(largest=5, uniform=True, exact=True).filter(
+    lambda document: not document.keys() & {"storage", "tape_size"}
+)
+
+
+def check_levels(document, name, slots, **options):
+    """Least cost on two levels whose transfer times do not decrease."""
+    n, levels = document["steps"], [(count, 2 * k, k) for k, count in enumerate(slots)]
+    storage = [{"name": f"level{k}", "slots": c, "write_time": w, "read_time": r} for k, (c, w, r) in enumerate(levels)]
+    result = remat.solve(document | {"storage": storage}, algorithm=name)
+    forward, backward = document.get("forward_time", 1), document.get("backward_time", 1)
+    levels = [(c if c is not None and document.get("state_size", 1) else n, w, r) for c, w, r in levels]
+    assert result.makespan == search.adjoint_best_cost([forward] * (n - 1), [backward] * n, levels)
+
+
+def check_h_revolve(document, share):
+    check_levels(document, "h-revolve", (share % 3, share % 4))
+
+
+def check_disk_revolve(document, share):
+    check_levels(document, "disk-revolve", (share % 4, None))
+
+
+LOOPS_OF_EQUAL_STEPS = strategies.adjoints(largest=6, uniform=True, exact=True).filter(
+    lambda document: not document.keys() & {"storage", "tape_size"}
+)
+WITHIN_THEIR_CLASS = {
+    "h-revolve": (check_h_revolve, LOOPS_OF_EQUAL_STEPS),
+    "disk-revolve": (check_disk_revolve, LOOPS_OF_EQUAL_STEPS),
+    "walther-griewank": (
+        check_walther_griewank,
+        strategies.adjoints(largest=5, uniform=False, exact=True).filter(
+            lambda document: not document.keys() & {"storage", "tape_size"}
+        ),
+    ),
+    "adjoint-dp": (check_adjoint_dp, PLAIN_LOOPS),
+    "mixed": (check_mixed, PLAIN_LOOPS),
+    "bptt-hsm": (check_bptt_hsm, PLAIN_LOOPS),
+    "bptt-ism": (check_bptt_ism, PLAIN_LOOPS),
+    "bptt-msm": (check_bptt_msm, PLAIN_LOOPS),
+    "rotor": (check_rotor, strategies.chains(largest=5, plain=True, exact=True)),
+    "revolve": (check_revolve, LOOPS_OF_EQUAL_STEPS),
+    "liu-postorder": (check_liu_postorder, strategies.trees(largest=7, plain=True, exact=True)),
+    "liu": (check_liu, strategies.trees(largest=7, plain=True, exact=True)),
+    "minmem": (check_minmem, strategies.trees(largest=7, plain=True, exact=True)),
+    "dag-order-exact": (check_dag_order_exact, strategies.dags(largest=7, plain=True, exact=True)),
+    "sp-order": (check_sp_order, strategies.dags(largest=7, plain=True, exact=True)),
+}
+# Compared with exhaustive search in their family's own tests: what they minimise is not the makespan, nor the peak.
+ELSEWHERE = {"postorder-min-io"}
+
+
+def test_every_exact_algorithm_has_an_oracle():
+    assert WITHIN_THEIR_CLASS.keys() | ELSEWHERE >= EXACT, (
+        "compare new exact algorithms with an exhaustive search, above"
+    )
+
+
+@pytest.mark.parametrize("name", sorted(WITHIN_THEIR_CLASS))
+def test_exact_within_its_class(name):
+    check, documents = WITHIN_THEIR_CLASS[name]
+
+    @draws(40)
+    @given(documents, st.integers(0, 100))
+    def run(document, share):
+        check(document, share)
+
+    run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(WITHIN_THEIR_CLASS))
+def test_exact_within_its_class_thoroughly(name):
+    check, documents = WITHIN_THEIR_CLASS[name]
+
+    @draws(400)
+    @given(documents, st.integers(0, 100))
+    def run(document, share):
+        check(document, share)
+
+    run()

@@ -1,0 +1,46 @@
+"""Every algorithm of the built-in catalogue through the exported suite, one class for each."""
+
+import pytest
+
+from remat.testing import AlgorithmSuite, strategies
+from remat_algorithms import catalogue
+
+OPTIONS = {
+    # A few slots only: rounding, and the certificate that goes with it, on small instances.
+    "rotor": ({}, {"slots": 3}),
+    "treeverse": ({}, {"split": "bisection"}),
+    "disk-revolve": ({}, {"one_read": True}),
+    "two-level": ({}, {"period": 3}),
+}
+
+
+def with_disk(document):
+    """Give an adjoint two storage levels, the second one unbounded: what these algorithms are for."""
+    rest = {key: value for key, value in document.items() if key not in ("machine", "initial_state")}
+    first = document.get("storage", [{"name": "level0", "slots": 2}])[:1]
+    return rest | {"storage": [*first, {"name": "disk", "write_time": 2, "read_time": 1}]}
+
+
+ON_DISK = ("disk-revolve", "periodic-disk-revolve", "two-level")
+INSTANCES = {name: lambda self, kind: strategies.adjoints().map(with_disk) for name in ON_DISK}
+
+
+def suite(entry, *, examples, suffix=""):
+    name = "Test" + entry.name.title().replace("-", "") + suffix
+    content = {"algorithm": entry.name, "examples": examples, "options": OPTIONS.get(entry.name, ({},))}
+    if entry.name in INSTANCES:
+        content["instances"] = INSTANCES[entry.name]
+    return type(name, (AlgorithmSuite,), content | {"__module__": __name__})
+
+
+for _entry in catalogue:
+    _fast = suite(_entry, examples=10)
+    globals()[_fast.__name__] = _fast
+    _thorough = pytest.mark.slow(suite(_entry, examples=150, suffix="Thoroughly"))
+    globals()[_thorough.__name__] = _thorough
+
+
+def test_every_entry_has_a_suite():
+    tested = {item.algorithm for item in globals().values() if isinstance(item, type) and item is not AlgorithmSuite}
+    assert tested == {entry.name for entry in catalogue}
+    assert OPTIONS.keys() <= tested

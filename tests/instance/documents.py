@@ -1,0 +1,213 @@
+"""Hypothesis strategies: instance documents of every kind, with every field, in bare numbers."""
+
+from hypothesis import strategies as st
+
+SIZES = st.integers(0, 9)
+TIMES = st.one_of(st.integers(0, 9), st.sampled_from([0.5, 0.1, 2.75, 1e-9]))
+FLAGS = st.booleans()
+READS = st.lists(st.sampled_from(["input", "output", "saved"]), max_size=3, unique=True)
+PARALLEL = st.fixed_dictionaries({"max": st.integers(1, 8)}, optional={"alpha": st.sampled_from([0, 0.5, 0.9, 1, 1.0])})
+
+
+def common(kind):
+    """Draw the keys that all kinds share; a name is always there, to tell documents apart."""
+    return st.fixed_dictionaries(
+        {"schema": st.just("remat.instance/1"), "kind": st.just(kind)},
+        optional={
+            "name": st.text(max_size=5),
+            "description": st.text(max_size=5),
+            "source": st.text(max_size=5),
+            "units": st.fixed_dictionaries(
+                {},
+                optional={
+                    "time": st.sampled_from(["s", "ms", "us", "ns", "unit"]),
+                    "memory": st.sampled_from(["B", "unit"]),
+                },
+            ),
+            "static_memory": SIZES,
+        },
+    )
+
+
+@st.composite
+def machines(draw):
+    """Draw a `machine` with up to three memories, several processors and links of all sorts."""
+    memories = ["device", "host", "disk"][: draw(st.integers(1, 3))]
+    document = {"memories": [{"name": name} for name in memories]}
+    for memory in document["memories"]:
+        if draw(FLAGS):
+            memory["capacity"] = draw(st.one_of(st.none(), st.integers(0, 100)))
+    processors, single = [], []
+    for i in range(draw(st.integers(1, 3))):
+        entry = {"name": f"p{i}", "memory": draw(st.sampled_from(memories))}
+        if draw(FLAGS):
+            entry["count"] = draw(st.integers(1, 3))
+        processors.append(entry)
+        single += [entry["name"]] if entry.get("count", 1) == 1 else [f"{entry['name']}{k}" for k in range(2)]
+    document["processors"] = processors
+    pairs = [(a, b) for a in memories for b in memories if a != b]
+    if pairs:
+        document["links"] = []
+        for source, target in draw(st.lists(st.sampled_from(pairs), unique=True)):
+            link = {"source": source, "target": target}
+            if draw(FLAGS):
+                link["bandwidth"] = draw(st.one_of(st.none(), st.integers(1, 9), st.just(2.5)))
+            if draw(FLAGS):
+                link["latency"] = draw(TIMES)
+            if draw(FLAGS):
+                link["channel"] = draw(st.sampled_from(["bus", *single]))
+            document["links"].append(link)
+    return document
+
+
+@st.composite
+def chains(draw):
+    """Draw a `chain`."""
+    document = draw(common("chain"))
+    document["input_size"] = draw(SIZES)
+    stage = st.fixed_dictionaries(
+        {"forward_time": TIMES, "backward_time": TIMES, "output_size": SIZES},
+        optional={
+            "name": st.text(max_size=3),
+            "saved_size": SIZES,
+            "forward_workspace": SIZES,
+            "saving_workspace": SIZES,
+            "saving_forward_time": TIMES,
+            "backward_workspace": SIZES,
+            "gradient_size": SIZES,
+            "backward_reads": READS,
+            "repeat": st.integers(1, 3),
+        },
+    )
+    document["stages"] = draw(st.lists(stage, min_size=1, max_size=4))
+    loss = st.fixed_dictionaries({}, optional={"time": TIMES, "workspace": SIZES})
+    more = {"loss": loss, "in_place": FLAGS, "backward_reads": READS, "input_gradient": FLAGS, "machine": machines()}
+    return document | draw(st.fixed_dictionaries({}, optional=more))
+
+
+@st.composite
+def adjoints(draw):
+    """Draw an `adjoint`: uniform or not, with a tape or not, with storage levels, a machine or neither."""
+    document = draw(common("adjoint"))
+    document |= {"forward_time": draw(TIMES), "backward_time": draw(TIMES), "state_size": draw(SIZES)}
+    if draw(FLAGS):
+        document["adjoint_size"] = draw(SIZES)
+    taped = draw(FLAGS)
+    of_step = {"forward_time": TIMES, "backward_time": TIMES, "state_size": SIZES, "adjoint_size": SIZES}
+    always = {}
+    if taped:
+        of_step["tape_time"] = TIMES
+        if draw(FLAGS):
+            document["tape_time"] = draw(TIMES)
+        if draw(FLAGS):
+            document["tape_size"] = draw(SIZES)
+            of_step["tape_size"] = SIZES
+        else:
+            always["tape_size"] = SIZES
+    if always or draw(FLAGS):
+        steps = st.lists(st.fixed_dictionaries(always, optional=of_step), min_size=1, max_size=5)
+    else:
+        steps = st.integers(1, 6)
+    document["steps"] = draw(steps)
+    where = draw(st.sampled_from(["nowhere", "storage", "machine"]))
+    if where == "machine":
+        document["machine"] = draw(machines())
+    if where == "storage":
+        names = ["ram", "disk"][: draw(st.integers(1, 2))]
+        document["storage"] = [draw(_levels(name)) for name in names]
+        document["initial_state"] = draw(st.sampled_from(["live", *names]))
+    return document
+
+
+def _levels(name):
+    rest = {
+        "write_time": TIMES,
+        "read_time": TIMES,
+        "bandwidth": st.one_of(st.none(), st.integers(1, 4), st.just(0.5)),
+        "channel": st.sampled_from([None, "io", "processor"]),
+    }
+    bounds = st.one_of(
+        st.just({}), st.fixed_dictionaries({"capacity": SIZES}), st.fixed_dictionaries({"slots": st.integers(0, 4)})
+    )
+    return st.builds(
+        lambda bound, other: {"name": name} | bound | other, bounds, st.fixed_dictionaries({}, optional=rest)
+    )
+
+
+@st.composite
+def dags(draw):
+    """Draw a `dag`, its tasks in a random order."""
+    document = draw(common("dag"))
+    memories = ["memory"]
+    if draw(FLAGS):
+        document["machine"] = draw(machines())
+        memories = [memory["name"] for memory in document["machine"]["memories"]]
+    names = [f"v{i}" for i in range(draw(st.integers(1, 5)))]
+    document["values"] = [{"id": name, "size": draw(SIZES)} for name in names]
+    inputs = draw(st.lists(st.sampled_from(names), unique=True))
+    document["inputs"] = [_place(draw, name, memories) for name in inputs]
+    if inputs and draw(FLAGS):
+        document["pinned_inputs"] = draw(st.lists(st.sampled_from(inputs), unique=True))
+    available, tasks = list(inputs), []
+    for i in range(draw(st.integers(1, 5))):
+        task = {"id": f"t{i}", "time": draw(TIMES)}
+        task["reads"] = draw(st.lists(st.sampled_from(available), unique=True, max_size=3)) if available else []
+        if draw(FLAGS):
+            task["writes"] = draw(st.lists(st.sampled_from(names), unique=True, max_size=2))
+            available += [name for name in task["writes"] if name not in available]
+        else:
+            task["size"] = draw(SIZES)
+            available.append(task["id"])
+        optional = {
+            "workspace": SIZES,
+            "in_place": FLAGS,
+            "required": FLAGS,
+            "recomputable": FLAGS,
+            "phase": st.sampled_from(["forward", "backward"]),
+            "parallel": PARALLEL,
+        }
+        task |= draw(st.fixed_dictionaries({}, optional=optional))
+        if task.get("required", True) and draw(FLAGS):
+            task["once"] = True
+        tasks.append(task)
+    missing = [name for name in names if name not in available]
+    if missing:
+        tasks.append({"id": "rest", "time": 1, "writes": missing})
+    document["tasks"] = draw(st.permutations(tasks))
+    if draw(FLAGS):
+        values = draw(st.lists(st.sampled_from([*names, *available]), unique=True, max_size=3))
+        document["outputs"] = [_place(draw, name, memories) for name in values]
+    return document
+
+
+def _place(draw, name, memories):
+    if draw(FLAGS):
+        return name
+    return {"value": name} | ({"memory": draw(st.sampled_from(memories))} if draw(FLAGS) else {})
+
+
+@st.composite
+def trees(draw):
+    """Draw a `tree` whose nodes are numbered at random."""
+    document = draw(common("tree"))
+    n = draw(st.integers(1, 7))
+    above = [-1] + [draw(st.integers(0, i - 1)) for i in range(1, n)]
+    number = draw(st.permutations(range(n)))
+    parent = [0] * n
+    for node, over in enumerate(above):
+        parent[number[node]] = -1 if over == -1 else number[over]
+    document["parent"] = parent
+    document["output_size"] = draw(st.lists(SIZES, min_size=n, max_size=n))
+    optional = {
+        "workspace": st.lists(SIZES, min_size=n, max_size=n),
+        "time": st.lists(TIMES, min_size=n, max_size=n),
+        "orientation": st.sampled_from(["in", "out"]),
+        "names": st.just([f"node {i}" for i in range(n)]),
+        "parallel": PARALLEL,
+        "machine": machines(),
+    }
+    return document | draw(st.fixed_dictionaries({}, optional=optional))
+
+
+documents = st.one_of(chains(), adjoints(), dags(), trees())
+"""Any instance."""

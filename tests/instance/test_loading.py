@@ -1,0 +1,373 @@
+"""Instances: every document of the format loads; everything else is refused, with its place in the document."""
+
+import gzip
+import io
+import json
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+
+import remat
+from remat.errors import InstanceError
+from remat.instance import digest, json_schema, load, load_machine
+from remat.units import Units
+from tests.instance.documents import documents, machines
+
+HEAD = {"schema": "remat.instance/1"}
+CHAIN = HEAD | {
+    "kind": "chain",
+    "input_size": 1,
+    "stages": [
+        {"forward_time": 1, "backward_time": 2, "output_size": 3},
+        {"forward_time": 1, "backward_time": 2, "output_size": 4},
+    ],
+}
+ADJOINT = HEAD | {"kind": "adjoint", "steps": 5}
+DAG = HEAD | {
+    "kind": "dag",
+    "values": [{"id": "a", "size": 1}, {"id": "b", "size": 2}],
+    "tasks": [{"id": "s", "time": 1, "writes": ["a"]}, {"id": "t", "time": 1, "reads": ["a"], "writes": ["b"]}],
+}
+TREE = HEAD | {"kind": "tree", "parent": [2, 2, -1], "output_size": [1, 2, 3]}
+
+
+def changed(document, path, value):
+    """Return a deep copy in which the key at a dotted path has another value (or, `...`, is gone)."""
+    copy = json.loads(json.dumps(document))
+    node = copy
+    *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+    for part in way:
+        node = node[part]
+    if value is ...:
+        del node[last]
+    else:
+        node[last] = value
+    return copy
+
+
+# ------------------------------------------------------------------------------------------------- valid
+
+
+SCHEMA = jsonschema.Draft202012Validator(json_schema())
+
+
+@settings(max_examples=60, deadline=None)
+@given(documents)
+def test_every_document_loads_and_fits_the_schema(document):
+    load(document)
+    SCHEMA.validate(document)
+
+
+@settings(max_examples=60, deadline=None)
+@given(documents)
+def test_what_is_written_by_a_model_loads_again(document):
+    instance = load(document)
+    written = json.loads(instance.model_dump_json(by_alias=True, exclude_unset=True))
+    again = load(written)
+    assert again == instance
+    assert digest(again) == digest(instance)
+
+
+@settings(max_examples=30, deadline=None)
+@given(machines())
+def test_machines_are_written_and_read_back(document):
+    built = load_machine(document, Units("unit", "unit")).build()
+    again = load_machine(json.loads(json.dumps(built.to_document())), Units("unit", "unit")).build()
+    assert again == built
+
+
+@pytest.mark.parametrize("document", [CHAIN, ADJOINT, DAG, TREE], ids=lambda document: document["kind"])
+def test_from_anywhere(document, tmp_path, monkeypatch):
+    expected = load(document)
+    assert load(expected) is expected
+    path = tmp_path / "instance.json"
+    path.write_text(json.dumps(document))
+    packed = tmp_path / "instance.json.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(packed.read_bytes())))
+    assert load(path) == load(str(packed)) == load("-") == expected
+    with path.open() as file:
+        assert remat.load(file) == expected
+
+
+def test_defaults():
+    chain = load(CHAIN)
+    assert chain.length == 2
+    assert (chain.static_memory, chain.in_place, chain.input_gradient) == (0, False, True)
+    assert chain.backward_reads == ("input", "output", "saved")
+    assert chain.units.build() == Units("s", "B")
+    adjoint = load(ADJOINT)
+    assert (adjoint.forward_time, adjoint.backward_time, adjoint.state_size) == (1, 1, 1)
+    assert (adjoint.length, adjoint.taped, adjoint.initial_state) == (5, False, "live")
+    task = load(DAG).tasks[0]
+    assert (task.required, task.recomputable, task.once, task.in_place) == (True, True, False, False)
+    assert load(TREE).orientation == "in"
+
+
+def test_sizes_and_times_in_the_units_of_the_instance():
+    document = changed(CHAIN, "units", {"time": "ms"})
+    document["stages"][0] |= {"forward_time": "2us", "backward_time": "1.5s", "output_size": "8KiB"}
+    stage = load(document).stages[0]
+    assert (stage.forward_time, stage.backward_time, stage.output_size) == (0.002, 1500, 8192)
+    assert type(stage.backward_time) is int
+    # The units of one instance do not leak into the next.
+    assert load(changed(CHAIN, "stages.0.forward_time", "2ms")).stages[0].forward_time == 0.002
+
+
+def test_a_machine_in_units():
+    machine = {
+        "memories": [{"name": "d", "capacity": "8GB"}, {"name": "h"}],
+        "processors": [{"name": "g", "memory": "d", "count": 2}],
+        "links": [{"source": "d", "target": "h", "bandwidth": "12GB/s", "latency": "5us", "channel": "g1"}],
+    }
+    built = load_machine(machine, Units("ms", "B")).build()
+    assert [memory.capacity for memory in built.memories] == [8 * 10**9, None]
+    assert built.resources == ("g0", "g1")
+    assert (built.links[0].bandwidth, built.links[0].latency) == (12 * 10**6, 0.005)
+    assert built.resource_of_link == (1,)
+    assert built.link_name(0) == "d->h"
+
+
+def test_a_chain_of_a_million_nodes():
+    n = 1_000_000
+    tree = load(HEAD | {"kind": "tree", "parent": [*range(1, n), -1], "output_size": [1] * n})
+    assert len(tree.parent) == n
+
+
+# --------------------------------------------------------------------------------------------- not valid
+
+BAD = [
+    ([], "$", "an instance is a JSON object, not a list"),
+    (changed(CHAIN, "schema", ...), "$.schema", "the key is missing"),
+    (changed(CHAIN, "schema", "remat.instance/9"), "$.schema", "found 'remat.instance/9'"),
+    (changed(CHAIN, "kind", ...), "$.kind", "the key is missing"),
+    (changed(CHAIN, "kind", "graph"), "$.kind", "unknown kind 'graph'; it is one of chain, adjoint, dag, tree"),
+    (changed(CHAIN, "kind", ["chain"]), "$.kind", "unknown kind"),
+    (changed(CHAIN, "colour", "red"), "$.colour", "unknown key"),
+    (changed(CHAIN, "name", 5), "$.name", "text"),
+    (changed(CHAIN, "units", {"time": "min"}), "$.units.time", "'min' is not one of"),
+    (changed(CHAIN, "units", {"speed": "s"}), "$.units.speed", "unknown key"),
+    (changed(CHAIN, "units", "ms"), "$.units", ""),
+    (changed(CHAIN, "static_memory", "8,5GB"), "$.static_memory", "'8,5GB' is not a size"),
+    # chain
+    (changed(CHAIN, "input_size", ...), "$.input_size", "the key is missing"),
+    (changed(CHAIN, "stages", []), "$.stages", "the list is empty"),
+    (changed(CHAIN, "stages", {}), "$.stages", "list"),
+    (changed(CHAIN, "stages.1.forward_time", -1), "$.stages[1].forward_time", "out of range"),
+    (changed(CHAIN, "stages.1.forward_time", -0.5), "$.stages[1].forward_time", "negative"),
+    (changed(CHAIN, "stages.1.backward_time", float("nan")), "$.stages[1].backward_time", "not a finite time"),
+    (changed(CHAIN, "stages.1.backward_time", float("inf")), "$.stages[1].backward_time", "not a finite time"),
+    (changed(CHAIN, "stages.0.output_size", 2**63), "$.stages[0].output_size", "larger than the largest size"),
+    (changed(CHAIN, "stages.0.output_size", 10**400), "$.stages[0].output_size", "more than 30 digits"),
+    (changed(CHAIN, "stages.0.output_size", True), "$.stages[0].output_size", "true is not a size"),
+    (changed(CHAIN, "stages.0.output_size", None), "$.stages[0].output_size", "null is not a size"),
+    (changed(CHAIN, "stages.0.repeat", 10**12), "$.stages[0].repeat", "out of range"),
+    (changed(CHAIN, "stages.0.repeat", 0), "$.stages[0].repeat", "out of range"),
+    (changed(CHAIN, "stages.0.repeat", "3"), "$.stages[0].repeat", "whole number"),
+    (changed(CHAIN, "stages.0.repeat", 10_000_000), "$.stages", "stages with repeats"),
+    (
+        changed(CHAIN, "stages.0.backward_reads", ["weights"]),
+        "$.stages[0].backward_reads[0]",
+        "'weights' is not one of",
+    ),
+    (changed(CHAIN, "stages.1.output_size", 2**61), "$", "more than the largest total"),
+    (changed(CHAIN, "in_place", 1), "$.in_place", "expected true or false"),
+    (changed(CHAIN, "loss", {"speed": 1}), "$.loss.speed", "unknown key"),
+    # adjoint
+    (changed(ADJOINT, "steps", 0), "$.steps", "out of range"),
+    (changed(ADJOINT, "steps", 10**12), "$.steps", "out of range"),
+    (changed(ADJOINT, "steps", []), "$.steps", "the list of steps is empty"),
+    (changed(ADJOINT, "steps", True), "$.steps", "expected a number of steps or a list"),
+    (changed(ADJOINT, "steps", [{}, {"state_size": -1}]), "$.steps[1].state_size", "negative"),
+    (changed(ADJOINT, "steps", [{"tape_size": 1}, {}]), "$.steps[1].tape_size", "this one does not"),
+    (changed(ADJOINT, "storage", [{"name": "a"}, {"name": "a"}]), "$.storage", "different names"),
+    (changed(ADJOINT, "storage", [{"name": "working"}]), "$.storage", "other than 'working'"),
+    (changed(ADJOINT, "storage", [{"name": "a", "slots": -1}]), "$.storage[0].slots", "number of slots"),
+    (
+        changed(ADJOINT, "storage", [{"name": "a", "slots": 1, "capacity": 2}]),
+        "$.storage[0]",
+        "both capacity and slots",
+    ),
+    (changed(ADJOINT, "storage", [{"name": "a", "bandwidth": 0}]), "$.storage[0].bandwidth", "never transfer"),
+    (changed(ADJOINT, "initial_state", "disk"), "$.initial_state", "unknown level 'disk'"),
+    (ADJOINT | {"storage": [{"name": "a"}], "machine": {}}, "$.machine", "either storage or machine"),
+    (changed(ADJOINT, "state_size", 2**61), "$", "more than the largest total"),
+    # dag
+    (changed(DAG, "tasks", []), "$.tasks", "the list is empty"),
+    (changed(DAG, "tasks.1.reads", ["q"]), "$.tasks[1].reads[0]", "'q' is not a value"),
+    (changed(DAG, "tasks.1.reads", ["a", "a"]), "$.tasks[1].reads", "listed twice"),
+    (changed(DAG, "tasks.1.writes", ["q"]), "$.tasks[1].writes[0]", "'q' is not a value"),
+    (changed(DAG, "tasks.1.id", "s"), "$.tasks[1].id", "a second task is called 's'"),
+    (changed(DAG, "values.1.id", "a"), "$.values[1].id", "a second value is called 'a'"),
+    (changed(DAG, "tasks.0.writes", ...), "$.tasks[0]", "give either size"),
+    (changed(DAG, "tasks.0.size", 4), "$.tasks[0]", "give either size"),
+    (changed(changed(DAG, "tasks.0.writes", ...), "tasks.0.size", 4), "$.values", "'a' is neither an input nor"),
+    (changed(DAG, "tasks.0.reads", ["b"]), "$.tasks[0].reads", "the graph has a cycle: task 's' waits for 'b'"),
+    (changed(DAG, "tasks.0.once", 1), "$.tasks[0].once", "expected true or false"),
+    (
+        DAG | {"tasks": [*DAG["tasks"], {"id": "u", "time": 1, "writes": [], "required": False, "once": True}]},
+        "$.tasks[2].once",
+        "is required",
+    ),
+    (changed(DAG, "tasks.0.parallel", {"max": 0}), "$.tasks[0].parallel.max", "out of range"),
+    (changed(DAG, "tasks.0.parallel", {"max": 2, "alpha": 1.5}), "$.tasks[0].parallel.alpha", "between 0 and 1"),
+    (changed(DAG, "tasks.0.parallel", {"max": 2, "alpha": True}), "$.tasks[0].parallel.alpha", "between 0 and 1"),
+    (changed(DAG, "inputs", ["q"]), "$.inputs[0]", "'q' is not a value"),
+    (changed(DAG, "inputs", ["a", "a"]), "$.inputs[1]", "listed twice"),
+    (changed(DAG, "inputs", [{"value": "a", "memory": "moon"}]), "$.inputs[0].memory", "unknown memory 'moon'"),
+    (changed(DAG, "inputs", [5]), "$.inputs[0]", ""),
+    (changed(DAG, "outputs", ["q"]), "$.outputs[0]", "'q' is not a value"),
+    (changed(DAG, "pinned_inputs", ["a"]), "$.pinned_inputs[0]", "is not an input"),
+    (changed(DAG, "tasks.1.writes", []), "$.values", "'b' is neither an input nor written"),
+    (changed(DAG, "values.0.size", 2**62), "$", "more than the largest total"),
+    (changed(DAG, "values.0.id", ""), "$.values[0].id", "must not be empty"),
+    (changed(DAG, "tasks.0.id", "n" * 2000), "$.tasks[0].id", "2000 characters"),
+    (changed(DAG, "tasks.0.id", 7), "$.tasks[0].id", "a name in quotes"),
+    # tree
+    (changed(TREE, "parent", []), "$.parent", "empty"),
+    (changed(TREE, "parent", [-1, 2, -1]), "$.parent", "two roots, nodes 0 and 2"),
+    (changed(TREE, "parent", [1, 2, 0]), "$.parent[0]", "run in a circle"),
+    (changed(TREE, "parent", [1, 0, -1]), "$.parent[0]", "run in a circle"),
+    (changed(TREE, "parent", [2, 5, -1]), "$.parent[1]", "not a node number"),
+    (changed(TREE, "parent", [2, 1.0, -1]), "$.parent[1]", "not a node number"),
+    (changed(TREE, "parent", "2"), "$.parent", "expected a list of node numbers"),
+    (changed(TREE, "output_size", [1, 2]), "$.output_size", "2 entries for a tree of 3 nodes"),
+    (changed(TREE, "output_size", [1, -2, 3]), "$.output_size[1]", "negative"),
+    (changed(TREE, "output_size", {"a": 1}), "$.output_size", "expected a list of numbers"),
+    (changed(TREE, "time", [1, 2, "x"]), "$.time[2]", "is not a time"),
+    (changed(TREE, "names", ["a", "a", "b"]), "$.names", "the same name"),
+    (changed(TREE, "orientation", "up"), "$.orientation", "'up' is not one of"),
+    (changed(TREE, "output_size", [2**62, 2**62, 0]), "$", "more than the largest total"),
+]
+
+
+@pytest.mark.parametrize(("document", "path", "why"), BAD)
+def test_what_is_no_instance(document, path, why):
+    with pytest.raises(InstanceError) as caught:
+        remat.instance.instance_from_document(document)
+    message = str(caught.value)
+    # Totals concern the whole document, wherever the rule happens to be checked.
+    assert caught.value.path == path or (path == "$" and caught.value.path.startswith("$"))
+    assert why in message
+    assert "\n" not in message
+    assert len(message) < 300
+
+
+BAD_MACHINES = [
+    ({"memories": []}, "$.machine.memories", "the list is empty"),
+    ({"memories": [{"name": "m"}, {"name": "m"}]}, "$.machine", "two memory entries are called 'm'"),
+    ({"memories": [{"name": "m"}]}, "$.machine.processors[0].memory", "unknown memory 'memory'"),
+    ({"memories": [{"name": "m", "capacity": -1}]}, "$.machine.memories[0].capacity", "negative"),
+    ({"processors": []}, "$.machine.processors", "the list is empty"),
+    ({"processors": [{"name": "p", "memory": "memory", "count": 10**6}]}, "$.machine", "more than 4096 processors"),
+    (
+        {"processors": [{"name": "p", "memory": "memory", "count": 2}, {"name": "p1", "memory": "memory"}]},
+        "$.machine",
+        "two processor entries are called 'p1'",
+    ),
+    ({"links": [{"source": "memory", "target": "moon"}]}, "$.machine.links[0].target", "unknown memory 'moon'"),
+    ({"links": [{"source": "memory", "target": "memory"}]}, "$.machine.links[0]", "to itself"),
+    (
+        {"links": [{"source": "memory", "target": "n", "bandwidth": 0}]},
+        "$.machine.links[0].bandwidth",
+        "never transfer",
+    ),
+    (
+        {
+            "memories": [{"name": "memory"}, {"name": "n"}],
+            "links": [{"source": "memory", "target": "n"}, {"source": "memory", "target": "n"}],
+        },
+        "$.machine.links[1]",
+        "a second link",
+    ),
+    (
+        {
+            "memories": [{"name": "memory"}, {"name": "n"}],
+            "processors": [{"name": "p", "memory": "n", "count": 2}],
+            "links": [{"source": "memory", "target": "n", "channel": "p"}],
+        },
+        "$.machine.links[0].channel",
+        "names several processors",
+    ),
+]
+
+
+@pytest.mark.parametrize(("machine", "path", "why"), BAD_MACHINES)
+def test_what_is_no_machine(machine, path, why):
+    with pytest.raises(InstanceError, match=why) as caught:
+        load(CHAIN | {"machine": machine})
+    assert caught.value.path == path
+    with pytest.raises(InstanceError) as caught:
+        load_machine(machine, Units())
+    assert caught.value.path == path.replace("$.machine", "$")
+
+
+def test_byte_suffixes_are_refused_where_memory_is_in_units():
+    document = changed(CHAIN, "units", {"memory": "unit", "time": "unit"})
+    with pytest.raises(InstanceError, match="counts memory in units"):
+        load(changed(document, "input_size", "8GB"))
+    with pytest.raises(InstanceError, match="counts time in units"):
+        load(changed(document, "stages.0.forward_time", "8ms"))
+
+
+def test_instances_are_immutable():
+    instance = load(CHAIN)
+    with pytest.raises(ValueError, match="frozen"):
+        instance.input_size = 5
+
+
+# ------------------------------------------------------------------------------------------------ digest
+
+
+def test_the_digest_is_of_what_is_computed():
+    same = [
+        CHAIN | {"name": "other", "description": "words", "source": "somewhere"},
+        CHAIN | {"units": {"time": "s", "memory": "B"}, "static_memory": 0, "loss": {}},
+        changed(CHAIN, "stages.0.saving_forward_time", 1),
+        changed(CHAIN, "stages.0.gradient_size", 3),
+        changed(CHAIN, "stages.0.backward_reads", ["saved", "output", "input"]),
+        changed(CHAIN, "stages.0.name", ""),
+        dict(reversed(CHAIN.items())),
+        changed(CHAIN, "stages.0.output_size", "3B"),
+    ]
+    expected = digest(load(CHAIN))
+    assert expected.startswith("sha256:")
+    assert len(expected) == 71
+    assert {digest(load(document)) for document in same} == {expected}
+    other = [
+        changed(CHAIN, "stages.0.output_size", 4),
+        changed(CHAIN, "stages.1.forward_time", 1.5),
+        CHAIN | {"static_memory": 1},
+        CHAIN | {"units": {"time": "unit"}},
+        CHAIN | {"units": {"memory": "unit"}},
+        CHAIN | {"units": {"time": "ms"}},
+    ]
+    digests = {digest(load(document)) for document in other}
+    assert len(digests) == len(other)
+    assert expected not in digests
+
+
+def test_the_digest_does_not_depend_on_the_unit_of_time():
+    slow = CHAIN | {
+        "machine": {
+            "memories": [{"name": "a"}, {"name": "b"}],
+            "processors": [{"name": "p", "memory": "a"}],
+            "links": [{"source": "a", "target": "b", "bandwidth": 4000, "latency": 0.25}],
+        }
+    }
+    quick = changed(
+        changed(slow, "units", {"time": "ms"}),
+        "machine.links.0",
+        {"source": "a", "target": "b", "bandwidth": 4, "latency": 250},
+    )
+    for stage in quick["stages"]:
+        stage["forward_time"] *= 1000
+        stage["backward_time"] *= 1000
+    assert digest(load(quick)) == digest(load(slow))
+
+
+@settings(max_examples=30, deadline=None)
+@given(documents)
+def test_the_digest_is_stable(document):
+    assert digest(load(document)) == digest(load(json.loads(json.dumps(document, sort_keys=True))))

@@ -1,0 +1,221 @@
+"""Lowering against the independent one of the oracles, for every kind and every field."""
+
+import pytest
+from hypothesis import given, settings
+
+from remat.instance import load
+from remat.lowering import lower, machine_of
+from tests.instance.documents import adjoints, chains, dags, trees
+from tests.oracles import lowering
+
+
+def plain_graph(graph, machine):
+    """Describe a product graph in the oracle's terms: names, not indices."""
+    first = machine.memories[0].name
+    tasks = {}
+    for index, name in enumerate(graph.tasks):
+        most = 1 if graph.parallel_max is None else int(graph.parallel_max[index])
+        alpha = 1.0 if graph.parallel_alpha is None or most == 1 else float(graph.parallel_alpha[index])
+        tasks[name] = {
+            "time": graph.time[index].item(),
+            "reads": sorted(graph.values[value] for value in graph.reads[index]),
+            "writes": sorted(graph.values[value] for value in graph.writes[index]),
+            "workspace": int(graph.workspace[index]),
+            "in_place": bool(graph.in_place[index]),
+            "required": bool(graph.required[index] or graph.once[index]),
+            "once": bool(graph.once[index]),
+            "repeatable": bool(graph.recomputable[index] and not graph.once[index]),
+            "parallel": (most, alpha),
+        }
+    return {
+        "tasks": tasks,
+        "values": {name: int(graph.size[index]) for index, name in enumerate(graph.values)},
+        "inputs": sorted((graph.values[place.value], place.memory or first) for place in graph.inputs),
+        "outputs": sorted((graph.values[place.value], place.memory or first) for place in graph.outputs),
+        "pinned": sorted(graph.values[value] for value in graph.pinned),
+        "static": graph.static_memory,
+    }
+
+
+def plain_oracle(graph):
+    """Describe an oracle graph in the same terms."""
+    tasks = {}
+    for name, task in graph.tasks.items():
+        parallel = task.parallel or {"max": 1}
+        most = parallel["max"]
+        tasks[name] = {
+            "time": task.time,
+            "reads": sorted(task.reads),
+            "writes": sorted(task.writes),
+            "workspace": task.workspace,
+            "in_place": task.in_place,
+            "required": task.required or task.once,
+            "once": task.once,
+            "repeatable": task.recomputable and not task.once,
+            "parallel": (most, 1.0 if most == 1 else float(parallel.get("alpha", 1))),
+        }
+    return {
+        "tasks": tasks,
+        "values": graph.values,
+        "inputs": sorted(graph.inputs),
+        "outputs": sorted(graph.outputs),
+        "pinned": sorted(graph.pinned),
+        "static": graph.static,
+    }
+
+
+def plain_machine(machine):
+    return {
+        "memories": [(memory.name, memory.capacity) for memory in machine.memories],
+        "processors": [(p.name, machine.memories[p.memory].name) for p in machine.processors],
+        "links": [
+            (
+                machine.memories[link.source].name,
+                machine.memories[link.target].name,
+                link.bandwidth,
+                link.latency,
+                machine.resources[machine.resource_of_link[index]],
+            )
+            for index, link in enumerate(machine.links)
+        ],
+    }
+
+
+def plain_oracle_machine(machine):
+    return {
+        "memories": list(machine.memories.items()),
+        "processors": list(machine.processors.items()),
+        "links": [
+            (
+                link.source,
+                link.target,
+                link.bandwidth,
+                link.latency,
+                link.channel if isinstance(link.channel, str) else f"{link.source}->{link.target}",
+            )
+            for link in machine.links
+        ],
+    }
+
+
+def agree(document):
+    """Compare both lowerings of one document; return the product's graph and machine."""
+    instance = load(document)
+    graph, machine = lower(instance), machine_of(instance)
+    assert plain_machine(machine) == plain_oracle_machine(lowering.machine(document))
+    assert plain_graph(graph, machine) == plain_oracle(lowering.lower(document))
+    return graph, machine
+
+
+QUICK = settings(max_examples=60, deadline=None)
+
+
+@QUICK
+@given(chains())
+def test_chains(document):
+    graph, _ = agree(document)
+    # The order of tasks is the order of a run without recomputation, forwards first.
+    length = sum(stage.get("repeat", 1) for stage in document["stages"])
+    assert list(graph.tasks) == [
+        *(f"F{i}" for i in range(1, length + 1)),
+        *(f"Fe{i}" for i in range(1, length + 1)),
+        "loss",
+        *(f"B{i}" for i in range(1, length + 1)),
+    ]
+
+
+@QUICK
+@given(adjoints())
+def test_adjoints(document):
+    agree(document)
+
+
+@QUICK
+@given(dags())
+def test_dags(document):
+    graph, _ = agree(document)
+    assert list(graph.tasks) == [task["id"] for task in document["tasks"]]
+    phases = [task.get("phase", "") for task in document["tasks"]]
+    assert (graph.phase is None and not any(phases)) or list(graph.phase) == phases
+
+
+@QUICK
+@given(trees())
+def test_trees(document):
+    agree(document)
+
+
+@settings(max_examples=25, deadline=None)
+@given(chains())
+def test_integers_stay_integers(document):
+    times = [value for stage in document["stages"] for key, value in stage.items() if key.endswith("_time")]
+    exact = all(isinstance(time, int) for time in [*times, document.get("loss", {}).get("time", 0)])
+    graph = lower(load(document))
+    assert graph.exact_times == exact
+    assert all(isinstance(time, int) == exact for time in graph.time.tolist())
+
+
+ADJOINT = {"schema": "remat.instance/1", "kind": "adjoint", "steps": 3}
+
+
+def test_the_three_steps_of_the_design():
+    """The table of the design: two stages, and the last step's backward is the loss."""
+    graph, _ = agree(ADJOINT | {"forward_time": 1, "backward_time": 2, "state_size": 5})
+    assert list(graph.tasks) == ["F1", "F2", "loss", "B1", "B2"]
+    assert list(graph.values) == ["x0", "x1", "x2", "y0", "y1", "y2"]
+    assert graph.time.tolist() == [1, 1, 2, 2, 2]
+    assert [graph.values[value] for value in graph.reads[graph.task("B2")]] == ["y2", "x1"]
+    assert [graph.values[value] for value in graph.reads[graph.task("loss")]] == ["x2"]
+    assert graph.in_place.all()
+
+
+def test_one_step_is_only_the_loss():
+    graph, _ = agree(ADJOINT | {"steps": 1, "forward_time": 1, "backward_time": 4, "state_size": 2})
+    assert list(graph.tasks) == ["loss"]
+    assert list(graph.values) == ["x0", "y0"]
+    assert graph.time.tolist() == [4]
+
+
+def test_defaults_of_an_adjoint():
+    graph = lower(load(ADJOINT))
+    assert graph.time.tolist() == [1] * 5
+    assert graph.size.tolist() == [1] * 6
+
+
+def test_adjoint_storage_builds_the_machine():
+    document = ADJOINT | {
+        "state_size": 4,
+        "adjoint_size": 3,
+        "tape_size": 7,
+        "static_memory": 2,
+        "storage": [
+            {"name": "ram", "slots": 2},
+            {"name": "disk", "capacity": 100, "write_time": 5, "read_time": 6, "bandwidth": 2, "channel": "io"},
+        ],
+        "initial_state": "disk",
+    }
+    instance = load(document)
+    machine = machine_of(instance)
+    # One state, one adjoint, one tape, and what lies in the first memory anyway.
+    assert [(memory.name, memory.capacity) for memory in machine.memories] == [
+        ("working", 4 + 3 + 7 + 2),
+        ("ram", 8),
+        ("disk", 100),
+    ]
+    assert machine.resources == ("processor", "io")
+    assert [machine.resource_of_link[i] for i in range(4)] == [0, 0, 1, 1]
+    assert [link.latency for link in machine.links] == [0, 0, 5, 6]
+    graph = lower(instance)
+    assert [(graph.values[place.value], place.memory) for place in graph.inputs] == [("x0", None), ("x0", "disk")]
+
+
+@pytest.mark.parametrize("orientation", ["in", "out"])
+def test_a_tree_of_three(orientation):
+    document = {"schema": "remat.instance/1", "kind": "tree", "parent": [2, 2, -1], "output_size": [3, 4, 5]}
+    graph, _ = agree(document | {"orientation": orientation})
+    root = graph.task("T2")
+    ends = (graph.reads, graph.writes) if orientation == "in" else (graph.writes, graph.reads)
+    assert [sorted(ragged[root].tolist()) for ragged in ends] == [[0, 1], [2]]
+    inputs, outputs = ([], [2]) if orientation == "in" else ([2], [])
+    assert [place.value for place in graph.inputs] == inputs
+    assert [place.value for place in graph.outputs] == outputs

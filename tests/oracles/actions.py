@@ -1,0 +1,180 @@
+"""What one step of a schedule does, spelt out: shared vocabulary of the referee and of the placer.
+
+Only the reading of a step is shared.  Judging and placing stay separate.
+
+Readings of the format where it is brief
+----------------------------------------
+- A run without `on` uses the first processor; a drop step without `memory` frees in the first memory.
+- `on` is a non-empty list of different processors of one memory, at most `parallel.max` of them (one without
+  `parallel`).
+- `bytes` is an integer with 1 <= bytes < size, and needs `"drop": true`.
+- In-place runs: the inputs that may be reused are the values in both `reads` and `drop`, each counted once,
+  even those that the task also writes.
+- Between two memories the first listed link is used.
+- A step that cannot be understood has no action; names in a run's `drop` that cannot be understood are ignored.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from .lowering import run_time
+
+
+@dataclass
+class Action:
+    """One step: when, where, what it needs, adds, writes and frees.
+
+    `needs` and `writes` map (memory, value) to bytes, `adds` maps a memory to the bytes held from start to end
+    besides what is resident, `frees` lists ((memory, value), bytes or None for all of them).
+    """
+
+    index: int
+    duration: float
+    start: float = 0
+    resources: tuple = ()
+    needs: dict = field(default_factory=dict)
+    writes: dict = field(default_factory=dict)
+    adds: dict = field(default_factory=dict)
+    frees: list = field(default_factory=list)
+    partial: bool = False  # the written bytes join those that are there instead of replacing them
+    task: str | None = None
+    link: tuple | None = None
+
+    @property
+    def end(self):
+        """Start plus duration, in this order of evaluation."""
+        return self.start + self.duration
+
+    @property
+    def reads(self):
+        """The (memory, value) pairs that are read."""
+        return set(self.needs)
+
+    @property
+    def freed(self):
+        """The (memory, value) pairs that are freed, wholly or in part."""
+        return {place for place, _ in self.frees}
+
+
+def read_step(graph, machine, index, step):
+    """Spell out one step.
+
+    Parameters
+    ----------
+    graph : Graph
+    machine : Machine
+    index : int
+        Position in the list of steps.
+    step : dict
+        The step; its start time is not looked at.
+
+    Returns
+    -------
+    action : Action or None
+        None when the step cannot be carried out at all.
+    rules : list of str
+        Names of the rules that the step breaks by itself.
+    """
+    if not isinstance(step, dict) or ("run" in step and "copy" in step):
+        return None, ["bad-step"]
+    if "run" in step:
+        return _read_run(graph, machine, index, step)
+    if "copy" in step:
+        return _read_copy(graph, machine, index, step)
+    if "drop" in step:
+        return _read_drop(graph, machine, index, step)
+    return None, ["bad-step"]
+
+
+def is_time(value):
+    """Say whether `value` is a finite number >= 0."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and math.isfinite(value) and value >= 0
+
+
+def _read_run(graph, machine, index, step):
+    task = graph.tasks.get(step["run"])
+    if task is None:
+        return None, ["unknown-task"]
+    on = step.get("on")
+    if on is None:
+        on = [next(iter(machine.processors))]
+    if not isinstance(on, list) or not on:
+        return None, ["bad-step"]
+    if any(name not in machine.processors for name in on):
+        return None, ["unknown-processor"]
+    memories = {machine.processors[name] for name in on}
+    most = 1 if task.parallel is None else task.parallel["max"]
+    if len(set(on)) < len(on) or len(memories) > 1 or len(on) > most:
+        return None, ["bad-step"]
+    (memory,) = memories
+
+    rules, dropped = [], []
+    drops = step.get("drop") or []
+    if not isinstance(drops, list):
+        return None, ["bad-step"]
+    for value in drops:
+        if value not in graph.values:
+            rules.append("unknown-value")
+        elif value not in task.reads and value not in task.writes:
+            rules.append("bad-step")
+        else:
+            dropped.append(value)
+
+    written = sum(graph.values[value] for value in set(task.writes))
+    if task.in_place:
+        written = max(0, written - sum(graph.values[value] for value in set(dropped) & set(task.reads)))
+    action = Action(
+        index=index,
+        duration=run_time(task, len(on)),
+        resources=tuple(on),
+        needs={(memory, value): graph.values[value] for value in task.reads},
+        writes={(memory, value): graph.values[value] for value in task.writes},
+        adds={memory: written + task.workspace},
+        frees=[((memory, value), None) for value in dropped],
+        task=step["run"],
+    )
+    return action, rules
+
+
+def _read_copy(graph, machine, index, step):
+    value, source, target, drop = step["copy"], step.get("from"), step.get("to"), step.get("drop", False)
+    if value not in graph.values:
+        return None, ["unknown-value"]
+    if source not in machine.memories or target not in machine.memories:
+        return None, ["unknown-memory"]
+    link = machine.link(source, target)
+    if link is None:
+        return None, ["unknown-link"]
+    if not isinstance(drop, bool):
+        return None, ["bad-step"]
+    size = graph.values[value]
+    partial = step.get("bytes") is not None
+    if partial:
+        moved = step["bytes"]
+        if not isinstance(moved, int) or isinstance(moved, bool) or not 1 <= moved < size or not drop:
+            return None, ["bad-bytes"]
+        size = moved
+    action = Action(
+        index=index,
+        duration=link.duration(size),
+        resources=(link.channel,),
+        needs={(source, value): size},
+        writes={(target, value): size},
+        adds={target: size},
+        frees=[((source, value), size if partial else None)] if drop else [],
+        partial=partial,
+        link=(source, target),
+    )
+    return action, []
+
+
+def _read_drop(graph, machine, index, step):
+    memory = step.get("memory", machine.first)
+    if not isinstance(step["drop"], list):
+        return None, ["bad-step"]
+    if memory not in machine.memories:
+        return None, ["unknown-memory"]
+    known = [value for value in step["drop"] if value in graph.values]
+    rules = ["unknown-value"] * (len(step["drop"]) - len(known))
+    return Action(index=index, duration=0, frees=[((memory, value), None) for value in known]), rules

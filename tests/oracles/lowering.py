@@ -1,0 +1,384 @@
+"""Lower instance documents to a plain task graph and a plain machine.
+
+Documents are `remat.instance/1` dictionaries whose sizes and times are bare numbers.  No validation is done
+beyond what falls out of reading them: these functions are fed correct documents.
+
+Readings of the format where it is brief
+----------------------------------------
+- Chain stages need `forward_time`, `backward_time` and `output_size`; `saved_size` and the workspaces default to 0.
+- Adjoint, per-step objects override the instance's own figures.  `state_size` and `adjoint_size` of step i are
+  the sizes of x_i and y_i, so y_0 has step 0's *adjoint* size.  With a tape there is one more state x_n and one
+  more adjoint y_n: they are as large as those of the last step.
+- Tapes are stored as soon as `tape_size` is given, for the instance or in any step (0 in the others).
+- The working memory of an adjoint with storage is larger by the static memory, which would otherwise never fit.
+- An adjoint document with both `storage` and `machine` runs on the `machine`; a level given neither `slots` nor
+  `capacity` is unbounded.
+- Processors without `memory` sit on the first memory; a machine without processors has one called `processor`.
+- A channel named like a processor of `count` > 1 is a resource of its own: the processors are name0, name1, ...
+- A tree's `parallel` is one object for all tasks, or a list with one object (or null) per task.
+- B and loss are `once` and leave `recomputable` at its default.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task: what it takes, reads and writes, and how often it may run."""
+
+    time: float
+    reads: tuple = ()
+    writes: tuple = ()
+    workspace: int = 0
+    in_place: bool = False
+    required: bool = True
+    recomputable: bool = True
+    once: bool = False
+    parallel: dict | None = None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A task graph; `inputs` and `outputs` are (value, memory) pairs, `pinned` a set of values."""
+
+    tasks: dict
+    values: dict
+    inputs: list = field(default_factory=list)
+    pinned: frozenset = frozenset()
+    outputs: list = field(default_factory=list)
+    static: int = 0
+
+
+@dataclass(frozen=True)
+class Link:
+    """A directed connection; `channel` is the resource that a transfer occupies."""
+
+    source: str
+    target: str
+    bandwidth: float | None
+    latency: float
+    channel: object
+
+    def duration(self, size):
+        """Return the transfer time of `size` bytes, an integer when it divides exactly."""
+        if self.bandwidth is None:
+            return self.latency
+        return self.latency + ratio(size, self.bandwidth)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Memories (name to capacity or None), processors (name to memory), links."""
+
+    memories: dict
+    processors: dict
+    links: list
+
+    @property
+    def first(self):
+        """Name of the first memory."""
+        return next(iter(self.memories))
+
+    def link(self, source, target):
+        """Return the first link from source to target, or None."""
+        return next((link for link in self.links if (link.source, link.target) == (source, target)), None)
+
+
+def ratio(numerator, denominator):
+    """Return the quotient, as an integer when both are integers and it is exact."""
+    if isinstance(numerator, int) and isinstance(denominator, int) and numerator % denominator == 0:
+        return numerator // denominator
+    return numerator / denominator
+
+
+def run_time(task, processors):
+    """Return the time of `task` on that many processors: time / p^alpha."""
+    if processors == 1:
+        return task.time
+    alpha = task.parallel.get("alpha", 1)
+    if alpha == int(alpha):
+        alpha = int(alpha)  # keeps integers exact
+    return ratio(task.time, processors**alpha)
+
+
+# --- machine ----------------------------------------------------------------------------------------------------
+
+
+def machine(document, budget=None):
+    """Build the machine of an instance document.
+
+    Parameters
+    ----------
+    document : dict
+        An instance.
+    budget : int, optional
+        Overrides a capacity: that of the first memory, or of the first storage level of an adjoint.
+
+    Returns
+    -------
+    Machine
+    """
+    if document.get("machine") is not None:
+        built, budgeted = read_machine(document["machine"]), 0
+    elif document.get("storage"):
+        built, budgeted = _storage_machine(document), 1
+    else:
+        built, budgeted = Machine({"memory": None}, {"processor": "memory"}, []), 0
+    if budget is not None:
+        built.memories[list(built.memories)[budgeted]] = budget
+    return built
+
+
+def read_machine(document):
+    """Read the `machine` object of an instance or of a schedule."""
+    memories = {entry["name"]: entry.get("capacity") for entry in document["memories"]}
+    first = next(iter(memories))
+    processors = {}
+    for entry in document.get("processors") or [{"name": "processor"}]:
+        count = entry.get("count", 1)
+        names = [entry["name"]] if count == 1 else [f"{entry['name']}{i}" for i in range(count)]
+        for name in names:
+            processors[name] = entry.get("memory", first)
+    links = []
+    for number, entry in enumerate(document.get("links", [])):
+        channel = entry.get("channel")
+        if channel is None:
+            channel = ("own channel of link", number)  # a tuple can be nobody else's name
+        links.append(Link(entry["source"], entry["target"], entry.get("bandwidth"), entry.get("latency") or 0, channel))
+    return Machine(memories, processors, links)
+
+
+def _storage_machine(document):
+    """Build the machine of an adjoint from its checkpoint levels."""
+    steps = _adjoint_steps(document)
+    largest = max(step["state_size"] for step in steps)
+    working = largest + max(step["adjoint_size"] for step in steps) + document.get("static_memory", 0)
+    if _has_tape(document):
+        working += max(step["tape_size"] for step in steps)
+    memories, links = {"working": working}, []
+    for level in document["storage"]:
+        name = level["name"]
+        memories[name] = level["slots"] * largest if level.get("slots") is not None else level.get("capacity")
+        channel = level.get("channel") or "processor"
+        bandwidth = level.get("bandwidth")
+        links.append(Link("working", name, bandwidth, level.get("write_time", 0), channel))
+        links.append(Link(name, "working", bandwidth, level.get("read_time", 0), channel))
+    return Machine(memories, {"processor": "working"}, links)
+
+
+# --- task graph -------------------------------------------------------------------------------------------------
+
+
+def lower(document, on=None):
+    """Lower an instance document of any kind to its task graph.
+
+    Parameters
+    ----------
+    document : dict
+        An instance of kind chain, adjoint, dag or tree.
+    on : Machine, optional
+        The machine whose first memory holds inputs and outputs by default; the instance's own if omitted.
+
+    Returns
+    -------
+    Graph
+    """
+    first = (on or machine(document)).first
+    by_kind = {"chain": _lower_chain, "adjoint": _lower_adjoint, "dag": _lower_dag, "tree": _lower_tree}
+    return by_kind[document["kind"]](document, first)
+
+
+def _lower_chain(document, first):
+    stages = []
+    for given in document["stages"]:
+        stage = {
+            "forward_time": given["forward_time"],
+            "saving_time": given.get("saving_forward_time", given["forward_time"]),
+            "backward_time": given["backward_time"],
+            "output_size": given["output_size"],
+            "saved_size": given.get("saved_size", 0),
+            "gradient_size": given.get("gradient_size", given["output_size"]),
+            "forward_workspace": given.get("forward_workspace", 0),
+            "saving_workspace": given.get("saving_workspace", given.get("forward_workspace", 0)),
+            "backward_workspace": given.get("backward_workspace", 0),
+            "backward_reads": given.get("backward_reads", document.get("backward_reads", ["input", "output", "saved"])),
+        }
+        stages += [stage] * given.get("repeat", 1)
+    loss = document.get("loss") or {}
+    input_size = document["input_size"]
+    return _chain_graph(
+        stages=stages,
+        input_size=input_size,
+        input_gradient_size=input_size if document.get("input_gradient", True) else 0,
+        loss=Task(loss.get("time", 0), (f"x{len(stages)}",), (f"y{len(stages)}",), loss.get("workspace", 0), once=True),
+        in_place=document.get("in_place", False),
+        saving=True,
+        inputs=[("x0", first)],
+        first=first,
+        static=document.get("static_memory", 0),
+    )
+
+
+def _chain_graph(*, stages, input_size, input_gradient_size, loss, in_place, saving, inputs, first, static):
+    """Build F, Fe, B and loss over x, s and y; `saving` says whether Fe and s exist."""
+    values, tasks = {"x0": input_size}, {}
+    for i, stage in enumerate(stages, 1):
+        values[f"x{i}"] = stage["output_size"]
+        tasks[f"F{i}"] = Task(
+            stage["forward_time"],
+            (f"x{i - 1}",),
+            (f"x{i}",),
+            stage["forward_workspace"],
+            in_place=in_place,
+            required=False,
+        )
+        if saving:
+            values[f"s{i}"] = stage["saved_size"]
+            tasks[f"Fe{i}"] = Task(
+                stage["saving_time"],
+                (f"x{i - 1}",),
+                (f"x{i}", f"s{i}"),
+                stage["saving_workspace"],
+                in_place=in_place,
+                required=False,
+            )
+    tasks["loss"] = Task(loss.time, loss.reads, loss.writes, loss.workspace, in_place=in_place, once=True)
+    values["y0"] = input_gradient_size
+    for i, stage in reversed(list(enumerate(stages, 1))):
+        values[f"y{i}"] = stage["gradient_size"]
+        named = {"input": f"x{i - 1}", "output": f"x{i}", "saved": f"s{i}"}
+        reads = [f"y{i}"] + [named[kind] for kind in ("input", "output", "saved") if kind in stage["backward_reads"]]
+        tasks[f"B{i}"] = Task(
+            stage["backward_time"],
+            tuple(reads),
+            (f"y{i - 1}",),
+            stage["backward_workspace"],
+            in_place=in_place,
+            once=True,
+        )
+    return Graph(tasks, values, inputs, frozenset(), [("y0", first)], static)
+
+
+def _adjoint_steps(document):
+    """Return one full dictionary per step, instance-wide figures filled in."""
+    given = document["steps"]
+    steps = [{} for _ in range(given)] if isinstance(given, int) else given
+    keys = ("forward_time", "backward_time", "state_size", "adjoint_size", "tape_size", "tape_time")
+    common = {key: document[key] for key in keys if document.get(key) is not None}
+    full = []
+    for step in steps:
+        step = common | {key: value for key, value in step.items() if value is not None}
+        # The defaults follow the step's own figures, not those of the instance.
+        step.setdefault("adjoint_size", step["state_size"])
+        step.setdefault("tape_size", 0)
+        step.setdefault("tape_time", step.get("forward_time"))
+        full.append(step)
+    return full
+
+
+def _has_tape(document):
+    per_step = document["steps"] if isinstance(document["steps"], list) else []
+    return any(owner.get("tape_size") is not None for owner in [document, *per_step])
+
+
+def _lower_adjoint(document, first):
+    steps = _adjoint_steps(document)
+    tape = _has_tape(document)
+    # Step i ends in x_{i+1}: that is the state of the step after it; the last one exists only with a tape.
+    followers = steps[1:] + ([steps[-1]] if tape else [])
+    stages = [
+        {
+            "forward_time": step.get("forward_time"),
+            "saving_time": step["tape_time"],
+            "backward_time": step["backward_time"],
+            "output_size": after["state_size"],
+            "saved_size": step["tape_size"],
+            "gradient_size": after["adjoint_size"],
+            "forward_workspace": 0,
+            "saving_workspace": 0,
+            "backward_workspace": 0,
+            "backward_reads": ["saved"] if tape else ["input"],
+        }
+        for step, after in zip(steps, followers, strict=False)
+    ]
+    inputs = [("x0", first)]
+    initial = document.get("initial_state", "live")
+    if initial != "live":
+        inputs.append(("x0", initial))
+    last = len(stages)
+    return _chain_graph(
+        stages=stages,
+        input_size=steps[0]["state_size"],
+        input_gradient_size=steps[0]["adjoint_size"],
+        loss=Task(0 if tape else steps[-1]["backward_time"], (f"x{last}",), (f"y{last}",)),
+        in_place=True,
+        saving=tape,
+        inputs=inputs,
+        first=first,
+        static=document.get("static_memory", 0),
+    )
+
+
+def _lower_dag(document, first):
+    values = {value["id"]: value["size"] for value in document.get("values", [])}
+    tasks = {}
+    for given in document["tasks"]:
+        writes = given.get("writes", [])
+        if "size" in given:
+            values[given["id"]] = given["size"]
+            writes = [given["id"]]
+        tasks[given["id"]] = Task(
+            given["time"],
+            tuple(given.get("reads", [])),
+            tuple(writes),
+            given.get("workspace", 0),
+            given.get("in_place", False),
+            given.get("required", True),
+            given.get("recomputable", True),
+            given.get("once", False),
+            given.get("parallel"),
+        )
+
+    def located(entries):
+        return [
+            (entry, first) if isinstance(entry, str) else (entry["value"], entry.get("memory") or first)
+            for entry in entries
+        ]
+
+    return Graph(
+        tasks,
+        values,
+        located(document.get("inputs", [])),
+        frozenset(document.get("pinned_inputs", [])),
+        located(document.get("outputs", [])),
+        document.get("static_memory", 0),
+    )
+
+
+def _lower_tree(document, first):
+    parent = document["parent"]
+    n = len(parent)
+    workspace = document.get("workspace") or [0] * n
+    time = document.get("time") or [1] * n
+    parallel = document.get("parallel")
+    if not isinstance(parallel, list):
+        parallel = [parallel] * n
+    children = [[] for _ in range(n)]
+    for i, above in enumerate(parent):
+        if above != -1:
+            children[above].append(f"v{i}")
+    inward = document.get("orientation", "in") == "in"
+    tasks = {}
+    for i in range(n):
+        own, below = (f"v{i}",), tuple(children[i])
+        reads, writes = (below, own) if inward else (own, below)
+        tasks[f"T{i}"] = Task(time[i], reads, writes, workspace[i], once=True, parallel=parallel[i])
+    roots = [(f"v{i}", first) for i in range(n) if parent[i] == -1]
+    return Graph(
+        tasks,
+        {f"v{i}": size for i, size in enumerate(document["output_size"])},
+        [] if inward else roots,
+        frozenset(),
+        roots if inward else [],
+        document.get("static_memory", 0),
+    )

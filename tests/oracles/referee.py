@@ -1,0 +1,305 @@
+"""Judge a schedule by simulating it, event by event, exactly as the schedule format says.
+
+Rules
+-----
+unknown-task, unknown-value, unknown-memory, unknown-processor, unknown-link
+    A name that the instance or the machine does not have.
+bad-step
+    A step without a proper `start`, of no known kind, on impossible processors, dropping what its task neither
+    reads nor writes.
+resource-busy
+    A step begins on a resource while another is served there; at one instant, steps begin in listed order, one of no
+    length being over before the next begins.
+read-missing
+    What a run or a copy reads is not there, or not all of it.
+value-busy
+    A step reads, frees or writes a value that another one is writing there; or writes one that another one is
+    reading there; or frees one that another one is reading there.
+free-missing
+    Nothing there to free (or fewer bytes than are moved away).
+bad-bytes
+    A partial move of a wrong size, without `drop`, or to where the value then has more bytes than its size.
+pinned-input
+    A pinned input is freed, wholly or in part, in a memory in which it lies at the start.
+required-missing
+    A `required` or `once` task never runs.
+once-repeated, not-recomputable
+    A second run of a task that is `once`, or not `recomputable`.
+output-missing
+    An output is not completely in its memory at the end.
+capacity
+    More bytes than the memory has.
+
+Readings of the format where it is brief
+----------------------------------------
+- Reading a value whose first bytes are still being written breaks two rules: read-missing and value-busy.
+- Where two steps conflict, the one that starts later (or frees) is named; a capacity violation names each step
+  that adds bytes to a memory that then exceeds its capacity, and no step for the initial residency.
+- Presence and busyness are per value and memory, also for partial moves: a part of a value cannot leave while
+  another step is reading (even moving) the value there.  Bytes have no identity: a value is readable where the
+  number of its bytes is its size.
+- Several frees of one value at one instant: the first listed one frees, the others find nothing (free-missing).
+- A free that breaks a rule is not carried out; every other step is, so that one error does not breed many.
+- The makespan is the greatest end of any step, drop steps included.
+- If any start or end is a float, instants are clusters: sorted times within 1e-9 of the makespan of the first
+  time of the cluster.  A step whose start and end fall into one cluster has no length.
+- Recompute time is the sum of the runs' times, each on one processor, minus the no-recompute time: running a task
+  on several processors is no negative recomputation.  The cheapest producers: values already written by a needed
+  task need no other; then values with one producer; then, in the graph's order, the least time, the first listed
+  on ties.
+- Pinned inputs may be re-produced by a copy or a run (nothing is freed by anybody).
+- The schedule's machine, where it has one, replaces the instance's; the default memory of inputs follows it.
+- `after` is not judged.
+"""
+
+from dataclasses import dataclass, field
+
+from . import lowering
+from .actions import is_time, read_step
+
+
+@dataclass
+class Report:
+    """The verdict: violations as (step index or None, rule), and the figures of the schedule."""
+
+    violations: list = field(default_factory=list)
+    makespan: float = 0
+    peaks: dict = field(default_factory=dict)
+    peak_steps: dict = field(default_factory=dict)  # first step at which the peak stands, None: at the start
+    recompute_time: float = 0
+    transferred: dict = field(default_factory=dict)
+    idle: dict = field(default_factory=dict)
+    machine_differs: bool = False
+
+    @property
+    def ok(self):
+        """No violation."""
+        return not self.violations
+
+    @property
+    def rules(self):
+        """The set of broken rules."""
+        return {rule for _, rule in self.violations}
+
+
+def check(document, schedule, budget=None):
+    """Judge a schedule.
+
+    Parameters
+    ----------
+    document : dict
+        The instance.
+    schedule : dict or list
+        A schedule document, or its list of steps; every step with its `start`.
+    budget : int, optional
+        Overrides a capacity, as in `lowering.machine`; not used when the schedule has a machine.
+
+    Returns
+    -------
+    Report
+    """
+    steps = schedule if isinstance(schedule, list) else schedule["steps"]
+    machine = lowering.machine(document, budget)
+    report = Report()
+    if isinstance(schedule, dict) and schedule.get("machine") is not None:
+        own = lowering.read_machine(schedule["machine"])
+        report.machine_differs = own != machine
+        machine = own
+    graph = lowering.lower(document, machine)
+
+    actions = []
+    for index, step in enumerate(steps):
+        action, rules = read_step(graph, machine, index, step)
+        if action is not None and not is_time(step.get("start")):
+            action, rules = None, [*rules, "bad-step"]
+        report.violations += [(index, rule) for rule in rules]
+        if action is not None:
+            action.start = step["start"]
+            actions.append(action)
+
+    report.makespan = max((action.end for action in actions), default=0)
+    instant = _instants(actions, report.makespan)
+    _check_resources(actions, instant, report)
+    _Simulation(graph, machine, actions, instant, report).run()
+    _count(graph, machine, actions, report)
+    return report
+
+
+def _instants(actions, makespan):
+    """Map every start and end to its instant."""
+    times = sorted({time for action in actions for time in (action.start, action.end)})
+    tolerance = 1e-9 * makespan if any(isinstance(time, float) for time in times) else 0
+    instant, anchor = {}, None
+    for time in times:
+        if anchor is None or time - anchor > tolerance:
+            anchor = time
+        instant[time] = anchor
+    return instant
+
+
+def _check_resources(actions, instant, report):
+    """Every resource serves one step at a time."""
+    users = {}
+    for action in actions:
+        for resource in action.resources:
+            users.setdefault(resource, []).append((instant[action.start], instant[action.end], action.index))
+    for intervals in users.values():
+        intervals.sort(key=lambda interval: (interval[0], interval[2]))
+        for later, (start, _, index) in enumerate(intervals):
+            for _, until, _ in intervals[:later]:
+                # It began before, or at the same instant and is listed before: it must be over.
+                if until > start:
+                    report.violations.append((index, "resource-busy"))
+                    break
+
+
+class _Simulation:
+    """Residency as it changes from event to event."""
+
+    def __init__(self, graph, machine, actions, instant, report):
+        self.graph, self.machine, self.actions = graph, machine, actions
+        self.instant, self.report = instant, report
+        self.static = dict.fromkeys(machine.memories, 0)
+        self.static[machine.first] += graph.static
+        self.resident = {memory: {} for memory in machine.memories}  # bytes per value, complete ones only
+        self.running = []
+        self.runs = {}
+        self.pinned = {(memory, value) for value, memory in graph.inputs if value in graph.pinned}
+
+    def run(self):
+        """Play all events, then look at what is left."""
+        for value, memory in self.graph.inputs:
+            self.resident[memory][value] = self.graph.values[value]
+        for memory, capacity in self.machine.memories.items():
+            self.report.peaks[memory] = self.usage(memory)
+            self.report.peak_steps[memory] = None
+            if capacity is not None and self.usage(memory) > capacity:
+                self.blame(None, "capacity")
+
+        at = self.instant
+        starting = {}
+        for action in self.actions:
+            starting.setdefault(at[action.start], []).append(action)
+        for now in sorted(set(at.values())):
+            # Whoever began earlier and ends now: all complete, and only then do their frees apply.
+            ending = sorted((a for a in self.running if at[a.end] == now), key=lambda action: action.index)
+            for action in ending:
+                self.complete(action)
+            for action in ending:
+                self.free(action)
+            for action in starting.get(now, []):
+                self.begin(action)
+                if at[action.end] == now:
+                    self.complete(action)
+                    self.free(action)
+
+        for name, task in self.graph.tasks.items():
+            if (task.required or task.once) and name not in self.runs:
+                self.blame(None, "required-missing")
+        for value, memory in self.graph.outputs:
+            if self.resident[memory].get(value) != self.graph.values[value]:
+                self.blame(None, "output-missing")
+
+    def usage(self, memory):
+        """Bytes in use now: static, resident, and held by running steps."""
+        held = sum(action.adds.get(memory, 0) for action in self.running)
+        return self.static[memory] + sum(self.resident[memory].values()) + held
+
+    def blame(self, index, rule):
+        """Note a violation, once per step and rule."""
+        if index is None or (index, rule) not in self.report.violations:
+            self.report.violations.append((index, rule))
+
+    def begin(self, action):
+        """Check what the step finds, then allocate."""
+        for place, size in action.needs.items():
+            memory, value = place
+            if any(place in other.writes for other in self.running):
+                self.blame(action.index, "value-busy")
+            there = self.resident[memory].get(value)
+            if there is None or there < size:
+                self.blame(action.index, "read-missing")
+        for place, size in action.writes.items():
+            memory, value = place
+            if any(place in other.writes or place in other.needs for other in self.running):
+                self.blame(action.index, "value-busy")
+            if action.partial and self.resident[memory].get(value, 0) + size > self.graph.values[value]:
+                self.blame(action.index, "bad-bytes")
+        if action.task is not None:
+            task = self.graph.tasks[action.task]
+            self.runs[action.task] = self.runs.get(action.task, 0) + 1
+            if self.runs[action.task] > 1 and task.once:
+                self.blame(action.index, "once-repeated")
+            if self.runs[action.task] > 1 and not task.recomputable:
+                self.blame(action.index, "not-recomputable")
+
+        self.running.append(action)
+        for memory, capacity in self.machine.memories.items():
+            used = self.usage(memory)
+            if used > self.report.peaks[memory]:
+                self.report.peaks[memory] = used
+                self.report.peak_steps[memory] = action.index
+            if action.adds.get(memory, 0) > 0 and capacity is not None and used > capacity:
+                self.blame(action.index, "capacity")
+
+    def complete(self, action):
+        """Release reads and workspace; what was written is there, in the place of any old copy."""
+        self.running.remove(action)
+        for (memory, value), size in action.writes.items():
+            if action.partial:
+                size = min(size + self.resident[memory].get(value, 0), self.graph.values[value])
+            self.resident[memory][value] = size
+
+    def free(self, action):
+        """Apply the step's frees; those that are not allowed do not happen."""
+        for place, size in action.frees:
+            memory, value = place
+            there = self.resident[memory].get(value)
+            if place in self.pinned:
+                self.blame(action.index, "pinned-input")
+            elif any(place in other.writes or place in other.needs for other in self.running):
+                self.blame(action.index, "value-busy")
+            elif there is None or (size is not None and there < size):
+                self.blame(action.index, "free-missing")
+            elif size is None or there == size:
+                del self.resident[memory][value]
+            else:
+                self.resident[memory][value] = there - size
+
+
+def _count(graph, machine, actions, report):
+    """Fill in transferred bytes, idle times and the recompute time."""
+    report.transferred = {f"{link.source}->{link.target}": 0 for link in machine.links}
+    report.idle = dict.fromkeys(machine.processors, report.makespan)
+    report.idle |= {link.channel: report.makespan for link in machine.links}
+    run_time = 0
+    for action in actions:
+        if action.task is not None:
+            run_time += graph.tasks[action.task].time
+        if action.link is not None:
+            report.transferred["->".join(action.link)] += sum(action.writes.values())
+        for resource in action.resources:
+            report.idle[resource] -= action.duration
+    report.recompute_time = run_time - no_recompute_time(graph)
+
+
+def no_recompute_time(graph):
+    """Return the time of each required task and of the cheapest producer of each other needed value, once."""
+    needed = {name for name, task in graph.tasks.items() if task.required or task.once}
+    inputs = {value for value, _ in graph.inputs}
+    while True:
+        made = inputs | {value for name in needed for value in graph.tasks[name].writes}
+        wanted = {value for name in needed for value in graph.tasks[name].reads}
+        wanted |= {value for value, _ in graph.outputs}
+        producers = {
+            value: [name for name, task in graph.tasks.items() if value in task.writes]
+            for value in graph.values
+            if value in wanted - made
+        }
+        producers = {value: names for value, names in producers.items() if names}
+        if not producers:
+            return sum(graph.tasks[name].time for name in needed)
+        forced = [names[0] for names in producers.values() if len(names) == 1]
+        # One choice at a time: it may supply other values, too.
+        names = forced or next(iter(producers.values()))
+        needed.add(min(names, key=lambda name: graph.tasks[name].time))

@@ -1,0 +1,17 @@
+"""A plug-in for remat: its catalogue is metadata only, the solver is imported when somebody uses it."""
+
+from remat.registry import Algorithm
+
+catalogue = (
+    Algorithm(
+        name="random-order",
+        solver="remat_random_order.solver:solve",
+        options="remat_random_order.solver:RandomOrderOptions",
+        kinds=("dag",),
+        summary="every needed task once, in the best of some random topological orders",
+        guarantee="heuristic",
+        complexity="O(tries * size)",
+        reference="-",
+        anytime=True,
+    ),
+)

@@ -1,0 +1,140 @@
+"""Traces: the trace-event format, every step on its track, memory as the verifier measured it."""
+
+import gzip
+import itertools
+import json
+from collections import defaultdict
+from dataclasses import replace
+
+import pytest
+
+from remat.errors import OptionError, RematError
+from remat.report.trace import MICROSECONDS, write_trace
+from tests.report.results import CHAIN, chain_result, long_result, offload_result, result_of
+
+RESULTS = {"chain": chain_result, "offload": offload_result, "long": lambda: long_result(12_000)}
+
+
+def traced(result, path):
+    write_trace(result, path)
+    return json.loads(path.read_text("utf-8"))
+
+
+def tracks(trace):
+    """Names of the threads by their number."""
+    metadata = [event for event in trace["traceEvents"] if event["ph"] == "M"]
+    return {event["tid"]: event["args"]["name"] for event in metadata if event["name"] == "thread_name"}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_memory_is_what_the_verifier_measured(name, tmp_path):
+    result = RESULTS[name]()
+    counters = defaultdict(list)
+    for event in traced(result, tmp_path / "trace.json")["traceEvents"]:
+        if event["ph"] == "C":
+            (size,) = event["args"].values()
+            counters[event["name"]].append(size)
+    assert {name: max(sizes) for name, sizes in counters.items()} == {
+        f"memory {name}": size for name, size in result.peak_memory.items()
+    }
+    for memory, profile in result.report.profiles.items():
+        assert counters[f"memory {memory}"] == profile.size.tolist()
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_every_step_is_on_its_tracks(name, tmp_path):
+    result = RESULTS[name]()
+    trace = traced(result, tmp_path / "trace.json")
+    names = tracks(trace)
+    served = defaultdict(list)
+    by_step = defaultdict(list)
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            served[names[event["tid"]]].append((event["ts"], event["ts"] + event["dur"]))
+            by_step[event["args"]["step"]].append(event)
+    # Nothing overlaps on a track, and it is as busy as the verifier says.
+    scale = MICROSECONDS[result.units.time]
+    slack = 1e-9 * result.makespan * scale
+    for track, intervals in served.items():
+        intervals.sort()
+        assert all(one[1] <= other[0] + slack for one, other in itertools.pairwise(intervals))
+        busy = result.report.busy[track.removeprefix("channel ")] * scale
+        assert sum(end - start for start, end in intervals) == pytest.approx(busy)
+    for index, step in enumerate(result.steps):
+        events = by_step.pop(index, [])
+        kind = type(step).__name__
+        if kind == "Drop":
+            assert events == []
+        elif kind == "Run":
+            assert {event["name"] for event in events} == {step.task}
+            assert len(events) == max(1, len(step.on))
+            assert all(event["args"].get("drop", []) == list(step.drop) for event in events)
+        else:
+            (event,) = events
+            assert event["name"] == f"{step.value}: {step.source}->{step.target}"
+            assert event["cat"] == "copy"
+            assert event["args"]["drop"] == step.drop
+        for event in events:
+            assert event["ts"] == pytest.approx(step.start * scale)
+    assert not by_step
+
+
+def test_phases_are_categories(tmp_path):
+    result = chain_result()
+    trace = traced(result, tmp_path / "trace.json")
+    phases = defaultdict(list)
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            phases[event["cat"]].append(event["name"])
+    assert set(phases) == {"forward", "saving forward", "recomputation", "loss", "backward"}
+    assert sorted(phases["backward"]) == ["B1", "B2", "B3"]
+    assert phases["loss"] == ["loss"]
+    # Each stage forward once, the rest is recomputation.
+    once = [name.lstrip("Fe") for name in phases["forward"] + phases["saving forward"]]
+    assert sorted(once) == ["1", "2", "3"]
+    assert all(name.startswith("F") for name in phases["recomputation"])
+
+
+def test_names_and_heads(tmp_path):
+    result = offload_result()
+    trace = traced(result, tmp_path / "trace.json")
+    assert tracks(trace) == {1: "gpu0", 2: "gpu1", 3: "channel bus"}
+    (process,) = [event for event in trace["traceEvents"] if event["name"] == "process_name"]
+    assert process["args"]["name"] == f"{result.instance_name} (by hand)"
+    head = trace["otherData"]
+    assert head["time_unit"] == "1 unit is shown as 1 us"
+    assert head["makespan"] == result.makespan
+    assert head["peak_memory"] == result.peak_memory
+    part = next(e for e in trace["traceEvents"] if e["ph"] == "X" and e["args"].get("size") == 1)
+    assert part["name"] == "u: host->device"
+    assert all({"ph", "pid", "name"} <= event.keys() for event in trace["traceEvents"])
+
+
+@pytest.mark.parametrize("unit", MICROSECONDS)
+def test_times_are_microseconds(unit, tmp_path):
+    document = CHAIN | {"units": {"time": unit}}
+    steps = [{"run": "Fe1"}, {"run": "Fe2"}, {"run": "Fe3"}, {"run": "loss"}, *({"run": f"B{i}"} for i in (3, 2, 1))]
+    trace = traced(result_of(document, steps), tmp_path / "trace.json")
+    last = [event for event in trace["traceEvents"] if event["ph"] == "X"][-1]
+    assert last["ts"] == pytest.approx(13 * MICROSECONDS[unit])
+    assert last["dur"] == pytest.approx(3 * MICROSECONDS[unit])
+
+
+def test_compressed_and_deterministic(tmp_path):
+    result = chain_result()
+    write_trace(result, tmp_path / "trace.json")
+    write_trace(result, tmp_path / "trace.json.gz")
+    packed = (tmp_path / "trace.json.gz").read_bytes()
+    assert gzip.decompress(packed) == (tmp_path / "trace.json").read_bytes()
+    write_trace(result, tmp_path / "trace.json.gz")
+    assert (tmp_path / "trace.json.gz").read_bytes() == packed
+
+
+def test_without_a_schedule(tmp_path):
+    with pytest.raises(OptionError, match="no schedule to trace"):
+        write_trace(replace(chain_result(), report=None), tmp_path / "trace.json")
+
+
+def test_what_cannot_be_written(tmp_path):
+    with pytest.raises(RematError, match="cannot write"):
+        write_trace(chain_result(), tmp_path / "nowhere" / "trace.json")

@@ -1,0 +1,94 @@
+"""The table behind `auto`: each of its rows, and that docs/auto.md shows the same ones."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import remat
+from remat import OptionError, auto, registry
+from remat.auto import TABLE, choose
+from remat.solving import make_problem
+from remat.testing.cases import degenerate, moderate
+
+
+def adjoint(steps=4, **more):
+    return {"schema": "remat.instance/1", "kind": "adjoint", "steps": steps, **more}
+
+
+OWN_STEPS = [{"forward_time": time} for time in (1, 2, 3, 4)]
+DISK = [{"name": "disk"}]
+SLOW = [{"name": "disk", "write_time": 1}]
+
+
+def chosen(document, budget=None):
+    return choose(make_problem(remat.load(document), budget=budget)).name
+
+
+ROWS = [
+    ("chain", moderate("chain"), None, "rotor"),
+    ("everything fits", adjoint(), None, "store-all"),
+    ("everything just fits", adjoint(), 4, "store-all"),
+    ("not everything fits", adjoint(), 3, "adjoint-dp"),
+    ("adjoints of another size", adjoint(adjoint_size=2), 4, "revolve"),
+    ("everything fits into storage", adjoint(storage=DISK), 3, "store-all"),
+    ("little storage", adjoint(storage=DISK), 2, "revolve"),
+    ("storage takes time", adjoint(storage=SLOW), None, "h-revolve"),
+    ("storage overlaps", adjoint(storage=[SLOW[0] | {"channel": "dma"}]), None, "revolve"),
+    ("tapes", adjoint(tape_size=1), None, "revolve"),
+    ("own steps, everything fits", adjoint(OWN_STEPS), 4, "store-all"),
+    ("own steps, not everything fits", adjoint(OWN_STEPS), 3, "adjoint-dp"),
+    ("own steps, little storage", adjoint(OWN_STEPS, storage=DISK), 2, "walther-griewank"),
+    ("own steps, storage takes time", adjoint(OWN_STEPS, storage=SLOW), None, "walther-griewank"),
+    ("own steps, no room for a state", adjoint(OWN_STEPS, storage=DISK), 0, "recompute-all"),
+    ("tree", moderate("tree"), None, "liu"),
+    ("dag", moderate("dag"), None, "keep-all"),
+]
+
+
+@pytest.mark.parametrize(("document", "budget", "name"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_rows(document, budget, name):
+    assert chosen(document, budget) == name
+
+
+def test_every_row_of_the_table_is_tested():
+    named = {name for rule in TABLE for name in rule.algorithms[:1]}
+    assert named == {name for _, _, _, name in ROWS}
+
+
+def test_table_names_registered_algorithms():
+    for rule in TABLE:
+        assert rule.kind in registry.KINDS
+        for name in rule.algorithms:
+            assert registry.find(name, rule.kind).name == name
+
+
+def test_every_kind_has_a_last_row_that_always_applies():
+    for kind in registry.KINDS:
+        rules = [rule for rule in TABLE if rule.kind == kind]
+        problem = make_problem(remat.load(moderate(kind)), budget=0)
+        assert rules[-1].applies(problem)
+
+
+def test_documentation_shows_the_table():
+    page = (Path(__file__).parent.parent / "docs" / "auto.md").read_text()
+    rows = re.findall(r"^\| *`?(\w+)`? *\|([^|]*)\|([^|]*)\|", page, flags=re.MULTILINE)
+    shown = [(kind, when.strip(), tuple(re.findall(r"`([a-z0-9-]+)`", names))) for kind, when, names in rows]
+    table = [(rule.kind, rule.when, rule.algorithms) for rule in TABLE]
+    assert [row for row in shown if row[0] in registry.KINDS] == table
+
+
+def test_first_available_algorithm_of_a_row(monkeypatch):
+    rule = auto.Rule("dag", "any", ("not-there", "keep-all"), lambda problem: True)
+    monkeypatch.setattr(auto, "TABLE", (rule,))
+    assert chosen(moderate("dag")) == "keep-all"
+    with pytest.raises(OptionError, match="no algorithm for kind 'tree' is installed"):
+        chosen(moderate("tree"))
+
+
+@pytest.mark.parametrize("kind", registry.KINDS)
+def test_auto_solves_every_case(kind):
+    for name, document in degenerate(kind).items():
+        result = remat.solve(document)
+        assert result.report is None or result.report.ok, name
+        assert result.algorithm in {choice for rule in TABLE for choice in rule.algorithms}

@@ -1,0 +1,62 @@
+"""Names by index and indices by name, plain and numbered."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remat.names import Names, NumberedNames
+
+RUNS = st.lists(
+    st.tuples(
+        st.sampled_from(["F", "Fe", "B", "x", "loss", "T"]),
+        st.one_of(st.none(), st.integers(0, 12)),
+        st.integers(0, 12),
+    ),
+    max_size=4,
+    unique_by=lambda run: run[0],
+).map(lambda runs: [(prefix, first, 1 if first is None else count) for prefix, first, count in runs])
+
+
+@settings(deadline=None)
+@given(RUNS)
+def test_numbered_names_are_the_plain_ones(runs):
+    expected = [
+        prefix if first is None else f"{prefix}{first + k}" for prefix, first, count in runs for k in range(count)
+    ]
+    numbered, plain = NumberedNames(runs), Names(expected)
+    assert len(numbered) == len(plain) == len(expected)
+    assert list(numbered) == list(plain) == expected
+    for index, name in enumerate(expected):
+        assert numbered[index] == plain[index] == name
+        assert numbered[index - len(expected)] == name
+        assert numbered.find(name) == plain.find(name) == index
+    assert numbered[1:3] == list(plain[1:3])
+    assert numbered[::-1] == expected[::-1]
+    for name in ("", "F", "F01", "Fx", "F13", "F-1", "f1", "F1 ", "9", "Fe", "loss1", "x" + "9" * 30, "F٣"):
+        assert numbered.find(name) == plain.find(name)
+
+
+@pytest.mark.parametrize("index", [3, -4, 10**9])
+def test_indices_beyond_the_end(index):
+    names = NumberedNames([("F", 1, 2), ("loss", None, 1)])
+    with pytest.raises(IndexError):
+        names[index]
+
+
+def test_numbers_have_no_leading_zeros():
+    names = NumberedNames([("T", 0, 11)])
+    assert [names.find(name) for name in ("T0", "T00", "T010", "T10")] == [0, None, None, 10]
+
+
+def test_a_million_names_cost_nothing():
+    names = NumberedNames([("x", 0, 10**12)])
+    assert names[10**12 - 1] == "x999999999999"
+    assert names.find("x123456789") == 123456789
+
+
+def test_prefixes_that_end_in_digits_do_not_confuse():
+    # Several runs of one prefix, with a gap between them.
+    names = NumberedNames([("F", 1, 2), ("F", 10, 2)])
+    assert list(names) == ["F1", "F2", "F10", "F11"]
+    assert [names.find(name) for name in names] == [0, 1, 2, 3]
+    assert names.find("F3") is None

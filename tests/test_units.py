@@ -1,0 +1,258 @@
+"""Sizes, times, bandwidths and durations: what is read, exactly, and what is refused."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remat.units import (
+    LARGEST_SIZE,
+    Units,
+    format_size,
+    format_time,
+    parse_bandwidth,
+    parse_duration,
+    parse_size,
+    parse_time,
+)
+
+UNIT = Units("unit", "unit")
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        (0, 0),
+        (8, 8),
+        (1e9, 10**9),
+        (Decimal("1e9"), 10**9),
+        ("17", 17),
+        ("1e3", 1000),
+        ("8B", 8),
+        ("8kB", 8000),
+        ("8KB", 8000),
+        ("8GB", 8 * 10**9),
+        ("8 GB", 8 * 10**9),
+        (" 8GB ", 8 * 10**9),
+        ("8GiB", 2**33),
+        ("8Gi", 2**33),
+        ("8KiB", 8192),
+        ("1.5GiB", 3 * 2**29),
+        ("0.1MB", 100_000),
+        ("1.7GB", 1_700_000_000),  # 1.7 * 10**9 in floats is another number
+        ("4EiB", LARGEST_SIZE),
+        (LARGEST_SIZE, LARGEST_SIZE),
+    ],
+)
+def test_sizes(value, size):
+    parsed = parse_size(value)
+    assert parsed == size
+    assert type(parsed) is int
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("8,5GB", "is not a size"),
+        ("8GBit", "unknown unit 'GBit'"),
+        ("8gb", "unknown unit"),
+        ("8kiB", "unknown unit"),
+        ("1.5", "not a whole number"),
+        (1.5, "not a whole number"),
+        ("1.0001kB", "not a whole number"),
+        ("-1", "is not a size"),
+        (-1, "negative"),
+        (-1.0, "negative"),
+        ("nan", "is not a size"),
+        (float("nan"), "not a finite size"),
+        (float("inf"), "not a finite size"),
+        (Decimal("Infinity"), "not a finite size"),
+        (True, "true is not a size"),
+        (False, "false is not a size"),
+        (None, "null is not a size"),
+        ([8], "is not a size"),
+        ("", "is not a size"),
+        ("GB", "is not a size"),
+        ("8 8GB", "is not a size"),
+        ("+8", "is not a size"),
+        ("0x10", "is not a size"),
+        ("1_000", "is not a size"),
+        ("٣GB", "is not a size"),  # other scripts' digits
+        (LARGEST_SIZE + 1, "larger than the largest size"),
+        (10**400, "more than 30 digits"),
+        (-(10**400), "more than 30 digits"),
+        ("1e9999", "larger than the largest size"),
+        ("5EiB", "larger than the largest size"),
+        ("1e-1", "not a whole number"),
+        ("9" * 5000, "larger than the largest size"),
+    ],
+)
+def test_what_is_no_size(value, why):
+    with pytest.raises(ValueError, match=why) as caught:
+        parse_size(value)
+    assert len(str(caught.value)) < 200
+
+
+def test_units_have_no_bytes():
+    assert parse_size("17", UNIT) == 17
+    with pytest.raises(ValueError, match="counts memory in units"):
+        parse_size("8GB", UNIT)
+
+
+@settings(deadline=None)
+@given(st.integers(0, LARGEST_SIZE))
+def test_sizes_are_exact(size):
+    assert parse_size(str(size)) == parse_size(Decimal(size)) == parse_size(f"{size}B") == size
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "time"),
+    [
+        (3, "s", 3),
+        (0.25, "s", 0.25),
+        (2.0, "s", 2.0),
+        (Decimal("0.1"), "s", 0.1),
+        ("3ms", "s", 0.003),
+        ("3ms", "ms", 3),
+        ("3ms", "us", 3000),
+        ("2us", "ns", 2000),
+        ("1.5s", "ms", 1500),
+        ("1.5s", "s", 1.5),
+        ("0.1ms", "us", 100),
+        ("7", "s", 7),
+        ("7", "unit", 7),
+        ("1e3 ns", "us", 1),
+    ],
+)
+def test_times(value, unit, time):
+    parsed = parse_time(value, Units(unit))
+    assert parsed == time
+    assert type(parsed) is type(time)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "why"),
+    [
+        (-1, "s", "out of range"),
+        (-0.5, "s", "negative"),
+        (float("nan"), "s", "not a finite time"),
+        (float("inf"), "s", "not a finite time"),
+        (True, "s", "true is not a time"),
+        (None, "s", "null is not a time"),
+        ("-3ms", "s", "is not a time"),
+        ("3 minutes", "s", "unknown unit 'minutes'"),
+        ("3ms", "unit", "counts time in units"),
+        (2**62 + 1, "s", "out of range"),
+        (1e301, "s", "larger than the largest time"),
+        (Decimal("1e400"), "s", "larger than the largest time"),
+        ("1e9999", "s", "larger than the largest time"),
+    ],
+)
+def test_what_is_no_time(value, unit, why):
+    with pytest.raises(ValueError, match=why):
+        parse_time(value, Units(unit))
+
+
+@settings(deadline=None)
+@given(st.floats(0, 1e300))
+def test_float_times_come_back_as_they_are(time):
+    assert parse_time(time) == time
+    assert parse_time(Decimal(time)) == time
+
+
+@pytest.mark.parametrize(
+    ("value", "units", "rate"),
+    [
+        (None, Units(), None),
+        (5, Units(), 5),
+        (2.5, Units(), 2.5),
+        ("12GB/s", Units(), 12 * 10**9),
+        ("12GB/s", Units("ms"), 12 * 10**6),
+        ("12GB/s", Units("ns"), 12),
+        ("1GiB/ms", Units("s"), 1000 * 2**30),
+        ("1B/us", Units("ns"), 0.001),
+        (4, UNIT, 4),
+    ],
+)
+def test_bandwidths(value, units, rate):
+    parsed = parse_bandwidth(value, units)
+    assert parsed == rate
+    assert type(parsed) is type(rate)
+
+
+@pytest.mark.parametrize(
+    ("value", "units", "why"),
+    [
+        (0, Units(), "would never transfer anything"),
+        ("0B/s", Units(), "would never transfer anything"),
+        (0.0, Units(), "would never transfer anything"),
+        (-1, Units(), "negative"),
+        ("12GB", Units(), "is not a bandwidth"),
+        ("12GB/h", Units(), "is not a bandwidth"),
+        ("fast/s", Units(), "is not a size"),
+        (True, Units(), "is not a bandwidth"),
+        ([], Units(), "is not a bandwidth"),
+        (float("nan"), Units(), "not a finite"),
+        ("12GB/s", UNIT, "in units"),
+        ("12/s", Units("unit", "B"), "counts time in units"),
+    ],
+)
+def test_what_is_no_bandwidth(value, units, why):
+    with pytest.raises(ValueError, match=why):
+        parse_bandwidth(value, units)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30", 30), ("30s", 30), ("0.5", 0.5), ("500ms", 0.5), ("5min", 300), ("1h", 3600), ("0", 0)]
+)
+def test_durations(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "30 days", "-1", "nan", "1e10", "1e9999h"])
+def test_what_is_no_duration(text):
+    with pytest.raises(ValueError, match=r"not a duration|out of range"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (3_520_000_000, "3.278 GiB"),
+        (2**62, "4 EiB"),
+    ],
+)
+def test_sizes_are_shown(size, shown):
+    assert format_size(size) == shown
+
+
+def test_sizes_are_shown_both_ways():
+    assert format_size(3_520_000_000, both=True) == "3.52 GB (3.278 GiB)"
+    assert format_size(999, both=True) == "999 B"
+    assert format_size(1_234_567, UNIT, both=True) == "1,234,567"
+
+
+@pytest.mark.parametrize(
+    ("time", "unit", "shown"),
+    [
+        (0, "s", "0 s"),
+        (1.5, "s", "1.5 s"),
+        (0.0125, "s", "12.5 ms"),
+        (3, "us", "3 us"),
+        (2500, "ns", "2.5 us"),
+        (0.25, "ns", "0.25 ns"),
+        (1234567, "unit", "1,234,567"),
+        (0.123456789, "unit", "0.123457"),
+    ],
+)
+def test_times_are_shown(time, unit, shown):
+    assert format_time(time, Units(unit)) == shown
+
+
+def test_the_default_unit_is_the_second():
+    assert format_time(2) == "2 s"
+    assert parse_time("2ms") == 0.002
