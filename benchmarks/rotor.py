@@ -1,0 +1,89 @@
+"""Rotor's table on heterogeneous chains: CPU time, peak memory, compiled kernel against plain numpy."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import remat
+from benchmarks.harness import Stopwatch, measure, table
+
+LENGTHS = (50, 100, 200, 339)
+
+
+def chain(stages: int, seed: int = 1) -> dict[str, Any]:
+    """Return a heterogeneous chain with integer times and sizes."""
+    draw = random.Random(seed).randint
+    return {
+        "schema": "remat.instance/1",
+        "kind": "chain",
+        "units": {"time": "unit", "memory": "unit"},
+        "input_size": 10**6,
+        "stages": [
+            {
+                "forward_time": draw(1, 1000),
+                "backward_time": draw(1, 2000),
+                "output_size": draw(10**5, 10**7),
+                "saved_size": draw(10**5, 4 * 10**7),
+                "forward_workspace": draw(0, 10**7),
+                "backward_workspace": draw(0, 10**7),
+            }
+            for _ in range(stages)
+        ],
+    }
+
+
+def budget_between(instance: remat.Instance, share: float) -> int:
+    """Return the budget at a share of the way from the least feasible one to the no-recompute peak."""
+    least = remat.solve(instance, algorithm="rotor", budget=0).least_budget
+    whole = remat.solve(instance, algorithm="store-all").peak_memory["memory"]
+    assert least is not None
+    return least.size + round((whole - least.size) * share)
+
+
+def fill(stages: int, share: float, compiled: bool) -> dict[str, Any]:
+    """Fill one table of 500 slots; imports and (cached) compilation are not counted."""
+    from remat.chain import Chain
+    from remat_algorithms.chain import rotor_table
+    from remat_algorithms.chain.segments import Segments
+
+    instance = remat.load(chain(stages))
+    assert isinstance(instance, remat.ChainInstance)
+    segments = Segments.of(Chain.from_chain(instance))
+    room = budget_between(instance, share) - instance.input_size
+    rotor_table.COMPILED_FROM = 0 if compiled else 10**9
+    if compiled:
+        small = Segments.of(Chain.from_chain(remat.load(chain(3))))  # type: ignore[arg-type]
+        rotor_table.RotorTable.of(small, rotor_table.Grid.of(small, 10**6, 10**5, up=True))
+    unit = -(-room // 500)
+    with Stopwatch() as watch:
+        filled = rotor_table.RotorTable.of(segments, rotor_table.Grid.of(segments, room, unit, up=True))
+    assert filled is not None
+    return watch.report(ratio=filled.best() / segments.time_without_recompute())
+
+
+def solve(stages: int, share: float) -> dict[str, Any]:
+    """Solve as a user does: both tables, schedule, placement, verification."""
+    instance = remat.load(chain(stages))
+    budget = budget_between(instance, share)
+    with Stopwatch() as watch:
+        result = remat.solve(instance, algorithm="rotor", budget=budget)
+    return watch.report(overhead=result.overhead, status=str(result.status))
+
+
+def run() -> None:
+    """Print times for three budgets."""
+    rows = []
+    for stages in LENGTHS:
+        for share in (0.25, 0.5, 0.9):
+            compiled = measure(fill, stages=stages, share=share, compiled=True)
+            plain = measure(fill, stages=stages, share=share, compiled=False)
+            whole = measure(solve, stages=stages, share=share)
+            rows.append(
+                [
+                    *(stages, share, compiled.cpu, compiled.peak_mib, plain.cpu, plain.cpu / compiled.cpu),
+                    *(whole.cpu, whole.value["overhead"]),
+                ]
+            )
+    header = ["stages", "budget", "kernel CPU s", "peak MiB", "numpy CPU s", "numpy/kernel", "solve CPU s", "overhead"]
+    table("Rotor, 500 slots, one thread (budget: share of the way from least to no-recompute)", header, rows)
