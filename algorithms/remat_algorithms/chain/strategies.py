@@ -25,7 +25,7 @@ class FixedOptions(Options):
     """Options of `fixed`."""
 
     checkpoints: tuple[int, ...] | str = Field(
-        (), description="stages whose inputs x_i are kept (0 always is), such as 0,4,8; an adjoint: states to store"
+        (), description="stages whose inputs x_i are kept (0 always is), such as 0,4,8 or x0,x4,x8; an adjoint: states to store"
     )
 
 
@@ -96,9 +96,9 @@ def _numbers(given: tuple[int, ...] | str) -> list[int]:
     if not isinstance(given, str):
         return list(given)
     try:
-        return [int(part) for part in given.replace(" ", ",").split(",") if part]
+        return [int(part.removeprefix("x")) for part in given.replace(" ", ",").split(",") if part]
     except ValueError:
-        raise OptionError(f"--option checkpoints: {given[:60]!r} is no list of numbers; write 0,4,8") from None
+        raise OptionError(f"--option checkpoints: {given[:60]!r} is no list; write 0,4,8 or x0,x4,x8") from None
 
 
 def _segmented(problem: Problem, starts: Sequence[int]) -> Proposal:

@@ -21,7 +21,12 @@ CHAIN: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     ("algorithm", "options", "peak", "recompute"),
-    [("store-all", {}, 6, 0), ("recompute-all", {}, 3, 10), ("fixed", {"checkpoints": "0,2"}, 4, 4)],
+    [
+        ("store-all", {}, 6, 0),
+        ("recompute-all", {}, 3, 10),
+        ("fixed", {"checkpoints": "0,2"}, 4, 4),
+        ("fixed", {"checkpoints": "x0,x2"}, 4, 4),
+    ],
 )
 def test_the_lecture(algorithm: str, options: dict[str, str], peak: int, recompute: int) -> None:
     result = remat.solve(LECTURE, algorithm=algorithm, options=options)
