@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from remat.batch.comparison import Comparison
+    from remat.comparing import compare
     from remat.errors import ClaimError, InstanceError, MissingExtraError, OptionError, RematError
     from remat.facts import Facts, show
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, TreeInstance, load
@@ -34,6 +36,7 @@ _HOME = {
     "Bound": "remat.problem",
     "ChainInstance": "remat.instance",
     "ClaimError": "remat.errors",
+    "Comparison": "remat.batch.comparison",
     "DagInstance": "remat.instance",
     "Facts": "remat.facts",
     "Instance": "remat.instance",
@@ -49,6 +52,7 @@ _HOME = {
     "TreeInstance": "remat.instance",
     "Violation": "remat.verifier",
     "algorithms": "remat.registry",
+    "compare": "remat.comparing",
     "example": "remat.shipped",
     "examples": "remat.shipped",
     "load": "remat.instance",
@@ -63,6 +67,7 @@ __all__ = [
     "Bound",
     "ChainInstance",
     "ClaimError",
+    "Comparison",
     "DagInstance",
     "Facts",
     "Instance",
@@ -78,6 +83,7 @@ __all__ = [
     "TreeInstance",
     "Violation",
     "algorithms",
+    "compare",
     "example",
     "examples",
     "load",

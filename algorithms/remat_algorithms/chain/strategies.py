@@ -25,7 +25,9 @@ class FixedOptions(Options):
     """Options of `fixed`."""
 
     checkpoints: tuple[int, ...] | str = Field(
-        (), description="stages whose inputs x_i are kept (0 always is), such as 0,4,8 or x0,x4,x8; an adjoint: states to store"
+        (),
+        description="stages whose inputs x_i are kept (0 always is), such as 0,4,8 or x0,x4,x8; "
+        "of an adjoint the states to store",
     )
 
 

@@ -19,13 +19,14 @@ from remat.errors import ClaimError, RematError
 COMMANDS = {
     "solve": ("remat.cli.solve", "Find a schedule within the memory budget, and verify it."),
     "verify": ("remat.cli.verify", "Judge a schedule against its instance."),
+    "compare": ("remat.cli.compare", "Compare algorithms over many instances and budgets."),
     "show": ("remat.cli.show", "Print an instance's facts: sizes, bounds, what sets them."),
     "algorithms": ("remat.cli.algorithms", "List the algorithms, or explain one."),
     "generate": ("remat.cli.generate", "Make an instance: random, synthetic, or of a real architecture."),
     "import": ("remat.cli.import_", "Make an instance from a file of another format."),
 }
 
-RESERVED = ("compare", "sweep", "export", "fit", "layout", "diff")
+RESERVED = ("sweep", "export", "fit", "layout", "diff")
 
 HELP = """Plan the execution of a computation under a memory budget.
 

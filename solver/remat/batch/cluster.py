@@ -1,0 +1,123 @@
+"""The same jobs on many machines: a dask cluster (extra `dask`).
+
+Each thread of a dask worker keeps a supervised `Worker` process of its own, so that limits hold and answers are
+those of the local executor. Documents travel with their jobs' machines: the scheduler scatters each one once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from remat.batch.cells import Answer, Outcome
+from remat.batch.supervision import Limits, Worker
+from remat.errors import MissingExtraError, OptionError
+
+_local = threading.local()
+
+
+def perform(request: dict[str, Any], document: bytes, seconds: float, memory: int | None) -> dict[str, Any]:
+    """Do a request in this process's own supervised worker (runs on the cluster)."""
+    limits = Limits(seconds=seconds, memory=memory)
+    if getattr(_local, "limits", None) != limits:
+        if getattr(_local, "worker", None) is not None:
+            _local.worker.close()
+        _local.worker, _local.limits = Worker(limits), limits
+    reply: dict[str, Any] = _local.worker.ask(request | {"source": _document_here(document, request["source"])})
+    return reply
+
+
+def _document_here(document: bytes, source: str) -> str:
+    """Keep a document in a file of this machine, named by its content."""
+    suffix = ".json.gz" if source.endswith(".gz") else ".json"
+    folder = Path(tempfile.gettempdir()) / f"remat-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / (hashlib.sha256(document).hexdigest()[:32] + suffix)
+    if not path.exists():
+        handle, temporary = tempfile.mkstemp(dir=folder)
+        with os.fdopen(handle, "wb") as file:
+            file.write(document)
+        os.replace(temporary, path)
+    return str(path)
+
+
+class ClusterExecutor:
+    """Jobs on the workers of a dask scheduler.
+
+    Parameters
+    ----------
+    address : str
+        ``HOST:PORT`` of the scheduler.
+    limits : Limits
+        Of each job, on each worker.
+
+    Raises
+    ------
+    remat.MissingExtraError
+        Without dask.distributed.
+    remat.OptionError
+        If there is no scheduler at the address.
+    """
+
+    def __init__(self, address: str, limits: Limits) -> None:
+        try:
+            from distributed import Client
+        except ImportError:
+            raise MissingExtraError("--executor dask://", "dask") from None
+        self._limits = limits
+        try:
+            self._client = Client(address if "://" in address else f"tcp://{address}", timeout=10, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise OptionError(f"--executor: no dask scheduler answers at {address!r}: {error}") from None
+
+    def run(self, requests: Sequence[dict[str, Any]]) -> Generator[tuple[int, dict[str, Any]], None, None]:
+        """Yield replies as they come."""
+        from distributed import as_completed
+
+        documents: dict[str, Any] = {}
+        futures: dict[Any, int] = {}
+        for index, request in enumerate(requests):
+            source = request["source"]
+            if source not in documents:
+                documents[source] = self._client.scatter(_content(source), broadcast=False)
+            future = self._client.submit(
+                perform, request, documents[source], self._limits.seconds, self._limits.memory, pure=False
+            )
+            futures[future] = index
+        try:
+            for future in as_completed(list(futures)):
+                yield futures[future], _reply_of(future)
+        finally:
+            self._client.cancel(list(futures))
+
+    def __enter__(self) -> ClusterExecutor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+
+def _content(source: str) -> bytes:
+    """Read a document; one that cannot be read fails on the worker as it would here."""
+    try:
+        return Path(source).read_bytes()
+    except OSError:
+        return b""
+
+
+def _reply_of(future: Any) -> dict[str, Any]:
+    """Return what a job answered; a dask worker that was lost is an answer, too."""
+    error = future.exception()
+    if error is None:
+        reply: dict[str, Any] = future.result()
+        return reply
+    detail = f"the dask worker failed: {type(error).__name__}: {error}"
+    return {"answer": Answer(outcome=Outcome.CRASHED, detail=detail[:500]).to_dict()}

@@ -1,0 +1,190 @@
+"""The worker process: one request a line on standard input, one reply a line on what was standard output.
+
+``python -m remat.batch.worker`` imports the package once and then does job after job. Whatever a solver prints
+goes to standard error. Limits are not its business: whoever started it watches over it (`supervision`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TextIO
+
+from remat.batch.cells import Answer, Outcome
+from remat.errors import ClaimError, RematError
+
+if TYPE_CHECKING:
+    from remat.instance import Instance
+    from remat.result import Result
+
+STARTED = {"started": True}
+"""Sent when the instance is loaded: from here on the time limit counts."""
+
+
+def describe(source: str) -> dict[str, Any]:
+    """Return what planning must know of an instance.
+
+    Its digest, kind and units, and the no-recompute peak of the memory that a bare budget means: of the first
+    storage level, if an adjoint has storage, all states stored; None where no such schedule exists.
+    """
+    from remat.facts import show
+    from remat.instance import digest
+
+    instance = _load(source)
+    units = instance.units.build()
+    peak = _stored_whole(instance) if getattr(instance, "storage", ()) else show(instance).no_recompute_peak
+    return {
+        "digest": digest(instance),
+        "kind": instance.kind,
+        "time_unit": units.time,
+        "memory_unit": units.memory,
+        "peak": peak,
+    }
+
+
+def _stored_whole(instance: Instance) -> int | None:
+    from remat.problem import Status
+    from remat.solving import solve
+
+    try:
+        result = solve(instance, algorithm="store-all", budget={"": None})
+    except RematError:
+        return None
+    if result.status not in (Status.OPTIMAL, Status.FEASIBLE):
+        return None
+    return result.peak_memory[result.machine.memories[1].name]
+
+
+def answer(request: Mapping[str, Any]) -> Answer:
+    """Do one job; whatever goes wrong is an answer, too.
+
+    Parameters
+    ----------
+    request : mapping
+        ``source``, ``algorithm``, ``options``, ``capacity``, ``machine``, ``seed``, ``threads``, ``time_limit``.
+    """
+    from remat.solving import solve
+
+    started = time.perf_counter()
+
+    def spent() -> float:
+        return round(time.perf_counter() - started, 6)
+
+    try:
+        result = solve(
+            _load(request["source"]),
+            algorithm=request["algorithm"],
+            options=request["options"],
+            budget=request["capacity"],
+            machine=request["machine"],
+            seed=request["seed"],
+            threads=request["threads"],
+            time_limit=request["time_limit"],
+        )
+        return _answer_of(result, spent())
+    except RematError as error:
+        return Answer(outcome=Outcome.REFUSED, detail=str(error), seconds=spent())
+    except ClaimError as error:
+        return Answer(outcome=Outcome.CLAIM, detail=str(error), seconds=spent())
+    except MemoryError as error:
+        return Answer(outcome=Outcome.MEMORY_LIMIT, detail=f"out of memory: {error}", seconds=spent())
+    except Exception as error:
+        return Answer(outcome=Outcome.CRASHED, detail=f"{type(error).__name__}: {error}", seconds=spent())
+
+
+def _answer_of(result: Result, seconds: float) -> Answer:
+    least = result.least_budget
+    report = result.report
+    return Answer(
+        outcome=Outcome(str(result.status)),
+        detail="; ".join(result.notes),
+        makespan=result.makespan,
+        no_recompute_time=result.no_recompute_time,
+        recompute_time=result.recompute_time,
+        overhead=result.overhead,
+        lower_bound=result.lower_bound,
+        peak_memory=result.peak_memory,
+        transferred={} if report is None else dict(report.transferred),
+        optimal_within=result.optimal_within,
+        scope=result.scope,
+        least_budget=least.size if least is not None and least.sufficient else None,
+        steps=None if result.columns is None else len(result.columns),
+        termination=str(result.termination),
+        solve_seconds=round(result.solve_seconds, 6),
+        seconds=seconds,
+    )
+
+
+def _load(source: str) -> Instance:
+    """Load an instance; the last few stay, since the jobs of one instance follow each other."""
+    stat = os.stat(source)
+    return _loaded(source, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=2)
+def _loaded(source: str, modified: int, size: int) -> Instance:
+    from remat.instance import load
+
+    return load(source)
+
+
+def _reply(request: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
+    try:
+        if request["do"] == "describe":
+            _send(STARTED, out)
+            return {"facts": describe(request["source"])}
+        _load(request["source"])
+    except (RematError, OSError) as error:
+        reply = Answer(outcome=Outcome.UNREADABLE, detail=str(error))
+    except MemoryError:
+        reply = Answer(outcome=Outcome.MEMORY_LIMIT, detail="out of memory while the instance was read")
+    except Exception as error:
+        reply = Answer(outcome=Outcome.CRASHED, detail=f"{type(error).__name__}: {error}")
+    else:
+        _send(STARTED, out)
+        reply = answer(request)
+    return {"answer": reply.to_dict()}
+
+
+def _send(document: Mapping[str, Any], out: TextIO) -> None:
+    out.write(json.dumps(document) + "\n")
+    out.flush()
+
+
+def _prepare() -> TextIO:
+    """Keep the way back for replies alone, leave Ctrl-C to the parent, and be the first to go without memory."""
+    import signal
+    import threading
+    from contextlib import suppress
+
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("500")
+    return out
+
+
+def _follow_parent(parent: int) -> None:
+    """End with the parent: killed, it can neither stop a worker nor hold it to its limits."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+def main() -> None:
+    """Serve requests until standard input ends."""
+    out = _prepare()
+    import remat.solving  # noqa: F401  (what every job needs, before the first one)
+
+    for line in sys.stdin:
+        _send(_reply(json.loads(line), out), out)
+
+
+if __name__ == "__main__":
+    main()

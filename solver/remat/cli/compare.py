@@ -1,0 +1,234 @@
+"""`remat compare`: many instances, algorithms and budgets, in worker processes, with a journal and a report."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remat.cli import common
+from remat.cli.session import ExitCode, Session, emit
+from remat.errors import OptionError
+
+if TYPE_CHECKING:
+    from remat.batch.comparison import Comparison
+    from remat.comparing import Tally
+
+HELP = """Solve instances with several algorithms and budgets, and compare.
+
+PATH is a JSON file, a folder (searched through), example:NAME, or examples for all that are shipped. Every
+combination is a cell; what is refused, fails or runs into a limit is a cell, too, never the end of the run.
+
+\b
+  remat compare example:resnet50 -a rotor,periodic --budget 1GiB,2GiB
+  remat compare instances/ -a all --budget-fraction .5,.7,.9 -o results/
+  remat compare graphs/ -a dag-auto,checkmate --seeds 0,1,2 --time-limit 1min --jobs 8 -o results/
+  remat compare big/ --executor dask://head-node:8786 -o results/
+
+With -o, finished cells stand in results/journal.jsonl: the same command goes on where it was stopped, and tables and
+a report (report.html) are written beside it. Without budgets the instances' own machines stand."""
+
+
+@click.command("compare", help=HELP)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=common.complete_instance)
+@click.option("-a", "--algorithms", metavar="NAMES", default="auto", show_default=True, help="Names, auto or all.")
+@click.option("-b", "--budget", "budgets", metavar="SIZES", multiple=True, help="Such as 4GB,8GB.")
+@click.option("--budget-fraction", "fractions", metavar="SHARES", help="Of the no-recompute peak, such as .5,70%.")
+@click.option("--seeds", metavar="NUMBERS", default="0", show_default=True)
+@click.option("-O", "--option", "options", metavar="NAME.KEY=VALUE", multiple=True, help="Such as rotor.slots=500.")
+@common.machine_option
+@click.option("--time-limit", metavar="TIME", default="10s", show_default=True, help="For each job.")
+@click.option("--memory-limit", metavar="SIZE", help="For each job; default: nine tenths of the computer's, shared.")
+@click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Workers at once; default: one for each core.")
+@click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True, help="Of each solve.")
+@click.option("--executor", metavar="ADDRESS", help="local, or dask://HOST:PORT.")
+@click.option("-o", "--output", metavar="FOLDER", help="Journal, tables and report; resumes what stands there.")
+@click.option("--rerun", type=click.Choice(["failed", "all"]), help="Do again what the journal already has.")
+@common.format_option("table", "csv", "markdown", "json")
+@common.verbosity_options
+@click.pass_obj
+def command(
+    session: Session,
+    paths: tuple[str, ...],
+    algorithms: str,
+    budgets: tuple[str, ...],
+    fractions: str | None,
+    seeds: str,
+    options: tuple[str, ...],
+    machine: str | None,
+    time_limit: str,
+    memory_limit: str | None,
+    jobs: int | None,
+    threads: int,
+    executor: str | None,
+    output: str | None,
+    rerun: Any,
+    format_: str,
+) -> int:
+    """Run the comparison, then hand it to the renderers."""
+    given = {
+        "algorithms": _names(algorithms),
+        "budgets": [part for text in budgets for part in _parts(text)],
+        "budget_fractions": [_share(part) for part in _parts(fractions or "")],
+        "seeds": [_number("--seeds", part) for part in _parts(seeds)],
+        "options": _options(options),
+        "machine": _machine(machine),
+    }
+    from remat.comparing import compare
+
+    with _progress(session) as listener:
+        comparison = compare(
+            paths,
+            **given,
+            time_limit=time_limit,
+            memory_limit=memory_limit,
+            jobs=jobs,
+            threads=threads,
+            executor=executor,
+            output=output,
+            rerun=rerun,
+            progress=listener,
+        )
+    if output is not None:
+        _write(comparison, Path(output), session)
+    _print(comparison, format_, session)
+    if comparison.interrupted:
+        if not session.quiet:
+            resume = "" if output is None else "; the same command goes on from here"
+            click.echo(f"interrupted after {len(comparison):,} cells{resume}", err=True)
+        return ExitCode.OK if len(comparison) else ExitCode.INTERRUPTED
+    return ExitCode.OK
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _names(text: str) -> list[str]:
+    names = _parts(text)
+    if not names:
+        raise OptionError("--algorithms: name at least one, or auto, or all")
+    return names
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise OptionError(f"--budget-fraction: {text[:60]!r} is no share; write .5 or 50%") from None
+
+
+def _number(option: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise OptionError(f"{option}: {text[:60]!r} is no whole number >= 0")
+    return int(text)
+
+
+def _options(given: Sequence[str]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for key, value in common.split_assignments("--option", given).items():
+        name, dot, option = key.rpartition(".")
+        if not dot or not name or not option:
+            raise OptionError(f"--option: expected ALGORITHM.KEY=VALUE, not {key[:60]!r}")
+        found.setdefault(name, {})[option] = value
+    return found
+
+
+def _machine(path: str | None) -> Any:
+    """Read --machine as it stands: its figures are in each instance's own units."""
+    if path is None:
+        return None
+    from remat.documents import read_document
+    from remat.errors import InstanceError
+
+    try:
+        return json.loads(json.dumps(read_document(path, "machine"), default=str))
+    except InstanceError as error:
+        raise InstanceError(f"--machine: {error}") from None
+
+
+@contextmanager
+def _progress(session: Session) -> Iterator[Callable[[Tally], None] | None]:
+    """Show a bar with the time that is left on a terminal; lines with -v; the expected total before the start."""
+    if session.quiet:
+        yield None
+    elif not session.verbose and sys.stderr is not None and sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            yield _Bar(bar).show
+    else:
+        yield _lines(session)
+
+
+class _Bar:
+    """Feeds tallies to rich's bar."""
+
+    def __init__(self, bar: Any) -> None:
+        self._bar = bar
+        self._tasks: dict[str, Any] = {}
+
+    def show(self, tally: Tally) -> None:
+        if tally.phase not in self._tasks:
+            self._tasks[tally.phase] = self._bar.add_task(tally.phase, total=tally.total)
+            if tally.phase == "solving":
+                self._bar.console.print(announcement(tally), highlight=False)
+        last = "" if tally.last is None else f" {tally.last.job.algorithm} on {tally.last.job.instance}"[:40]
+        self._bar.update(self._tasks[tally.phase], completed=tally.done, description=f"{tally.phase}{last}")
+
+
+def _lines(session: Session) -> Callable[[Tally], None]:
+    def show(tally: Tally) -> None:
+        if tally.phase == "solving" and tally.last is None:
+            click.echo(announcement(tally), err=True)
+        elif tally.last is not None:
+            job, answer = tally.last.job, tally.last.answer
+            about = f"{job.algorithm} on {job.instance} {job.budget}".rstrip()
+            session.remark(f"{tally.done}/{tally.total} {about}: {answer.outcome}")
+
+    return show
+
+
+def announcement(tally: Tally) -> str:
+    """Say what is ahead, before it begins."""
+    from remat.units import format_time
+
+    known = f", {tally.known:,} already in the journal" if tally.known else ""
+    return f"{tally.total:,} cells to solve{known}; at most {format_time(tally.most_seconds)} at the time limit"
+
+
+def _write(comparison: Comparison, folder: Path, session: Session) -> None:
+    from remat.documents import write_text
+    from remat.report.comparison import to_csv, to_json, to_markdown
+    from remat.report.page import page
+
+    for name, render in (
+        ("cells.csv", to_csv),
+        ("summary.md", to_markdown),
+        ("comparison.json", to_json),
+        ("report.html", page),
+    ):
+        write_text(folder / name, [render(comparison)])
+    session.remark(f"wrote tables and report.html into {folder}")
+
+
+def _print(comparison: Comparison, format_: str, session: Session) -> None:
+    from remat.report import comparison as text
+
+    if format_ == "csv":
+        emit(text.to_csv(comparison).rstrip("\n"))
+    elif format_ == "markdown":
+        emit(text.to_markdown(comparison))
+    elif format_ == "json":
+        emit(text.to_json(comparison))
+    elif not session.quiet:
+        from remat.report.terminal import comparison_table
+
+        emit(comparison_table(comparison))

@@ -1,0 +1,144 @@
+"""Charts of the report as inline SVG: performance profile, and makespan against budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+WIDTH, HEIGHT = 460, 260
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 34
+COLOURS = 8
+
+Points = Sequence[tuple[float, float]]
+
+
+def colour_of(names: Sequence[str]) -> Mapping[str, str]:
+    """Give the first names a colour each (a CSS variable), and all others the quiet one."""
+    return {name: f"var(--s{k})" if k < COLOURS else "var(--rest)" for k, name in enumerate(names)}
+
+
+def legend(names: Sequence[str]) -> str:
+    """Return the legend of the colours; the quiet ones share an entry."""
+    colours = colour_of(names)
+    items = [f'<span><i style="background:{colours[name]}"></i>{escape(name)}</span>' for name in names[:COLOURS]]
+    if len(names) > COLOURS:
+        more = ", ".join(names[COLOURS:])
+        items.append(
+            f'<span title="{escape(more)}"><i style="background:var(--rest)"></i>{len(names) - COLOURS} others</span>'
+        )
+    return f'<div class="legend">{"".join(items)}</div>'
+
+
+def profile(ratios: Mapping[str, Sequence[float | None]], order: Sequence[str]) -> str:
+    """Draw a performance profile (Dolan and More 2002): share of cells within a factor of the best.
+
+    Parameters
+    ----------
+    ratios : mapping of algorithm to ratios to the best
+        None where there is no schedule.
+    order : sequence of str
+        Algorithms, best first: the order of the colours.
+    """
+    finite = [r for listed in ratios.values() for r in listed if r is not None and r < math.inf]
+    far = min(max([1.05, *finite]), 16.0)
+    axes = _Axes(x=(0.0, math.log(far) or 1.0), y=(0.0, 1.0))
+    series = {}
+    for name in order:
+        listed = ratios.get(name, ())
+        known = sorted(r for r in listed if r is not None and r < math.inf)
+        points = [(0.0, 0.0)]
+        for count, ratio in enumerate(known, 1):
+            x = min(math.log(max(1.0, ratio)), math.log(far))
+            points += [(x, points[-1][1]), (x, count / len(listed))]
+        series[name] = [*points, (math.log(far), points[-1][1])]
+    ticks = [(math.log(t), f"{t:g}") for t in _log_ticks(far)]
+    return axes.draw(
+        series, order, ticks, [(k / 4, f"{25 * k} %") for k in range(5)], "makespan / best", stroke_all=True
+    )
+
+
+def curves(
+    series: Mapping[str, Points], order: Sequence[str], size_of: Sequence[tuple[float, str]], x_name: str
+) -> str:
+    """Draw overhead (in %) against budget.
+
+    Parameters
+    ----------
+    series : mapping of algorithm to (budget, overhead in %) points
+    order : sequence of str
+    size_of : sequence of (budget, label)
+        Ticks of the budget axis.
+    x_name : str
+    """
+    xs = [x for points in series.values() for x, _ in points]
+    ys = [y for points in series.values() for _, y in points]
+    low, high = min(xs), max(xs)
+    if low == high:
+        low, high = low - 1, high + 1
+    top = max([1.0, *ys])
+    axes = _Axes(x=(low, high), y=(0.0, top))
+    sorted_series = {name: sorted(points) for name, points in series.items()}
+    ticks = [(top * k / 4, f"{top * k / 4:.3g} %") for k in range(5)]
+    return axes.draw(sorted_series, order, size_of, ticks, x_name, stroke_all=False)
+
+
+def _log_ticks(far: float) -> list[float]:
+    candidates = [1, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 16]
+    inside = [t for t in candidates if t <= far * 1.0001]
+    step = max(1, math.ceil(len(inside) / 6))
+    spread = math.log(far)
+    chosen: list[float] = []
+    for tick in inside[::-1][::step][::-1] if len(inside) > 6 else inside:
+        if not chosen or math.log(tick) - math.log(chosen[-1]) > spread / 9:
+            chosen.append(tick)
+    return chosen if chosen and chosen[0] == 1 else [1, *chosen]
+
+
+class _Axes:
+    """A frame with linear axes."""
+
+    def __init__(self, *, x: tuple[float, float], y: tuple[float, float]) -> None:
+        self._x, self._y = x, y
+
+    def _at(self, x: float, y: float) -> str:
+        (x0, x1), (y0, y1) = self._x, self._y
+        across = LEFT + (WIDTH - LEFT - RIGHT) * (x - x0) / (x1 - x0)
+        down = HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (y - y0) / (y1 - y0)
+        return f"{across:.1f},{down:.1f}"
+
+    def draw(
+        self,
+        series: Mapping[str, Points],
+        order: Sequence[str],
+        x_ticks: Sequence[tuple[float, str]],
+        y_ticks: Sequence[tuple[float, str]],
+        x_name: str,
+        *,
+        stroke_all: bool,
+    ) -> str:
+        """Return the SVG; the first names of `order` lie on top."""
+        parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(x_name)}">']
+        for y, text in y_ticks:
+            a, b = self._at(self._x[0], y), self._at(self._x[1], y)
+            parts.append(f'<path class="axis" d="M{a} L{b}"/>')
+            parts.append(
+                f'<text x="{LEFT - 6}" y="{float(a.split(",")[1]) + 4:.1f}" text-anchor="end">{escape(text)}</text>'
+            )
+        for x, text in x_ticks:
+            across = self._at(x, self._y[0]).split(",")[0]
+            parts.append(f'<text x="{across}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">{escape(text)}</text>')
+        parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 4}" text-anchor="end">{escape(x_name)}</text>')
+        colours = colour_of(order)
+        for name in reversed([name for name in order if name in series]):
+            points = series[name]
+            path = " L".join(self._at(x, y) for x, y in points)
+            marks = "".join(
+                f'<circle cx="{c.split(",")[0]}" cy="{c.split(",")[1]}" r="2.6" fill="{colours[name]}"/>'
+                for c in (self._at(x, y) for x, y in points)
+            )
+            parts.append(
+                f'<g class="one"><title>{escape(name)}</title><path class="series" stroke="{colours[name]}" '
+                f'd="M{path}"/>{"" if stroke_all else marks}</g>'
+            )
+        return "".join([*parts, "</svg>"])
