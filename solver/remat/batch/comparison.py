@@ -112,13 +112,13 @@ class Comparison:
         return ratio is not None and ratio <= 1 + SAME
 
     def standings(self, *, by_family: bool = False) -> list[Standing]:
-        """Return how each algorithm did, best first: solved cells, then the mean ratio to the best."""
+        """Return how each algorithm did, best first: by cells that nobody beats, solved cells, ratio to the best."""
         groups: dict[tuple[str, str], list[Cell]] = {}
         for cell in self.cells:
             if cell.job.algorithm:
                 groups.setdefault((cell.job.family if by_family else "", cell.job.algorithm), []).append(cell)
         listed = [self._standing(algorithm, family, cells) for (family, algorithm), cells in groups.items()]
-        return sorted(listed, key=lambda s: (s.family, -s.solved, s.ratio_to_best or math.inf, s.algorithm))
+        return sorted(listed, key=lambda s: (s.family, -s.wins, -s.solved, s.ratio_to_best or math.inf, s.algorithm))
 
     def _standing(self, algorithm: str, family: str, cells: list[Cell]) -> Standing:
         counts = dict.fromkeys(Outcome, 0)

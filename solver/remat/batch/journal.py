@@ -78,7 +78,7 @@ class Journal:
         whole = data.rfind(b"\n") + 1
         lines = data[:whole].split(b"\n")[:-1]
         if not lines:
-            if data and not data.startswith(b'{"schema"'):
+            if not _line({"schema": SCHEMA}).startswith(data):  # a torn first line is no reason to stop
                 raise self._foreign()
             self._truncate(0)
             self._append({"schema": SCHEMA})
@@ -120,7 +120,7 @@ class Journal:
         self.answers[key] = answer
 
     def _append(self, document: Mapping[str, Any]) -> None:
-        line = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
+        line = _line(document)
         before = os.fstat(self._file).st_size
         try:
             # One write for a line: a kill between two lines leaves none torn.
@@ -145,6 +145,10 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _line(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

@@ -93,8 +93,6 @@ class Worker:
         return reply
 
     def _running(self) -> subprocess.Popen[str]:
-        if self._stopped:
-            raise RuntimeError("this worker has been stopped")
         if self._process is None or self._process.poll() is not None:
             self.close()
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115
@@ -107,6 +105,8 @@ class Worker:
                 encoding="utf-8",
                 start_new_session=True,  # a Ctrl-C at the terminal is for the parent
             )
+            if self._stopped:  # meanwhile, when there was no process to kill yet
+                _kill(self._process.pid)
         return self._process
 
     def _post_mortem(self, process: subprocess.Popen[str], watch: _Watch) -> Answer:
@@ -189,10 +189,8 @@ class _Watch:
         memory = self._limits.memory
         while not self._done.wait(INTERVAL):
             if memory is not None and (resident := _resident(pid)) > memory:
-                self.killed = (
-                    Outcome.MEMORY_LIMIT,
-                    f"killed at {format_size(resident)}, above the limit of {format_size(memory)} for a job",
-                )
+                held, limit = format_size(resident, both=True), format_size(memory, both=True)
+                self.killed = (Outcome.MEMORY_LIMIT, f"killed at {held}, above the limit of {limit} for a job")
             elif time.monotonic() > self._deadline:
                 limit = format_time(self._limits.seconds)
                 self.killed = (Outcome.TIME_LIMIT, f"killed: still running long after the limit of {limit}")

@@ -84,6 +84,28 @@ def grid(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     return ["instance", "budget", "best", *algorithms], lines
 
 
+def leaders(comparison: Comparison, most: int = 4) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the short grid: who is best on each instance and budget, and against what bound."""
+    rows: dict[tuple[str, str], list[Cell]] = {}
+    for cell in comparison:
+        rows.setdefault((cell.job.instance, cell.job.budget), []).append(cell)
+    lines = []
+    for (instance, budget), cells in rows.items():
+        first = cells[0]
+        if not first.job.algorithm:
+            lines.append([shown_name(instance), "", SHORT[first.answer.outcome], "", "", ""])
+            continue
+        winners = list(dict.fromkeys(cell.job.algorithm for cell in cells if comparison.wins(cell)))
+        more = f" +{len(winners) - most}" if len(winners) > most else ""
+        star = "*" if any(cell.answer.outcome is Outcome.OPTIMAL for cell in cells) else ""
+        solved = sum(cell.answer.solved for cell in cells)
+        bound = next((_ratio(comparison.ratio_to_bound(cell)) for cell in cells if comparison.wins(cell)), "-")
+        best = _best(comparison, first) + star
+        names = ", ".join(winners[:most]) + more
+        lines.append([shown_name(instance), budget or "-", best, bound, f"{solved}/{len(cells)}", names])
+    return ["instance", "budget", "best", "over bound", "solved", "by"], lines
+
+
 def _best(comparison: Comparison, cell: Cell) -> str:
     best = comparison.best.get((cell.job.instance, cell.job.budget))
     return "-" if best is None else format_time(best, units_of(cell))

@@ -6,7 +6,10 @@ import io
 from collections.abc import Sequence
 
 from remat.batch.comparison import Comparison
-from remat.report.comparison import STANDINGS_HEADER, grid, problems, standings_rows
+from remat.report.comparison import STANDINGS_HEADER, grid, leaders, problems, standings_rows
+
+MOST_COLUMNS = 8
+"""Algorithms that a grid has columns for; of more, a terminal is shown the best of each row."""
 
 MOST_ROWS = 200
 """Rows of the grid that a terminal is shown; the files have them all."""
@@ -16,7 +19,11 @@ def comparison_table(comparison: Comparison) -> str:
     """Return standings, grid and failures as text."""
     parts = [text_table(STANDINGS_HEADER, standings_rows(comparison.standings()), left=1)]
     header, rows = grid(comparison)
-    parts.append("makespan over the best of the row (* proved optimal):")
+    if len(header) > 3 + MOST_COLUMNS:
+        header, rows = leaders(comparison)
+        parts.append("the best of each instance and budget (* proved optimal; all cells: -o, or --format csv):")
+    else:
+        parts.append("makespan over the best of the row (* proved optimal):")
     parts.append(text_table(header, rows[:MOST_ROWS], left=2))
     if len(rows) > MOST_ROWS:
         parts.append(f"... and {len(rows) - MOST_ROWS} rows more: use -o, or --format csv")

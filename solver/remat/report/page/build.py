@@ -10,7 +10,7 @@ from remat import __version__
 from remat.batch.cells import Cell, Outcome
 from remat.batch.comparison import Comparison, Standing
 from remat.report.comparison import SHORT, peak_text, problems, units_of
-from remat.report.page.charts import curves, legend, profile
+from remat.report.page.charts import COLOURS, curves, legend, profile
 from remat.units import format_size, format_time
 
 MOST_CHARTS = 60
@@ -143,19 +143,15 @@ def _pictures(comparison: Comparison, order: Sequence[str]) -> str:
             ratios.setdefault(cell.job.algorithm, []).append(comparison.ratio_to_best(cell))
     if not any(ratio is not None for listed in ratios.values() for ratio in listed):
         return '<p class="soft">Nothing was solved.</p>'
-    charts = [
-        (
-            "<figure><figcaption>Share of cells solved within a factor of the best</figcaption>"
-            f"{profile(ratios, order)}</figure>"
-        )
-    ]
+    title = "Share of cells solved within a factor of the best"
+    charts = [f"<figure><figcaption>{title}</figcaption>{profile(ratios, order)}{legend(order)}</figure>"]
     by_instance: dict[str, list[Cell]] = {}
     for cell in comparison:
         by_instance.setdefault(cell.job.instance, []).append(cell)
     drawn = [chart for name, cells in by_instance.items() if (chart := _curve(name, cells, order))]
     charts += drawn[:MOST_CHARTS]
     more = f'<p class="soft">and {len(drawn) - MOST_CHARTS} instances more</p>' if len(drawn) > MOST_CHARTS else ""
-    return f'{legend(order)}<div class="charts">{"".join(charts)}</div>{more}'
+    return f'<div class="charts">{"".join(charts)}</div>{more}'
 
 
 def _curve(name: str, cells: Sequence[Cell], order: Sequence[str]) -> str:
@@ -164,7 +160,7 @@ def _curve(name: str, cells: Sequence[Cell], order: Sequence[str]) -> str:
     for cell in cells:
         if cell.job.capacity is not None and cell.answer.solved and cell.answer.overhead is not None:
             points = best.setdefault(cell.job.algorithm, {})
-            overhead = max(0.0, 100 * cell.answer.overhead)
+            overhead = max(0.0, cell.answer.overhead)
             points[cell.job.capacity] = min(overhead, points.get(cell.job.capacity, overhead))
     budgets = sorted({budget for points in best.values() for budget in points})
     if len(budgets) < 2:
@@ -173,7 +169,13 @@ def _curve(name: str, cells: Sequence[Cell], order: Sequence[str]) -> str:
     spread = budgets[:: max(1, len(budgets) // 4)]
     ticks = [(float(budget), format_size(budget, units)) for budget in spread]
     series = {algorithm: [(float(b), y) for b, y in points.items()] for algorithm, points in best.items()}
-    return f"<figure><figcaption>{escape(name)}: overhead</figcaption>{curves(series, order, ticks, 'budget')}</figure>"
+    shown = order
+    key = ""
+    if len(order) > COLOURS:  # too many for colours that hold throughout: each picture has its own
+        shown = [algorithm for algorithm in order if algorithm in series]
+        key = legend(shown)
+    picture = curves(series, shown, ticks, "budget")
+    return f"<figure><figcaption>{escape(name)}: overhead</figcaption>{picture}{key}</figure>"
 
 
 def _grid(comparison: Comparison, order: Sequence[str]) -> str:

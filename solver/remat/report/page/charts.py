@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 WIDTH, HEIGHT = 460, 260
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 34
+LEFT, RIGHT, TOP, BOTTOM = 60, 12, 12, 34
 COLOURS = 8
 
 Points = Sequence[tuple[float, float]]
@@ -42,57 +42,51 @@ def profile(ratios: Mapping[str, Sequence[float | None]], order: Sequence[str]) 
     """
     finite = [r for listed in ratios.values() for r in listed if r is not None and r < math.inf]
     far = min(max([1.05, *finite]), 16.0)
-    axes = _Axes(x=(0.0, math.log(far) or 1.0), y=(0.0, 1.0))
     series = {}
     for name in order:
         listed = ratios.get(name, ())
         known = sorted(r for r in listed if r is not None and r < math.inf)
         points = [(0.0, 0.0)]
         for count, ratio in enumerate(known, 1):
-            x = min(math.log(max(1.0, ratio)), math.log(far))
+            x = math.log(min(max(1.0, ratio), far))
             points += [(x, points[-1][1]), (x, count / len(listed))]
         series[name] = [*points, (math.log(far), points[-1][1])]
-    ticks = [(math.log(t), f"{t:g}") for t in _log_ticks(far)]
-    return axes.draw(
-        series, order, ticks, [(k / 4, f"{25 * k} %") for k in range(5)], "makespan / best", stroke_all=True
-    )
+    x_ticks = [(math.log(1 + t), f"{1 + t:g}") for t in _ticks(far - 1)]
+    axes = _Axes(x=(0.0, math.log(far)), y=(0.0, 1.0))
+    return axes.draw(series, order, x_ticks, [(k / 4, f"{25 * k} %") for k in range(5)], "makespan / best", dots=False)
 
 
 def curves(
     series: Mapping[str, Points], order: Sequence[str], size_of: Sequence[tuple[float, str]], x_name: str
 ) -> str:
-    """Draw overhead (in %) against budget.
+    """Draw overhead against budget.
 
     Parameters
     ----------
-    series : mapping of algorithm to (budget, overhead in %) points
+    series : mapping of algorithm to (budget, overhead) points
     order : sequence of str
     size_of : sequence of (budget, label)
         Ticks of the budget axis.
     x_name : str
     """
     xs = [x for points in series.values() for x, _ in points]
-    ys = [y for points in series.values() for _, y in points]
     low, high = min(xs), max(xs)
-    if low == high:
-        low, high = low - 1, high + 1
-    top = max([1.0, *ys])
-    axes = _Axes(x=(low, high), y=(0.0, top))
-    sorted_series = {name: sorted(points) for name, points in series.items()}
-    ticks = [(top * k / 4, f"{top * k / 4:.3g} %") for k in range(5)]
-    return axes.draw(sorted_series, order, size_of, ticks, x_name, stroke_all=False)
+    top = max([0.01, *(y for points in series.values() for _, y in points)])
+    # The logarithm of makespan / no-recompute time: nearly linear where overheads are small, and a strategy that
+    # takes a hundred times as long does not press all others onto the axis.
+    logs = {name: sorted((x, math.log1p(y)) for x, y in points) for name, points in series.items()}
+    axes = _Axes(x=(low, high) if low < high else (low - 1, high + 1), y=(0.0, math.log1p(top)))
+    y_ticks = [(math.log1p(t), f"{100 * t:,g} %") for t in _ticks(top)]
+    return axes.draw(logs, order, size_of, y_ticks, x_name, dots=True)
 
 
-def _log_ticks(far: float) -> list[float]:
-    candidates = [1, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 16]
-    inside = [t for t in candidates if t <= far * 1.0001]
-    step = max(1, math.ceil(len(inside) / 6))
-    spread = math.log(far)
-    chosen: list[float] = []
-    for tick in inside[::-1][::step][::-1] if len(inside) > 6 else inside:
-        if not chosen or math.log(tick) - math.log(chosen[-1]) > spread / 9:
+def _ticks(top: float) -> list[float]:
+    """Return a few round overheads up to `top`, far enough from each other on a logarithmic axis of 1 + overhead."""
+    chosen = [0.0]
+    for tick in (t * 10.0**k for k in range(-4, 8) for t in (1, 2, 5)):
+        if tick <= top * 1.0001 and math.log1p(tick) - math.log1p(chosen[-1]) >= math.log1p(top) / 7:
             chosen.append(tick)
-    return chosen if chosen and chosen[0] == 1 else [1, *chosen]
+    return [float(f"{tick:.6g}") for tick in chosen]
 
 
 class _Axes:
@@ -115,7 +109,7 @@ class _Axes:
         y_ticks: Sequence[tuple[float, str]],
         x_name: str,
         *,
-        stroke_all: bool,
+        dots: bool,
     ) -> str:
         """Return the SVG; the first names of `order` lie on top."""
         parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(x_name)}">']
@@ -127,7 +121,8 @@ class _Axes:
             )
         for x, text in x_ticks:
             across = self._at(x, self._y[0]).split(",")[0]
-            parts.append(f'<text x="{across}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">{escape(text)}</text>')
+            anchor = "end" if float(across) > WIDTH - 3 * RIGHT else "middle"
+            parts.append(f'<text x="{across}" y="{HEIGHT - BOTTOM + 15}" text-anchor="{anchor}">{escape(text)}</text>')
         parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 4}" text-anchor="end">{escape(x_name)}</text>')
         colours = colour_of(order)
         for name in reversed([name for name in order if name in series]):
@@ -139,6 +134,6 @@ class _Axes:
             )
             parts.append(
                 f'<g class="one"><title>{escape(name)}</title><path class="series" stroke="{colours[name]}" '
-                f'd="M{path}"/>{"" if stroke_all else marks}</g>'
+                f'd="M{path}"/>{marks if dots else ""}</g>'
             )
         return "".join([*parts, "</svg>"])

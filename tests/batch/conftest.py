@@ -1,0 +1,106 @@
+"""Comparisons in real worker processes, with a plug-in whose algorithms misbehave in every way."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from remat import registry
+from tests.cli.helpers import CHAIN
+
+SOLVERS = '''
+import os, sys, time
+from remat.problem import Proposal
+from remat.registry import Algorithm
+from remat_algorithms.dag.keep_all import solve as keep_all
+
+
+def good(problem, options, context):
+    """Whatever is printed does not disturb the replies."""
+    print("chatter on standard output", flush=True)
+    return keep_all(problem, options, context)
+
+
+def crash(problem, options, context):
+    """Fail."""
+    raise RuntimeError("something broke")
+
+
+def die(problem, options, context):
+    """Take the process along."""
+    print("last words", file=sys.stderr, flush=True)
+    os._exit(7)
+
+
+def hang(problem, options, context):
+    """Never look at the clock."""
+    while True:
+        time.sleep(0.01)
+
+
+def hog(problem, options, context):
+    """Fill the memory."""
+    held = []
+    while True:
+        held.append(bytearray(b"x" * 2**24))
+
+
+def lie(problem, options, context):
+    """Claim what is not so."""
+    proposal = keep_all(problem, options, context)
+    return Proposal(steps=proposal.steps, makespan=1)
+
+
+catalogue = [
+    Algorithm(
+        name=f"test-{name}",
+        solver=f"misbehaving:{name}",
+        kinds=("taskgraph",),
+        summary="of a test",
+        guarantee="heuristic",
+    )
+    for name in ("good", "crash", "die", "hang", "hog", "lie")
+]
+'''
+
+
+@pytest.fixture
+def misbehaving(tmp_path, monkeypatch):
+    """Install algorithms that crash, die, hang, fill the memory and lie, here and in the workers."""
+    site = tmp_path / "site"
+    metadata = site / "misbehaving-1.5.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: misbehaving\nVersion: 1.5\n")
+    (metadata / "entry_points.txt").write_text("[remat.algorithms]\nmisbehaving = misbehaving:catalogue\n")
+    (metadata / "top_level.txt").write_text("misbehaving\n")
+    (site / "misbehaving.py").write_text(SOLVERS)
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH")))))
+    registry.refresh()
+    yield
+    registry.refresh()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of small instances, one of them no instance, two with the same name and content."""
+    root = tmp_path / "instances"
+    documents = {
+        "chains/tiny.json": CHAIN,
+        "more/tiny.json": CHAIN,
+        "trees/pair.json": {
+            "schema": "remat.instance/1",
+            "kind": "tree",
+            "units": {"time": "unit", "memory": "unit"},
+            "parent": [-1, 0, 0],
+            "output_size": [1, 2, 3],
+        },
+    }
+    for name, document in documents.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document))
+    (root / "chains" / "broken.json").write_text('{"schema": "remat.instance/1", "kind": ')
+    return root
