@@ -142,7 +142,7 @@ def _request(
     threads: int,
 ) -> Request:
     names = (algorithms,) if isinstance(algorithms, str) else tuple(dict.fromkeys(algorithms))
-    _check_names(names, options or {})
+    chosen = _checked(names, options or {})
     for share in fractions:
         if not 0 < share <= 1e6:
             raise OptionError(f"--budget-fraction: {share!r} is no share above 0; write .5 or 50%")
@@ -158,15 +158,21 @@ def _request(
         budgets=tuple(budgets),
         fractions=tuple(fractions),
         seeds=tuple(dict.fromkeys(seeds)) or (0,),
-        options=options or {},
+        options=chosen,
         machine=machine.model_dump(mode="json") if isinstance(machine, MachineModel) else machine,
         threads=threads,
         time_limit=seconds,
     )
 
 
-def _check_names(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse names that no algorithm has, and options that their algorithm does not know, before any work."""
+def _checked(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Refuse names that no algorithm has, and options that their algorithm does not know, before any work.
+
+    Returns
+    -------
+    dict of algorithm to options
+        Converted: ``"3"`` and ``3`` are one option, and one job.
+    """
     import difflib
 
     from remat.options import make_options
@@ -177,9 +183,11 @@ def _check_names(names: Sequence[str], options: Mapping[str, Mapping[str, Any]])
         if name not in known and (where == "--option" or name not in ("auto", "all")):
             near = difflib.get_close_matches(name, known, n=1)
             raise OptionError(f"{where}: unknown algorithm {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    converted = {}
     for name, given in options.items():
-        if known[name].is_available():
-            make_options(known[name], given)
+        model = make_options(known[name], given) if known[name].is_available() else None
+        converted[name] = dict(given) if model is None else model.model_dump(mode="json", exclude_unset=True)
+    return converted
 
 
 def _memory(limit: int | str | None, workers: int) -> int | None:

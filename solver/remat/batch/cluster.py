@@ -19,6 +19,9 @@ from remat.batch.cells import Answer, Outcome
 from remat.batch.supervision import Limits, Worker
 from remat.errors import MissingExtraError, OptionError
 
+PATIENCE = 10.0
+"""Seconds to wait for a scheduler."""
+
 _local = threading.local()
 
 
@@ -29,7 +32,11 @@ def perform(request: dict[str, Any], document: bytes, seconds: float, memory: in
         if getattr(_local, "worker", None) is not None:
             _local.worker.close()
         _local.worker, _local.limits = Worker(limits), limits
-    reply: dict[str, Any] = _local.worker.ask(request | {"source": _document_here(document, request["source"])})
+    here = _document_here(document, request["source"])
+    reply: dict[str, Any] = _local.worker.ask(request | {"source": here})
+    if "answer" in reply:  # errors name the document by its path; its copy here means nothing to anybody
+        detail = str(reply["answer"].get("detail", ""))
+        reply["answer"]["detail"] = detail.replace(here, request["source"])
     return reply
 
 
@@ -72,7 +79,9 @@ class ClusterExecutor:
             raise MissingExtraError("--executor dask://", "dask") from None
         self._limits = limits
         try:
-            self._client = Client(address if "://" in address else f"tcp://{address}", timeout=10, set_as_default=False)
+            self._client = Client(
+                address if "://" in address else f"tcp://{address}", timeout=PATIENCE, set_as_default=False
+            )
         except (OSError, ValueError) as error:
             raise OptionError(f"--executor: no dask scheduler answers at {address!r}: {error}") from None
 
@@ -90,8 +99,10 @@ class ClusterExecutor:
                 perform, request, documents[source], self._limits.seconds, self._limits.memory, pure=False
             )
             futures[future] = index
+        with self._client.as_current():
+            completed = as_completed(list(futures))
         try:
-            for future in as_completed(list(futures)):
+            for future in completed:
                 yield futures[future], _reply_of(future)
         finally:
             self._client.cancel(list(futures))

@@ -1,0 +1,98 @@
+"""`remat compare`: tables on standard output, files in a folder, one line for what is wrong."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.helpers import Run
+
+
+def test_a_table_and_files(run: Run, tiny: str, tmp_path: Any) -> None:
+    out = tmp_path / "results"
+    outcome = run("compare", tiny, "-a", "rotor,periodic", "--budget-fraction", "80%,1.0", "-o", out, "-j", 1)
+    assert outcome.code == 0
+    assert "4 cells to solve; at most" in outcome.err
+    lines = outcome.out.splitlines()
+    assert lines[0].split()[:2] == ["algorithm", "cells"]
+    assert next(line for line in lines if line.startswith("tiny")).split()[1] == "80%"
+    names = {"journal.jsonl", "cells.csv", "summary.md", "comparison.json", "report.html"}
+    assert {path.name for path in out.iterdir()} == names
+    document = json.loads((out / "comparison.json").read_text())
+    assert len(document["cells"]) == 4
+    assert {s["algorithm"] for s in document["standings"]} == {"rotor", "periodic"}
+    assert (out / "summary.md").read_text().startswith("# Comparison")
+    again = run("compare", tiny, "-a", "rotor,periodic", "--budget-fraction", "80%,1.0", "-o", out)
+    assert "0 cells to solve, 4 already in the journal" in again.err
+    assert again.out == outcome.out
+
+
+def test_formats(run: Run, tiny: str) -> None:
+    rows = list(csv.DictReader(io.StringIO(run("compare", tiny, "-j", 1, "--format", "csv").out)))
+    assert [(row["algorithm"], row["outcome"], row["makespan"]) for row in rows] == [("auto", "optimal", "10")]
+    assert json.loads(run("compare", tiny, "-j", 1, "--format", "json").out)["cells"][0]["makespan"] == 10
+    assert "| auto | 1 | 1 | 1 |" in run("compare", tiny, "-j", 1, "--format", "markdown").out
+    quiet = run("compare", tiny, "-j", 1, "-q")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+    assert "1/1 auto on tiny: optimal" in run("compare", tiny, "-j", 1, "-v").err
+
+
+def test_options_and_machine(run: Run, tiny: str, save: Any) -> None:
+    machine = save({"memories": [{"name": "memory", "capacity": 20}]}, "machine.json")
+    outcome = run(
+        "compare", tiny, "-a", "rotor", "-O", "rotor.slots=3", "--machine", machine, "-j", 1, "--format", "json"
+    )
+    (cell,) = outcome.document["cells"]
+    assert cell["options"] == "slots=3"
+    assert cell["peaks"].startswith("memory=")
+    assert cell["peak_memory"] <= 20
+
+
+def test_many_algorithms_show_who_leads(run: Run, tiny: str) -> None:
+    out = run("compare", tiny, "-a", "all", "-j", 1).out
+    assert "the best of each instance and budget" in out
+
+
+def test_what_is_no_instance_does_not_end_the_run(run: Run, tiny: str, tmp_path: Any) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    outcome = run("compare", tmp_path, "-j", 1)
+    assert outcome.code == 0
+    assert "bad unreadable: " in outcome.out
+    assert "malformed JSON" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("-a", "rotr"), ("--algorithms", "did you mean 'rotor'")),
+        (("-a", ","), ("--algorithms", "at least one")),
+        (("--budget-fraction", "half"), ("--budget-fraction", "'half'")),
+        (("--budget-fraction", "0"), ("--budget-fraction",)),
+        (("--seeds", "1,x"), ("--seeds", "'x'")),
+        (("-O", "slots=3"), ("--option", "ALGORITHM.KEY=VALUE")),
+        (("-O", "rotor.slots"), ("--option", "KEY=VALUE")),
+        (("--time-limit", "soon"), ("--time-limit", "'soon'")),
+        (("--memory-limit", "-1"), ("--memory-limit",)),
+        (("--machine", "none.json"), ("--machine", "none.json")),
+        (("--executor", "dask:"), ("--executor", "dask://HOST:PORT")),
+        (("--rerun", "some"), ("--rerun",)),
+        (("--jobs", "0"), ("--jobs",)),
+    ],
+)
+def test_bad_arguments(run: Run, tiny: str, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    run("compare", tiny, *arguments).assert_refused(*parts)
+
+
+def test_bad_paths(run: Run, tmp_path: Any, tiny: str) -> None:
+    run("compare").assert_refused("PATH")
+    run("compare", tmp_path / "none").assert_refused("no such file")
+    Path(tmp_path / "folder").mkdir()
+    run("compare", tmp_path / "folder").assert_refused("holds no .json")
+    run("compare", tiny, "-o", tiny).assert_refused("cannot make folder")
+    (tmp_path / "journal.jsonl").write_text("something else\n")
+    run("compare", tiny, "-o", tmp_path).assert_refused("is no journal of remat")
