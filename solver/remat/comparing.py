@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from remat.batch.cells import FAILED, Answer, Cell, Job, Outcome
 from remat.batch.comparison import Comparison
@@ -206,7 +206,7 @@ def _memory(limit: int | str | None, workers: int) -> int | None:
 def _sources(instances: Any, stack: ExitStack) -> list[Source]:
     """Find the documents; instances in memory are written to a folder that lives as long as the run."""
     single = isinstance(instances, (str, os.PathLike, Mapping)) or hasattr(instances, "model_dump")
-    given = [instances] if single else list(instances)
+    given: list[Any] = [instances] if single else list(cast("Iterable[Any]", instances))
     paths = [item for item in given if isinstance(item, (str, os.PathLike))]
     loose = [item for item in given if not isinstance(item, (str, os.PathLike))]
     sources = find_sources(paths) if paths or not loose else []

@@ -95,8 +95,9 @@ class Answer:
             If this is no answer.
         """
         known = {item.name for item in fields(Answer)}
-        given = {name: value for name, value in document.items() if name in known}
-        return Answer(**given | {"outcome": Outcome(document["outcome"])})
+        given: dict[str, Any] = {name: value for name, value in document.items() if name in known}
+        given["outcome"] = Outcome(document["outcome"])
+        return Answer(**given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,12 +74,14 @@ class ClusterExecutor:
 
     def __init__(self, address: str, limits: Limits) -> None:
         try:
-            from distributed import Client
+            import distributed
         except ImportError:
             raise MissingExtraError("--executor dask://", "dask") from None
         self._limits = limits
+        cluster: Any = distributed  # partly typed
+        self._as_completed = cluster.as_completed
         try:
-            self._client = Client(
+            self._client: Any = cluster.Client(
                 address if "://" in address else f"tcp://{address}", timeout=PATIENCE, set_as_default=False
             )
         except (OSError, ValueError) as error:
@@ -87,8 +89,6 @@ class ClusterExecutor:
 
     def run(self, requests: Sequence[dict[str, Any]]) -> Generator[tuple[int, dict[str, Any]], None, None]:
         """Yield replies as they come."""
-        from distributed import as_completed
-
         documents: dict[str, Any] = {}
         futures: dict[Any, int] = {}
         for index, request in enumerate(requests):
@@ -100,7 +100,7 @@ class ClusterExecutor:
             )
             futures[future] = index
         with self._client.as_current():
-            completed = as_completed(list(futures))
+            completed = self._as_completed(list(futures))
         try:
             for future in completed:
                 yield futures[future], _reply_of(future)

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
 from remat.batch.cells import Answer, Outcome
@@ -180,7 +181,7 @@ def _follow_parent(parent: int) -> None:
 def main() -> None:
     """Serve requests until standard input ends."""
     out = _prepare()
-    import remat.solving  # noqa: F401  (what every job needs, before the first one)
+    import_module("remat.solving")  # what every job needs, before the first one
 
     for line in sys.stdin:
         _send(_reply(json.loads(line), out), out)

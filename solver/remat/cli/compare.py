@@ -71,7 +71,7 @@ def command(
     format_: str,
 ) -> int:
     """Run the comparison, then hand it to the renderers."""
-    given = {
+    given: dict[str, Any] = {
         "algorithms": _names(algorithms),
         "budgets": [part for text in budgets for part in _parts(text)],
         "budget_fractions": [_share(part) for part in _parts(fractions or "")],
