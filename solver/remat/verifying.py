@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import IO, Any
 
 from remat.documents import read_document
 from remat.errors import InstanceError
 from remat.instance import Instance, MachineModel, digest, load, load_machine
 from remat.lowering import lower, machine_of
+from remat.machine import Machine
 from remat.placement import Unplaceable, place
 from remat.schedule import parse_steps
+from remat.steps import Steps
+from remat.taskgraph import TaskGraph
 from remat.verifier import Report, Violation, check
 
 
@@ -41,6 +45,38 @@ def verify(
     remat.InstanceError
         For documents that are no instance, or no schedule at all.
     """
+    return examine(instance, schedule, machine=machine).report
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A schedule document that was read, placed if need be, and judged.
+
+    Attributes
+    ----------
+    instance : Instance
+    document : mapping
+        The schedule document.
+    graph, machine, steps
+        What was judged; the steps have start times.
+    report : Report
+    """
+
+    instance: Instance
+    document: Mapping[str, Any]
+    graph: TaskGraph
+    machine: Machine
+    steps: Steps
+    report: Report
+
+
+def examine(
+    instance: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Instance,
+    schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any],
+    *,
+    machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
+) -> Examined:
+    """Verify a schedule as `verify` does, and return what was judged as well."""
     loaded = load(instance)
     document = schedule if isinstance(schedule, dict) else read_document(schedule, "schedule")
     units = loaded.units.build()
@@ -79,7 +115,8 @@ def verify(
         name = used.memories[overrun.memory].name
         message = f"{name} would hold {overrun.needed} of {overrun.capacity}"
         violations = (*violations, Violation(overrun.step, "capacity", message))
-    return replace(report, violations=violations, notes=(*report.notes, *notes, *_claims(document, report)))
+    judged = replace(report, violations=violations, notes=(*report.notes, *notes, *_claims(document, report)))
+    return Examined(loaded, document, graph, used, steps, judged)
 
 
 def _differences(own: dict[str, Any], used: dict[str, Any]) -> list[str]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -102,3 +103,25 @@ def test_one_thing_at_a_time(run: Run, arguments: list[str]) -> None:
 def test_bad_budgets(run: Run, tiny: str) -> None:
     run("show", tiny, "-b", "8GB").assert_refused("--budget")
     run("show", "-", "--machine", "-").assert_refused("standard input")
+
+
+def test_a_schedule_at_a_glance(run: Run, tiny: str, tmp_path: Path) -> None:
+    schedule = str(tmp_path / "schedule.json.gz")
+    assert run("solve", tiny, "-b", 22, "-qo", schedule).code == 0
+    run("show", schedule).assert_refused("--of", "'tiny' is no shipped one")
+    shown = run("show", schedule, "--of", tiny)
+    assert shown.code == 0
+    assert "largest of" in shown.out
+    assert "█" in shown.out
+    document = run("show", schedule, "--of", tiny, "--format", "json").document
+    (memory,) = document["memories"].values()
+    assert sum(resident["size"] for resident in memory["residents"]) == memory["peak"] <= 22
+    run("show", tiny, "--of", tiny).assert_refused("is no schedule")
+
+
+def test_schedules_of_shipped_instances_need_no_instance(run: Run, tmp_path: Path) -> None:
+    schedule = str(tmp_path / "schedule.json")
+    assert run("solve", "example:lecture_l5", "-b", 4, "-qo", schedule).code == 0
+    assert "adjoint-dp" in run("show", schedule).out
+    assert run("solve", "example:lecture_l5", "-b", 1, "-qo", schedule).code == 3
+    run("show", schedule).assert_refused("the solver's answer was 'infeasible'")

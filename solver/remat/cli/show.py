@@ -1,26 +1,32 @@
-"""`remat show`: an instance's facts, the shipped instances, the JSON Schema."""
+"""`remat show`: an instance's facts, a schedule at a glance, the shipped instances, the JSON Schema."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from remat.cli import common
 from remat.cli.session import ExitCode, Session, emit
+from remat.errors import OptionError
 
 if TYPE_CHECKING:
     from remat.facts import Facts
+    from remat.instance import Instance
     from remat.machine import Link, Machine
     from remat.units import Units
 
 HELP = """Print an instance's facts: sizes, time and peak without recomputation, lower bounds, and what sets them.
 
+Of a schedule: its figures, memory over time, and what is largest at the peak. It needs the instance, too (--of), unless
+that is a shipped one.
+
 \b
   remat show example:resnet50
   remat show net.json --budget 8GB         does it fit, can it fit at all?
+  remat show schedule.json --of net.json   what fills the memory, and when?
   remat show --examples                    the shipped instances
   remat show --schema                      the JSON Schema of instances"""
 
@@ -29,6 +35,7 @@ LENGTH_OF_KIND = {"chain": "stages", "adjoint": "steps", "tree": "nodes"}
 
 @click.command("show", help=HELP)
 @click.argument("instance", required=False, shell_complete=common.complete_instance)
+@click.option("--of", metavar="INSTANCE", help="The instance of a schedule.")
 @click.option("--examples", is_flag=True, help="List the shipped instances.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of remat.instance/1.")
 @common.budget_option
@@ -39,6 +46,7 @@ LENGTH_OF_KIND = {"chain": "stages", "adjoint": "steps", "tree": "nodes"}
 def command(
     session: Session,
     instance: str | None,
+    of: str | None,
     examples: bool,
     schema: bool,
     budget: tuple[str, ...],
@@ -47,14 +55,18 @@ def command(
 ) -> int:
     """Print one of the three."""
     if (instance is not None) + examples + schema != 1:
-        raise click.UsageError("name an INSTANCE, or give one of --examples and --schema")
+        raise click.UsageError("name an INSTANCE or a schedule, or give one of --examples and --schema")
     if schema:
         from remat.instance import json_schema
 
         emit(json.dumps(json_schema(), indent=2))
     elif examples:
         _print_examples(format_)
+    elif instance is not None and (document := _schedule(instance, of)) is not None:
+        _print_schedule(session, document, instance, of, machine, format_)
     elif instance is not None:
+        if of is not None:
+            raise OptionError(f"--of: {instance!r} is no schedule")
         _print_facts(session, instance, budget, machine, format_)
     return ExitCode.OK
 
@@ -67,6 +79,72 @@ def _print_examples(format_: str) -> None:
         emit(json.dumps({name: str(path) for name, path in listed.items()}, indent=2))
         return
     emit("\n".join(f"{common.EXAMPLE}{key.partition('/')[2]:<40} {path}" for key, path in listed.items()))
+
+
+def _schedule(path: str, of: str | None) -> dict[str, Any] | None:
+    """Read the document if it is a schedule; None if it is anything else, or cannot be read."""
+    from remat.documents import read_document
+    from remat.errors import InstanceError
+    from remat.schedule import SCHEMA
+
+    if path.startswith(common.EXAMPLE) or path == common.STANDARD_STREAM:
+        return None
+    try:
+        # A schedule says so at its beginning; whole documents are not read twice for nothing.
+        if of is None and not _begins_as(path, SCHEMA):
+            return None
+        document = read_document(path)
+    except (InstanceError, OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) and document.get("schema") == SCHEMA else None
+
+
+def _begins_as(path: str, schema: str) -> bool:
+    import gzip
+
+    with open(path, "rb") as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+    try:
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            return schema.encode() in file.read(400)
+    except EOFError:
+        return False
+
+
+def _print_schedule(
+    session: Session, document: dict[str, Any], path: str, of: str | None, machine: str | None, format_: str
+) -> None:
+    from remat.errors import InstanceError
+    from remat.verifying import examine
+
+    if document.get("status") in ("infeasible", "unknown") and "steps" not in document:
+        raise InstanceError(f"{path}: the solver's answer was {document['status']!r}; there are no steps to show")
+    loaded = common.load_instance(of) if of is not None else _shipped_instance(document, path)
+    examined = examine(loaded, document, machine=common.load_machine_option(machine, loaded.units.build()))
+    session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'} and its schedule")
+    if format_ == "json":
+        from remat.report.schedule_view import to_dict
+
+        emit(json.dumps(to_dict(examined), indent=2, ensure_ascii=False))
+    else:
+        from remat.report.schedule_view import schedule_view
+
+        emit(schedule_view(examined))
+
+
+def _shipped_instance(document: dict[str, Any], path: str) -> Instance:
+    """Find the shipped instance that a schedule was made for."""
+    from remat.instance import digest, load
+    from remat.shipped import examples
+
+    about = document.get("instance")
+    name = about.get("name") if isinstance(about, dict) else None
+    for key, file in examples().items():
+        if isinstance(name, str) and key.partition("/")[2] == name:
+            loaded = load(file)
+            if isinstance(about, dict) and digest(loaded) == about.get("digest"):
+                return loaded
+    raise OptionError(f"--of: name the instance that {path!r} is a schedule of ({str(name)[:60]!r} is no shipped one)")
 
 
 def _print_facts(session: Session, instance: str, budget: tuple[str, ...], machine: str | None, format_: str) -> None:
