@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from remat.curves import Curve, Point, Sweep
     from remat.errors import ClaimError, InstanceError, MissingExtraError, OptionError, RematError
     from remat.facts import Facts, show
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, TreeInstance, load
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from remat.result import Result
     from remat.shipped import example, examples
     from remat.solving import solve
+    from remat.sweeping import sweep
     from remat.verifier import Report, Violation
     from remat.verifying import verify
 
@@ -34,6 +36,7 @@ _HOME = {
     "Bound": "remat.problem",
     "ChainInstance": "remat.instance",
     "ClaimError": "remat.errors",
+    "Curve": "remat.curves",
     "DagInstance": "remat.instance",
     "Facts": "remat.facts",
     "Instance": "remat.instance",
@@ -41,10 +44,12 @@ _HOME = {
     "LeastBudget": "remat.problem",
     "MissingExtraError": "remat.errors",
     "OptionError": "remat.errors",
+    "Point": "remat.curves",
     "RematError": "remat.errors",
     "Report": "remat.verifier",
     "Result": "remat.result",
     "Status": "remat.problem",
+    "Sweep": "remat.curves",
     "Termination": "remat.problem",
     "TreeInstance": "remat.instance",
     "Violation": "remat.verifier",
@@ -54,6 +59,7 @@ _HOME = {
     "load": "remat.instance",
     "show": "remat.facts",
     "solve": "remat.solving",
+    "sweep": "remat.sweeping",
     "verify": "remat.verifying",
 }
 
@@ -63,6 +69,7 @@ __all__ = [
     "Bound",
     "ChainInstance",
     "ClaimError",
+    "Curve",
     "DagInstance",
     "Facts",
     "Instance",
@@ -70,10 +77,12 @@ __all__ = [
     "LeastBudget",
     "MissingExtraError",
     "OptionError",
+    "Point",
     "RematError",
     "Report",
     "Result",
     "Status",
+    "Sweep",
     "Termination",
     "TreeInstance",
     "Violation",
@@ -83,6 +92,7 @@ __all__ = [
     "load",
     "show",
     "solve",
+    "sweep",
     "verify",
 ]
 

@@ -73,8 +73,5 @@ class Grid:
         return tuple(sorted({low, high, *(size for size in chosen if low < size < high)}, reverse=True))
 
     def _spread(self, low: int, high: int, share: float) -> int:
-        if low <= self.offset:
-            size = low + math.floor((high - low) * share)
-        else:
-            size = math.floor(low * (high / low) ** share)
-        return self.below(size + 1)
+        low = low or self.above(0)
+        return self.below(math.floor(low * (high / low) ** share) + 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import click
 from remat.cli import common
 from remat.cli.progress import progress
 from remat.cli.session import ExitCode, Session, emit, emit_lines, writing
-from remat.errors import MissingExtraError, OptionError
+from remat.errors import OptionError
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -64,19 +63,7 @@ class _Outputs:
             elif self.format != "table":
                 raise OptionError(f"--output -: standard output cannot hold --format {self.format} as well")
         if self.plot is not None:
-            _check_plot(self.plot)
-
-
-def _check_plot(path: str) -> None:
-    from importlib.util import find_spec
-
-    from remat.report.plot import SUFFIXES
-
-    if os.path.splitext(path)[1].lower() not in SUFFIXES:
-        raise OptionError(f"--plot: {path!r} is no plot; its name ends in one of {', '.join(SUFFIXES)}")
-
-    if find_spec("matplotlib") is None:
-        raise MissingExtraError("--plot", "plot")
+            common.check_plot(self.plot)
 
 
 @click.command("solve", help=HELP)
