@@ -40,6 +40,7 @@ class Question(Protocol):
 
     def answer(self, problem: Problem, effort: Effort, budget: Budget) -> Result:
         """Return the verified result that is the answer."""
+        ...
 
 
 def asked(options: Mapping[str, Any], solver: Algorithm, problem: Problem) -> tuple[Question | None, dict[str, Any]]:

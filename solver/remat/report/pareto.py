@@ -50,9 +50,10 @@ def plot_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
 
 def _draw(sweep: Sweep) -> Figure:
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(9.0, 5.6), facecolor="white")
-    axes = figure.add_axes((0.095, 0.11, 0.80, 0.73))
+    figure = Figure(figsize=(9.0, 6.0), facecolor="white")
+    axes = figure.add_axes((0.095, 0.10, 0.80, 0.70))
     shown = [(curve, COLOURS[k % len(COLOURS)]) for k, curve in enumerate(sweep.curves) if curve.points]
     points = [point for curve, _ in shown for point in curve.points]
     peaks = [point.peak or 0 for point in points]
@@ -71,18 +72,22 @@ def _draw(sweep: Sweep) -> Figure:
     axes.set_ylim(bottom - 0.08 * room, top + 0.18 * room)
     axes.axhline(float(sweep.no_recompute_time) / scale.factor, color="#909090", linewidth=0.8, linestyle=(0, (1, 2)))
     for place, (curve, colour) in enumerate(shown):
-        _draw_curve(axes, sweep, curve, colour, factor, scale.factor, place)
+        labelled = {other.points[0].peak for other, _ in shown[:place]}
+        _draw_curve(axes, sweep, curve, colour, factor, scale.factor, label=curve.points[0].peak not in labelled)
+    if sweep.units.memory == "unit" and not logarithmic:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(f"peak of {shown_name(sweep.memory)} ({unit})", parse_math=False)
     axes.set_ylabel(f"makespan ({scale.unit})")
     _overhead_axis(axes, float(sweep.no_recompute_time) / scale.factor)
-    axes.legend(loc="upper right", frameon=False)
-    for text in axes.get_legend().get_texts():  # type: ignore[union-attr]
+    columns = min(4, len(shown))
+    legend = figure.legend(loc="lower left", bbox_to_anchor=(0.088, 0.805), ncols=columns, frameon=False, borderpad=0)
+    for text in legend.get_texts():
         text.set_parse_math(False)
     name = shown_name(sweep.instance_name) or "(unnamed)"
-    figure.text(0.095, 0.94, name, fontsize=13, fontweight="bold", va="center", parse_math=False)
+    figure.text(0.095, 0.95, name, fontsize=13, fontweight="bold", va="center", parse_math=False)
     figure.text(
         0.095,
-        0.885,
+        0.905,
         f"without recomputation {format_time(sweep.no_recompute_time, sweep.units)}  ·  ring: knee  ·  "
         "line to the axis: least budget",
         color="#404040",
@@ -91,7 +96,9 @@ def _draw(sweep: Sweep) -> Figure:
     return figure
 
 
-def _draw_curve(axes: Axes, sweep: Sweep, curve: Curve, colour: str, factor: float, seconds: float, place: int) -> None:
+def _draw_curve(
+    axes: Axes, sweep: Sweep, curve: Curve, colour: str, factor: float, seconds: float, *, label: bool
+) -> None:
     sizes = [(point.peak or 0) / factor for point in curve.points]
     times = [float(point.makespan or 0) / seconds for point in curve.points]
     right = axes.get_xlim()[1]
@@ -99,15 +106,17 @@ def _draw_curve(axes: Axes, sweep: Sweep, curve: Curve, colour: str, factor: flo
         [*sizes, right], [*times, times[-1]], drawstyle="steps-post", color=colour, linewidth=1.4, label=curve.algorithm
     )
     axes.plot(sizes, times, linestyle="none", marker="o", markersize=3.2, color=colour)
-    axes.plot([sizes[0], sizes[0]], [axes.get_ylim()[0], times[0]], color=colour, linewidth=0.9, linestyle=(0, (5, 3)))
-    if curve.least is not None and place < 3:
-        label: dict[str, Any] = {"color": colour, "fontsize": 7.5, "rotation": 90, "ha": "right", "va": "bottom"}
+    if label:
+        bottom = axes.get_ylim()[0]
+        axes.plot([sizes[0], sizes[0]], [bottom, times[0]], color=colour, linewidth=0.9, linestyle=(0, (5, 3)))
+    if curve.least is not None and label:
+        style: dict[str, Any] = {"color": colour, "fontsize": 7.5, "rotation": 90, "ha": "right", "va": "bottom"}
         axes.annotate(
             f"least {format_size(curve.least.size, sweep.units)}",
             (sizes[0], axes.get_ylim()[0]),
             xytext=(-2, 4),
             textcoords="offset points",
-            **label,
+            **style,
         )
     if curve.knee is not None:
         x, y = (curve.knee.peak or 0) / factor, float(curve.knee.makespan or 0) / seconds
