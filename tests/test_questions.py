@@ -331,7 +331,7 @@ def test_a_hook_spares_solves():
     swept = remat.solve(CHAIN, algorithm="swept", options={"max_overhead": "40%"})
     assert swept.answer.value == plain.answer.value
     assert swept.answer.proved
-    assert swept.answer.solves == 1 < plain.answer.solves
+    assert swept.answer.solves == 2 < plain.answer.solves
 
 
 def test_a_hook_that_ends_early_is_made_up_for():

@@ -159,7 +159,9 @@ class _Batches:
             seed=self.effort.seed,
             solve_seconds=self.effort.seconds - before,
         )
-        answer = Answered(memory=self.memory, solver=solver, problem=problem, proposal=proposal, result=result)
+        answer = Answered(
+            memory=self.memory, asked=None, solver=solver, problem=problem, proposal=proposal, result=result
+        )
         limit = self.limits.of_problem(problem)
         if limit.met_by(answer):
             self.low, self.best = batch, (problem.instance, answer)
@@ -220,5 +222,7 @@ class _Batches:
         solver = self.effort.solver(problem)
         proposal = Proposal(termination=self.effort.termination)
         result = conclude(problem, solver, proposal, {}, seed=self.effort.seed)
-        answered = Answered(memory=self.memory, solver=solver, problem=problem, proposal=proposal, result=result)
+        answered = Answered(
+            memory=self.memory, asked=None, solver=solver, problem=problem, proposal=proposal, result=result
+        )
         return problem.instance, answered

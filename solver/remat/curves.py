@@ -102,7 +102,7 @@ class Least:
     ----------
     size : int
     sufficient : bool
-        Whether a verified schedule needs no more; otherwise nothing less than `size` can do, and that is all we know.
+        Whether solving at this budget finds a schedule; otherwise nothing less can do, and that is all we know.
     proved_within : str or None
         The class of schedules none of which needs less; None where that is not proved.
     """

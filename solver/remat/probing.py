@@ -124,9 +124,13 @@ class Effort:
 
 @dataclass(frozen=True, kw_only=True)
 class Answered:
-    """A verified answer at a budget, and what it was concluded from."""
+    """A verified answer at a budget, and what it was concluded from.
+
+    `asked` is the budget that the algorithm had; None for one of its breakpoints, or where it had no limit.
+    """
 
     memory: int
+    asked: int | None
     solver: registry.Algorithm
     problem: Problem
     proposal: Proposal
@@ -207,6 +211,11 @@ class Prober:
         proposal, chosen = self.effort.propose(problem, solver, left)
         return self._conclude(problem, solver, proposal, values_of(chosen), self.effort.seconds - before)
 
+    def repeats(self, answer: Answered) -> bool:
+        """Whether the algorithm has been asked for the peak of its schedule, or builds the same one anyway."""
+        strategy = answer.solver.guarantee == "strategy" and self.effort.algorithm != "auto"
+        return strategy or answer.asked == answer.peak
+
     def many(self, budgets: tuple[int, ...]) -> Iterator[Answered]:
         """Answer a descending tuple of budgets at once; an empty one asks for every breakpoint.
 
@@ -267,4 +276,7 @@ class Prober:
         seconds: float,
     ) -> Answered:
         result = conclude(problem, solver, proposal, options, seed=self.effort.seed, solve_seconds=seconds)
-        return Answered(memory=self.memory, solver=solver, problem=problem, proposal=proposal, result=result)
+        asked = problem.machine.memories[self.memory].capacity
+        return Answered(
+            memory=self.memory, asked=asked, solver=solver, problem=problem, proposal=proposal, result=result
+        )

@@ -165,13 +165,19 @@ class LeastBudgetFor:
             return _refused(prober, answer, reason, ALL_SCHEDULES)
         with interruptible(effort.outer):
             search = least_budget(prober, limit, resolution=RESOLUTION)
-        if search.best is None:
-            return _unmet(prober, answer, search)
-        return _met(prober, answer, search, search.best)
+            if search.best is None:
+                return _unmet(prober, answer, search)
+            return _met(prober, answer, search, search.best, limit)
 
 
-def _met(prober: Prober, answer: Answer, search: Search, best: Answered) -> Result:
+def _met(prober: Prober, answer: Answer, search: Search, best: Answered, limit: Limit) -> Result:
     effort, size = prober.effort, best.peak or 0
+    notes = best.result.notes
+    if not (prober.repeats(best) or effort.stopped or limit.met_by(prober.at(size, left=2))):
+        notes = (
+            *notes,
+            f"keep this schedule: asked for this very budget, {best.solver.name} finds a slower one or none",
+        )
     answer = replace(
         answer,
         value=size,
@@ -180,7 +186,6 @@ def _met(prober: Prober, answer: Answer, search: Search, best: Answered) -> Resu
         scope=search.scope,
         solves=effort.solves,
     )
-    notes = best.result.notes
     if not answer.proved:
         notes = (*notes, "the budget is the least that was found; it is not proved that no smaller one will do")
     return replace(

@@ -20,6 +20,7 @@ from remat.units import format_size, parse_size
 
 POINTS = 20
 MOST_POINTS = 100_000
+ATTEMPTS = 3
 RESOLUTION = 0.01
 """Share of the budget to which the least one is searched with algorithms that are not exact."""
 
@@ -182,7 +183,7 @@ class _Sweeping:
     def _note(self, answer: Answered) -> None:
         point = Point.of(answer.result, answer.memory)
         known = self.answers.get((point.budget, point.solved))
-        if known is None or known.makespan is None or (point.makespan or 0) < known.makespan:
+        if known is None or (point.makespan or 0) < (known.makespan or 0):
             self.answers[point.budget, point.solved] = point
         if point.least_budget is not None and (
             self.refused is None or point.budget is None or _larger(answer, self.refused)
@@ -206,7 +207,8 @@ class _Sweeping:
                     self._note(answer)
                     if self.effort.stopped:
                         return
-            self.exhaustive = True
+            # The last answer of a hook is that there is no schedule for less.
+            self.exhaustive = self.refused is not None
             self._named()
         else:
             self._between()
@@ -238,13 +240,18 @@ class _Sweeping:
             self._note(top)
             self._named()
             return
-        first = top.at_peak()
+        first = self._confirmed(top.at_peak(), as_good=True) or top
         self._note(first)
         self.search = least_budget(self.prober, Limit(), top=top, resolution=RESOLUTION)
-        low = self.search.best
         if self.search.refusal is not None:
             self._note(self.search.refusal)
-        if low is None:
+        if self.search.best is None:
+            return
+        low = self._confirmed(self.search.best, as_good=False)
+        if low is None:  # the algorithm wants more than its schedule needs
+            self.search = None
+            self._named()
+            self._upwards(self.prober.grid.above(first.peak or 0))
             return
         self._note(low)
         if _no_slower(low, first) or self.effort.stopped:
@@ -252,25 +259,54 @@ class _Sweeping:
         budgets = self.prober.grid.spread(low.peak or 0, first.peak or 0, count)
         self._all(budgets[1:-1], (first, low))
 
+    def _confirmed(self, answer: Answered, *, as_good: bool) -> Answered | None:
+        """Return an answer of the algorithm at the peak of its own schedule, if it finds one there.
+
+        An algorithm that rounds sizes, or counts what its schedule does not need, may want more than that.
+        """
+        if self.prober.repeats(answer) or self.effort.stopped:
+            return answer
+        again = self.prober.at(answer.peak)
+        if again.solved and (not as_good or _no_slower(again, answer)):
+            return again
+        self._note(again)
+        return None
+
     def _named(self) -> None:
-        """Try the least budget that an infeasible answer names, if there is no schedule as small as that."""
-        named, peak = (
-            self.refused,
-            min((point.peak for point in self.answers.values() if point.peak is not None), default=None),
-        )
+        """Try the least budget that an infeasible answer names, if there is no schedule for as little as that."""
+        named = self.refused
         least = None if named is None else named.result.least_budget
         if named is None or least is None or self.effort.stopped:
             return
-        if least.sufficient and (peak is None or least.size < peak):
+        found = self._smallest()
+        if least.sufficient and (found is None or least.size < found):
             answer = self.prober.at(least.size)
-            if answer.solved and self.budgets is None:
-                self._note(answer.at_peak())
-            peak = answer.peak if peak is None or answer.peak is None else min(peak, answer.peak)
+            if answer.solved:
+                found = least.size
+                if self.budgets is None:
+                    self._note(answer)
         proved = named.result.scope if named.result.status is Status.INFEASIBLE else None
-        if peak is None:
+        if found is None:
             self.least = Least(size=least.size, sufficient=False, proved_within=proved)
         else:
-            self.least = Least(size=peak, sufficient=True, proved_within=proved if peak <= least.size else None)
+            self.least = Least(size=found, sufficient=True, proved_within=proved if found <= least.size else None)
+
+    def _upwards(self, budget: int) -> None:
+        """Find some budget that does, where only none at all is known to."""
+        for _ in range(ATTEMPTS):
+            if (
+                self._smallest() is not None
+                or (self.least is not None and self.least.sufficient)
+                or self.effort.stopped
+            ):
+                return
+            self.least, budget = None, 2 * budget
+            self._note(self.prober.at(budget))
+
+    def _smallest(self) -> int | None:
+        """Return the smallest budget at which there is a schedule."""
+        budgets = [point.budget for point in self.answers.values() if point.solved and point.budget is not None]
+        return min(budgets, default=None)
 
     def _concluded(self) -> Least | None:
         """Return what is known of the least budget; at least, that the smallest schedule needs no more."""
@@ -279,8 +315,8 @@ class _Sweeping:
         if self.search is not None and self.search.best is not None:
             scope = self.search.scope if self.search.complete else None
             return Least(size=self.search.best.peak or 0, sufficient=True, proved_within=scope)
-        peaks = [point.peak for point in self.answers.values() if point.peak is not None]
-        return Least(size=min(peaks), sufficient=True, proved_within=None) if peaks else None
+        found = self._smallest()
+        return None if found is None else Least(size=found, sufficient=True, proved_within=None)
 
 
 def _settles(answer: Answered, budget: int) -> bool:
