@@ -264,6 +264,16 @@ def test_the_document_has_the_answer():
     assert remat.verify(STORED, document).ok
 
 
+def test_what_it_takes_to_find_the_schedule_again():
+    found = remat.solve(remat.example("resnet50"), algorithm="rotor", options={"max_overhead": "20%", "slots": 300})
+    note = next(note for note in found.notes if note.startswith("keep this schedule"))
+    assert remat.verify(remat.example("resnet50"), found.to_dict()).ok
+    takes = int(note.rpartition(" ")[2])
+    assert takes > found.answer.value
+    again = remat.solve(remat.example("resnet50"), algorithm="rotor", budget=takes, options={"slots": 300})
+    assert again.makespan == found.makespan
+
+
 # --- limits and interruptions -----------------------------------------------------------------------------------------
 
 

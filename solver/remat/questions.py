@@ -174,10 +174,8 @@ def _met(prober: Prober, answer: Answer, search: Search, best: Answered, limit: 
     effort, size = prober.effort, best.peak or 0
     notes = best.result.notes
     if not (prober.repeats(best) or effort.stopped or limit.met_by(prober.at(size, left=2))):
-        notes = (
-            *notes,
-            f"keep this schedule: asked for this very budget, {best.solver.name} finds a slower one or none",
-        )
+        takes = "" if best.asked is None else f"; it takes --budget {best.asked}"
+        notes = (*notes, f"keep this schedule: for its own peak, {best.solver.name} finds a slower one or none{takes}")
     answer = replace(
         answer,
         value=size,
