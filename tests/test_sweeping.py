@@ -270,6 +270,29 @@ def test_interrupted_hooks():
     assert not curve.exhaustive
 
 
+def test_a_budget_that_is_refused(monkeypatch):
+    """Some budgets would take too long a schedule; the others are answered."""
+
+    def solve(problem, options, context):
+        if problem.budget is not None and problem.budget < 34:
+            raise remat.OptionError("that would take too long")
+        return hooks.rotor.solve(problem, hooks.rotor.RotorOptions(), context)
+
+    monkeypatch.setattr(hooks, "frugal", solve)
+    for more in ({}, {"budgets": [20, 33, 40]}):
+        (curve,) = remat.sweep(CHAIN, "frugal", **more).curves
+        assert curve.points[0].peak >= 34
+        assert curve.least.sufficient
+        refused = [point for point in curve.answers if not point.solved]
+        assert {point.notes for point in refused} == {"that would take too long"}
+    with pytest.raises(remat.OptionError, match="too long"):
+        remat.sweep(CHAIN, "frugal", budgets=[20, 33])
+    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": 100})
+    assert found.answer.value == 33
+    assert not found.answer.proved
+    assert found.notes[0].endswith("finds a slower one or none; it takes --budget 34")
+
+
 # --- limits and interruptions -----------------------------------------------------------------------------------------
 
 

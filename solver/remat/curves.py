@@ -42,6 +42,8 @@ class Point:
     steps : int
         Of the schedule.
     solve_seconds : float
+    notes : str
+        What a user should know, such as why an algorithm refused this budget.
     """
 
     algorithm: str
@@ -59,6 +61,7 @@ class Point:
     least_budget: int | None
     steps: int
     solve_seconds: float
+    notes: str = ""
 
     @staticmethod
     def of(result: Result, memory: int) -> Point:
@@ -81,6 +84,7 @@ class Point:
             least_budget=least.size if least is not None and least.memory == memory else None,
             steps=0 if result.columns is None else len(result.columns),
             solve_seconds=round(result.solve_seconds, 6),
+            notes="; ".join(result.notes),
         )
 
     @property

@@ -13,6 +13,7 @@ from remat import registry
 from remat.auto import choose
 from remat.budgets import Grid
 from remat.context import Context, Progress, interruptible
+from remat.errors import OptionError
 from remat.options import make_options
 from remat.problem import Problem, Proposal, Status, Termination
 from remat.result import Result
@@ -41,8 +42,12 @@ class Effort:
     options : mapping
     deadline : float or None
         `time.monotonic()` value for all solves together.
-    solves : int
-        How many there have been.
+    solves, answers : int
+        How many there have been, and how many of them were not refused.
+    seconds : float
+        Spent by the algorithm.
+    outer : Context
+        Takes the interruptions between solves.
     """
 
     algorithm: str
@@ -52,6 +57,7 @@ class Effort:
     threads: int = 1
     listener: Callable[[Progress], None] | None = None
     solves: int = 0
+    answers: int = 0
     seconds: float = 0.0
     outer: Context = field(default_factory=Context)
 
@@ -110,15 +116,24 @@ class Effort:
         )
 
     def propose(self, problem: Problem, solver: registry.Algorithm, left: int) -> tuple[Proposal, Any]:
-        """Run one solve; return what it proposes, and its options."""
+        """Run one solve; return what it proposes, and its options.
+
+        An algorithm that has answered before and refuses this problem (its schedule would be too long, say) leaves it
+        unknown, with the reason as a note.
+        """
         chosen = make_options(solver, self.options)
         context = self.context(solver, left)
         self.solves += 1
         try:
             proposal, seconds = propose(problem, solver, chosen, context)
+        except OptionError as error:
+            if self.answers == 0:
+                raise
+            return Proposal(notes=(str(error),)), None
         finally:
             self.outer.interrupted |= context.interrupted
         self.seconds += seconds
+        self.answers += 1
         return proposal, chosen
 
 
