@@ -290,7 +290,7 @@ def test_a_budget_that_is_refused(monkeypatch):
     found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": 100})
     assert found.answer.value == 33
     assert not found.answer.proved
-    assert found.notes[0].endswith("finds a slower one or none; it takes --budget 34")
+    assert found.notes[0].startswith("keep this schedule, or ask for --budget 34: ")
 
 
 # --- limits and interruptions -----------------------------------------------------------------------------------------

@@ -172,13 +172,17 @@ class LeastBudgetFor:
 
 def _met(prober: Prober, answer: Answer, search: Search, best: Answered, limit: Limit) -> Result:
     effort, size = prober.effort, best.peak or 0
-    notes = best.result.notes
-    if not (prober.repeats(best) or effort.stopped or limit.met_by(prober.at(size, left=2))):
-        takes = "" if best.asked is None else f"; it takes --budget {best.asked}"
-        notes = (*notes, f"keep this schedule: for its own peak, {best.solver.name} finds a slower one or none{takes}")
+    notes, ask = best.result.notes, size if prober.repeats(best) else best.asked
+    if ask != size and not effort.stopped:
+        if limit.met_by(prober.at(size, left=2)):
+            ask = size
+        else:
+            keep = "keep this schedule" + ("" if ask is None else f", or ask for --budget {ask}")
+            notes = (*notes, f"{keep}: for its own peak, {best.solver.name} finds a slower one or none")
     answer = replace(
         answer,
         value=size,
+        ask=ask,
         slots=slots(prober, size),
         bound=size if search.complete else prober.grid.above(search.refuted),
         scope=search.scope,

@@ -41,6 +41,9 @@ class Answer:
         The budget in states of an adjoint, where its storage level holds states of one size.
     bound, scope : int or None, str or None
         Nothing below this budget (above this batch) will do, for no schedule of the class `scope`.
+    ask : int or None
+        The budget for which the algorithm finds this schedule again: an algorithm that rounds sizes may want more than
+        the schedule needs. None where that is not known.
     solves : int
         Verified solves that it took.
     instance : Instance or None
@@ -54,6 +57,7 @@ class Answer:
     slots: int | None = None
     bound: int | None = None
     scope: str | None = None
+    ask: int | None = None
     solves: int = 0
     instance: Instance | None = None
 
@@ -73,6 +77,7 @@ class Answer:
             "proved": self.proved,
             "bound": self.bound,
             "scope": self.scope,
+            **({} if self.ask is None else {"ask": self.ask}),
             "solves": self.solves,
         }
 

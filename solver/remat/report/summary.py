@@ -119,7 +119,8 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
         if answer.quantity == "batch":
             return f"a batch of {value:,}"
         size = format_size(value, result.units, both=True)
-        return size if size.replace(",", "") == str(value) else f"{size}, --budget {value}"
+        exact = size.replace(",", "") == str(value)
+        return size if answer.ask is None or (exact and answer.ask == value) else f"{size}, --budget {answer.ask}"
 
     states = "" if answer.slots is None else f" ({answer.slots:,} slots)"
     which, limit = ("largest", "at most") if answer.quantity == "batch" else ("least", "at least")
