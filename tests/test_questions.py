@@ -255,6 +255,19 @@ def test_options_reach_the_algorithm():
     assert found.options == {"slots": 3}
 
 
+def test_options_of_auto_go_to_those_who_know_them():
+    """On the way auto also chooses algorithms without such an option."""
+    for loop in (LECTURE, STORED):
+        chosen = remat.solve(loop, options={"max_overhead": "60%"})
+        assert chosen.answer.value is not None
+    with pytest.raises(remat.OptionError, match="nonsense"):
+        remat.solve(LECTURE, options={"max_overhead": "60%", "nonsense": 1})
+    with pytest.raises(remat.OptionError, match="nonsense"):
+        remat.solve(LECTURE, budget=30, options={"scale": "batch", "nonsense": 1})
+    with pytest.raises(remat.OptionError, match="nonsense"):
+        remat.sweep(LECTURE, options={"nonsense": 1})
+
+
 def test_the_document_has_the_answer():
     found = remat.solve(STORED, options={"max_overhead": "50%"})
     document = json.loads(json.dumps(found.to_dict()))

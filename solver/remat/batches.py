@@ -10,6 +10,7 @@ from remat.errors import InstanceError, OptionError
 from remat.instance import Instance
 from remat.lowering import machine_of
 from remat.machine import Machine
+from remat.options import make_options
 from remat.probing import Answered, Effort
 from remat.problem import ALL_SCHEDULES, Problem, Termination
 from remat.questions import LARGEST_BATCH, Limits
@@ -58,6 +59,7 @@ class LargestBatch:
         name = problem.machine.memories[memory].name
         if capacity is None:
             raise OptionError(f"--option scale=batch: how much memory is there? Give --budget, for {name!r}")
+        make_options(effort.solver(problem), effort.options)  # or say what is wrong with them
         limit = f" with {self.limits.text}" if self.limits.text else ""
         answer = Answer(
             question=f"the largest batch within {format_size(capacity, problem.units)} of {name}{limit}; "

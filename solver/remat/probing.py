@@ -40,6 +40,7 @@ class Effort:
     algorithm : str
         A registry name, or ``auto``.
     options : mapping
+        Whoever makes an effort checks that its names mean something (see `chosen`).
     deadline : float or None
         `time.monotonic()` value for all solves together.
     solves, answers : int
@@ -100,6 +101,15 @@ class Effort:
         check_reach(problem, found)
         return found
 
+    def chosen(self, solver: registry.Algorithm) -> Any:
+        """Return the options for an algorithm; those that `auto` chooses on the way get what they know of them."""
+        options = self.options
+        if self.algorithm == "auto":
+            model = solver.load_options()
+            known = set() if model is None else set(model.model_fields)
+            options = {name: value for name, value in options.items() if name in known}
+        return make_options(solver, options)
+
     def context(self, solver: registry.Algorithm, left: int) -> Context:
         """Return the context of one solve; an anytime algorithm gets its share of the time, among `left` solves."""
         deadline, now = self.deadline, time.monotonic()
@@ -121,7 +131,7 @@ class Effort:
         An algorithm that has answered before and refuses this problem (its schedule would be too long, say) leaves it
         unknown, with the reason as a note.
         """
-        chosen = make_options(solver, self.options)
+        chosen = self.chosen(solver)
         context = self.context(solver, left)
         self.solves += 1
         try:
@@ -245,7 +255,7 @@ class Prober:
         solver = self.solver
         hook = solver.load_sweep()
         assert hook is not None
-        chosen = make_options(solver, self.effort.options)
+        chosen = self.effort.chosen(solver)
         context = self.effort.context(solver, 1)
         if self.effort.deadline is None and context.deadline is not None:
             context.deadline += (context.deadline - time.monotonic()) * len(budgets)

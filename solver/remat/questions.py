@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from remat.bounds import makespan_bound
 from remat.context import interruptible
 from remat.errors import OptionError
+from remat.options import make_options
 from remat.probing import Answered, Effort, Prober, with_budget
 from remat.problem import ALL_SCHEDULES, Problem, Proposal, Termination
 from remat.registry import Algorithm
@@ -154,6 +155,7 @@ class LeastBudgetFor:
                 f"--budget: the budget of {name!r} is what max_overhead and max_makespan ask for; leave one of them out"
             )
         prober = Prober(with_budget(problem, memory, None), memory, effort)
+        make_options(prober.solver, effort.options)  # or say what is wrong with them
         limit = self.limits.of_problem(problem)
         answer = Answer(
             question=f"the least budget of {name} for {self.limits.text}", quantity="budget", value=None, memory=name

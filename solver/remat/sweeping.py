@@ -200,16 +200,18 @@ class _Sweeping:
         prober = self.prober
         if self.budgets is not None:
             self._all(self.budgets)
-            self._named()
+            self._named(self._smallest())
         elif self.points is None and prober.solver.sweep:
+            lowest: Answered | None = None
             with closing(prober.many(())) as answers:  # type: ignore[type-var]
                 for answer in answers:
                     self._note(answer)
+                    lowest = answer if answer.solved else lowest
                     if self.effort.stopped:
                         return
             # The last answer of a hook is that there is no schedule for less.
             self.exhaustive = self.refused is not None
-            self._named()
+            self._named(found=None if lowest is None or self._confirmed(lowest, as_good=False) is None else lowest.peak)
         else:
             self._between()
 
@@ -238,7 +240,7 @@ class _Sweeping:
         top = self.prober.at(None, count + 10)
         if not top.solved:
             self._note(top)
-            self._named()
+            self._named(None)
             return
         first = self._confirmed(top.at_peak(), as_good=True) or top
         self._note(first)
@@ -250,7 +252,7 @@ class _Sweeping:
         low = self._confirmed(self.search.best, as_good=False)
         if low is None:  # the algorithm wants more than its schedule needs
             self.search = None
-            self._named()
+            self._named(self._smallest())
             self._upwards(self.prober.grid.above(first.peak or 0))
             return
         self._note(low)
@@ -272,13 +274,12 @@ class _Sweeping:
         self._note(again)
         return None
 
-    def _named(self) -> None:
-        """Try the least budget that an infeasible answer names, if there is no schedule for as little as that."""
+    def _named(self, found: int | None) -> None:
+        """Try the least budget that an infeasible answer names, if it is below the least one that is `found`."""
         named = self.refused
         least = None if named is None else named.result.least_budget
         if named is None or least is None or self.effort.stopped:
             return
-        found = self._smallest()
         if least.sufficient and (found is None or least.size < found):
             answer = self.prober.at(least.size)
             if answer.solved:
