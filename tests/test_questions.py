@@ -172,7 +172,7 @@ def test_no_budget_will_do():
 def test_a_strategy_that_is_too_slow():
     found = remat.solve(CHAIN, algorithm="recompute-all", options={"max_overhead": 0})
     assert (found.status, found.scope) == (Status.INFEASIBLE, "the recompute-all schedule")
-    assert "even without one, the makespan of recompute-all is 32" in found.notes[0]
+    assert "even without a budget, the makespan of recompute-all is 32" in found.notes[0]
     enough = remat.solve(CHAIN, algorithm="recompute-all", options={"max_overhead": "60%"})
     peak = remat.solve(CHAIN, algorithm="recompute-all").peak_memory["memory"]
     assert (enough.answer.value, enough.answer.proved, enough.answer.solves) == (peak, True, 1)
@@ -305,6 +305,17 @@ def test_interrupted_on_the_way(monkeypatch):
     assert len(calls) == 2
     assert found.termination is Termination.INTERRUPTED
     assert found.status in (Status.OPTIMAL, Status.FEASIBLE)
+
+
+def test_interrupted_before_the_first_answer(monkeypatch):
+    def stuck(problem, options, context):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(hooks, "frugal", stuck)
+    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": "90%"})
+    assert (found.status, found.termination) == (Status.UNKNOWN, Termination.INTERRUPTED)
+    assert found.notes == ("stopped before the first answer",)
 
 
 def test_interrupted_twice_on_the_way(monkeypatch):

@@ -168,7 +168,7 @@ class LeastBudgetFor:
         with interruptible(effort.outer):
             search = least_budget(prober, limit, resolution=RESOLUTION)
             if search.best is None:
-                return _unmet(prober, answer, search)
+                return _unmet(prober, answer, search, limit)
             return _met(prober, answer, search, search.best, limit)
 
 
@@ -201,25 +201,20 @@ def _met(prober: Prober, answer: Answer, search: Search, best: Answered, limit: 
     )
 
 
-def _unmet(prober: Prober, answer: Answer, search: Search) -> Result:
+def _unmet(prober: Prober, answer: Answer, search: Search, limit: Limit) -> Result:
     """Answer that no budget will do; proved, if the answer with unbounded memory is a proof."""
-    refusal, scope = search.refusal, None
-    reason = "nothing was found, not even without a budget"
-    if refusal is not None and refusal.budget is None:
-        result = refusal.result
-        scope = None if search.scope == ALL_SCHEDULES and not _proof(refusal) else search.scope
-        if result.makespan is not None:
-            least = format_time(result.makespan, result.units)
-            reason = f"no budget will do: even without one, the makespan of {refusal.solver.name} is {least}"
-            if refusal.solver.guarantee == "strategy":
-                scope = refusal.solver.within or f"the {refusal.solver.name} schedule"
-        else:
-            return replace(result, answer=replace(answer, solves=prober.effort.solves))
+    refusal = search.refusal
+    if refusal is None:
+        return _refused(prober, answer, "stopped before the first answer", None)
+    result, scope = refusal.result, limit.refuted_by(refusal)
+    if result.makespan is None:  # not even a schedule, whatever the time
+        return replace(result, answer=replace(answer, scope=scope, solves=prober.effort.solves))
+    if refusal.solver.guarantee == "strategy":
+        scope = scope or refusal.solver.within or f"the {refusal.solver.name} schedule"
+    least = format_time(result.makespan, result.units)
+    outcome = "nothing was found" if scope is None else "no budget will do"
+    reason = f"{outcome}: even without a budget, the makespan of {refusal.solver.name} is {least}"
     return _refused(prober, answer, reason, scope)
-
-
-def _proof(refusal: Answered) -> bool:
-    return refusal.result.proved_optimal
 
 
 def _refused(prober: Prober, answer: Answer, reason: str, scope: str | None) -> Result:
