@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from remat.batch.comparison import Comparison
     from remat.comparing import compare
+    from remat.curves import Curve, Point, Sweep
     from remat.errors import ClaimError, InstanceError, MissingExtraError, OptionError, RematError
     from remat.facts import Facts, show
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, TreeInstance, load
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from remat.result import Result
     from remat.shipped import example, examples
     from remat.solving import solve
+    from remat.sweeping import sweep
     from remat.verifier import Report, Violation
     from remat.verifying import verify
 
@@ -37,6 +39,7 @@ _HOME = {
     "ChainInstance": "remat.instance",
     "ClaimError": "remat.errors",
     "Comparison": "remat.batch.comparison",
+    "Curve": "remat.curves",
     "DagInstance": "remat.instance",
     "Facts": "remat.facts",
     "Instance": "remat.instance",
@@ -44,10 +47,12 @@ _HOME = {
     "LeastBudget": "remat.problem",
     "MissingExtraError": "remat.errors",
     "OptionError": "remat.errors",
+    "Point": "remat.curves",
     "RematError": "remat.errors",
     "Report": "remat.verifier",
     "Result": "remat.result",
     "Status": "remat.problem",
+    "Sweep": "remat.curves",
     "Termination": "remat.problem",
     "TreeInstance": "remat.instance",
     "Violation": "remat.verifier",
@@ -58,6 +63,7 @@ _HOME = {
     "load": "remat.instance",
     "show": "remat.facts",
     "solve": "remat.solving",
+    "sweep": "remat.sweeping",
     "verify": "remat.verifying",
 }
 
@@ -68,6 +74,7 @@ __all__ = [
     "ChainInstance",
     "ClaimError",
     "Comparison",
+    "Curve",
     "DagInstance",
     "Facts",
     "Instance",
@@ -75,10 +82,12 @@ __all__ = [
     "LeastBudget",
     "MissingExtraError",
     "OptionError",
+    "Point",
     "RematError",
     "Report",
     "Result",
     "Status",
+    "Sweep",
     "Termination",
     "TreeInstance",
     "Violation",
@@ -89,6 +98,7 @@ __all__ = [
     "load",
     "show",
     "solve",
+    "sweep",
     "verify",
 ]
 

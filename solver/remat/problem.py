@@ -131,6 +131,14 @@ class Problem:
     instance: Instance
     machine: Machine
 
+    def on(self, machine: Machine) -> Problem:
+        """Return the problem on another machine; what depends on the instance alone is shared."""
+        other = Problem(self.instance, machine)
+        for name in ("graph", "chain", "needed", "no_recompute_time"):
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
+        return other
+
     @property
     def kind(self) -> str:
         """The instance's kind."""

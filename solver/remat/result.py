@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from remat import schedule
 from remat.bounds import MemoryBound
@@ -18,6 +18,68 @@ from remat.steps import Steps
 from remat.taskgraph import TaskGraph
 from remat.units import Number, Units
 from remat.verifier import Report
+
+if TYPE_CHECKING:
+    from remat.instance import Instance
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What a question around solves has for an answer (see `remat.questions`).
+
+    Attributes
+    ----------
+    question : str
+        In words.
+    quantity : str
+        ``budget`` or ``batch``.
+    value : int or None
+        The least budget (in bytes or units), or the largest batch; None if there is none.
+    memory : str
+        The memory that the budget is for.
+    slots : int or None
+        The budget in states of an adjoint, where its storage level holds states of one size.
+    bound, scope : int or None, str or None
+        Nothing below this budget (above this batch) will do, for no schedule of the class `scope`.
+    ask : int or None
+        The budget for which the algorithm finds this schedule again: an algorithm that rounds sizes may want more than
+        the schedule needs. None where that is not known.
+    solves : int
+        Verified solves that it took.
+    instance : Instance or None
+        For batches: the scaled instance, to which the schedule belongs.
+    """
+
+    question: str
+    quantity: str
+    value: int | None
+    memory: str
+    slots: int | None = None
+    bound: int | None = None
+    scope: str | None = None
+    ask: int | None = None
+    solves: int = 0
+    instance: Instance | None = None
+
+    @property
+    def proved(self) -> bool:
+        """Whether the value is proved to be the least (the largest) within `scope`."""
+        return self.value is not None and self.value == self.bound
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as a JSON document (without the instance)."""
+        return {
+            "question": self.question,
+            "quantity": self.quantity,
+            "value": self.value,
+            "memory": self.memory,
+            **({} if self.slots is None else {"slots": self.slots}),
+            "proved": self.proved,
+            "bound": self.bound,
+            "scope": self.scope,
+            **({} if self.ask is None else {"ask": self.ask}),
+            "solves": self.solves,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +109,8 @@ class Result:
         Everything that the verifier measured.
     no_recompute_time : int or float
     solve_seconds : float
+    answer : Answer or None
+        If a question was asked around the solve: its answer.
     """
 
     instance_name: str
@@ -70,6 +134,7 @@ class Result:
     memory_bounds: Mapping[str, MemoryBound] = field(default_factory=dict)
     solve_seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    answer: Answer | None = None
 
     @property
     def steps(self) -> Sequence[schedule.Step]:
@@ -160,6 +225,8 @@ class Result:
                 "task": None if least.task is None else self.graph.tasks[least.task],
                 "sufficient": least.sufficient,
             }
+        if self.answer is not None:
+            head["answer"] = self.answer.to_dict()
         head["solve_seconds"] = round(self.solve_seconds, 6)
         if self.notes:
             head["notes"] = list(self.notes)

@@ -26,6 +26,12 @@ from remat.verifier import Report, check
 Budget = int | str | Mapping[str, int | str | None] | None
 AnyInstance = str | os.PathLike[str] | IO[Any] | dict[str, Any] | Instance
 
+AUTO_SECONDS = 60.0
+"""Default time limit of the algorithm ``auto``."""
+
+QUESTIONS = frozenset(["max_overhead", "max_makespan", "scale", "batch"])
+"""Options that ask around a solve (see `remat.questions`), unless the algorithm has one of that name itself."""
+
 CLAIM_TOLERANCE = 1e-9
 """Float claims may differ from the verified figure by this share (sums in another order)."""
 
@@ -56,7 +62,8 @@ def solve(
     machine : path, dict or MachineModel, optional
         Replaces the instance's machine.
     options : mapping, optional
-        The algorithm's options.
+        The algorithm's options; and the questions of `remat.questions`: ``max_overhead``, ``max_makespan`` (the least
+        budget for that), ``scale`` with ``batch`` (the largest batch within the budget).
     time_limit : float or str, optional
         Seconds, or ``"30s"``; algorithms that are not anytime may overrun it. Default 60 s for ``auto``.
     seed, threads : int
@@ -78,21 +85,38 @@ def solve(
     loaded = load(instance)
     problem = make_problem(loaded, budget=budget, machine=machine)
     solver = choose(problem) if algorithm == "auto" else registry.find(algorithm, problem.kind)
-    _check_reach(problem, solver)
+    check_reach(problem, solver)
+    if QUESTIONS.intersection(options or ()):
+        from remat.probing import Effort
+        from remat.questions import asked
+
+        question, own = asked(options or {}, solver, problem)
+        if question is not None:
+            effort = Effort.of(algorithm, own, time_limit=time_limit, seed=seed, threads=threads, listener=progress)
+            return question.answer(problem, effort, budget)
     chosen = make_options(solver, options or {})
-    limit = _seconds(time_limit, default=60.0 if algorithm == "auto" else None)
+    limit = read_seconds(time_limit, default=AUTO_SECONDS if algorithm == "auto" else None)
     context = Context(
         deadline=None if limit is None else time.monotonic() + limit,
-        seed=_whole(seed, "seed", 0),
-        threads=_whole(threads, "threads", 1),
+        seed=read_whole(seed, "seed", 0),
+        threads=read_whole(threads, "threads", 1),
         listener=progress,
     )
+    proposal, taken = propose(problem, solver, chosen, context)
+    return conclude(problem, solver, proposal, values_of(chosen), seed=seed, solve_seconds=taken)
+
+
+def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: Context) -> tuple[Proposal, float]:
+    """Run an algorithm; return its proposal and the seconds that it took."""
     started = time.perf_counter()
     with interruptible(context):
         proposal: Proposal = solver.load()(problem, chosen, context)
-    seconds = time.perf_counter() - started
-    option_values = {} if chosen is None else chosen.model_dump(mode="json", exclude_defaults=True)
-    return conclude(problem, solver, proposal, option_values, seed=seed, solve_seconds=seconds)
+    return proposal, time.perf_counter() - started
+
+
+def values_of(chosen: Any) -> dict[str, Any]:
+    """Return the options that differ from their defaults, as a result records them."""
+    return {} if chosen is None else chosen.model_dump(mode="json", exclude_defaults=True)
 
 
 def make_problem(
@@ -111,13 +135,18 @@ def make_problem(
     return Problem(instance, apply_budget(base, budget, instance, units))
 
 
+def budget_memory(instance: Instance, machine: Machine) -> int:
+    """Return the memory (by index) that a bare budget means: the first, or an adjoint's first storage level."""
+    return 1 if getattr(instance, "storage", ()) and len(machine.memories) > 1 else 0
+
+
 def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Units) -> Machine:
     """Override capacities; a bare budget means the first memory, or an adjoint's first storage level."""
     if budget is None:
         return machine
     # A bare budget among named ones has the empty name; no memory has it.
     given: Mapping[str, int | str | None] = budget if isinstance(budget, Mapping) else {"": budget}
-    default = machine.memories[1 if getattr(instance, "storage", ()) and len(machine.memories) > 1 else 0].name
+    default = machine.memories[budget_memory(instance, machine)].name
     capacities: dict[str, int | None] = {}
     for key, size in given.items():
         name = key or default
@@ -130,7 +159,7 @@ def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Un
     return machine.with_capacities(capacities)
 
 
-def _check_reach(problem: Problem, solver: registry.Algorithm) -> None:
+def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
     """Refuse what begins or ends beyond the one memory that an algorithm knows."""
     machine = problem.machine
     if solver.several_memories or len(machine.memories) == 1:
@@ -146,7 +175,8 @@ def _check_reach(problem: Problem, solver: registry.Algorithm) -> None:
             )
 
 
-def _seconds(limit: float | str | None, default: float | None) -> float | None:
+def read_seconds(limit: float | str | None, default: float | None) -> float | None:
+    """Read a time limit."""
     if limit is None:
         return default
     try:
@@ -155,7 +185,8 @@ def _seconds(limit: float | str | None, default: float | None) -> float | None:
         raise OptionError(f"--time-limit: {str(limit)[:60]!r} is not a duration; write 30, 30s, 5min or 1h") from None
 
 
-def _whole(value: object, name: str, least: int) -> int:
+def read_whole(value: object, name: str, least: int) -> int:
+    """Check an argument that is a whole number."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise OptionError(f"--{name}: expected a whole number >= {least}, not {value!r:.60}")
     return value

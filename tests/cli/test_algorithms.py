@@ -82,6 +82,17 @@ def test_one_as_json(run: Run, zoo: Zoo) -> None:
     assert options["path"]["default"] == "(1, 2)"
 
 
+def test_hooks(run: Run, zoo: Zoo) -> None:
+    zoo("plain", keep_all)
+    zoo("hooked", keep_all, sweep="module:sweep", stream="module:stream")
+    assert "sweep       one solve a budget" in run("algorithms", "plain").out
+    shown = run("algorithms", "hooked").out
+    assert "sweep       answers many budgets at once" in shown
+    assert "stream      yields steps one by one" in shown
+    document = run("algorithms", "hooked", "--format", "json").document
+    assert (document["sweep"], document["stream"]) == (True, True)
+
+
 def test_without_options(run: Run) -> None:
     assert "options     none" in run("algorithms", "keep-all").out
 

@@ -85,7 +85,7 @@ def test_reserved_names(run: Run, name: str) -> None:
 
 def test_unknown_command_gets_a_suggestion(run: Run) -> None:
     run("slove", "x.json").assert_refused("unknown command 'slove'", "did you mean 'solve'?")
-    run("zzzz").assert_refused("it is one of solve, verify, compare, show, algorithms")
+    run("zzzz").assert_refused("it is one of solve, verify, compare, sweep, show, algorithms, generate")
 
 
 def test_unknown_options(run: Run, tiny: str) -> None:
@@ -214,7 +214,7 @@ def test_warnings_are_lines(run: Run, tiny: str, zoo: Zoo) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("remat s", {"solve", "show"}),
+        ("remat s", {"solve", "show", "sweep"}),
         ("remat solve x -a keep", {"keep-all"}),
         ("remat algorithms keep", {"keep-all"}),
         ("remat solve example:lecture", {"example:lecture_l5"}),

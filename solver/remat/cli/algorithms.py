@@ -81,6 +81,8 @@ def _entry(algorithm: Algorithm) -> dict[str, Any]:
         "reference": algorithm.reference,
         "several_memories": algorithm.several_memories,
         "anytime": algorithm.anytime,
+        "sweep": bool(algorithm.sweep),
+        "stream": bool(algorithm.stream),
         "available": algorithm.is_available(),
         "missing": list(algorithm.missing()),
     }
@@ -108,6 +110,8 @@ def _lines(algorithm: Algorithm) -> Iterator[tuple[str, str]]:
     yield "reference", algorithm.reference or "-"
     yield "memories", "several" if algorithm.several_memories else "the first processor's"
     yield "anytime", "yes: stops at --time-limit or Ctrl-C with the best it has" if algorithm.anytime else "no"
+    yield "sweep", "answers many budgets at once" if algorithm.sweep else "one solve a budget"
+    yield "stream", "yields steps one by one" if algorithm.stream else "no"
     yield "available", _availability(algorithm)
     options = _options(algorithm) if algorithm.is_available() else []
     if not options:

@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from remat.cli.session import Session
-from remat.errors import InstanceError, OptionError
+from remat.errors import InstanceError, MissingExtraError, OptionError
 
 if TYPE_CHECKING:
     from remat.instance import Instance, MachineModel
@@ -160,6 +160,19 @@ def check_writable(option: str, path: str) -> None:
             pass
     except OSError as error:
         raise OptionError(f"{option}: cannot write {path!r}: {error.strerror or error}") from None
+
+
+def check_plot(path: str) -> None:
+    """Refuse a picture that could not be drawn: its suffix, or no matplotlib."""
+    from importlib.util import find_spec
+
+    from remat.report.figures import SUFFIXES
+
+    if os.path.splitext(path)[1].lower() not in SUFFIXES:
+        raise OptionError(f"--plot: {path!r} is no plot; its name ends in one of {', '.join(SUFFIXES)}")
+
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError("--plot", "plot")
 
 
 def check_distinct(files: Mapping[str, str | None]) -> None:

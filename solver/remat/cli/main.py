@@ -20,13 +20,14 @@ COMMANDS = {
     "solve": ("remat.cli.solve", "Find a schedule within the memory budget, and verify it."),
     "verify": ("remat.cli.verify", "Judge a schedule against its instance."),
     "compare": ("remat.cli.compare", "Compare algorithms over many instances and budgets."),
+    "sweep": ("remat.cli.sweep", "Compute time-memory curves, down to the least feasible budget."),
     "show": ("remat.cli.show", "Print an instance's facts: sizes, bounds, what sets them."),
     "algorithms": ("remat.cli.algorithms", "List the algorithms, or explain one."),
     "generate": ("remat.cli.generate", "Make an instance: random, synthetic, or of a real architecture."),
     "import": ("remat.cli.import_", "Make an instance from a file of another format."),
 }
 
-RESERVED = ("sweep", "export", "fit", "layout", "diff")
+RESERVED = ("export", "fit", "layout", "diff")
 
 HELP = """Plan the execution of a computation under a memory budget.
 
@@ -38,6 +39,8 @@ moved, and when. Every schedule is verified before it is shown.
   remat solve example:resnet50 --budget 1GiB            a schedule within 1 GiB
   remat solve net.json.gz -b 8GB -o schedule.json --plot memory.svg
   remat solve net.json -b 8GB -a rotor -O slots=1000    a certain algorithm
+  remat solve net.json --max-overhead 20%               the least budget for a time
+  remat sweep net.json --plot curves.svg                all budgets
   remat verify net.json schedule.json                   judge it again
   remat algorithms --kind chain                         what there is
   remat generate chain --family transformer --layers 24 | remat solve - -b 20GB

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import click
 from remat.cli import common
 from remat.cli.progress import progress
 from remat.cli.session import ExitCode, Session, emit, emit_lines, writing
-from remat.errors import MissingExtraError, OptionError
+from remat.errors import OptionError
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -26,6 +25,8 @@ INSTANCE is a JSON file (.gz too), - for standard input, or example:NAME for a s
   remat solve net.json -b 8GB -o schedule.json.gz --plot memory.svg --trace trace.json
   remat solve net.json -b device=8GB -b host=64GB -a rotor -O slots=1000
   remat solve loop.json -b 20 --format actions
+  remat solve net.json --max-overhead 20%                    the least budget for a time
+  remat solve net.json -b 8GB -O scale=batch -O batch=32     the largest batch for a budget
 
 Exit code 0: the schedule is verified (also after Ctrl-C, if there is one). 3: proved infeasible; the table names the
 least budget and the task that sets it, and the file of -o holds the answer, without steps. 4: nothing found in time."""
@@ -36,6 +37,7 @@ class _Outputs:
     """Where a result goes."""
 
     schedule: str | None
+    instance: str | None
     plot: str | None
     trace: str | None
     format: str
@@ -43,7 +45,12 @@ class _Outputs:
     def check(self, instance: str, machine: str | None) -> None:
         """Refuse what cannot be written, while nothing has been computed yet."""
         inputs = {"INSTANCE": instance, "--machine": machine}
-        outputs = {"--output": self.schedule, "--plot": self.plot, "--trace": self.trace}
+        outputs = {
+            "--output": self.schedule,
+            "--output-instance": self.instance,
+            "--plot": self.plot,
+            "--trace": self.trace,
+        }
         common.one_standard_input(inputs)
         common.check_distinct(inputs | outputs)
         for option, path in outputs.items():
@@ -56,19 +63,7 @@ class _Outputs:
             elif self.format != "table":
                 raise OptionError(f"--output -: standard output cannot hold --format {self.format} as well")
         if self.plot is not None:
-            _check_plot(self.plot)
-
-
-def _check_plot(path: str) -> None:
-    from importlib.util import find_spec
-
-    from remat.report.plot import SUFFIXES
-
-    if os.path.splitext(path)[1].lower() not in SUFFIXES:
-        raise OptionError(f"--plot: {path!r} is no plot; its name ends in one of {', '.join(SUFFIXES)}")
-
-    if find_spec("matplotlib") is None:
-        raise MissingExtraError("--plot", "plot")
+            common.check_plot(self.plot)
 
 
 @click.command("solve", help=HELP)
@@ -85,10 +80,13 @@ def _check_plot(path: str) -> None:
 @common.budget_option
 @common.machine_option
 @click.option("-O", "--option", "options", metavar="KEY=VALUE", multiple=True, help="An option of the algorithm.")
+@click.option("--max-overhead", metavar="SHARE", help="Find the least budget with at most this overhead: 0.2 or 20%.")
+@click.option("--max-makespan", metavar="TIME", help="Find the least budget with at most this makespan.")
 @click.option("--time-limit", metavar="TIME", help="Such as 30s or 5min; 60s for the algorithm auto.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the schedule; - is standard output.")
+@click.option("--output-instance", metavar="FILE", help="With -O scale=batch: write the instance for the batch found.")
 @common.format_option("table", "json", "actions")
 @click.option("--plot", metavar="FILE", help="Draw memory and resources over time (.svg, .png).")
 @click.option("--trace", metavar="FILE", help="Write a trace for Chrome or Perfetto.")
@@ -101,18 +99,24 @@ def command(
     budget: tuple[str, ...],
     machine: str | None,
     options: tuple[str, ...],
+    max_overhead: str | None,
+    max_makespan: str | None,
     time_limit: str | None,
     seed: int,
     threads: int,
     output: str | None,
+    output_instance: str | None,
     format_: str,
     plot: str | None,
     trace: str | None,
 ) -> int:
     """Solve, then hand the result to the renderers."""
-    outputs = _Outputs(schedule=output, plot=plot, trace=trace, format=format_)
+    outputs = _Outputs(schedule=output, instance=output_instance, plot=plot, trace=trace, format=format_)
     outputs.check(instance, machine)
     chosen = common.split_assignments("--option", options)
+    _ask(chosen, max_overhead=max_overhead, max_makespan=max_makespan)
+    if output_instance is not None and "scale" not in chosen:
+        raise OptionError("--output-instance: only with --option scale=batch is the instance another one")
     capacities = common.split_budgets(budget)
 
     from remat.solving import solve
@@ -139,6 +143,15 @@ def command(
     return _exit_code(result)
 
 
+def _ask(chosen: dict[str, str], **questions: str | None) -> None:
+    """Add --max-overhead and --max-makespan to the options, which are another way to ask."""
+    for name, value in questions.items():
+        if value is not None:
+            if name in chosen:
+                raise OptionError(f"--{name.replace('_', '-')}: given as --option {name}, too")
+            chosen[name] = value
+
+
 def _check_kind(instance: Instance, format_: str) -> None:
     if format_ == "actions" and instance.kind not in ("chain", "adjoint"):
         raise OptionError(f"--format actions: only chains and adjoints have them, not a {instance.kind}")
@@ -150,6 +163,10 @@ def _write(result: Result, outputs: _Outputs, session: Session) -> None:
             result.save(outputs.schedule)
     elif outputs.schedule is not None:
         result.save(outputs.schedule)
+    if outputs.instance is not None and result.answer is not None and result.answer.instance is not None:
+        from remat.instance import save_instance
+
+        save_instance(result.answer.instance, outputs.instance)
     if result.report is None:
         if (outputs.plot or outputs.trace) and not session.quiet:
             click.echo("Warning: there is no schedule to plot or to trace", err=True)

@@ -9,6 +9,7 @@ from remat.instance.dag import DagInstance, Parallel, Task, Value
 from remat.instance.digest import digest
 from remat.instance.loading import Instance, instance_from_document, json_schema, load, load_machine
 from remat.instance.machine import LinkModel, MachineModel, MemoryModel, ProcessorModel
+from remat.instance.saving import instance_document, save_instance
 from remat.instance.tree import TreeInstance
 
 __all__ = [
@@ -32,8 +33,10 @@ __all__ = [
     "UnitsModel",
     "Value",
     "digest",
+    "instance_document",
     "instance_from_document",
     "json_schema",
     "load",
     "load_machine",
+    "save_instance",
 ]

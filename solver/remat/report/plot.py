@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import os
-import warnings
-from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.documents import write_atomically
-from remat.errors import MissingExtraError, OptionError
+from remat.errors import OptionError
+from remat.report.figures import TimeScale, check_suffix, save_figure
 from remat.report.phases import Phase, step_phases
 from remat.report.slices import busy_shares, size_scale, slice_maxima, without_dips
 from remat.report.summary import shown_name
 from remat.result import Result
 from remat.steps import StepKind
 from remat.taskgraph import IntArray
-from remat.units import Units, format_size, format_time
+from remat.units import format_size, format_time
 from remat.verifier import Profile, Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-SUFFIXES = (".svg", ".png")
 
 MOST_BARS = 2000
 """Most steps that are drawn one by one; beyond, each time slice shows the share of each phase."""
@@ -49,19 +45,6 @@ COLOURS = {
 _BUDGET = "#C4470A"
 _LINE, _FILL = "#3B4A5A", "#D9E1EA"
 _WIDTH = 11.0
-
-_STYLE: Any = {
-    "svg.hashsalt": "remat",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#808080",
-    "axes.linewidth": 0.8,
-    "xtick.color": "#404040",
-    "ytick.color": "#404040",
-}
 
 
 def plot(result: Result, path: str | os.PathLike[str]) -> None:
@@ -87,45 +70,11 @@ def plot(result: Result, path: str | os.PathLike[str]) -> None:
     remat.RematError
         If the file cannot be written.
     """
-    suffix = os.path.splitext(os.fspath(path))[1].lower()
-    if suffix not in SUFFIXES:
-        raise OptionError(f"--plot: {os.fspath(path)!r} is no plot; its name ends in one of {', '.join(SUFFIXES)}")
-    if result.report is None:
+    check_suffix(path)
+    report = result.report
+    if report is None:
         raise OptionError("there is no schedule to plot")
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingExtraError("--plot", "plot") from None
-    kind = suffix[1:]
-    # Dates and version numbers would make equal plots differ.
-    metadata = {"Date": None, "Creator": "remat"} if kind == "svg" else {"Software": "remat"}
-    with matplotlib.rc_context(), warnings.catch_warnings():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_STYLE)
-        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)  # names in scripts without a font
-        figure = _Picture(result, result.report).draw()
-
-        def write(file: IO[bytes]) -> None:
-            figure.savefig(file, format=kind, dpi=150, metadata=metadata)
-
-        write_atomically(path, write)
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """How times are shown: divided by `factor`, in `unit`."""
-
-    factor: float
-    unit: str
-
-    @staticmethod
-    def of(makespan: float, units: Units) -> _Scale:
-        if units.time == "unit":
-            return _Scale(1.0, "units of time")
-        in_seconds = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-        own = in_seconds[units.time]
-        unit = next((name for name, seconds in in_seconds.items() if makespan * own >= seconds), "ns")
-        return _Scale(in_seconds[unit] / own, unit.replace("us", "µs"))
+    save_figure(path, lambda: _Picture(result, report).draw())
 
 
 class _Picture:
@@ -136,7 +85,7 @@ class _Picture:
         self.result, self.report, self.steps = result, report, result.columns
         self.phases = step_phases(result.graph, self.steps, report.start)
         self.span = float(report.makespan) or 1.0
-        self.scale = _Scale.of(self.span, result.units)
+        self.scale = TimeScale.of(self.span, result.units)
         self.sliced = int((self.steps.kind != StepKind.DROP).sum()) > MOST_BARS
         self.memories = self._memories()
         self.rows = self._rows()

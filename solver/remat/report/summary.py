@@ -8,7 +8,7 @@ from typing import Any
 
 from remat.machine import Machine
 from remat.problem import ALL_SCHEDULES, Bound, Status, Termination
-from remat.result import Result
+from remat.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time
 from remat.verifier import Report
 
@@ -76,6 +76,8 @@ def _lines(result: Result) -> Iterator[tuple[str, str]]:
     yield "instance", shown_name(result.instance_name) or "(unnamed)"
     yield "algorithm", _algorithm(result)
     yield "status", _status(result)
+    if result.answer is not None:
+        yield from _answer(result.answer, result)
     if result.report is None:
         yield from _without_schedule(result)
     else:
@@ -105,6 +107,30 @@ def _status(result: Result) -> str:
     if result.termination is not Termination.COMPLETED:
         text += f" ({result.termination})"
     return text
+
+
+def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
+    yield "question", answer.question
+    if answer.value is None:
+        yield "answer", "there is none" if answer.scope is not None else "none was found"
+        return
+
+    def shown(value: int) -> str:
+        if answer.quantity == "batch":
+            return f"a batch of {value:,}"
+        size = format_size(value, result.units, both=True)
+        exact = size.replace(",", "") == str(value)
+        return size if answer.ask is None or (exact and answer.ask == value) else f"{size}, --budget {answer.ask}"
+
+    states = "" if answer.slots is None else f" ({answer.slots:,} slots)"
+    which, limit = ("largest", "at most") if answer.quantity == "batch" else ("least", "at least")
+    proof = ""
+    if answer.proved:
+        proof = f"; the {which}, proved for {answer.scope}"
+    elif answer.bound is not None:
+        bound = f"{answer.bound:,}" if answer.quantity == "batch" else format_size(answer.bound, result.units)
+        proof = f"; {limit} {bound}, proved for {answer.scope}"
+    yield "answer", shown(answer.value) + states + proof
 
 
 def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:

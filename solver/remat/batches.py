@@ -1,0 +1,230 @@
+"""The largest batch for which an instance, scaled, fits a budget (and a limit on the time)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from remat.context import interruptible
+from remat.errors import InstanceError, OptionError
+from remat.instance import Instance
+from remat.lowering import machine_of
+from remat.machine import Machine
+from remat.options import make_options
+from remat.probing import Answered, Effort
+from remat.problem import ALL_SCHEDULES, Problem, Termination
+from remat.questions import LARGEST_BATCH, Limits
+from remat.result import Answer, Result
+from remat.scaling import scaled
+from remat.solving import Budget, budget_memory, conclude, values_of
+from remat.units import format_size
+
+
+def read_scale(value: object) -> None:
+    """Check the option ``scale``."""
+    if value != "batch":
+        raise OptionError(f"--option scale: {value!r:.60} is nothing to scale by; write scale=batch")
+
+
+def read_batch(value: object) -> int:
+    """Read the batch at which the instance was measured."""
+    try:
+        number = int(value) if isinstance(value, str) else value
+    except ValueError:
+        number = None
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= LARGEST_BATCH:
+        raise OptionError(
+            f"--option batch: {value!r:.60} is no batch; write a whole number between 1 and {LARGEST_BATCH}"
+        )
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class LargestBatch:
+    """The largest batch within the budget and the limits; the instance was measured at the batch `of`."""
+
+    limits: Limits
+    of: int
+
+    def answer(self, problem: Problem, effort: Effort, budget: Budget) -> Result:
+        """Search, and return the verified result for the scaled instance.
+
+        Notes
+        -----
+        O(log(largest conceivable batch)) solves: the memory bound of the scaled instance, which takes no solve, is the
+        upper end. A schedule for a batch is one for each smaller batch.
+        """
+        memory = budget_memory(problem.instance, problem.machine)
+        capacity = problem.machine.memories[memory].capacity
+        name = problem.machine.memories[memory].name
+        if capacity is None:
+            raise OptionError(f"--option scale=batch: how much memory is there? Give --budget, for {name!r}")
+        make_options(effort.solver(problem), effort.options)  # or say what is wrong with them
+        limit = f" with {self.limits.text}" if self.limits.text else ""
+        answer = Answer(
+            question=f"the largest batch within {format_size(capacity, problem.units)} of {name}{limit}; "
+            f"the instance is for a batch of {self.of}",
+            quantity="batch",
+            value=None,
+            memory=name,
+        )
+        batches = _Batches(problem, problem.machine, memory, self.limits, self.of, effort)
+        with interruptible(effort.outer):
+            try:
+                batches.search()
+            except KeyboardInterrupt:  # the second Ctrl-C: what there is must do
+                effort.outer.interrupted = True
+        return batches.conclude(answer)
+
+
+class _Batches:
+    """The state of a search: `low` does (0: nothing known), `high` does not."""
+
+    def __init__(
+        self, problem: Problem, machine: Machine, memory: int, limits: Limits, of: int, effort: Effort
+    ) -> None:
+        self.problem, self.machine, self.memory = problem, machine, memory
+        self.limits, self.of, self.effort = limits, of, effort
+        self.low, self.high = 0, LARGEST_BATCH + 1
+        own = machine_of(problem.instance)
+        same = replace(own, memories=machine.memories) == machine and len(own.memories) == len(machine.memories)
+        self.built = bool(getattr(problem.instance, "storage", ())) and same
+        self.best: tuple[Instance, Answered] | None = None
+        self.refusal: tuple[Instance, Answered] | None = None
+        self.proof: str | None = None
+
+    def at(self, batch: int) -> Problem | None:
+        """Return the problem for a batch; None where its sizes are beyond all limits."""
+        try:
+            instance = scaled(self.problem.instance, batch, self.of)
+        except InstanceError:
+            return None
+        return Problem(instance, self._machine(instance))
+
+    def _machine(self, instance: Instance) -> Machine:
+        """Return the machine for a scaled instance: the same bytes, but for the working memory of an adjoint.
+
+        That one, and the times of reading and writing a checkpoint, come from the instance, unless they are replaced.
+        """
+        if not self.built:
+            return self.machine
+        own, machine = machine_of(self.problem.instance), machine_of(instance)
+        given = {
+            memory.name: memory.capacity
+            for index, (memory, usual) in enumerate(zip(self.machine.memories, own.memories, strict=True))
+            if index > 0 or memory.capacity != usual.capacity
+        }
+        return machine.with_capacities(given)
+
+    def search(self) -> None:
+        """Find the largest batch: first the largest that no bound refutes, then by bisection."""
+        low, high = 0, self.high
+        while high - low > 1:
+            middle = self._next(low, high)
+            low, high = (low, middle) if self._refuted(middle) else (middle, high)
+        self.high = high
+        self.proof = None if high > LARGEST_BATCH or self.at(high) is None else ALL_SCHEDULES
+        if 1 < self.high <= LARGEST_BATCH and not self.effort.stopped:
+            self._try(self.high - 1)
+        while self.high - self.low > 1 and not self.effort.stopped:
+            self._try(self._next(self.low, self.high))
+        if self.low == 0 and self.refusal is None and not self.effort.stopped:
+            self._try(1)
+
+    def _next(self, low: int, high: int) -> int:
+        """Return the batch to ask about: some way up from what is known to do, at most half of the way."""
+        return min((low + high) // 2, max(self.of, 4 * low))
+
+    def _refuted(self, batch: int) -> bool:
+        problem = self.at(batch)
+        if problem is None:
+            return True
+        pairs = zip(problem.machine.memories, problem.memory_bounds, strict=True)
+        return any(
+            bound is not None and memory.capacity is not None and bound.size > memory.capacity
+            for memory, bound in pairs
+        )
+
+    def _try(self, batch: int) -> None:
+        problem = self.at(batch)
+        if problem is None:
+            self.high, self.proof = batch, None
+            return
+        solver = self.effort.solver(problem)
+        before = self.effort.seconds
+        proposal, chosen = self.effort.propose(problem, solver, (self.high - self.low).bit_length())
+        result = conclude(
+            problem,
+            solver,
+            proposal,
+            values_of(chosen),
+            seed=self.effort.seed,
+            solve_seconds=self.effort.seconds - before,
+        )
+        answer = Answered(
+            memory=self.memory, asked=None, solver=solver, problem=problem, proposal=proposal, result=result
+        )
+        limit = self.limits.of_problem(problem)
+        if limit.met_by(answer):
+            self.low, self.best = batch, (problem.instance, answer)
+            return
+        self.high, self.refusal = batch, (problem.instance, answer)
+        self.proof = limit.refuted_by(answer)
+        if self.limits.overhead is not None and not self.built and any(link.latency for link in self.machine.links):
+            self.proof = None  # latencies weigh less in a larger batch: its overhead may be less
+
+    def conclude(self, answer: Answer) -> Result:
+        """Return the result, with the answer."""
+        found = self.best or self.refusal
+        notes: tuple[str, ...] = ()
+        if found is None:
+            found = self._unanswered()
+        instance, answered = found
+        value = self.low or None
+        proved = value is not None and self.proof is not None and self.high == self.low + 1
+        if value is None:
+            notes = (f"not even a batch of 1 fits{' the limits' if self.limits.text else ''}",)
+        elif self.low >= LARGEST_BATCH:
+            notes = ("memory sets no limit to the batch",)
+        elif not proved:
+            notes = ("the batch is the largest that was found; it is not proved that no larger one fits",)
+        answer = replace(
+            answer,
+            value=value,
+            bound=self.high - 1 if self.proof is not None and value is not None else None,
+            scope=self.proof,
+            solves=self.effort.solves,
+            instance=instance,
+        )
+        result = answered.result
+        ended = self.effort.termination
+        termination = result.termination if ended is Termination.COMPLETED else ended
+        result = replace(
+            result,
+            answer=answer,
+            notes=(*result.notes, *notes),
+            solve_seconds=self.effort.seconds,
+            termination=termination,
+        )
+        return result if value is not None or result.report is None else self._too_slow(result, answered)
+
+    def _too_slow(self, result: Result, answered: Answered) -> Result:
+        """Turn a schedule that is beyond the limits into an answer that there is none."""
+        proposal: Any = replace(answered.proposal, steps=None, makespan=None, peak=None, optimal_within=None)
+        proposal = replace(proposal, infeasible_within=self.proof)
+        refused = conclude(answered.problem, answered.solver, proposal, result.options, seed=result.seed)
+        shown = {"answer": result.answer, "notes": result.notes, "solve_seconds": result.solve_seconds}
+        return replace(refused, least_budget=None, termination=result.termination, **shown)  # type: ignore[arg-type]
+
+    def _unanswered(self) -> tuple[Instance, Answered]:
+        """Conclude without a solve: the time was over before the first."""
+        from remat.problem import Proposal
+
+        problem = self.at(1) or self.problem
+        solver = self.effort.solver(problem)
+        proposal = Proposal(termination=self.effort.termination)
+        result = conclude(problem, solver, proposal, {}, seed=self.effort.seed)
+        answered = Answered(
+            memory=self.memory, asked=None, solver=solver, problem=problem, proposal=proposal, result=result
+        )
+        return problem.instance, answered

@@ -1,0 +1,77 @@
+"""Which budgets are worth asking about: those at which anything can change."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from remat.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The budgets offset + k * step.
+
+    What lies in a memory are whole values, workspaces and the static memory. So every peak is the static memory plus
+    a multiple of the sizes' greatest common divisor, and two budgets between the same grid budgets admit the same
+    schedules.
+    """
+
+    offset: int
+    step: int
+
+    @staticmethod
+    def of(problem: Problem, memory: int) -> Grid:
+        """Return the grid of a memory (by index).
+
+        A storage level of an adjoint holds states (and tapes); other memories beside a processor's may hold parts of
+        values, and so any number of bytes.
+        """
+        graph, machine = problem.graph, problem.machine
+        offset = graph.static_memory if memory == 0 else 0
+        works = any(processor.memory == memory for processor in machine.processors)
+        if problem.kind == "adjoint" and not works:
+            sizes = np.concatenate((problem.chain.activation_size, problem.chain.saved_size))
+        elif problem.kind == "adjoint" or len(machine.memories) == 1:
+            sizes = np.concatenate((graph.size, graph.workspace))
+        else:
+            return Grid(offset, 1)
+        return Grid(offset, max(1, int(np.gcd.reduce(sizes, initial=0))))
+
+    def above(self, size: int) -> int:
+        """Return the least grid budget above `size`."""
+        return self.offset + ((size - self.offset) // self.step + 1) * self.step
+
+    def below(self, size: int) -> int:
+        """Return the greatest grid budget below `size`; it may be negative."""
+        return self.offset + (-((self.offset - size) // self.step) - 1) * self.step
+
+    def between(self, low: int, high: int) -> int | None:
+        """Return a grid budget about half-way between two budgets, or None where there is none between them."""
+        first, last = self.above(low), self.below(high)
+        if first > last:
+            return None
+        return first + (last - first) // self.step // 2 * self.step
+
+    def spread(self, low: int, high: int, count: int) -> tuple[int, ...]:
+        """Return at most `count` budgets from `high` down to `low`, both included.
+
+        In equal ratios, because a saved gigabyte matters the more the less there is; all grid budgets where they are
+        no more than `count`.
+        """
+        if high <= low:
+            return (low,)
+        inner = self.below(high) - self.above(low)
+        if inner < 0:
+            chosen = set[int]()
+        elif inner // self.step + 1 <= count - 2:
+            chosen = set(range(self.above(low), high, self.step))
+        else:
+            chosen = {self._spread(low, high, k / (count - 1)) for k in range(1, count - 1)}
+        return tuple(sorted({low, high, *(size for size in chosen if low < size < high)}, reverse=True))
+
+    def _spread(self, low: int, high: int, share: float) -> int:
+        low = low or self.above(0)
+        return self.below(math.floor(low * (high / low) ** share) + 1)

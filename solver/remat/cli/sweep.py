@@ -1,0 +1,186 @@
+"""`remat sweep`: time-memory curves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from remat.cli import common
+from remat.cli.progress import progress
+from remat.cli.session import ExitCode, Session, emit, writing
+from remat.errors import OptionError
+
+if TYPE_CHECKING:
+    from remat.curves import Sweep
+
+HELP = """Compute time-memory curves: what time for which budget, down to the least one that is feasible.
+
+INSTANCE is a JSON file (.gz too), - for standard input, or example:NAME for a shipped one.
+
+\b
+  remat sweep example:resnet50
+  remat sweep example:resnet50 --algorithms rotor,periodic --plot curves.svg
+  remat sweep net.json --budget 4GB,8GB,16GB --format markdown
+  remat sweep net.json --points 50 -o sweep.json --format csv
+  remat sweep net.json -a rotor,fixed -O rotor.slots=500 -O checkpoints=0,4
+
+Without --budget the budgets lie between the least feasible one and the peak of the schedule without a budget; an
+algorithm that answers many budgets at once gives every breakpoint of its curve. Every point is verified. Ctrl-C ends
+with the points so far.
+
+Exit code 0: there is a schedule. 3: proved infeasible for all algorithms. 4: nothing found."""
+
+
+@click.command("sweep", help=HELP)
+@common.instance_argument
+@click.option(
+    "-a",
+    "--algorithms",
+    "--algorithm",
+    "algorithms",
+    metavar="NAME,...",
+    multiple=True,
+    help="Some of `remat algorithms`, a curve each.  [default: auto]",
+)
+@click.option(
+    "-b",
+    "--budget",
+    "budgets",
+    metavar="SIZE,...",
+    multiple=True,
+    help="Budgets of the first memory (of the first storage level).",
+)
+@click.option("--points", type=click.IntRange(2, 100_000), help="How many budgets to choose.  [default: 20, or all]")
+@common.machine_option
+@click.option(
+    "-O", "--option", "options", metavar="[NAME.]KEY=VALUE", multiple=True, help="An option of the algorithms."
+)
+@click.option("--time-limit", metavar="TIME", help="For each curve, such as 30s or 5min.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True)
+@click.option("-o", "--output", metavar="FILE", help="Write the sweep as JSON; - is standard output.")
+@common.format_option("table", "csv", "markdown", "json")
+@click.option("--plot", metavar="FILE", help="Draw the curves (.svg, .png).")
+@common.verbosity_options
+@click.pass_obj
+def command(
+    session: Session,
+    instance: str,
+    algorithms: tuple[str, ...],
+    budgets: tuple[str, ...],
+    points: int | None,
+    machine: str | None,
+    options: tuple[str, ...],
+    time_limit: str | None,
+    seed: int,
+    threads: int,
+    output: str | None,
+    format_: str,
+    plot: str | None,
+) -> int:
+    """Sweep, then hand the curves to the renderers."""
+    _check_outputs(instance, machine, output, plot, format_)
+    chosen = common.split_assignments("--option", options)
+    names = _split("--algorithms", algorithms) or ["auto"]
+    sizes = _split("--budget", budgets)
+
+    from remat.sweeping import sweep
+
+    loaded = common.load_instance(instance)
+    units = loaded.units.build()
+    model = common.load_machine_option(machine, units)
+    session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'}")
+    with progress(session, units, f"sweeping {loaded.name or instance}") as listener:
+        found = sweep(
+            loaded,
+            names,
+            budgets=sizes or None,
+            points=points,
+            machine=model,
+            options=chosen,
+            time_limit=time_limit,
+            seed=seed,
+            threads=threads,
+            progress=listener,
+        )
+    _write(found, output, plot, session)
+    _print(found, output, format_, session)
+    return exit_code(found)
+
+
+def _split(option: str, given: tuple[str, ...]) -> list[str]:
+    """Split ``a,b`` texts of a repeatable option."""
+    parts = [part.strip() for text in given for part in text.split(",")]
+    if "" in parts:
+        raise OptionError(f"{option}: an entry of {','.join(given)[:60]!r} is empty")
+    return parts
+
+
+def _check_outputs(instance: str, machine: str | None, output: str | None, plot: str | None, format_: str) -> None:
+    """Refuse what cannot be written, while nothing has been computed yet."""
+    inputs = {"INSTANCE": instance, "--machine": machine}
+    common.one_standard_input(inputs)
+    common.check_distinct(inputs | {"--output": output, "--plot": plot})
+    if output == common.STANDARD_STREAM:
+        if format_ != "table":
+            raise OptionError(f"--output -: standard output cannot hold --format {format_} as well")
+    elif output is not None:
+        common.check_writable("--output", output)
+    if plot is not None:
+        common.check_plot(plot)
+        common.check_writable("--plot", plot)
+
+
+def _write(found: Sweep, output: str | None, plot: str | None, session: Session) -> None:
+    if output is not None:
+        import json
+
+        from remat.documents import write_text
+
+        text = [json.dumps(found.to_dict(), indent=1, ensure_ascii=False), "\n"]
+        if output == common.STANDARD_STREAM:
+            with writing():
+                write_text(output, text)
+        else:
+            write_text(output, text)
+    if plot is not None:
+        if any(curve.points for curve in found.curves):
+            from remat.report.pareto import plot_sweep
+
+            plot_sweep(found, plot)
+        elif not session.quiet:
+            click.echo("Warning: there is no schedule, and so no curve to plot", err=True)
+
+
+def _print(found: Sweep, output: str | None, format_: str, session: Session) -> None:
+    if format_ == "json":
+        import json
+
+        emit(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
+        return
+    from remat.report import curve_tables
+
+    if format_ == "csv":
+        emit(curve_tables.sweep_csv(found))
+    elif format_ == "markdown":
+        emit(curve_tables.sweep_markdown(found))
+    elif not session.quiet:
+        if output == common.STANDARD_STREAM:
+            click.echo(curve_tables.sweep_table(found), err=True)
+        else:
+            emit(curve_tables.sweep_table(found))
+
+
+def exit_code(found: Sweep) -> ExitCode:
+    """Return 0 if there is a schedule, else why there is none."""
+    from remat.problem import Status, Termination
+
+    answers = [point for curve in found.curves for point in curve.answers]
+    if any(point.solved for point in answers):
+        return ExitCode.OK
+    if any(curve.termination is Termination.INTERRUPTED for curve in found.curves):
+        return ExitCode.INTERRUPTED
+    if answers and all(point.status is Status.INFEASIBLE for point in answers):
+        return ExitCode.INFEASIBLE
+    return ExitCode.UNKNOWN

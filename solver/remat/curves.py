@@ -1,0 +1,288 @@
+"""Time-memory curves: the answers of a sweep, the Pareto points among them, the knee and the least budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+from remat.problem import Status, Termination
+from remat.result import Result
+from remat.units import Number, Units
+
+SCHEMA = "remat.sweep/1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """The figures of one verified answer at one budget; times and sizes in the instance's units.
+
+    Attributes
+    ----------
+    algorithm : str
+        Who found it (where ``auto`` was asked, the algorithm that it chose).
+    budget : int or None
+        Capacity of the swept memory; None is unbounded.
+    status, termination
+    peak : int or None
+        Verified peak of the swept memory; None without a schedule, like all figures of schedules below.
+    makespan, recompute_time : int, float or None
+    overhead : float or None
+        Makespan over the no-recompute time, minus 1.
+    lower_bound : int or float
+        On the makespan of every schedule.
+    gap : float or None
+        Distance of the makespan to `lower_bound`, as a share of the makespan.
+    optimal_within, scope : str or None
+        As in `Result`.
+    least_budget : int or None
+        Of an infeasible answer: the least budget that it names for the swept memory.
+    steps : int
+        Of the schedule.
+    solve_seconds : float
+    notes : str
+        What a user should know, such as why an algorithm refused this budget.
+    """
+
+    algorithm: str
+    budget: int | None
+    status: Status
+    termination: Termination
+    peak: int | None
+    makespan: Number | None
+    overhead: float | None
+    recompute_time: Number | None
+    lower_bound: Number
+    gap: float | None
+    optimal_within: str | None
+    scope: str | None
+    least_budget: int | None
+    steps: int
+    solve_seconds: float
+    notes: str = ""
+
+    @staticmethod
+    def of(result: Result, memory: int) -> Point:
+        """Take the figures from a result; `memory` (by index) is the one that the budget is for."""
+        asked = result.machine.memories[memory]
+        least = result.least_budget
+        return Point(
+            algorithm=result.algorithm,
+            budget=asked.capacity,
+            status=result.status,
+            termination=result.termination,
+            peak=result.peak_memory.get(asked.name),
+            makespan=result.makespan,
+            overhead=result.overhead,
+            recompute_time=result.recompute_time,
+            lower_bound=result.lower_bound,
+            gap=result.gap,
+            optimal_within=result.optimal_within,
+            scope=result.scope,
+            least_budget=least.size if least is not None and least.memory == memory else None,
+            steps=0 if result.columns is None else len(result.columns),
+            solve_seconds=round(result.solve_seconds, 6),
+            notes="; ".join(result.notes),
+        )
+
+    @property
+    def solved(self) -> bool:
+        """Whether there is a schedule."""
+        return self.makespan is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures under their names, as JSON values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {"status": str(self.status), "termination": str(self.termination)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Least:
+    """The least budget at which an algorithm finds a schedule.
+
+    Attributes
+    ----------
+    size : int
+    sufficient : bool
+        Whether solving at this budget finds a schedule; otherwise nothing less can do, and that is all we know.
+    proved_within : str or None
+        The class of schedules none of which needs less; None where that is not proved.
+    """
+
+    size: int
+    sufficient: bool
+    proved_within: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {"size": self.size, "sufficient": self.sufficient, "proved_within": self.proved_within}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """What a sweep knows of one algorithm.
+
+    Attributes
+    ----------
+    algorithm : str
+        As it was asked for (``auto``, too).
+    options : mapping
+    answers : tuple of Point
+        All of them, by budget, ascending; those without a schedule, too.
+    least : Least or None
+        None where nothing is known.
+    exhaustive : bool
+        Whether the answers are all breakpoints that the algorithm has.
+    termination : Termination
+        Why there are no more answers.
+    """
+
+    algorithm: str
+    options: Mapping[str, Any]
+    answers: tuple[Point, ...]
+    least: Least | None
+    exhaustive: bool
+    termination: Termination
+
+    @cached_property
+    def points(self) -> tuple[Point, ...]:
+        """The Pareto points, by peak, ascending: each is faster than all that need no more memory."""
+        return pareto(self.answers)
+
+    @cached_property
+    def knee(self) -> Point | None:
+        """The point after which more memory saves little time; see `knee`."""
+        return knee(self.points)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the curve as JSON values; points are given by their place among the answers."""
+        place = {id(point): k for k, point in enumerate(self.answers)}
+        return {
+            "algorithm": self.algorithm,
+            "options": dict(self.options),
+            "termination": str(self.termination),
+            "exhaustive": self.exhaustive,
+            "least_budget": None if self.least is None else self.least.to_dict(),
+            "knee": None if self.knee is None else place[id(self.knee)],
+            "points": [place[id(point)] for point in self.points],
+            "answers": [point.to_dict() for point in self.answers],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """Time-memory curves of one instance on one machine, a curve an algorithm.
+
+    Attributes
+    ----------
+    instance_name, instance_digest, kind : str
+    units : Units
+    machine : mapping
+        The `machine` part of the instance, capacities as given.
+    memory : str
+        The memory whose budget is swept.
+    no_recompute_time : int or float
+    seed : int
+    curves : tuple of Curve
+    """
+
+    instance_name: str
+    instance_digest: str
+    kind: str
+    units: Units
+    machine: Mapping[str, Any]
+    memory: str
+    no_recompute_time: Number
+    seed: int
+    curves: tuple[Curve, ...]
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return all answers as flat records: ``pandas.DataFrame(sweep.to_records())``.
+
+        Each has the figures of `Point` (``algorithm`` is the one that was asked for, ``solver`` the one that answered),
+        what they belong to (``instance``, ``digest``, ``kind``, ``memory``, ``seed``), and whether the point lies on
+        the curve (``pareto``) and is its ``knee``.
+        """
+        records = []
+        for curve in self.curves:
+            on_curve = {id(point) for point in curve.points}
+            for point in curve.answers:
+                figures = point.to_dict()
+                solver = figures.pop("algorithm")
+                records.append(
+                    {
+                        "instance": self.instance_name,
+                        "digest": self.instance_digest,
+                        "kind": self.kind,
+                        "memory": self.memory,
+                        "algorithm": curve.algorithm,
+                        "solver": solver,
+                        "seed": self.seed,
+                        **figures,
+                        "pareto": id(point) in on_curve,
+                        "knee": point is curve.knee,
+                    }
+                )
+        return records
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the sweep as a document, `remat.sweep/1`."""
+        return {
+            "schema": SCHEMA,
+            "instance": {"name": self.instance_name, "digest": self.instance_digest, "kind": self.kind},
+            "units": {"time": self.units.time, "memory": self.units.memory},
+            "machine": dict(self.machine),
+            "memory": self.memory,
+            "no_recompute_time": self.no_recompute_time,
+            "seed": self.seed,
+            "curves": [curve.to_dict() for curve in self.curves],
+        }
+
+
+def pareto(answers: Sequence[Point]) -> tuple[Point, ...]:
+    """Return the answers that are faster than all others that need no more memory, by peak, ascending."""
+    found: list[Point] = []
+    solved = [(point.peak or 0, point.makespan, k) for k, point in enumerate(answers) if point.makespan is not None]
+    for _, makespan, k in sorted(solved):
+        last = found[-1].makespan if found else None
+        if last is None or makespan < last:
+            found.append(answers[k])
+    return tuple(found)
+
+
+def knee(points: Sequence[Point]) -> Point | None:
+    """Return the knee of a curve: the point that lies furthest below the chord from its first to its last point.
+
+    Memory counts in ratios (the logarithm of the peak), time in differences, both scaled to 0..1 along the curve: with
+
+        x = log(peak / least peak) / log(largest peak / least peak),
+        y = (makespan - least makespan) / (largest makespan - least makespan),
+
+    the chord is x + y = 1, and the knee has the largest 1 - x - y; of equals, the one that needs less memory. Where the
+    least peak is 0, memory counts in differences, too.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        Pareto points, by peak, ascending.
+
+    Returns
+    -------
+    Point or None
+        None where no point lies below the chord.
+    """
+    if len(points) < 3:
+        return None
+    peaks = [float(point.peak or 0) for point in points]
+    sizes = [math.log(peak) for peak in peaks] if peaks[0] > 0 else peaks
+    times = [float(point.makespan or 0) for point in points]
+    width, height = sizes[-1] - sizes[0], times[0] - times[-1]
+    if width <= 0 or height <= 0:
+        return None
+    depth = [
+        1 - (size - sizes[0]) / width - (time - times[-1]) / height for size, time in zip(sizes, times, strict=True)
+    ]
+    deepest = max(range(len(points)), key=lambda k: (round(depth[k], 9), -k))
+    return points[deepest] if depth[deepest] > 1e-9 else None

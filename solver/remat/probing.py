@@ -1,0 +1,307 @@
+"""One algorithm's verified answers at many budgets for one memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import count
+from typing import Any
+
+from remat import registry
+from remat.auto import choose
+from remat.budgets import Grid
+from remat.context import Context, Progress, interruptible
+from remat.errors import OptionError
+from remat.options import make_options
+from remat.problem import Problem, Proposal, Status, Termination
+from remat.result import Result
+from remat.solving import (
+    AUTO_SECONDS,
+    check_reach,
+    conclude,
+    propose,
+    read_seconds,
+    read_whole,
+    values_of,
+)
+
+AUTO_ANYTIME_SECONDS = 10.0
+"""Limit of one solve by an anytime algorithm that ``auto`` chose: there are many of them."""
+
+
+@dataclass(kw_only=True)
+class Effort:
+    """Who is asked, with which options, and for how long; shared by all solves of a sweep or a question.
+
+    Attributes
+    ----------
+    algorithm : str
+        A registry name, or ``auto``.
+    options : mapping
+        Whoever makes an effort checks that its names mean something (see `chosen`).
+    deadline : float or None
+        `time.monotonic()` value for all solves together.
+    solves, answers : int
+        How many there have been, and how many of them were not refused.
+    seconds : float
+        Spent by the algorithm.
+    outer : Context
+        Takes the interruptions between solves.
+    """
+
+    algorithm: str
+    options: Mapping[str, Any]
+    deadline: float | None = None
+    seed: int = 0
+    threads: int = 1
+    listener: Callable[[Progress], None] | None = None
+    solves: int = 0
+    answers: int = 0
+    seconds: float = 0.0
+    outer: Context = field(default_factory=Context)
+
+    @staticmethod
+    def of(
+        algorithm: str,
+        options: Mapping[str, Any],
+        *,
+        time_limit: float | str | None,
+        seed: int,
+        threads: int,
+        listener: Callable[[Progress], None] | None,
+    ) -> Effort:
+        """Check the arguments, which are those of `remat.solve`."""
+        limit = read_seconds(time_limit, default=None)
+        return Effort(
+            algorithm=algorithm,
+            options=options,
+            deadline=None if limit is None else time.monotonic() + limit,
+            seed=read_whole(seed, "seed", 0),
+            threads=read_whole(threads, "threads", 1),
+            listener=listener,
+        )
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the time is over, or the user has interrupted."""
+        return self.outer.interrupted or (self.deadline is not None and time.monotonic() >= self.deadline)
+
+    @property
+    def termination(self) -> Termination:
+        """Why the solves ended."""
+        if self.outer.interrupted:
+            return Termination.INTERRUPTED
+        return Termination.TIME_LIMIT if self.stopped else Termination.COMPLETED
+
+    def solver(self, problem: Problem) -> registry.Algorithm:
+        """Return the algorithm for a problem."""
+        found = choose(problem) if self.algorithm == "auto" else registry.find(self.algorithm, problem.kind)
+        check_reach(problem, found)
+        return found
+
+    def chosen(self, solver: registry.Algorithm) -> Any:
+        """Return the options for an algorithm; those that `auto` chooses on the way get what they know of them."""
+        options = self.options
+        if self.algorithm == "auto":
+            model = solver.load_options()
+            known = set() if model is None else set(model.model_fields)
+            options = {name: value for name, value in options.items() if name in known}
+        return make_options(solver, options)
+
+    def context(self, solver: registry.Algorithm, left: int) -> Context:
+        """Return the context of one solve; an anytime algorithm gets its share of the time, among `left` solves."""
+        deadline, now = self.deadline, time.monotonic()
+        if deadline is None and self.algorithm == "auto":
+            deadline = now + (AUTO_ANYTIME_SECONDS if solver.anytime else AUTO_SECONDS)
+        elif deadline is not None and solver.anytime:
+            deadline = now + (deadline - now) / max(1, left)
+        return Context(
+            deadline=deadline,
+            seed=self.seed,
+            threads=self.threads,
+            listener=self.listener,
+            started=self.outer.started,
+        )
+
+    def propose(self, problem: Problem, solver: registry.Algorithm, left: int) -> tuple[Proposal, Any]:
+        """Run one solve; return what it proposes, and its options.
+
+        An algorithm that has answered before and refuses this problem (its schedule would be too long, say) leaves it
+        unknown, with the reason as a note.
+        """
+        chosen = self.chosen(solver)
+        context = self.context(solver, left)
+        self.solves += 1
+        try:
+            proposal, seconds = propose(problem, solver, chosen, context)
+        except OptionError as error:
+            if self.answers == 0:
+                raise
+            return Proposal(notes=(str(error),)), None
+        finally:
+            self.outer.interrupted |= context.interrupted
+        self.seconds += seconds
+        self.answers += 1
+        return proposal, chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """A verified answer at a budget, and what it was concluded from.
+
+    `asked` is the budget that the algorithm had; None for one of its breakpoints, or where it had no limit.
+    """
+
+    memory: int
+    asked: int | None
+    solver: registry.Algorithm
+    problem: Problem
+    proposal: Proposal
+    result: Result
+
+    @property
+    def budget(self) -> int | None:
+        """The capacity of the memory that the budgets are for."""
+        return self.problem.machine.memories[self.memory].capacity
+
+    @property
+    def peak(self) -> int | None:
+        """The verified peak of that memory; None without a schedule."""
+        return self.result.peak_memory.get(self.problem.machine.memories[self.memory].name)
+
+    @property
+    def solved(self) -> bool:
+        """Whether there is a schedule."""
+        return self.result.status in (Status.OPTIMAL, Status.FEASIBLE)
+
+    def at_peak(self) -> Answered:
+        """Return the same schedule, verified on a machine with no more memory than it needs.
+
+        What was proved for the larger budget (bounds, optimality) holds for the smaller one.
+        """
+        peak = self.peak
+        if peak is None or peak == self.budget:
+            return self
+        problem = with_budget(self.problem, self.memory, peak)
+        proposal = replace(self.proposal, steps=self.result.columns)
+        result = conclude(
+            problem,
+            self.solver,
+            proposal,
+            self.result.options,
+            seed=self.result.seed,
+            solve_seconds=self.result.solve_seconds,
+        )
+        return replace(self, problem=problem, proposal=proposal, result=result)
+
+
+def with_budget(problem: Problem, memory: int, budget: int | None) -> Problem:
+    """Return the problem with another capacity of one memory (by index)."""
+    name = problem.machine.memories[memory].name
+    return problem.on(problem.machine.with_capacities({name: budget}))
+
+
+@dataclass(frozen=True)
+class Prober:
+    """Asks one algorithm at budgets for one memory (by index), whatever capacity the problem gives it."""
+
+    problem: Problem
+    memory: int
+    effort: Effort
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The budgets worth asking about."""
+        return Grid.of(self.problem, self.memory)
+
+    @cached_property
+    def solver(self) -> registry.Algorithm:
+        """The algorithm; where `auto` chooses, the one for a budget that is neither ample nor the least possible."""
+        total = int(self.problem.graph.size.sum()) + self.grid.offset
+        return self.effort.solver(with_budget(self.problem, self.memory, (max(0, self.floor) + total) // 2))
+
+    @cached_property
+    def floor(self) -> int:
+        """The largest budget that is too small for every schedule, by a bound; -1 where nothing is known."""
+        bound = self.problem.memory_bounds[self.memory]
+        return -1 if bound is None else bound.size - 1
+
+    def at(self, budget: int | None, left: int = 1) -> Answered:
+        """Solve at a budget (None: unbounded); `left` solves share the time."""
+        problem = with_budget(self.problem, self.memory, budget)
+        solver = self.effort.solver(problem)
+        before = self.effort.seconds
+        proposal, chosen = self.effort.propose(problem, solver, left)
+        return self._conclude(problem, solver, proposal, values_of(chosen), self.effort.seconds - before)
+
+    def repeats(self, answer: Answered) -> bool:
+        """Whether the algorithm has been asked for the peak of its schedule, or builds the same one anyway."""
+        strategy = answer.solver.guarantee == "strategy" and self.effort.algorithm != "auto"
+        return strategy or answer.asked == answer.peak
+
+    def many(self, budgets: tuple[int, ...]) -> Iterator[Answered]:
+        """Answer a descending tuple of budgets at once; an empty one asks for every breakpoint.
+
+        Each breakpoint is concluded at its own peak, the least budget at which it is a schedule; the last answer, if it
+        has none, one unit below the least budget.
+
+        Notes
+        -----
+        The algorithm's hook is called with an unbounded capacity; budgets are totals, as `remat.solve` takes them.
+        Breaking off the iteration closes it.
+        """
+        solver = self.solver
+        hook = solver.load_sweep()
+        assert hook is not None
+        chosen = self.effort.chosen(solver)
+        context = self.effort.context(solver, 1)
+        if self.effort.deadline is None and context.deadline is not None:
+            context.deadline += (context.deadline - time.monotonic()) * len(budgets)
+        unbounded = with_budget(self.problem, self.memory, None)
+        self.effort.solves += 1
+        last: int | None = None
+        proposals = iter(hook(unbounded, chosen, context, budgets))
+        for k in count():
+            context.interrupted |= self.effort.outer.interrupted
+            started = time.perf_counter()
+            try:
+                with interruptible(context):
+                    proposal: Proposal | None = next(proposals, None)
+            finally:
+                self.effort.outer.interrupted |= context.interrupted
+            seconds = time.perf_counter() - started
+            self.effort.seconds += seconds
+            if proposal is None or (budgets and k >= len(budgets)):
+                return
+            budget = budgets[k] if budgets else self._beneath(proposal, last)
+            problem = with_budget(self.problem, self.memory, budget)
+            answer = self._conclude(problem, solver, proposal, values_of(chosen), seconds)
+            if not budgets and answer.solved:
+                answer = answer.at_peak()
+                last = answer.peak
+            yield answer
+
+    def _beneath(self, proposal: Proposal, last: int | None) -> int | None:
+        """Return the budget at which to conclude a breakpoint: unbounded for a schedule, else below the least."""
+        if proposal.steps is not None:
+            return None
+        least = proposal.least
+        if least is not None and least.memory == self.memory and least.sufficient:
+            return max(0, least.size - 1)
+        return self.floor if last is None and self.floor >= 0 else max(0, (last or 0) - 1)
+
+    def _conclude(
+        self,
+        problem: Problem,
+        solver: registry.Algorithm,
+        proposal: Proposal,
+        options: Mapping[str, Any],
+        seconds: float,
+    ) -> Answered:
+        result = conclude(problem, solver, proposal, options, seed=self.effort.seed, solve_seconds=seconds)
+        asked = problem.machine.memories[self.memory].capacity
+        return Answered(
+            memory=self.memory, asked=asked, solver=solver, problem=problem, proposal=proposal, result=result
+        )

@@ -1,0 +1,336 @@
+"""`remat.sweep`: time-memory curves, every point of which is placed and verified as in a solve."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from remat.context import Progress, interruptible
+from remat.curves import Curve, Least, Point, Sweep
+from remat.errors import OptionError
+from remat.instance import MachineModel, digest, load
+from remat.probing import Answered, Effort, Prober, with_budget
+from remat.problem import Problem, Status
+from remat.searching import Limit, Search, least_budget
+from remat.solving import QUESTIONS, AnyInstance, budget_memory, make_problem, read_whole
+from remat.units import format_size, parse_size
+
+POINTS = 20
+MOST_POINTS = 100_000
+ATTEMPTS = 3
+RESOLUTION = 0.01
+"""Share of the budget to which the least one is searched with algorithms that are not exact."""
+
+
+def sweep(
+    instance: AnyInstance,
+    algorithms: str | Sequence[str] = ("auto",),
+    *,
+    budgets: Iterable[int | str] | None = None,
+    points: int | None = None,
+    machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
+    options: Mapping[str, Any] | None = None,
+    time_limit: float | str | None = None,
+    seed: int = 0,
+    threads: int = 1,
+    progress: Callable[[Progress], None] | None = None,
+) -> Sweep:
+    """Compute time-memory curves.
+
+    Parameters
+    ----------
+    instance : path, open file, dict or instance
+    algorithms : sequence of str
+        Registry names, or ``auto``; a curve each.
+    budgets : iterable of int or str, optional
+        Capacities of the first memory (of the first storage level, for an adjoint with storage). Default: between the
+        least feasible budget and the peak of the schedule without a budget.
+    points : int, optional
+        How many budgets to choose. Default: all breakpoints of an algorithm that answers many budgets at once, 20 for
+        the others.
+    machine : path, dict or MachineModel, optional
+        Replaces the instance's machine; the swept memory's capacity does not matter.
+    options : mapping, optional
+        Options of the algorithms. Each goes to those that have it, ``rotor.slots`` to `rotor` alone.
+    time_limit : float or str, optional
+        For each curve. Default: none, but 60 s (10 s if it is anytime) for each solve of ``auto``.
+    seed, threads : int
+    progress : callable, optional
+        Receives `remat.context.Progress`.
+
+    Returns
+    -------
+    Sweep
+        Frozen; infeasible and unknown answers are points without a schedule. After Ctrl-C or at the time limit, the
+        points so far.
+
+    Raises
+    ------
+    remat.InstanceError, remat.OptionError
+        For input that cannot be used.
+    remat.errors.ClaimError
+        If a schedule or a claim does not survive verification (a bug in the algorithm).
+
+    Notes
+    -----
+    Exact algorithms are asked about the least budget exactly, by bisection if they do not name it; for others the
+    search ends at 1 %. Between that and the largest peak the budgets stand in equal ratios, on the grid on which
+    anything can change (`remat.budgets.Grid`). Where the least budget has the time of the largest, that is the
+    whole curve.
+    """
+    names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
+    loaded = load(instance)
+    problem = make_problem(loaded, machine=machine)
+    memory = budget_memory(loaded, problem.machine)
+    chosen = _budgets(budgets, problem)
+    if chosen is not None and points is not None:
+        raise OptionError("--points: the budgets are given already")
+    count = None if points is None else min(read_whole(points, "points", 2), MOST_POINTS)
+    shares = _options(problem, names, options or {})
+    curves = []
+    for name, own in zip(names, shares, strict=True):
+        effort = Effort.of(name, own, time_limit=time_limit, seed=seed, threads=threads, listener=progress)
+        prober = Prober(with_budget(problem, memory, None), memory, effort)
+        with interruptible(effort.outer):
+            curves.append(_Sweeping(prober, chosen, count).curve())
+        if effort.outer.interrupted:
+            break
+    return Sweep(
+        instance_name=loaded.name,
+        instance_digest=digest(loaded),
+        kind=problem.kind,
+        units=problem.units,
+        machine=problem.machine.to_document(),
+        memory=problem.machine.memories[memory].name,
+        no_recompute_time=problem.no_recompute_time,
+        seed=seed,
+        curves=tuple(curves),
+    )
+
+
+def _budgets(given: Iterable[int | str] | None, problem: Problem) -> tuple[int, ...] | None:
+    """Read the budgets; descending, each once."""
+    if given is None:
+        return None
+    try:
+        sizes = {parse_size(size, problem.units) for size in given}
+    except ValueError as error:
+        raise OptionError(f"--budget: {error}") from None
+    if not sizes:
+        raise OptionError("--budget: there are no budgets")
+    return tuple(sorted(sizes, reverse=True))
+
+
+def _options(problem: Problem, names: Sequence[str], given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Share the options among the algorithms."""
+    if not names:
+        raise OptionError("--algorithms: there are none")
+    if len(set(names)) < len(names):
+        raise OptionError(f"--algorithms: {max(names, key=list(names).count)!r} is given twice")
+    shares: list[dict[str, Any]] = [{} for _ in names]
+    fields = []
+    for name in names:
+        effort = Effort.of(name, {}, time_limit=None, seed=0, threads=1, listener=None)
+        model = Prober(problem, budget_memory(problem.instance, problem.machine), effort).solver.load_options()
+        fields.append(set() if model is None else set(model.model_fields))
+    for key, value in given.items():
+        owner, dot, option = key.rpartition(".")
+        takers = [k for k, name in enumerate(names) if (name == owner if dot else option in fields[k])]
+        if not takers:
+            if not dot and option in QUESTIONS:
+                raise OptionError(f"--option: {option!r} is a question for `remat solve`, not for a sweep")
+            # Let the algorithm itself say which options it has.
+            whose = f"{owner!r} is not among the algorithms" if dot else f"none of {', '.join(names)} has {option!r}"
+            raise OptionError(f"--option: {whose}; see `remat algorithms NAME`")
+        for k in takers:
+            shares[k][option] = value
+    return shares
+
+
+class _Sweeping:
+    """The making of one curve."""
+
+    def __init__(self, prober: Prober, budgets: tuple[int, ...] | None, points: int | None) -> None:
+        self.prober, self.budgets, self.points = prober, budgets, points
+        self.effort = prober.effort
+        self.found: list[Answered] = []
+        self.answers: dict[tuple[int | None, bool], Point] = {}
+        self.refused: Answered | None = None
+        self.search: Search | None = None
+        self.least: Least | None = None
+        self.exhaustive = False
+
+    def curve(self) -> Curve:
+        try:
+            self._fill()
+        except KeyboardInterrupt:  # the second Ctrl-C: the points so far
+            self.effort.outer.interrupted = True
+        answers = sorted(
+            self.answers.values(), key=lambda point: (point.budget is None, point.budget or 0, point.peak or 0)
+        )
+        return Curve(
+            algorithm=self.effort.algorithm,
+            options=dict(self.effort.options),
+            answers=tuple(answers),
+            least=self._concluded(),
+            exhaustive=self.exhaustive,
+            termination=self.effort.termination,
+        )
+
+    def _note(self, answer: Answered) -> None:
+        point = Point.of(answer.result, answer.memory)
+        known = self.answers.get((point.budget, point.solved))
+        if known is None or (point.makespan or 0) < (known.makespan or 0):
+            self.answers[point.budget, point.solved] = point
+        if point.least_budget is not None and (
+            self.refused is None or point.budget is None or _larger(answer, self.refused)
+        ):
+            self.refused = answer
+        count, units = len(self.answers), answer.problem.units
+        shown = "no budget" if answer.budget is None else format_size(answer.budget, units)
+        if self.effort.listener is not None:
+            seconds = time.monotonic() - self.effort.outer.started
+            message = f"{self.effort.algorithm} at {shown}, {count} answers"
+            self.effort.listener(Progress(seconds, answer.result.makespan, answer.result.lower_bound, message))
+
+    def _fill(self) -> None:
+        prober = self.prober
+        if self.budgets is not None:
+            self._all(self.budgets)
+            self._named(self._smallest())
+        elif self.points is None and prober.solver.sweep:
+            lowest: Answered | None = None
+            with closing(prober.many(())) as answers:  # type: ignore[type-var]
+                for answer in answers:
+                    self._note(answer)
+                    lowest = answer if answer.solved else lowest
+                    if self.effort.stopped:
+                        return
+            # The last answer of a hook is that there is no schedule for less.
+            self.exhaustive = self.refused is not None
+            self._named(found=None if lowest is None or self._confirmed(lowest, as_good=False) is None else lowest.peak)
+        else:
+            self._between()
+
+    def _all(self, budgets: tuple[int, ...], seen: tuple[Answered, ...] = ()) -> None:
+        """Answer descending budgets; those that an optimal schedule of a larger budget fits need no solve."""
+        if self.prober.solver.sweep:
+            with closing(self.prober.many(budgets)) as answers:  # type: ignore[type-var]
+                for answer in answers:
+                    self._note(answer)
+                    if self.effort.stopped:
+                        return
+            return
+        known = list(seen)
+        for k, budget in enumerate(budgets):
+            if self.effort.stopped:
+                return
+            if seen and any(_settles(answer, budget) for answer in known):
+                continue
+            answer = self.prober.at(budget, len(budgets) - k)
+            known.append(answer)
+            self._note(answer)
+
+    def _between(self) -> None:
+        """Find both ends, then answer budgets between them."""
+        count = self.points or POINTS
+        top = self.prober.at(None, count + 10)
+        if not top.solved:
+            self._note(top)
+            self._named(None)
+            return
+        first = self._confirmed(top.at_peak(), as_good=True) or top
+        self._note(first)
+        self.search = least_budget(self.prober, Limit(), top=top, resolution=RESOLUTION)
+        if self.search.refusal is not None:
+            self._note(self.search.refusal)
+        if self.search.best is None:
+            return
+        low = self._confirmed(self.search.best, as_good=False)
+        if low is None:  # the algorithm wants more than its schedule needs
+            self.search = None
+            self._named(self._smallest())
+            self._upwards(self.prober.grid.above(first.peak or 0))
+            return
+        self._note(low)
+        if _no_slower(low, first) or self.effort.stopped:
+            return
+        budgets = self.prober.grid.spread(low.peak or 0, first.peak or 0, count)
+        self._all(budgets[1:-1], (first, low))
+
+    def _confirmed(self, answer: Answered, *, as_good: bool) -> Answered | None:
+        """Return an answer of the algorithm at the peak of its own schedule, if it finds one there.
+
+        An algorithm that rounds sizes, or counts what its schedule does not need, may want more than that.
+        """
+        if self.prober.repeats(answer) or self.effort.stopped:
+            return answer
+        again = self.prober.at(answer.peak)
+        if again.solved and (not as_good or _no_slower(again, answer)):
+            return again
+        self._note(again)
+        return None
+
+    def _named(self, found: int | None) -> None:
+        """Try the least budget that an infeasible answer names, if it is below the least one that is `found`."""
+        named = self.refused
+        least = None if named is None else named.result.least_budget
+        if named is None or least is None or self.effort.stopped:
+            return
+        if least.sufficient and (found is None or least.size < found):
+            answer = self.prober.at(least.size)
+            if answer.solved:
+                found = least.size
+                if self.budgets is None:
+                    self._note(answer)
+        proved = named.result.scope if named.result.status is Status.INFEASIBLE else None
+        if found is None:
+            self.least = Least(size=least.size, sufficient=False, proved_within=proved)
+        else:
+            self.least = Least(size=found, sufficient=True, proved_within=proved if found <= least.size else None)
+
+    def _upwards(self, budget: int) -> None:
+        """Find some budget that does, where only none at all is known to."""
+        for _ in range(ATTEMPTS):
+            if (
+                self._smallest() is not None
+                or (self.least is not None and self.least.sufficient)
+                or self.effort.stopped
+            ):
+                return
+            self.least, budget = None, 2 * budget
+            self._note(self.prober.at(budget))
+
+    def _smallest(self) -> int | None:
+        """Return the smallest budget at which there is a schedule."""
+        budgets = [point.budget for point in self.answers.values() if point.solved and point.budget is not None]
+        return min(budgets, default=None)
+
+    def _concluded(self) -> Least | None:
+        """Return what is known of the least budget; at least, that the smallest schedule needs no more."""
+        if self.least is not None:
+            return self.least
+        if self.search is not None and self.search.best is not None:
+            scope = self.search.scope if self.search.complete else None
+            return Least(size=self.search.best.peak or 0, sufficient=True, proved_within=scope)
+        found = self._smallest()
+        return None if found is None else Least(size=found, sufficient=True, proved_within=None)
+
+
+def _settles(answer: Answered, budget: int) -> bool:
+    """Whether an answer is the one for a smaller budget, too: optimal in its class, and within that budget."""
+    result = answer.result
+    larger = answer.budget is None or answer.budget >= budget
+    return larger and answer.solved and result.optimal_within is not None and (answer.peak or 0) <= budget
+
+
+def _larger(one: Answered, other: Answered) -> bool:
+    return (one.budget or 0) > (other.budget or 0)
+
+
+def _no_slower(one: Answered, other: Answered) -> bool:
+    first, second = one.result.makespan, other.result.makespan
+    return first is not None and second is not None and first <= second

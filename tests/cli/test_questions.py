@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import remat
+from remat.cli.session import ExitCode
+from tests.cli.helpers import CHAIN, Run
+
+LOOP = {
+    "schema": "remat.instance/1",
+    "kind": "adjoint",
+    "units": {"time": "unit", "memory": "unit"},
+    "steps": 10,
+    "state_size": 4,
+    "storage": [{"name": "ram"}],
+}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--max-overhead", "20%"], ["-O", "max_overhead=0.2"], ["--option", "max_overhead = 20 %"]]
+)
+def test_the_least_budget(run: Run, tiny: str, arguments: list[str], tmp_path: Path) -> None:
+    target = tmp_path / "schedule.json"
+    outcome = run("solve", tiny, "-a", "rotor", *arguments, "-o", target)
+    assert (outcome.code, outcome.err) == (0, "")
+    document = json.loads(target.read_text())
+    size = document["answer"]["value"]
+    assert document["answer"]["proved"]
+    assert "question        the least budget of memory for an overhead of at most 20 %" in outcome.out
+    assert f"answer          {size}; the least, proved for " in outcome.out
+    assert run("verify", tiny, target).code == 0
+    again = run("solve", tiny, "-a", "rotor", "-b", size, "--format", "json").document
+    assert again["makespan"] == document["makespan"]
+    assert run("solve", tiny, "-a", "rotor", *arguments, "--format", "json").document["answer"]["value"] == size
+
+
+def test_slots(run: Run) -> None:
+    outcome = run("solve", "-", "--max-overhead", "30%", stdin=json.dumps(LOOP).encode())
+    found = remat.solve(LOOP, options={"max_overhead": 0.3}).answer
+    assert found is not None
+    assert f"answer          {found.value} ({found.slots} slots); the least, proved for" in outcome.out
+
+
+def test_a_makespan(run: Run, tiny: str) -> None:
+    assert "at most 12" in run("solve", tiny, "--max-makespan", "12").out
+    outcome = run("solve", tiny, "--max-makespan", "9")
+    assert outcome.code == ExitCode.INFEASIBLE
+    assert "answer       there is none" in outcome.out
+    assert "no budget will do: whatever the memory, the makespan is at least 10" in outcome.out
+
+
+def test_bytes_that_can_be_pasted(run: Run) -> None:
+    outcome = run("solve", "example:resnet50", "--max-overhead", "20%", "-O", "slots=100")
+    line = next(line for line in outcome.out.splitlines() if line.startswith("answer"))
+    assert "--budget " in line
+    assert "at least" in outcome.out
+    assert "it is not proved that no smaller one will do" in " ".join(outcome.out.split())
+
+
+def test_the_largest_batch(run: Run, tiny: str, tmp_path: Path) -> None:
+    schedule, scaled = tmp_path / "schedule.json", tmp_path / "scaled.json"
+    arguments = ["-b", 100, "-O", "scale=batch", "-O", "batch=2", "--max-overhead", "10%"]
+    outcome = run("solve", tiny, *arguments, "-o", schedule, "--output-instance", scaled)
+    assert (outcome.code, outcome.err) == (0, "")
+    answer = json.loads(schedule.read_text())["answer"]
+    assert answer["quantity"] == "batch"
+    assert f"answer          a batch of {answer['value']}; the largest, proved for" in outcome.out
+    assert run("verify", scaled, schedule).code == 0
+    assert "digest" in run("verify", tiny, schedule).out
+    assert run("show", scaled).out.startswith(f"instance          tiny at batch {answer['value']}")
+
+
+def test_no_batch(run: Run, tiny: str) -> None:
+    outcome = run("solve", tiny, "-b", 5, "-O", "scale=batch")
+    assert outcome.code == ExitCode.INFEASIBLE
+    assert "not even a batch of 1 fits" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--max-overhead", "much"], ["max_overhead", "'much'", "write 0.2 or 20%"]),
+        (["--max-overhead", "-1"], ["max_overhead", "'-1'"]),
+        (["--max-makespan", "3ms"], ["max_makespan", "counts time in units"]),
+        (["--max-overhead", "1", "-O", "max_overhead=1"], ["--max-overhead", "too"]),
+        (["--max-overhead", "1", "-b", "30"], ["--budget", "'memory'", "leave one of them out"]),
+        (["-O", "batch=3"], ["--option batch", "scale=batch"]),
+        (["-O", "scale=size", "-b", "30"], ["--option scale", "'size'"]),
+        (["-O", "scale=batch"], ["scale=batch", "--budget"]),
+        (["-O", "scale=batch", "-O", "batch=0", "-b", "9"], ["--option batch", "'0'"]),
+        (["--output-instance", "x.json"], ["--output-instance", "scale=batch"]),
+        (["--output-instance", "-", "-O", "scale=batch"], ["--output-instance", "name a file"]),
+        (["--output-instance", "/no/such/x.json", "-O", "scale=batch"], ["--output-instance", "no directory"]),
+    ],
+    ids=lambda value: " ".join(value) if value and value[0].startswith("-") else "",
+)
+def test_bad_questions(run: Run, arguments: list[str], parts: list[str]) -> None:
+    run("solve", "-", *arguments, stdin=json.dumps(CHAIN).encode()).assert_refused(*parts)

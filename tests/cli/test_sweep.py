@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import remat
+from remat.cli.session import ExitCode
+from remat.context import Context
+from remat.problem import Problem, Proposal, Termination
+from remat_algorithms.chain.rotor import RotorOptions
+from remat_algorithms.chain.rotor import solve as rotor
+from remat_algorithms.dag.keep_all import solve as keep_all
+from tests.cli.helpers import CHAIN, Run, Zoo
+
+LEAST, PEAK = 20, 24  # of rotor and of keep-all on CHAIN
+
+
+def test_the_table(run: Run, tiny: str) -> None:
+    outcome = run("sweep", tiny, "--algorithms", "rotor,keep-all")
+    assert (outcome.code, outcome.err) == (0, "")
+    first, rotor_block, keep_block = outcome.out.rstrip().split("\n\n")
+    assert first == "tiny, memory memory"
+    head, titles, *rows = rotor_block.splitlines()
+    least = remat.solve(CHAIN, algorithm="rotor", budget=1).least_budget
+    assert least is not None
+    assert head.startswith(f"rotor: least budget {least.size}, proved for ")
+    assert titles.split() == ["budget", "peak", "makespan", "overhead", "recompute", "gap", "status"]
+    assert rows[0].split()[-1] == "infeasible"
+    assert rows[-1].split() == [str(PEAK), str(PEAK), "10", "0", "%", "0", "0", "%", "optimal"]
+    assert keep_block.startswith(f"keep-all: least budget {PEAK}, proved for the keep-all schedule")
+    assert len(keep_block.splitlines()) == 3
+
+
+def test_quiet(run: Run, tiny: str) -> None:
+    outcome = run("sweep", tiny, "-q")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+
+
+def test_documents(run: Run, tiny: str, tmp_path: Path) -> None:
+    target = tmp_path / "sweep.json"
+    arguments = ["sweep", tiny, "-a", "rotor", "-a", "keep-all", "--points", 4]
+    shown = run(*arguments, "--format", "json", "-o", target).document
+    written = json.loads(target.read_text())
+    assert written["schema"] == "remat.sweep/1"
+    assert [curve["algorithm"] for curve in written["curves"]] == ["rotor", "keep-all"]
+
+    def timeless(document: Any) -> Any:
+        for curve in document["curves"]:
+            for answer in curve["answers"]:
+                del answer["solve_seconds"]
+        return document
+
+    assert timeless(shown) == timeless(written)
+    outcome = run(*arguments, "-o", "-")
+    assert outcome.document["memory"] == "memory"
+    assert "least budget" in outcome.err
+    assert run(*arguments, "-qo", "-").err == ""
+
+
+def test_csv(run: Run, tiny: str) -> None:
+    outcome = run("sweep", tiny, "-b", f"{PEAK},1", "--format", "csv", "-a", "rotor")
+    small, large = csv.DictReader(io.StringIO(outcome.out))
+    assert (small["budget"], small["status"], small["makespan"]) == ("1", "infeasible", "")
+    assert (large["budget"], large["status"], large["makespan"]) == (str(PEAK), "optimal", "10")
+    assert (large["pareto"], large["instance"]) == ("True", "tiny")
+
+
+def test_markdown(run: Run, tiny: str) -> None:
+    outcome = run("sweep", tiny, "-b", PEAK, "--format", "markdown")
+    title, _, head, line, row = outcome.out.splitlines()
+    assert title.startswith("**auto** (least budget ")
+    assert head.count("|") == line.count("|") == row.count("|") == 9
+
+
+def test_given_budgets(run: Run, tiny: str) -> None:
+    outcome = run("sweep", tiny, "-b", f"1, {PEAK}", "--budget", "1e3", "--format", "json")
+    (curve,) = outcome.document["curves"]
+    assert [answer["budget"] for answer in curve["answers"]] == [1, PEAK, 1000]
+
+
+def test_options(run: Run, tiny: str) -> None:
+    outcome = run("sweep", tiny, "-a", "rotor,keep-all", "-O", "rotor.slots=5", "--format", "json")
+    assert [curve["options"] for curve in outcome.document["curves"]] == [{"slots": "5"}, {}]
+
+
+def test_a_machine_and_an_example(run: Run, tiny: str, save: Any) -> None:
+    machine = {"memories": [{"name": "device"}], "processors": [{"name": "gpu", "memory": "device"}]}
+    outcome = run("sweep", tiny, "--machine", save(machine, "machine.json"))
+    assert outcome.out.startswith("tiny, memory device")
+    assert "lecture_l5" in run("sweep", "example:lecture").out
+
+
+def test_plots(run: Run, tiny: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    target = tmp_path / "curves.svg"
+    assert run("sweep", tiny, "--plot", target).code == 0
+    assert "<svg" in target.read_text()
+    nothing = tmp_path / "nothing.svg"
+    outcome = run("sweep", tiny, "-b", "1", "--plot", nothing)
+    assert outcome.code == ExitCode.INFEASIBLE
+    assert "no curve to plot" in outcome.err
+    assert not nothing.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["-a", ""], ["--algorithms", "empty"]),
+        (["-a", "rotor,"], ["--algorithms", "empty"]),
+        (["-a", "roter"], ["--algorithm", "did you mean 'rotor'?"]),
+        (["-a", "rotor,rotor"], ["--algorithms", "twice"]),
+        (["-b", "8,,9"], ["--budget", "empty"]),
+        (["-b", "8GB"], ["--budget", "counts memory in units"]),
+        (["-b", "8", "--points", "3"], ["--points", "given already"]),
+        (["--points", "1"], ["--points"]),
+        (["-O", "slots"], ["--option", "KEY=VALUE"]),
+        (["-O", "zzz=1"], ["--option", "'zzz'", "remat algorithms NAME"]),
+        (["-O", "max_overhead=1"], ["--option", "question", "remat solve"]),
+        (["--time-limit", "soon"], ["--time-limit", "'soon'"]),
+        (["--seed", "-1"], ["--seed"]),
+        (["--format", "xml"], ["--format", "xml"]),
+        (["--plot", "x.txt"], ["--plot", ".svg"]),
+        (["--plot", "/no/such/folder/x.svg"], ["--plot", "no directory"]),
+        (["-o", "/no/such/folder/x.json"], ["--output", "no directory"]),
+        (["-o", "-", "--format", "csv"], ["--output -", "--format csv"]),
+        (["-o", "x.svg", "--plot", "x.svg"], ["--plot", "also --output"]),
+    ],
+    ids=lambda value: " ".join(value) if value and value[0].startswith("-") else "",
+)
+def test_bad_options(run: Run, arguments: list[str], parts: list[str], tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("sweep", "-", *arguments, stdin=json.dumps(CHAIN).encode()).assert_refused(*parts)
+
+
+def test_infeasible_and_unknown(run: Run, tiny: str, zoo: Zoo) -> None:
+    outcome = run("sweep", tiny, "-b", "1,2")
+    assert outcome.code == ExitCode.INFEASIBLE
+    assert "least budget" in outcome.out
+    zoo("idle", lambda problem, options, context: Proposal(termination=Termination.TIME_LIMIT))
+    outcome = run("sweep", tiny, "-a", "idle")
+    assert outcome.code == ExitCode.UNKNOWN
+    assert "no schedule; the budget is at least" in outcome.out
+
+
+def test_interrupted(run: Run, tiny: str, zoo: Zoo) -> None:
+    def stop(problem: Problem, options: None, context: Context) -> Proposal:
+        if problem.budget is not None:
+            signal.raise_signal(signal.SIGINT)
+        return rotor(problem, RotorOptions(), context)
+
+    zoo("stop", stop)
+    outcome = run("sweep", tiny, "-a", "stop,keep-all")
+    assert outcome.code == ExitCode.OK
+    assert "incomplete (interrupted)" in outcome.out
+    assert "keep-all" not in outcome.out
+
+    def nothing(problem: Problem, options: None, context: Context) -> Proposal:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError
+
+    zoo("nothing", nothing)
+    assert run("sweep", tiny, "-a", "nothing").code == ExitCode.INTERRUPTED
+
+
+def test_a_false_claim(run: Run, tiny: str, zoo: Zoo) -> None:
+    def lie(problem: Problem, options: None, context: Context) -> Proposal:
+        return Proposal(steps=keep_all(problem, None, context).steps, makespan=1)
+
+    zoo("liar", lie)
+    outcome = run("sweep", tiny, "-a", "liar")
+    assert outcome.code == ExitCode.CLAIM
+
+
+def test_help_teaches_by_example(run: Run) -> None:
+    shown = run("sweep", "--help").out
+    assert shown.count("  remat sweep ") >= 4
+    for option in ("--algorithms", "--budget", "--points", "--plot", "--format", "--time-limit"):
+        assert option in shown
+
+
+def test_verbose(run: Run, tiny: str) -> None:
+    assert "rotor at " in run("sweep", tiny, "-v", "-a", "rotor").err

@@ -1,0 +1,385 @@
+"""The least budget for a time: against every budget, one by one."""
+
+import json
+import signal
+from fractions import Fraction
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat.problem import ALL_SCHEDULES, Proposal, Status, Termination
+from remat.questions import read_share
+from remat.registry import Algorithm
+from remat.testing import strategies
+from remat_algorithms.dag import keep_all
+from tests import hooks
+from tests.oracles import search
+
+LECTURE = {"schema": "remat.instance/1", "kind": "adjoint", "units": {"time": "unit", "memory": "unit"}, "steps": 6}
+STORED = LECTURE | {"steps": 9, "state_size": 4, "storage": [{"name": "ram", "slots": 2}]}
+CHAIN = {
+    "schema": "remat.instance/1",
+    "kind": "chain",
+    "units": {"time": "unit", "memory": "unit"},
+    "input_size": 3,
+    "static_memory": 10,
+    "stages": [{"forward_time": 2, "backward_time": 3, "output_size": 3, "saved_size": 2, "repeat": 4}],
+}
+SHARES = st.sampled_from([Fraction(0), Fraction(1, 20), Fraction(1, 5), Fraction(1, 2), Fraction(3, 2)])
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch):
+    hooks.register(monkeypatch)
+
+
+def draws(count):
+    return settings(
+        max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+
+
+def least_by_scan(best, limit, top):
+    """The least budget up to `top` at which the best makespan is within the limit."""
+    for budget in range(top + 1):
+        makespan = best(budget)
+        if makespan is not None and makespan <= limit:
+            return budget
+    return None
+
+
+# --- against a scan of all budgets ------------------------------------------------------------------------------------
+
+
+@draws(80)
+@given(strategies.chains(largest=4, plain=True, exact=True), SHARES, st.sampled_from(["rotor", "swept"]))
+def test_chains(document, share, algorithm):
+    document = {key: value for key, value in document.items() if key != "machine"}
+    whole = remat.solve(document, algorithm="store-all")
+    limit = (1 + share) * whole.no_recompute_time
+    top = whole.peak_memory["memory"]
+    wanted = least_by_scan(lambda budget: search.persistent_best(document, budget), limit, top)
+    found = remat.solve(document, algorithm=algorithm, options={"max_overhead": float(share)})
+    assert found.answer.value == wanted == found.peak_memory["memory"]
+    assert found.machine.memories[0].capacity == wanted
+    assert found.makespan <= limit
+    assert found.answer.proved
+    assert remat.verify(document, found.to_dict()).ok
+
+
+@draws(25)
+@given(st.integers(1, 7), st.integers(0, 3), st.integers(1, 3), SHARES)
+def test_slots(steps, backward, state, share):
+    document = STORED | {"steps": steps, "backward_time": backward, "state_size": state}
+    forward = [1] * steps
+    costs = [search.adjoint_best_cost(forward, [backward] * steps, [(slots, 0, 0)]) for slots in range(steps + 1)]
+    time = steps - 1 + steps * backward
+    wanted = next(slots for slots, cost in enumerate(costs) if cost is not None and cost <= (1 + share) * time)
+    for algorithm in ("auto", "revolve"):
+        found = remat.solve(document, algorithm=algorithm, options={"max_overhead": float(share)})
+        assert found.answer.slots == wanted
+        assert found.answer.value == wanted * state == found.peak_memory["ram"]
+        assert found.answer.proved
+
+
+@draws(15)
+@given(strategies.adjoints(largest=5, exact=True), SHARES)
+def test_auto_on_adjoints_in_one_memory(document, share):
+    document = {key: value for key, value in document.items() if key not in ("storage", "initial_state", "machine")}
+    found = remat.solve(document, options={"max_overhead": float(share)})
+    value, limit = found.answer.value, (1 + share) * found.no_recompute_time
+    if value is None:
+        assert remat.solve(document).makespan > limit
+        return
+    for budget in range(min(value, 150)):
+        less = remat.solve(document, budget=budget)
+        # The proof is about the class of the algorithm that auto chooses just below.
+        if less.makespan is not None and less.makespan <= limit:
+            assert found.answer.scope != ALL_SCHEDULES or not found.answer.proved
+    assert found.makespan <= limit
+
+
+@draws(15)
+@given(strategies.dags(largest=5, exact=True), SHARES)
+def test_no_proof_is_refuted_by_any_schedule(document, share):
+    """What is said of all schedules holds against exhaustive search."""
+    if "machine" in document:
+        return
+    found = remat.solve(document, algorithm="keep-all", options={"max_overhead": float(share)})
+    least = search.chain_least_budget(document)
+    answer = found.answer
+    if answer.scope == ALL_SCHEDULES and answer.bound is not None and answer.bound > least:
+        best = search.chain_best(document, answer.bound - 1)
+        assert best is None or best > (1 + share) * found.no_recompute_time
+
+
+# --- what is asked, and how -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [0.2, "0.2", "20%", " 20 % ", "2e-1", Fraction(1, 5)])
+def test_shares(given):
+    assert read_share(given if not isinstance(given, Fraction) else float(given)) == Fraction(1, 5)
+
+
+@pytest.mark.parametrize("given", ["", "%", "-1%", "nan", "inf", "ten", True, "20%%", -0.1, "1e99", None, [1]])
+def test_no_shares(given):
+    with pytest.raises(remat.OptionError, match=r"max_overhead.*0\.2 or 20%"):
+        read_share(given)
+
+
+def test_exactly_at_the_limit():
+    """0.2 is a fifth, and not a little more."""
+    fifth = {"schema": "remat.instance/1", "kind": "adjoint", "steps": 5, "forward_time": 1, "backward_time": 16}
+    top = remat.solve(fifth, algorithm="store-all")
+    assert top.no_recompute_time == 84
+    for share, makespan in ((Fraction(1, 84), 85), (Fraction(2, 84), 86)):
+        limit = f"{float(share):.17f}"
+        exact = Fraction(limit) >= share
+        found = remat.solve(fifth, algorithm="adjoint-dp", options={"max_overhead": limit})
+        assert found.makespan <= (makespan if exact else makespan - 1)
+
+
+def test_makespan_limits():
+    for limit, peak in ((10**6, 3), (17, 3), (16, 4)):
+        found = remat.solve(LECTURE, options={"max_makespan": limit})
+        assert found.makespan <= limit
+        assert found.answer.value == peak
+    ms = LECTURE | {"units": {"time": "ms"}}
+    found = remat.solve(ms, options={"max_makespan": "0.02s"})
+    assert found.answer.question == "the least budget of memory for a makespan of at most 20 ms"
+    assert found.answer.value == remat.solve(LECTURE, options={"max_makespan": "20"}).answer.value
+
+
+def test_both_limits():
+    one = remat.solve(LECTURE, options={"max_overhead": "10%"})
+    two = remat.solve(LECTURE, options={"max_overhead": "10%", "max_makespan": 1000})
+    three = remat.solve(LECTURE, options={"max_overhead": "1000%", "max_makespan": one.makespan})
+    assert one.answer.value == two.answer.value == three.answer.value
+    assert "overhead" in two.answer.question
+    assert "makespan" in two.answer.question
+
+
+def test_no_budget_will_do():
+    found = remat.solve(CHAIN, options={"max_makespan": 3})
+    assert (found.status, found.scope, found.answer.value) == (Status.INFEASIBLE, ALL_SCHEDULES, None)
+    assert found.notes == ("no budget will do: whatever the memory, the makespan is at least 20",)
+    assert found.answer.solves == 0
+    assert "least_budget" not in found.to_dict()
+
+
+def test_a_strategy_that_is_too_slow():
+    found = remat.solve(CHAIN, algorithm="recompute-all", options={"max_overhead": 0})
+    assert (found.status, found.scope) == (Status.INFEASIBLE, "the recompute-all schedule")
+    assert "even without a budget, the makespan of recompute-all is 32" in found.notes[0]
+    enough = remat.solve(CHAIN, algorithm="recompute-all", options={"max_overhead": "60%"})
+    peak = remat.solve(CHAIN, algorithm="recompute-all").peak_memory["memory"]
+    assert (enough.answer.value, enough.answer.proved, enough.answer.solves) == (peak, True, 1)
+
+
+def test_a_heuristic_proves_nothing():
+    exact = remat.solve(CHAIN, algorithm="rotor", options={"max_overhead": "30%"})
+    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": "30%"})
+    assert found.answer.value == exact.answer.value
+    assert not found.answer.proved
+    assert "not proved" in found.notes[-1]
+    assert found.answer.bound <= exact.answer.value
+    slow = remat.solve(CHAIN, algorithm="frugal", options={"max_makespan": 20})
+    assert slow.answer.value == remat.solve(CHAIN, algorithm="store-all").peak_memory["memory"]
+
+
+def test_a_heuristic_that_finds_nothing(monkeypatch):
+    monkeypatch.setattr(hooks, "frugal", lambda problem, options, context: Proposal())
+    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": "30%"})
+    assert (found.status, found.answer.value, found.answer.scope) == (Status.UNKNOWN, None, None)
+
+
+def test_a_slow_heuristic_is_no_proof(monkeypatch):
+    def slow(problem, options, context):
+        runs = keep_all.solve(problem, None, context).steps.runs.tolist()
+        from remat_algorithms.emit import run_in_order
+
+        return Proposal(steps=run_in_order(problem.graph, problem.machine, [runs[0], *runs]))
+
+    monkeypatch.setattr(hooks, "frugal", slow)
+    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": "0%"})
+    assert (found.status, found.scope) == (Status.UNKNOWN, None)
+    assert "the makespan of frugal is 22" in found.notes[0]
+
+
+def test_infeasible_for_another_reason():
+    small = STORED | {"static_memory": 5, "machine": None}
+    del small["machine"]
+    found = remat.solve(small, budget={"working": 3}, options={"max_overhead": "50%"})
+    assert found.status is Status.INFEASIBLE
+    assert found.answer.value is None
+    assert found.least_budget.memory == 0
+
+
+def test_budgets_of_other_memories():
+    with pytest.raises(remat.OptionError, match="the budget of 'ram' is what"):
+        remat.solve(STORED, budget=8, options={"max_overhead": "50%"})
+    with pytest.raises(remat.OptionError, match="the budget of 'ram' is what"):
+        remat.solve(STORED, budget={"ram": 8}, options={"max_overhead": "50%"})
+    found = remat.solve(STORED, budget={"working": 50}, options={"max_overhead": "50%"})
+    assert [memory.capacity for memory in found.machine.memories] == [50, found.answer.value]
+
+
+def test_an_option_of_the_algorithm_wins():
+    found = remat.solve(CHAIN, algorithm="own-options", options={"max_overhead": 3})
+    assert (found.answer, found.options) == (None, {"max_overhead": 3})
+    asked = remat.solve(CHAIN, algorithm="own-options", options={"max_overhead": 3, "max_makespan": 1000})
+    assert asked.options == {"max_overhead": 3}
+    assert asked.answer.value is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_makespan": "soon"}, "--option max_makespan: 'soon'"),
+        ({"max_makespan": -1}, "--option max_makespan"),
+        ({"max_overhead": "much"}, "--option max_overhead: 'much'"),
+        ({"batch": 3}, "add --option scale=batch"),
+        ({"max_overhead": 1, "slot": 3}, "rotor has no option 'slot'; did you mean 'slots'"),
+        ({"max_overhead": 1, "slots": 0}, "--option slots"),
+    ],
+)
+def test_bad_questions(options, message):
+    with pytest.raises(remat.OptionError, match=message):
+        remat.solve(CHAIN, options=options)
+
+
+def test_options_reach_the_algorithm():
+    found = remat.solve(CHAIN, algorithm="rotor", options={"max_overhead": 1, "slots": 3})
+    assert found.options == {"slots": 3}
+
+
+def test_options_of_auto_go_to_those_who_know_them():
+    """On the way auto also chooses algorithms without such an option."""
+    for loop in (LECTURE, STORED):
+        chosen = remat.solve(loop, options={"max_overhead": "60%"})
+        assert chosen.answer.value is not None
+    with pytest.raises(remat.OptionError, match="nonsense"):
+        remat.solve(LECTURE, options={"max_overhead": "60%", "nonsense": 1})
+    with pytest.raises(remat.OptionError, match="nonsense"):
+        remat.solve(LECTURE, budget=30, options={"scale": "batch", "nonsense": 1})
+    with pytest.raises(remat.OptionError, match="nonsense"):
+        remat.sweep(LECTURE, options={"nonsense": 1})
+
+
+def test_the_document_has_the_answer():
+    found = remat.solve(STORED, options={"max_overhead": "50%"})
+    document = json.loads(json.dumps(found.to_dict()))
+    assert document["answer"]["value"] == found.answer.value
+    assert document["answer"]["slots"] * 4 == found.answer.value
+    assert document["answer"]["proved"] is True
+    assert remat.verify(STORED, document).ok
+
+
+def test_what_it_takes_to_find_the_schedule_again():
+    found = remat.solve(remat.example("resnet50"), algorithm="rotor", options={"max_overhead": "20%", "slots": 300})
+    note = next(note for note in found.notes if note.startswith("keep this schedule, or ask for --budget"))
+    assert remat.verify(remat.example("resnet50"), found.to_dict()).ok
+    takes = found.answer.ask
+    assert takes > found.answer.value
+    assert str(takes) in note
+    again = remat.solve(remat.example("resnet50"), algorithm="rotor", budget=takes, options={"slots": 300})
+    assert again.makespan == found.makespan
+
+
+# --- limits and interruptions -----------------------------------------------------------------------------------------
+
+
+def test_interrupted_on_the_way(monkeypatch):
+    calls = []
+
+    def slow(problem, options, context):
+        calls.append(problem.budget)
+        if len(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return hooks.rotor.solve(problem, hooks.rotor.RotorOptions(), context)
+
+    monkeypatch.setattr(hooks, "frugal", slow)
+    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": "90%"})
+    assert len(calls) == 2
+    assert found.termination is Termination.INTERRUPTED
+    assert found.status in (Status.OPTIMAL, Status.FEASIBLE)
+
+
+def test_interrupted_before_the_first_answer(monkeypatch):
+    def stuck(problem, options, context):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(hooks, "frugal", stuck)
+    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": "90%"})
+    assert (found.status, found.termination) == (Status.UNKNOWN, Termination.INTERRUPTED)
+    assert found.notes == ("stopped before the first answer",)
+
+
+def test_interrupted_twice_on_the_way(monkeypatch):
+    calls = []
+
+    def stuck(problem, options, context):
+        calls.append(problem.budget)
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return hooks.rotor.solve(problem, hooks.rotor.RotorOptions(), context)
+
+    monkeypatch.setattr(hooks, "frugal", stuck)
+    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": "90%"})
+    assert found.termination is Termination.INTERRUPTED
+    assert found.answer.value is not None
+
+
+def test_time_is_shared(monkeypatch):
+    left = []
+
+    def watch(problem, options, context):
+        left.append(context.seconds_left)
+        return keep_all.solve(problem, None, context)
+
+    monkeypatch.setattr(hooks, "frugal", watch)
+    fake = hooks.entry("anytime", solver="frugal", guarantee="heuristic", options="", anytime=True)
+    hooks.register(monkeypatch, anytime=fake)
+    remat.solve(CHAIN, algorithm="anytime", options={"max_overhead": 1}, time_limit=1000)
+    assert left[0] == pytest.approx(100, rel=0.1)
+    assert all(seconds < 900 for seconds in left)
+    left.clear()
+    remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": 1}, time_limit=1000)
+    assert all(900 < seconds <= 1000 for seconds in left)
+
+
+def test_no_time_at_all():
+    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": 1}, time_limit=0)
+    assert found.termination is Termination.TIME_LIMIT
+    assert not found.answer.proved
+
+
+# --- hooks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_hook_spares_solves():
+    plain = remat.solve(CHAIN, algorithm="rotor", options={"max_overhead": "40%"})
+    swept = remat.solve(CHAIN, algorithm="swept", options={"max_overhead": "40%"})
+    assert swept.answer.value == plain.answer.value
+    assert swept.answer.proved
+    assert swept.answer.solves == 2 < plain.answer.solves
+
+
+def test_a_hook_that_ends_early_is_made_up_for():
+    plain = remat.solve(CHAIN, algorithm="rotor", options={"max_overhead": "60%"})
+    short = remat.solve(CHAIN, algorithm="swept-short", options={"max_overhead": "60%"})
+    assert short.answer.value == plain.answer.value
+    assert short.answer.proved
+
+
+def test_a_hook_that_lies():
+    with pytest.raises(remat.ClaimError, match="claims makespan 0"):
+        remat.solve(CHAIN, algorithm="swept-lying", options={"max_overhead": "60%"})
+
+
+def test_fakes_are_algorithms():
+    assert all(isinstance(fake, Algorithm) and fake.load() for fake in hooks.FAKES.values())
