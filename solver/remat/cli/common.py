@@ -102,6 +102,38 @@ def load_instance(source: str) -> Instance:
         raise
 
 
+def load_schedule(path: str) -> Any:
+    """Read a schedule document: a path, or ``-``."""
+    from remat.documents import read_document
+
+    if path == STANDARD_STREAM:
+        require_standard_input()
+    document = read_document(path, "schedule")
+    refuse_answers_without_steps(document, path)
+    return document
+
+
+def refuse_answers_without_steps(document: Any, path: str) -> None:
+    """Say plainly that the file of an infeasible or unknown answer holds no schedule."""
+    if isinstance(document, dict) and "steps" not in document and document.get("status") in ("infeasible", "unknown"):
+        raise InstanceError(f"$.status: {path} has no steps: the solver's answer was {document['status']!r}")
+
+
+def instance_of_schedule(document: Any, path: str) -> Instance:
+    """Find the shipped instance that a schedule was made for."""
+    from remat.instance import digest, load
+    from remat.shipped import examples
+
+    about = document.get("instance") if isinstance(document, dict) else None
+    name = about.get("name") if isinstance(about, dict) else None
+    for key, file in examples().items():
+        if isinstance(name, str) and key.partition("/")[2] == name:
+            loaded = load(file)
+            if isinstance(about, dict) and digest(loaded) == about.get("digest"):
+                return loaded
+    raise OptionError(f"--of: name the instance that {path!r} is a schedule of ({str(name)[:60]!r} is no shipped one)")
+
+
 def require_standard_input() -> None:
     """Refuse ``-`` where standard input is closed."""
     if sys.stdin is None:

@@ -21,13 +21,14 @@ COMMANDS = {
     "verify": ("remat.cli.verify", "Judge a schedule against its instance."),
     "compare": ("remat.cli.compare", "Compare algorithms over many instances and budgets."),
     "sweep": ("remat.cli.sweep", "Compute time-memory curves, down to the least feasible budget."),
+    "diff": ("remat.cli.diff", "Show two schedules of one instance side by side."),
     "show": ("remat.cli.show", "Print an instance's facts: sizes, bounds, what sets them."),
     "algorithms": ("remat.cli.algorithms", "List the algorithms, or explain one."),
     "generate": ("remat.cli.generate", "Make an instance: random, synthetic, or of a real architecture."),
     "import": ("remat.cli.import_", "Make an instance from a file of another format."),
 }
 
-RESERVED = ("export", "fit", "layout", "diff")
+RESERVED = ("export", "fit", "layout")
 
 HELP = """Plan the execution of a computation under a memory budget.
 

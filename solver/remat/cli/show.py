@@ -14,7 +14,6 @@ from remat.errors import OptionError
 
 if TYPE_CHECKING:
     from remat.facts import Facts
-    from remat.instance import Instance
     from remat.machine import Link, Machine
     from remat.units import Units
 
@@ -114,12 +113,10 @@ def _begins_as(path: str, schema: str) -> bool:
 def _print_schedule(
     session: Session, document: dict[str, Any], path: str, of: str | None, machine: str | None, format_: str
 ) -> None:
-    from remat.errors import InstanceError
     from remat.verifying import examine
 
-    if document.get("status") in ("infeasible", "unknown") and "steps" not in document:
-        raise InstanceError(f"{path}: the solver's answer was {document['status']!r}; there are no steps to show")
-    loaded = common.load_instance(of) if of is not None else _shipped_instance(document, path)
+    common.refuse_answers_without_steps(document, path)
+    loaded = common.load_instance(of) if of is not None else common.instance_of_schedule(document, path)
     examined = examine(loaded, document, machine=common.load_machine_option(machine, loaded.units.build()))
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'} and its schedule")
     if format_ == "json":
@@ -130,21 +127,6 @@ def _print_schedule(
         from remat.report.schedule_view import schedule_view
 
         emit(schedule_view(examined))
-
-
-def _shipped_instance(document: dict[str, Any], path: str) -> Instance:
-    """Find the shipped instance that a schedule was made for."""
-    from remat.instance import digest, load
-    from remat.shipped import examples
-
-    about = document.get("instance")
-    name = about.get("name") if isinstance(about, dict) else None
-    for key, file in examples().items():
-        if isinstance(name, str) and key.partition("/")[2] == name:
-            loaded = load(file)
-            if isinstance(about, dict) and digest(loaded) == about.get("digest"):
-                return loaded
-    raise OptionError(f"--of: name the instance that {path!r} is a schedule of ({str(name)[:60]!r} is no shipped one)")
 
 
 def _print_facts(session: Session, instance: str, budget: tuple[str, ...], machine: str | None, format_: str) -> None:

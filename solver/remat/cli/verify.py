@@ -40,15 +40,11 @@ Exit code 0: every rule holds. 6: some do not."""
 def command(session: Session, instance: str, schedule: str, machine: str | None, format_: str) -> int:
     """Verify and print the verdict."""
     common.one_standard_input({"INSTANCE": instance, "SCHEDULE": schedule, "--machine": machine})
-    from remat.documents import read_document
     from remat.verifying import verify
 
     loaded = common.load_instance(instance)
     units = loaded.units.build()
-    if schedule == common.STANDARD_STREAM:
-        common.require_standard_input()
-    document = read_document(schedule, "schedule")
-    _refuse_answers_without_steps(document)
+    document = common.load_schedule(schedule)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'} and its schedule")
     report = verify(loaded, document, machine=common.load_machine_option(machine, units))
     causes = {name: _step_name(document, peak.step) for name, peak in report.peaks.items()}
@@ -59,14 +55,6 @@ def command(session: Session, instance: str, schedule: str, machine: str | None,
 
         emit(table(_lines(report, units, causes)))
     return ExitCode.OK if report.ok else ExitCode.VIOLATION
-
-
-def _refuse_answers_without_steps(document: Any) -> None:
-    """Say plainly that the file of an infeasible or unknown answer holds nothing to verify."""
-    from remat.errors import InstanceError
-
-    if isinstance(document, dict) and "steps" not in document and document.get("status") in ("infeasible", "unknown"):
-        raise InstanceError(f"there is nothing to verify: the solver's answer was {document['status']!r}", "$.status")
 
 
 def _step_name(document: Any, index: int | None) -> str:
