@@ -92,13 +92,15 @@ def _percent(before: Number, after: Number) -> str:
 
 def _runs(examined: Examined) -> Counter[str]:
     steps = examined.steps
-    return Counter(examined.graph.tasks[task] for task in steps.item[steps.kind == StepKind.RUN].tolist() if task >= 0)
+    return Counter(
+        examined.graph.tasks[int(task)] for task in steps.item[steps.kind == StepKind.RUN].tolist() if task >= 0
+    )
 
 
 def _copies(examined: Examined) -> Counter[str]:
     steps = examined.steps
     return Counter(
-        examined.graph.values[value] for value in steps.item[steps.kind == StepKind.COPY].tolist() if value >= 0
+        examined.graph.values[int(value)] for value in steps.item[steps.kind == StepKind.COPY].tolist() if value >= 0
     )
 
 
