@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from remat.result import Result
     from remat.shipped import example, examples
     from remat.solving import solve
+    from remat.streaming import Stream, stream
     from remat.verifier import Report, Violation
     from remat.verifying import verify
 
@@ -45,6 +46,7 @@ _HOME = {
     "Report": "remat.verifier",
     "Result": "remat.result",
     "Status": "remat.problem",
+    "Stream": "remat.streaming",
     "Termination": "remat.problem",
     "TreeInstance": "remat.instance",
     "Violation": "remat.verifier",
@@ -54,6 +56,7 @@ _HOME = {
     "load": "remat.instance",
     "show": "remat.facts",
     "solve": "remat.solving",
+    "stream": "remat.streaming",
     "verify": "remat.verifying",
 }
 
@@ -74,6 +77,7 @@ __all__ = [
     "Report",
     "Result",
     "Status",
+    "Stream",
     "Termination",
     "TreeInstance",
     "Violation",
@@ -83,6 +87,7 @@ __all__ = [
     "load",
     "show",
     "solve",
+    "stream",
     "verify",
 ]
 
