@@ -55,6 +55,16 @@ def test_within_its_bounds_for_every_n_up_to_2000(slots):
         placement.advance()
 
 
+@pytest.mark.parametrize(("slots", "share"), [(5, 1.25), (30, 1.415)])
+def test_what_not_knowing_n_costs(slots, share):
+    """The figures of docs/adjoint.md."""
+    placement, worst = OnlinePlacement(slots), 1.0
+    for n in range(2, 3001):
+        placement.advance()
+        worst = max(worst, cost(placement, slots) / advances(n, slots))
+    assert share - 0.005 < worst <= share
+
+
 def replayed(entries, n, slots):
     """Follow the operations; return how often each step is advanced."""
     live, stored, left, times = 0, set(), n, [0] * n
