@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 from remat.bridge import BridgeAction, Read, Write, bridge_actions, storage_types, tidy
@@ -41,7 +42,7 @@ def to_checkpoint_schedules(plan: Result, *, storage: Mapping[str, str] | None =
         If the plan has no schedule, more than two levels, or does what no action says (see `remat.bridge`).
     """
     try:
-        import checkpoint_schedules as package
+        package: Any = import_module("checkpoint_schedules")
     except ImportError:
         raise MissingExtraError("to_checkpoint_schedules", "adjoint") from None
     steps, types, actions = _plan(plan, storage)

@@ -264,3 +264,33 @@ def test_many_steps_are_decided_in_little_memory():
         schedule.advance()
     assert len(schedule.checkpoints) == 20
     assert len(list(islice(schedule.finish(reached=True), 100))) == 100
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+def test_more_slots_than_steps_and_states_of_no_size():
+    for document in (loop(6, 50), loop(6, 0) | {"state_size": 0}, loop(6) | {"state_size": 0, "adjoint_size": 0}):
+        result = remat.solve(document, algorithm="online-revolve", budget=None)
+        assert result.recompute_time == 0
+        assert result.report.ok
+
+
+def test_a_capacity_below_one_state_names_the_least():
+    for capacity, least in ((0, 7), (6, 7)):
+        document = loop(5) | {"state_size": 7, "storage": [{"name": "ram", "capacity": capacity}]}
+        answer = remat.solve(document, algorithm="online-revolve")
+        assert answer.status is remat.Status.INFEASIBLE
+        assert answer.least_budget.size == least
+        assert answer.least_budget.sufficient
+        assert remat.solve(document, algorithm="online-revolve", budget=least).report.ok
+        with pytest.raises(OptionError, match=rf"the least is {least}: --budget ram={least}"):
+            remat.stream(document, algorithm="online-revolve")
+
+
+@pytest.mark.parametrize("field", ["forward_time", "backward_time", "state_size"])
+def test_negative_figures_are_refused(field):
+    with pytest.raises(remat.InstanceError, match=field):
+        remat.solve(loop(5, 2) | {field: -1}, algorithm="online-revolve")
+    with pytest.raises(remat.InstanceError, match="write_time"):
+        remat.stream(loop(5, 2, write_time=-1), algorithm="online-revolve")
