@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from remat.result import Result
     from remat.shipped import example, examples
     from remat.solving import solve
+    from remat.streaming import Stream, stream
     from remat.sweeping import sweep
     from remat.verifier import Report, Violation
     from remat.verifying import verify
@@ -53,6 +54,7 @@ _HOME = {
     "Result": "remat.result",
     "Status": "remat.problem",
     "Sweep": "remat.curves",
+    "Stream": "remat.streaming",
     "Termination": "remat.problem",
     "TreeInstance": "remat.instance",
     "Violation": "remat.verifier",
@@ -64,6 +66,7 @@ _HOME = {
     "show": "remat.facts",
     "solve": "remat.solving",
     "sweep": "remat.sweeping",
+    "stream": "remat.streaming",
     "verify": "remat.verifying",
 }
 
@@ -87,6 +90,7 @@ __all__ = [
     "Report",
     "Result",
     "Status",
+    "Stream",
     "Sweep",
     "Termination",
     "TreeInstance",
@@ -98,6 +102,7 @@ __all__ = [
     "load",
     "show",
     "solve",
+    "stream",
     "sweep",
     "verify",
 ]

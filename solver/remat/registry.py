@@ -54,8 +54,13 @@ class Algorithm:
         function is ``sweep(problem, options, context, budgets) -> Iterator[Proposal]``: one proposal for each
         budget of a descending tuple; for an empty tuple, one for each breakpoint of the time-memory curve.
     stream : str
-        ``"module:function"`` that yields steps one by one without holding the schedule; empty if there is none.
-        The function is ``stream(problem, options, context) -> Iterator[Step]``.
+        ``"module:function"`` that yields a schedule without holding it, for `remat.stream`; empty if there is none.
+        The function is ``stream(problem, options, context) -> Iterator[Entry] | Proposal``: the operations of
+        `remat.operations`, from which the steps follow, or the answer where the budget is too small. It must not
+        ask for ``problem.chain`` or ``problem.graph`` where steps are equal: they are as long as the adjoint.
+    online : str
+        ``"module:class"`` of the decisions for an adjoint whose number of steps is not known, for
+        `remat.adjoint.OnlineSchedule`; empty if there is none.
     """
 
     name: str
@@ -72,6 +77,7 @@ class Algorithm:
     anytime: bool = False
     sweep: str = ""
     stream: str = ""
+    online: str = ""
 
     def accepts(self, kind: str) -> bool:
         """Whether instances of this kind can be handed to the algorithm."""
@@ -97,6 +103,10 @@ class Algorithm:
     def load_stream(self) -> Callable[..., Any] | None:
         """Import and return the function that yields steps lazily, or None."""
         return _load(self.stream) if self.stream else None
+
+    def load_online(self) -> Callable[..., Any] | None:
+        """Import and return the class that decides step by step, or None."""
+        return _load(self.online) if self.online else None
 
     def load_options(self) -> type[Any] | None:
         """Import and return the options model, or None."""

@@ -10,6 +10,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="revolve",
         solver="remat_algorithms.adjoint.revolve:solve",
+        stream="remat_algorithms.adjoint.revolve:stream",
         kinds=("adjoint",),
         summary="binomial checkpointing of equal steps, in closed form",
         guarantee="exact",

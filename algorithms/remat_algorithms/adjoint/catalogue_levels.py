@@ -31,6 +31,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="periodic-disk-revolve",
         solver="remat_algorithms.adjoint.disk_revolve:solve_periodic",
+        stream="remat_algorithms.adjoint.disk_revolve:stream_periodic",
         kinds=("adjoint",),
         summary="disk checkpoints at the best constant distance, in closed form",
         guarantee="heuristic",
@@ -42,6 +43,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="multistage",
         solver="remat_algorithms.adjoint.multistage:solve",
+        stream="remat_algorithms.adjoint.multistage:stream",
         kinds=("adjoint",),
         summary="Revolve on all levels together, its most used checkpoints in the first",
         guarantee="heuristic",
@@ -53,6 +55,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="two-level",
         solver="remat_algorithms.adjoint.two_level:solve",
+        stream="remat_algorithms.adjoint.two_level:stream",
         kinds=("adjoint",),
         summary="a disk checkpoint every few steps, Revolve inside the blocks",
         guarantee="heuristic",

@@ -13,20 +13,26 @@ n = 300, c = 1, w = 10, r = 1 (1844 against 1589).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from math import inf
 
 from pydantic import Field
 
 from remat.context import Context
 from remat.errors import OptionError
+from remat.operations import Entry
 from remat.options import Options
 from remat.problem import Bound, Problem, Proposal
+from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.hrevolve import MOST_WORK, tables
 from remat_algorithms.adjoint.level_rows import Stopped, emit, fill
 from remat_algorithms.adjoint.plan import Plan
+from remat_algorithms.adjoint.ranges import ADVANCE, DISCARD, READ_LAST, WRITE, Alike, Splits, reversal
 from remat_algorithms.adjoint.revolve import beta
-from remat_algorithms.adjoint.uniform import Level, TimeLoop, finish, reverse_block
+from remat_algorithms.adjoint.uniform import Level, TimeLoop, finish
+
+PERIODIC = "periodic-disk-revolve"
 
 
 class DiskRevolveOptions(Options):
@@ -129,8 +135,51 @@ def solve_periodic(problem: Problem, options: None, context: Context) -> Proposa
     -----
     O(steps of the schedule) time.
     """
-    name = "periodic-disk-revolve"
-    loop = TimeLoop.of(problem, name, least_levels=2)
+    blocks = _blocks(problem)
+    if isinstance(blocks, Proposal):
+        return blocks
+    plan = Plan()
+    plan.extend(blocks.entries())
+    finish(problem, plan, PERIODIC)
+    return Proposal(steps=plan.steps(problem), makespan=blocks.loop.cost(plan))
+
+
+def stream_periodic(problem: Problem, options: None, context: Context) -> Proposal | Iterator[Entry]:
+    """Yield the operations of `solve_periodic` one by one, in O(slots) memory; refuses what it refuses."""
+    blocks = _blocks(problem)
+    if isinstance(blocks, Proposal):
+        return blocks
+    return Facts.of(problem).too_large(problem) or blocks.entries()
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    loop: TimeLoop
+    period: int
+    count: int
+
+    def entries(self) -> Iterator[Entry]:
+        loop, m, count = self.loop, self.period, self.count
+        memory, disk = loop.levels[:2]
+        yield from loop.without_given(but=1)
+        given = loop.given == 1
+        if given and count == 0:
+            yield (DISCARD, 0, disk.memory)
+        for block in range(count):
+            if block or not given:
+                yield (WRITE, block * m, disk.memory)
+            yield (ADVANCE, block * m, (block + 1) * m)
+        slots = Alike(memory.memory, max(memory.slots, 1))
+        # The last block may be longer than the others by one.
+        rest, split = loop.steps - count * m, Splits(m + 1)
+        yield from reversal(count * m, rest, slots, split=split)
+        for block in reversed(range(count)):
+            yield (READ_LAST, block * m, disk.memory)
+            yield from reversal(block * m, m, slots, split=split)
+
+
+def _blocks(problem: Problem) -> _Blocks | Proposal:
+    loop = TimeLoop.of(problem, PERIODIC, least_levels=2)
     memory, disk = loop.levels[:2]
     advances = loop.steps - 1
     refused = loop.infeasible("schedules with periodic disk checkpoints", (memory,))
@@ -143,23 +192,10 @@ def solve_periodic(problem: Problem, options: None, context: Context) -> Proposa
     count = max(0, -(-advances // m) - 1)
     if count > disk.slots:
         raise OptionError(
-            f"--algorithm: {name} needs {count} checkpoints in {disk.name!r}, which holds {disk.slots}; use h-revolve"
+            f"--algorithm: {PERIODIC} needs {count} checkpoints in {disk.name!r}, which holds {disk.slots}; "
+            "use h-revolve"
         )
-    plan = Plan()
-    given = loop.discard_given(plan, but=1)
-    if given and count == 0:
-        plan.discard(0, disk.memory)
-    for block in range(count):
-        if block or not given:
-            plan.write(block * m, disk.memory)
-        plan.advance(block * m, (block + 1) * m)
-    slots = [memory.memory] * max(memory.slots, 1)
-    reverse_block(plan, count * m, loop.steps - count * m, slots)
-    for block in reversed(range(count)):
-        plan.read(block * m, disk.memory, last=True)
-        reverse_block(plan, block * m, m, slots)
-    finish(problem, plan, name)
-    return Proposal(steps=plan.steps(problem), makespan=loop.cost(plan))
+    return _Blocks(loop, m, count)
 
 
 def period(slots: int, forward: float, disk: Level, most: int) -> int:

@@ -7,17 +7,22 @@ that are written and read most go to the first level, the next ones to the secon
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 
 from remat.context import Context
+from remat.errors import OptionError
+from remat.operations import Entry
 from remat.problem import Bound, Problem, Proposal
 from remat.units import Number
+from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.revolve import advances, beta, first_split, repetition
-from remat_algorithms.adjoint.uniform import TimeLoop, reverse_block
+from remat_algorithms.adjoint.ranges import READ, READ_LAST, WRITE, Split, Splits, reversal
+from remat_algorithms.adjoint.revolve import advances, beta, repetition
+from remat_algorithms.adjoint.uniform import TimeLoop
 from remat_algorithms.emit import check_length
 
-Split = Callable[[int, int], int]
+MOST_SLOTS = 10_000_000
+"""Most slots of a schedule that is streamed."""
 
 
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
@@ -55,14 +60,42 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     check_length(least + loop.steps, f"multistage with {total} slots")
     levels, split = allocate(loop, max(total, 1))
     plan = Plan()
-    # x0 may stay where it lies only if its own position of the stack is in that level.
-    kept = loop.given if loop.given is not None and loop.levels[loop.given].memory == levels[0] else None
-    given = loop.discard_given(plan, but=kept)
-    reverse_block(plan, 0, loop.steps, levels, given=given, split=split)
+    plan.extend(_entries(loop, levels, split))
     makespan, work = loop.cost(plan), loop.forward * least + loop.backward
     bound = Bound(work, scope, "multistage")
     within = scope if makespan == work else None
     return Proposal(steps=plan.steps(problem), makespan=makespan, bounds=(bound,), optimal_within=within)
+
+
+def stream(problem: Problem, options: None, context: Context) -> Proposal | Iterator[Entry]:
+    """Yield the operations of `solve` one by one; steps and levels as for `solve`.
+
+    Raises
+    ------
+    remat.OptionError
+        As `solve`, and for more slots than are held.
+
+    Notes
+    -----
+    O(slots) memory. How often each slot is used is counted first, in two passes over the operations.
+    """
+    loop = TimeLoop.of(problem, "multistage")
+    total = max(1, min(loop.steps, sum(level.slots for level in loop.levels)))
+    refused = loop.infeasible(f"checkpointing schedules with {total} slots") or Facts.of(problem).too_large(problem)
+    if refused is not None:
+        return refused
+    if total > MOST_SLOTS:
+        raise OptionError(
+            f"--algorithm: multistage streams at most {MOST_SLOTS:,} slots, and {total:,} fit; use revolve"
+        )
+    return _entries(loop, *allocate(loop, total))
+
+
+def _entries(loop: TimeLoop, levels: Sequence[int], split: Split) -> Iterator[Entry]:
+    # x0 may stay where it lies only if its own position of the stack is in that level.
+    kept = loop.given if loop.given is not None and loop.levels[loop.given].memory == levels[0] else None
+    yield from loop.without_given(but=kept)
+    yield from reversal(0, loop.steps, levels, given=kept is not None, split=split)
 
 
 def allocate(loop: TimeLoop, slots: int) -> tuple[list[int], Split]:
@@ -71,13 +104,10 @@ def allocate(loop: TimeLoop, slots: int) -> tuple[list[int], Split]:
     Of the two rules, which take equally many advances, the one whose transfers take less time is chosen; on ties
     the one that writes, then reads, less outside the first level.
     """
-    room = [level for level in loop.levels for _ in range(level.slots)] or [loop.levels[0]]
+    room = [level for level in loop.levels for _ in range(min(level.slots, slots))] or [loop.levels[0]]
     best: tuple[tuple[Number, int, int], list[int], Split] | None = None
-    for split in (first_split, middle_split):
-        trial = Plan()
-        # Positions stand in for memories here, so that the plan counts the writes and reads of each.
-        reverse_block(trial, 0, loop.steps, range(slots), split=split)
-        use = [(trial.writes.get(position, 0), trial.reads.get(position, 0)) for position in range(slots)]
+    for split in (Splits(loop.steps), middle_split):
+        use = _use(loop.steps, slots, split)
         levels = [0] * slots
         time, writes, reads = loop.forward * 0, 0, 0
         for position, level in zip(sorted(range(slots), key=lambda p: -sum(use[p])), room, strict=False):
@@ -90,6 +120,18 @@ def allocate(loop: TimeLoop, slots: int) -> tuple[list[int], Split]:
             best = (time, writes, reads), levels, split
     assert best is not None
     return best[1], best[2]
+
+
+def _use(steps: int, slots: int, split: Split) -> list[tuple[int, int]]:
+    """Return how often each position of the stack is written, and read."""
+    writes, reads = [0] * slots, [0] * slots
+    # Positions stand in for memories here.
+    for operation, _, position in reversal(0, steps, range(slots), split=split):
+        if operation == WRITE:
+            writes[position] += 1
+        elif operation in (READ, READ_LAST):
+            reads[position] += 1
+    return list(zip(writes, reads, strict=True))
 
 
 def middle_split(steps: int, slots: int) -> int:

@@ -12,13 +12,17 @@ least such m stores the fewest checkpoints of the two ends.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import comb
 
 from remat.context import Context
 from remat.errors import OptionError
+from remat.operations import Entry
 from remat.problem import Bound, Problem, Proposal
 from remat.units import Number
+from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
+from remat_algorithms.adjoint.ranges import Alike, reversal
 from remat_algorithms.adjoint.slots import Slots, initially_in, transfer_times
 from remat_algorithms.emit import check_length
 
@@ -78,21 +82,16 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     -----
     O(steps of the schedule) time.
     """
-    chain = problem.chain
-    times = (chain.forward_time, chain.saving_forward_time) if chain.saves else (chain.forward_time,)
-    # Without tapes the last backward is the loss; with them the loss is extra.
-    if any(len(time) and time.min() != time.max() for time in times):
-        raise OptionError("--algorithm: revolve needs steps of equal forward time")
-    steps = chain.length if chain.saves else chain.length + 1
-    slots = Slots.of(problem)
-    scope = f"checkpointing schedules with {slots.count} slots"
-    if slots.count < 1 and steps > 1:
-        return Proposal(infeasible_within=scope, least=slots.least)
+    facts, slots = Facts.of(problem), Slots.of(problem)
+    refused = refused_by_revolve(facts, slots)
+    if refused is not None:
+        return refused
+    steps = facts.steps
+    scope = scope_of(slots)
     check_length(advances(steps, max(slots.count, 1)) + steps, f"revolve with {slots.count} slots")
     given = initially_in(problem, slots.level)
     plan = plan_revolve(steps, max(slots.count, 1), slots.level, given=given)
-    forward = chain.forward_time[0].item() if chain.length else 0
-    work = plan.advances * forward + problem_backward_time(problem)
+    work = plan.advances * (facts.forward or 0) + facts.backward
     bound = Bound(work, scope, "revolve")
     costs = transfer_times(problem, slots.level)
     if costs is None:
@@ -106,13 +105,39 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     )
 
 
+def stream(problem: Problem, options: None, context: Context) -> Proposal | Iterator[Entry]:
+    """Yield the operations of `solve` one by one, in O(slots) memory; steps and levels as for `solve`."""
+    facts, slots = Facts.of(problem), Slots.of(problem)
+    refused = refused_by_revolve(facts, slots) or facts.too_large(problem)
+    if refused is not None:
+        return refused
+    levels = Alike(slots.level, max(slots.count, 1))
+    return reversal(0, facts.steps, levels, given=initially_in(problem, slots.level))
+
+
+def refused_by_revolve(facts: Facts, slots: Slots, name: str = "revolve") -> Proposal | None:
+    """Return the answer where no state can be stored.
+
+    Raises
+    ------
+    remat.OptionError
+        If the steps' times differ: the closed form does not hold then.
+    """
+    if not facts.equal:
+        raise OptionError(f"--algorithm: {name} needs steps of equal forward time")
+    if slots.count < 1 and facts.steps > 1:
+        return Proposal(infeasible_within=scope_of(slots), least=slots.least)
+    return None
+
+
+def scope_of(slots: Slots) -> str:
+    """Name the class of schedules in which the number of advances is least."""
+    return f"checkpointing schedules with {slots.count} slots"
+
+
 def problem_backward_time(problem: Problem) -> Number:
     """Return the time of all backwards, tapes and the loss: what every schedule pays once."""
-    chain = problem.chain
-    total: Number = chain.backward_time.sum().item() + chain.loss_time
-    if chain.saves:
-        total += chain.saving_forward_time.sum().item()
-    return total
+    return Facts.of(problem).backward
 
 
 def plan_revolve(steps: int, slots: int, level: int, *, given: bool = False) -> Plan:
@@ -128,34 +153,7 @@ def plan_revolve(steps: int, slots: int, level: int, *, given: bool = False) -> 
         Whether x0 already lies there.
     """
     plan = Plan()
-    if steps == 1:
-        plan.back(0)
-        if given:
-            plan.discard(0, level)
-        return plan
-    if not given:
-        plan.write(0, level)
-    # A range (first, count, slots) has x_first live and stored; what follows it waits on the stack.
-    stack = [(0, steps, slots, False)]
-    while stack:
-        first, count, free, stored_only = stack.pop()
-        if stored_only:
-            plan.read(first, level, last=count == 1)
-        if count == 1:
-            plan.back(first)
-        elif free == 1:
-            for step in range(first + count - 1, first, -1):
-                plan.advance(first, step)
-                plan.back(step)
-                plan.read(first, level, last=step == first + 1)
-            plan.back(first)
-        else:
-            split = first_split(count, free)
-            plan.advance(first, first + split)
-            stack.append((first, split, free, True))
-            if count - split > 1:
-                plan.write(first + split, level)
-            stack.append((first + split, count - split, free - 1, False))
+    plan.extend(reversal(0, steps, Alike(level, slots), given=given))
     return plan
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from remat.errors import OptionError
 from remat.problem import LeastBudget, Problem
 from remat.units import Number
+from remat_algorithms.adjoint.facts import Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,8 @@ class Slots:
     @staticmethod
     def of(problem: Problem) -> Slots:
         """Count the slots of the first storage level, or of the one memory beside a working state and adjoint."""
-        chain = problem.chain
-        state = int(chain.activation_size.max())
-        steps = chain.length + (0 if chain.saves else 1)
+        facts = Facts.of(problem)
+        state, steps = facts.state, facts.steps
         if len(problem.machine.memories) > 1:
             capacity = problem.machine.memories[1].capacity
             for ends in ((0, 1), (1, 0)):
@@ -44,7 +44,7 @@ class Slots:
                     raise OptionError(f"--machine: checkpoints need a link from {names[0]} to {names[1]}")
             count = _fitting(capacity, 0, state, steps)
             return Slots(count, 1, 1, LeastBudget(state, None, True, 1))
-        fixed = chain.static_memory + state + int(chain.gradient_size.max()) + int(chain.saved_size.max(initial=0))
+        fixed = facts.working
         count = _fitting(problem.budget, fixed, state, steps)
         return Slots(count, 0, 0, LeastBudget(fixed + state, None, True, 0))
 
@@ -67,16 +67,15 @@ def transfer_times(problem: Problem, level: int) -> tuple[Number, Number] | None
     """Return the times to write and to read one state; None where they depend on the state or overlap."""
     if level == 0:
         return 0, 0
-    machine, chain = problem.machine, problem.chain
-    sizes = chain.activation_size
-    if len(sizes) and int(sizes.min()) != int(sizes.max()):
+    machine, facts = problem.machine, Facts.of(problem)
+    if facts.least_state != facts.state:
         return None
     times: list[Number] = []
     for ends in ((0, level), (level, 0)):
         link = machine.link_index[ends]
         if machine.resource_of_link[link] != 0:
             return None
-        spec, size = machine.links[link], int(sizes[0])
+        spec, size = machine.links[link], facts.state
         if spec.bandwidth is None:
             times.append(spec.latency)
         elif isinstance(spec.bandwidth, int) and size % spec.bandwidth == 0:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from remat.context import Context
 from remat.errors import OptionError
-from remat.problem import Problem, Proposal
+from remat.operations import Entry
+from remat.problem import LeastBudget, Problem, Proposal
+from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
+from remat_algorithms.adjoint.ranges import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE
 from remat_algorithms.adjoint.slots import initially_in
 from remat_algorithms.emit import check_length
 
@@ -36,7 +40,38 @@ def fixed(problem: Problem, checkpoints: Sequence[int]) -> Proposal:
     stored = sorted({0, *checkpoints} - {n - 1})
     gaps = np.diff([*stored, n - 1])
     check_length(n + int((gaps * (gaps - 1) // 2).sum()), "this set of checkpoints")
-    return Proposal(steps=_plan(n, stored, level, given=initially_in(problem, level)).steps(problem))
+    plan = Plan()
+    plan.extend(_entries(n, stored, level, given=initially_in(problem, level)))
+    return Proposal(steps=plan.steps(problem))
+
+
+def stream_store_all(problem: Problem, options: None, context: Context) -> Proposal | Iterator[Entry]:
+    """Yield the operations of `store_all` one by one; O(1) memory."""
+    return _stream(problem, "store-all", range(Facts.of(problem).steps - 1))
+
+
+def stream_recompute_all(problem: Problem, options: None, context: Context) -> Proposal | Iterator[Entry]:
+    """Yield the operations of `recompute_all` one by one; O(1) memory."""
+    return _stream(problem, "recompute-all", range(min(1, Facts.of(problem).steps - 1)))
+
+
+def _stream(problem: Problem, name: str, stored: range) -> Proposal | Iterator[Entry]:
+    facts, machine = Facts.of(problem), problem.machine
+    if facts.least_state != facts.state:
+        raise OptionError(f"--algorithm: {name} streams states of equal size only; use solve")
+    level = 1 if len(machine.memories) > 1 else 0
+    if level and not {(0, 1), (1, 0)} <= machine.link_index.keys():
+        names = [memory.name for memory in machine.memories]
+        raise OptionError(f"--machine: checkpoints need links from {names[0]} to {names[1]} and back")
+    count, capacity = len(stored), machine.memories[level].capacity
+    need = count * facts.state
+    if not level:
+        # The last state gives way to its adjoint; steps go forward again beside an adjoint after two steps.
+        beside = facts.state + facts.adjoint if facts.steps > count + 1 else max(facts.state, facts.adjoint)
+        need += facts.static + facts.tape + beside
+    if capacity is not None and capacity < need:
+        return Proposal(infeasible_within=f"the {name} schedule", least=LeastBudget(need, None, True, level))
+    return facts.too_large(problem) or _entries(facts.steps, stored, level, given=initially_in(problem, level))
 
 
 def _steps(problem: Problem) -> int:
@@ -44,22 +79,24 @@ def _steps(problem: Problem) -> int:
     return chain.length if chain.saves else chain.length + 1
 
 
-def _plan(n: int, stored: Sequence[int], level: int, *, given: bool) -> Plan:
-    plan = Plan()
+def _entries(n: int, stored: Sequence[int], level: int, *, given: bool) -> Iterator[Entry]:
     live = 0
     for state in stored:
-        plan.advance(live, state)
+        if state > live:
+            yield (ADVANCE, live, state)
         live = state
         if not (given and state == 0):
-            plan.write(state, level)
-    plan.advance(live, n - 1)
-    plan.back(n - 1)
-    ends = [*stored[1:], n - 1] if stored else []
-    for state, end in zip(reversed(stored), reversed(ends), strict=True):
+            yield (WRITE, state, level)
+    if n - 1 > live:
+        yield (ADVANCE, live, n - 1)
+    yield (BACK, n - 1, 0)
+    end = n - 1
+    for state in reversed(stored):
         for step in range(end - 1, state - 1, -1):
-            plan.read(state, level, last=step == state)
-            plan.advance(state, step)
-            plan.back(step)
+            yield (READ_LAST if step == state else READ, state, level)
+            if step > state:
+                yield (ADVANCE, state, step)
+            yield (BACK, step, 0)
+        end = state
     if n == 1 and given:
-        plan.discard(0, level)
-    return plan
+        yield (DISCARD, 0, level)

@@ -15,19 +15,24 @@ a range is divided down to single steps.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
 
 from remat.context import Context
+from remat.operations import Entry
 from remat.options import Options
 from remat.problem import Problem, Proposal
+from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
+from remat_algorithms.adjoint.ranges import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE
 from remat_algorithms.adjoint.revolve import repetition
 from remat_algorithms.adjoint.slots import Slots, initially_in
 from remat_algorithms.emit import check_length
 
 Split = Literal["binomial", "bisection"]
+NO_SLOTS = "checkpointing schedules with 0 slots"
 
 
 class TreeverseOptions(Options):
@@ -57,11 +62,10 @@ def solve(problem: Problem, options: TreeverseOptions, context: Context) -> Prop
     -----
     O(steps of the schedule) time.
     """
-    chain = problem.chain
-    steps = chain.length if chain.saves else chain.length + 1
+    steps = Facts.of(problem).steps
     slots = Slots.of(problem)
     if slots.count < 1 and steps > 1:
-        return Proposal(infeasible_within="checkpointing schedules with 0 slots", least=slots.least)
+        return Proposal(infeasible_within=NO_SLOTS, least=slots.least)
     level = slots.level
     given = initially_in(problem, level)
     plan = plan_treeverse(steps, max(slots.count, 1), level, options.split, given=given)
@@ -69,8 +73,25 @@ def solve(problem: Problem, options: TreeverseOptions, context: Context) -> Prop
     return Proposal(steps=plan.steps(problem))
 
 
+def stream(problem: Problem, options: TreeverseOptions, context: Context) -> Proposal | Iterator[Entry]:
+    """Yield the operations of `solve` one by one, in O(slots + log steps) memory."""
+    facts, slots = Facts.of(problem), Slots.of(problem)
+    if slots.count < 1 and facts.steps > 1:
+        return Proposal(infeasible_within=NO_SLOTS, least=slots.least)
+    given = initially_in(problem, slots.level)
+    entries = treeverse(facts.steps, max(slots.count, 1), slots.level, options.split, given=given)
+    return facts.too_large(problem) or entries
+
+
 def plan_treeverse(steps: int, slots: int, level: int, split: Split, *, given: bool = False) -> Plan:
-    """Plan all steps.
+    """Return what `treeverse` yields as a plan."""
+    plan = Plan()
+    plan.extend(treeverse(steps, slots, level, split, given=given))
+    return plan
+
+
+def treeverse(steps: int, slots: int, level: int, split: Split, *, given: bool = False) -> Iterator[Entry]:
+    """Yield the operations that reverse all steps.
 
     Parameters
     ----------
@@ -82,29 +103,27 @@ def plan_treeverse(steps: int, slots: int, level: int, split: Split, *, given: b
     given : bool
         Whether x_0 already lies there.
     """
-    plan = Plan()
     if steps == 1:
-        plan.back(0)
+        yield (BACK, 0, 0)
         if given:
-            plan.discard(0, level)
-        return plan
+            yield (DISCARD, 0, level)
+        return
     if not given:
-        plan.write(0, level)
+        yield (WRITE, 0, level)
     # A range (first, count, slots, repeats) has x_first live and stored.
     stack = [(0, steps, slots, repetition(steps, slots), False)]
     while stack:
         first, count, free, repeats, stored_only = stack.pop()
         if stored_only:
-            plan.read(first, level, last=count == 1)
+            yield (READ_LAST if count == 1 else READ, first, level)
         if count == 1:
-            plan.back(first)
+            yield (BACK, first, 0)
             continue
         ahead = count // 2 if split == "bisection" and free > 1 else count - 1
         if split == "binomial":
             ahead = min(count - 1, -(-repeats * count // (repeats + free)))
-        plan.advance(first, first + ahead)
+        yield (ADVANCE, first, first + ahead)
         if count - ahead > 1:
-            plan.write(first + ahead, level)
+            yield (WRITE, first + ahead, level)
         stack.append((first, ahead, free, repeats - 1, True))
         stack.append((first + ahead, count - ahead, free - 1, repeats, False))
-    return plan

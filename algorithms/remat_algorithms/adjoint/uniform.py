@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from remat.errors import OptionError
+from remat.operations import Entry
 from remat.problem import ALL_SCHEDULES, LeastBudget, Problem, Proposal
 from remat.units import Number
+from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.revolve import first_split, problem_backward_time
+from remat_algorithms.adjoint.ranges import DISCARD, Split, reversal
 from remat_algorithms.adjoint.slots import Slots, transfer_times
 from remat_algorithms.emit import check_length
 
@@ -72,12 +74,10 @@ class TimeLoop:
             If the algorithm `name` cannot deal with it: unequal steps or states, levels that are too few, out of
             reach or asynchronous.
         """
-        chain, machine = problem.chain, problem.machine
-        if chain.length and chain.forward_time.min() != chain.forward_time.max():
+        facts, machine = Facts.of(problem), problem.machine
+        if facts.forward is None:
             raise OptionError(f"--algorithm: {name} needs steps of equal forward time")
-        steps = chain.length if chain.saves else chain.length + 1
-        forward: Number = chain.forward_time[0].item() if chain.length else 0
-        backward = problem_backward_time(problem)
+        steps, forward, backward = facts.steps, facts.forward, facts.backward
         count = len(machine.memories) - 1
         if max(count, 1) < least_levels:
             raise OptionError(f"--algorithm: {name} needs {least_levels} storage levels; the machine has {count}")
@@ -87,11 +87,10 @@ class TimeLoop:
             return TimeLoop(steps, forward, backward, (only,), None, slots.least)
         if machine.processors[0].memory != 0:
             raise OptionError(f"--algorithm: {name} needs the first processor in memory {machine.memories[0].name!r}")
-        levels = tuple(_level(problem, name, memory, steps) for memory in range(1, count + 1))
+        levels = tuple(_level(problem, name, memory, facts) for memory in range(1, count + 1))
         initial = getattr(problem.instance, "initial_state", "live")
         given = next((index for index, level in enumerate(levels) if level.name == initial), None)
-        state = int(chain.activation_size.max())
-        return TimeLoop(steps, forward, backward, levels, given, LeastBudget(state, None, True, 1))
+        return TimeLoop(steps, forward, backward, levels, given, LeastBudget(facts.state, None, True, 1))
 
     def cost(self, plan: Plan) -> Number:
         """Return the makespan of a plan: every operation occupies the processor."""
@@ -112,21 +111,21 @@ class TimeLoop:
             return Proposal(infeasible_within=scope, least=least)
         return None
 
+    def without_given(self, but: int | None = None) -> Iterator[Entry]:
+        """Yield what makes a schedule begin without the stored x0, unless it lies in the level with index `but`."""
+        if self.given is not None and self.given != but:
+            yield (DISCARD, 0, self.levels[self.given].memory)
+
     def discard_given(self, plan: Plan, but: int | None = None) -> bool:
         """Make a plan begin without the stored x0, unless it lies in the level with index `but`; say if it does."""
-        if self.given is None:
-            return False
-        if self.given == but:
-            return True
-        plan.discard(0, self.levels[self.given].memory)
-        return False
+        plan.extend(self.without_given(but))
+        return self.given is not None and self.given == but
 
 
-def _level(problem: Problem, name: str, memory: int, steps: int) -> Level:
-    machine, sizes = problem.machine, problem.chain.activation_size
+def _level(problem: Problem, name: str, memory: int, facts: Facts) -> Level:
+    machine, state, steps = problem.machine, facts.state, facts.steps
     level, working = machine.memories[memory].name, machine.memories[0].name
-    state = int(sizes.max())
-    if int(sizes.min()) != state:
+    if facts.least_state != state:
         raise OptionError(f"--algorithm: {name} needs states of equal size; give all steps the largest state_size")
     for ends, names in (((0, memory), (working, level)), ((memory, 0), (level, working))):
         if ends not in machine.link_index:
@@ -154,48 +153,7 @@ def reverse_block(
     *,
     stored: bool = False,
     given: bool = False,
-    split: Callable[[int, int], int] = first_split,
+    split: Split | None = None,
 ) -> None:
-    """Reverse a block of steps by Revolve (see `remat_algorithms.adjoint.revolve`).
-
-    Parameters
-    ----------
-    plan : Plan
-        Appended to.
-    first, steps : int
-        The block: steps first .. first+steps-1. Its first state is live, unless it is `stored`.
-    levels : sequence of int
-        Memory of each position of the stack of checkpoints, the first state's own included: one or more.
-    stored : bool
-        The first state lies in ``levels[0]`` and is not live: it is read from there.
-    given : bool
-        The first state is live, and lies in ``levels[0]`` too.
-    split : callable
-        From steps and slots to an optimal place of the second checkpoint.
-    """
-    if steps == 1 and given:
-        plan.discard(first, levels[0])
-    if steps > 1 and not stored and not given:
-        plan.write(first, levels[0])
-    # (first, steps, position of its checkpoint, to be read): what follows a range waits on the stack.
-    stack = [(first, steps, 0, stored)]
-    while stack:
-        start, count, position, waits = stack.pop()
-        level = levels[position]
-        if waits:
-            plan.read(start, level, last=count == 1)
-        if count == 1:
-            plan.back(start)
-        elif position == len(levels) - 1:
-            for step in range(start + count - 1, start, -1):
-                plan.advance(start, step)
-                plan.back(step)
-                plan.read(start, level, last=step == start + 1)
-            plan.back(start)
-        else:
-            ahead = split(count, len(levels) - position)
-            plan.advance(start, start + ahead)
-            stack.append((start, ahead, position, True))
-            if count - ahead > 1:
-                plan.write(start + ahead, levels[position + 1])
-            stack.append((start + ahead, count - ahead, position + 1, False))
+    """Append to a plan the reversal of a block of steps (see `remat_algorithms.adjoint.ranges.reversal`)."""
+    plan.extend(reversal(first, steps, levels, stored=stored, given=given, split=split))

@@ -19,6 +19,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="store-all",
         solver="remat_algorithms.chain.strategies:solve_store_all",
+        stream="remat_algorithms.adjoint.strategies:stream_store_all",
         kinds=("chain", "adjoint"),
         summary="every state or saved value kept: no recomputation",
         guarantee="strategy",
@@ -30,6 +31,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="recompute-all",
         solver="remat_algorithms.chain.strategies:solve_recompute_all",
+        stream="remat_algorithms.adjoint.strategies:stream_recompute_all",
         kinds=("chain", "adjoint"),
         summary="only x0 kept: forward again for every backward",
         guarantee="strategy",

@@ -31,9 +31,7 @@ def lower_adjoint(instance: AdjointInstance) -> TaskGraph:
 
 def machine_of_adjoint(instance: AdjointInstance) -> Machine:
     """Build the machine of an adjoint with storage: memory `working`, and each level linked to it both ways."""
-    chain = Chain.from_adjoint(instance)
-    state = int(chain.activation_size.max())
-    working = state + int(chain.gradient_size.max()) + int(chain.saved_size.max(initial=0))
+    state, working = _working_sizes(instance)
     memories = [Memory("working", working + instance.static_memory)]
     processor = Processor("processor", 0)
     links = []
@@ -46,6 +44,16 @@ def machine_of_adjoint(instance: AdjointInstance) -> Machine:
                 Link(source=source, target=target, bandwidth=level.bandwidth, latency=latency, channel=channel)
             )
     return Machine(tuple(memories), (processor,), tuple(links))
+
+
+def _working_sizes(instance: AdjointInstance) -> tuple[int, int]:
+    """Return the largest state, and the largest state, adjoint and tape together."""
+    if isinstance(instance.steps, int):  # without an array as long as the adjoint
+        adjoint = instance.state_size if instance.adjoint_size is None else instance.adjoint_size
+        return instance.state_size, instance.state_size + adjoint + (instance.tape_size or 0)
+    chain = Chain.from_adjoint(instance)
+    state = int(chain.activation_size.max())
+    return state, state + int(chain.gradient_size.max()) + int(chain.saved_size.max(initial=0))
 
 
 def graph_of_chain(chain: Chain, inputs: tuple[Resident, ...], units: Units) -> TaskGraph:

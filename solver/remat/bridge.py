@@ -1,0 +1,278 @@
+"""The conventions of the public package `checkpoint_schedules`, spelt out without importing it.
+
+There, a schedule is a sequence of actions:
+
+- ``Forward(n0, n1, write_ics, write_adj_deps, storage)``: steps n0 .. n1-1. With `write_ics`, what restarts step n0
+  *and carries it on to n1* is stored under the key n0; with `write_adj_deps`, what the adjoint of these steps needs
+  (their tapes), in working memory or under the key n0;
+- ``Copy`` and ``Move(n, from_storage, to_storage)``: bring what is stored under n to working memory, which then holds
+  nothing else; `Move` removes it from storage;
+- ``Reverse(n1, n0, clear_adj_deps)``: the adjoint of steps n1-1 .. n0, whose tapes are in working memory;
+- ``EndForward()`` once step n-1 has been taken, ``EndReverse()`` at the end.
+
+So the backward of a step, which re-makes its tape, becomes a taping `Forward` and a `Reverse`; a checkpoint is written
+by the `Forward` that leaves it, and must not be used to go further than that one went; and what is freed, is freed by
+the `Move` that reads it last: a checkpoint that nobody reads is not written at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from remat.errors import OptionError
+
+STORAGE_TYPES = ("RAM", "DISK")
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeAction:
+    """An action of the package: the name of its class, and the arguments; storage types by name."""
+
+    name: str
+    arguments: tuple[int | bool | str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Forward from the live state `first` to `last`."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """Forward over one step, making its tape, which is written or used next."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """The backward of a step whose tape is in working memory."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Store the live state, or the step's tape."""
+
+    step: int
+    level: str
+    tape: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Bring a state, or a tape, to working memory; `last` removes it from storage."""
+
+    step: int
+    level: str
+    tape: bool = False
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Remove a state, or a tape, from storage."""
+
+    step: int
+    level: str
+    tape: bool = False
+
+
+TidyEvent = Advance | Tape | Back | Write | Read
+Event = TidyEvent | Free
+
+
+def storage_types(levels: Sequence[str], chosen: Mapping[str, str] | None) -> dict[str, str]:
+    """Say which storage type each level is: the first RAM, unless it is called disk, a second one DISK.
+
+    Raises
+    ------
+    remat.OptionError
+        For more than two levels without a choice, or a choice that is none.
+    """
+    if chosen is not None:
+        for level, kind in chosen.items():
+            if level not in levels:
+                raise OptionError(f"storage: unknown level {level!r}; the plan has {', '.join(levels)}")
+            if kind not in STORAGE_TYPES:
+                raise OptionError(f"storage: level {level!r} is RAM or DISK, not {kind!r:.60}")
+        missing = [level for level in levels if level not in chosen]
+        if missing:
+            raise OptionError(f"storage: say whether level {missing[0]!r} is RAM or DISK")
+        if len(set(chosen.values())) < len(chosen):
+            raise OptionError("storage: two levels have the same type; checkpoint_schedules could not tell them apart")
+        return dict(chosen)
+    if len(levels) > len(STORAGE_TYPES):
+        raise OptionError(
+            f"checkpoint_schedules knows two storage types, RAM and DISK, and the plan uses {len(levels)} levels: "
+            f"{', '.join(levels)}"
+        )
+    if len(levels) == 1:
+        return {levels[0]: "DISK" if levels[0].lower() == "disk" else "RAM"}
+    return dict(zip(levels, STORAGE_TYPES, strict=False))
+
+
+def tidy(events: Sequence[Event], given: Mapping[str, int] | None = None) -> list[TidyEvent]:
+    """Leave out what is stored and never read, and let the last read of what is stored remove it.
+
+    Parameters
+    ----------
+    events : sequence of Event
+    given : mapping of str to int, optional
+        Levels that hold a state from the start: it is written there by the first forward instead.
+    """
+    # Index of the write of what is stored, and of its last read so far.
+    stored = {(state, level, False): (-1, -1) for level, state in (given or {}).items()}
+    dead: set[int] = set()
+    last_reads: set[int] = set()
+    needed: list[TidyEvent] = []
+
+    def remove(key: tuple[int, str, bool]) -> None:
+        write, read = stored.pop(key)
+        if read >= 0:
+            last_reads.add(read)
+            if write < 0:
+                needed.append(Write(key[0], key[1]))
+        elif write >= 0:
+            dead.add(write)
+
+    for index, event in enumerate(events):
+        if isinstance(event, Write):
+            key = (event.step, event.level, event.tape)
+            if key in stored:
+                remove(key)
+            stored[key] = (index, -1)
+        elif isinstance(event, Read):
+            key = (event.step, event.level, event.tape)
+            stored[key] = (stored[key][0], index)
+            if event.last:
+                remove(key)
+        elif isinstance(event, Free):
+            remove((event.step, event.level, event.tape))
+    for key in list(stored):
+        remove(key)
+    kept: list[TidyEvent] = []
+    for index, event in enumerate(events):
+        if isinstance(event, Read):
+            kept.append(Read(event.step, event.level, event.tape, index in last_reads))
+        elif not isinstance(event, Free) and index not in dead:
+            kept.append(event)
+    return needed + kept
+
+
+def bridge_actions(events: Iterable[TidyEvent], steps: int, types: Mapping[str, str]) -> Iterator[BridgeAction]:
+    """Turn events into actions of the package.
+
+    Parameters
+    ----------
+    events : iterable of TidyEvent
+        As `tidy` leaves them: nothing is freed but by a read.
+    steps : int
+    types : mapping of str to str
+        Storage type of each level.
+
+    Raises
+    ------
+    remat.OptionError
+        Where the package has no action for what the plan does.
+    """
+    return _Teller(steps, types).tell(events)
+
+
+@dataclass
+class _Teller:
+    """Tells events as actions; a forward waits for what follows it, so that it is as long as can be."""
+
+    steps: int
+    types: Mapping[str, str]
+    # The forward under way: its ends, and the level to which it writes the state that it leaves.
+    _forward: tuple[int, int, str | None] | None = None
+    # A write that waits for the forward that leaves its state; the step whose tape has just been made.
+    _write: Write | None = None
+    _tape: int | None = None
+    # Steps that are not yet reversed; how far each stored state carries; whether the first sweep is over.
+    _left: int = 0
+    _reach: dict[tuple[int, str], int] = field(default_factory=dict)
+    _swept: bool = False
+
+    def tell(self, events: Iterable[TidyEvent]) -> Iterator[BridgeAction]:
+        self._left = self.steps
+        for event in events:
+            match event:
+                case Advance(first, last):
+                    yield from self._go(first, last)
+                case Write(step, level, tape=True):
+                    yield from self._make_tape(step, self.types[level])
+                case Write(step, level):
+                    yield from self._flush()
+                    if self._write is not None:
+                        raise OptionError(
+                            f"checkpoint_schedules writes a state to one storage type; this plan writes x{step} to "
+                            f"{self._write.level} and {level}"
+                        )
+                    self._write = event
+                case Tape(step):
+                    yield from self._flush()
+                    self._tape = step
+                case Read():
+                    yield from self._flush()
+                    yield from self._read(event)
+                case Back(step):
+                    yield from self._flush()
+                    if self._tape == step:
+                        yield from self._make_tape(step, "WORK")
+                    yield BridgeAction("Reverse", (step + 1, step, True))
+                    self._left = step
+        yield BridgeAction("EndReverse")
+
+    def _go(self, first: int, last: int) -> Iterator[BridgeAction]:
+        if self._forward is not None and self._write is None and self._forward[1] == first:
+            self._forward = (self._forward[0], last, self._forward[2])
+            return
+        yield from self._flush()
+        level = None if self._write is None else self._write.level
+        self._forward, self._write = (first, last, level), None
+
+    def _flush(self) -> Iterator[BridgeAction]:
+        if self._forward is None:
+            return
+        (first, last, level), self._forward = self._forward, None
+        if level is not None:
+            self._reach[first, level] = last
+        storage = "WORK" if level is None else self.types[level]
+        yield BridgeAction("Forward", (first, last, level is not None, False, storage))
+        yield from self._end_of_sweep(last)
+
+    def _make_tape(self, step: int, storage: str) -> Iterator[BridgeAction]:
+        yield from self._flush()
+        self._tape = None
+        restarts = False
+        if self._write is not None:
+            # One forward writes both, to one place.
+            if self.types[self._write.level] != storage:
+                raise OptionError(
+                    f"checkpoint_schedules writes state and tape of a step to one place; this plan keeps x{step} in "
+                    f"{self._write.level} and its tape in {storage}"
+                )
+            restarts, self._write = True, None
+        yield BridgeAction("Forward", (step, step + 1, restarts, True, storage))
+        yield from self._end_of_sweep(step + 1)
+
+    def _end_of_sweep(self, reached: int) -> Iterator[BridgeAction]:
+        if reached == self.steps and not self._swept:
+            self._swept = True
+            yield BridgeAction("EndForward")
+
+    def _read(self, event: Read) -> Iterator[BridgeAction]:
+        if not event.tape and self._left > self._reach.get((event.step, event.level), 0):
+            raise OptionError(
+                f"checkpoint_schedules cannot go on from x{event.step} to x{self._left - 1}: when x{event.step} was "
+                f"stored, another checkpoint on that way was, too, which this plan gives up first"
+            )
+        name = "Move" if event.last else "Copy"
+        yield BridgeAction(name, (event.step, self.types[event.level], "WORK"))

@@ -1,0 +1,222 @@
+"""Operations on a time loop: advance, back, write, read, discard; and the steps that they stand for.
+
+The working memory holds one state x_i (and one adjoint, and a tape where steps have one). A schedule of an adjoint is
+a list of operations, each three whole numbers:
+
+- ``(ADVANCE, i, j)``: from the live x_i forward to x_j; x_i is used up;
+- ``(BACK, i, 0)``: the backward of step i from the live x_i, which is used up;
+- ``(WRITE, i, level)``: store the live x_i in a storage level, the memory of that index;
+- ``(READ, i, level)``: bring x_i from a level; ``READ_LAST`` removes it there;
+- ``(DISCARD, i, level)``: remove x_i from a level.
+
+Where everything lives in one memory, a state is stored by not being dropped: writes and reads take no step, and the
+run after the last read drops the state. The level is 0 then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import chain, islice
+
+import numpy as np
+
+from remat.names import NumberedNames
+from remat.steps import WHOLE, StepKind, Steps
+from remat.taskgraph import BoolArray, IntArray, Ragged
+
+Entry = tuple[int, int, int]
+"""An operation and its two numbers."""
+
+BATCH = 4096
+"""Operations that are turned into steps at once."""
+
+MOST_AT_ONCE = 1 << 16
+"""Most steps of a chunk; longer advances are cut."""
+
+
+class Operation(IntEnum):
+    """What an entry does."""
+
+    ADVANCE = 0
+    BACK = 1
+    WRITE = 2
+    READ = 3
+    READ_LAST = 4
+    DISCARD = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the tasks and values of a lowered adjoint are numbered.
+
+    Attributes
+    ----------
+    stages : int
+        Number of tasks F (and Fe, if there are tapes) and B: n - 1 for n steps without tapes, n with.
+    taped : bool
+        Whether a step's tape is a value of its own, made by Fe right before the backward.
+    shared : bool
+        Whether everything lives in one memory.
+    """
+
+    stages: int
+    taped: bool = False
+    shared: bool = False
+
+    @property
+    def last(self) -> int:
+        """The last step: the one that is reversed first."""
+        return self.stages - 1 if self.taped else self.stages
+
+    @property
+    def tasks(self) -> NumberedNames:
+        """Names of the tasks, as lowering gives them."""
+        saving = self.stages if self.taped else 0
+        return NumberedNames([("F", 1, self.stages), ("Fe", 1, saving), ("loss", None, 1), ("B", 1, self.stages)])
+
+    @property
+    def values(self) -> NumberedNames:
+        """Names of the values, as lowering gives them."""
+        saved = self.stages if self.taped else 0
+        return NumberedNames([("x", 0, self.stages + 1), ("s", 1, saved), ("y", 0, self.stages + 1)])
+
+
+def entry_array(entries: list[Entry]) -> IntArray:
+    """Return a list of operations as an (entries, 3) array."""
+    flat = np.fromiter(chain.from_iterable(entries), dtype=np.int64, count=3 * len(entries))
+    return flat.reshape(-1, 3)
+
+
+def chunks(operations: Iterable[Entry], layout: Layout) -> Iterator[Steps]:
+    """Turn operations into steps, some thousands at a time; O(`BATCH` + `MOST_AT_ONCE`) memory.
+
+    Parameters
+    ----------
+    operations : iterable of (operation, first, end or level)
+    layout : Layout
+
+    Yields
+    ------
+    Steps
+        Without start times, never empty; one after the other they are the schedule.
+    """
+    waiting = iter(operations)
+    before = (int(Operation.DISCARD), -1, 0)
+    while batch := list(islice(waiting, BATCH)):
+        entries = entry_array(batch)
+        total = len(batch) + int(np.where(entries[:, 0] == Operation.ADVANCE, entries[:, 2] - entries[:, 1], 0).sum())
+        for piece in [entries] if total <= MOST_AT_ONCE else _cut(batch):
+            steps = expand(piece, layout, before)
+            before = tuple(piece[-1].tolist())
+            if len(steps):
+                yield steps
+
+
+def _cut(batch: list[Entry]) -> Iterator[IntArray]:
+    """Yield a batch in pieces of at most about `MOST_AT_ONCE` steps."""
+    piece: list[Entry] = []
+    count = 0
+    for entry in batch:
+        operation, first, end = entry
+        while operation == Operation.ADVANCE and end - first > MOST_AT_ONCE:
+            piece.append((operation, first, first + MOST_AT_ONCE))
+            yield entry_array(piece)
+            piece, count, first = [], 0, first + MOST_AT_ONCE
+        piece.append((operation, first, end))
+        count += end - first if operation == Operation.ADVANCE else 3
+        if count >= MOST_AT_ONCE:
+            yield entry_array(piece)
+            piece, count = [], 0
+    if piece:
+        yield entry_array(piece)
+
+
+def expand(entries: IntArray, layout: Layout, before: Entry = (int(Operation.DISCARD), -1, 0)) -> Steps:
+    """Turn operations into steps without start times (array operations).
+
+    Parameters
+    ----------
+    entries : (entries, 3) ints
+    layout : Layout
+    before : tuple
+        The operation before the first one: whether the live state is also stored.
+    """
+    stored = np.zeros(len(entries), dtype=bool)
+    if layout.shared:
+        earlier = np.vstack((np.array([before], dtype=np.int64), entries[:-1]))
+        kept = (earlier[:, 0] == Operation.WRITE) | (earlier[:, 0] == Operation.READ)
+        stored = kept & (earlier[:, 1] == entries[:, 1])
+        taking_steps = (entries[:, 0] <= Operation.BACK) | (entries[:, 0] == Operation.DISCARD)
+        entries, stored = entries[taking_steps], stored[taking_steps]
+    entry, offset = expanded(entries, layout)
+    operation, state, level = entries[entry].T
+    runs = operation <= Operation.BACK
+    copies = (operation >= Operation.WRITE) & (operation <= Operation.READ_LAST)
+    writes = operation == Operation.WRITE
+    item = np.where(runs, tasks(entries, entry, offset, layout), np.where(copies, state, -1))
+    kind = np.where(runs, StepKind.RUN, np.where(copies, StepKind.COPY, StepKind.DROP)).astype(np.int8)
+    none = np.full(len(item), -1, dtype=np.int64)
+    return Steps(
+        kind=kind,
+        item=item,
+        source=np.where(runs, none, np.where(writes, 0, level)),
+        target=np.where(copies, np.where(writes, level, 0), none),
+        amount=np.full(len(item), WHOLE, dtype=np.int64),
+        drop=_drops(operation, state, offset, stored[entry], layout),
+    )
+
+
+def expanded(entries: IntArray, layout: Layout) -> tuple[IntArray, IntArray]:
+    """Return, for each step to be, its entry and its number within the entry."""
+    operation, first, end = entries.T
+    count = np.where(operation == Operation.ADVANCE, end - first, 1)
+    if layout.taped:
+        # The tape is made first; the last step's is followed by the loss.
+        count = np.where(operation == Operation.BACK, np.where(first == layout.last, 3, 2), count)
+    entry = np.repeat(np.arange(len(entries)), count)
+    offset = np.arange(len(entry)) - np.repeat(np.cumsum(count) - count, count)
+    return entry, offset
+
+
+def tasks(entries: IntArray, entry: IntArray, offset: IntArray, layout: Layout) -> IntArray:
+    """Return the task of each step (of those that run one)."""
+    length = layout.stages
+    operation, first = entries[entry, 0], entries[entry, 1]
+    forward = first + offset
+    if not layout.taped:  # F1..FL, loss, B1..BL: the last step's backward is the loss
+        backward = np.where(first == length, length, length + 1 + first)
+        return np.where(operation == Operation.ADVANCE, forward, backward)
+    # F1..FL, Fe1..FeL, loss, B1..BL
+    tape, loss, backward = length + first, np.full(len(first), 2 * length), 2 * length + 1 + first
+    with_loss = first == length - 1
+    taped_backward = np.where(offset == 0, tape, np.where(with_loss & (offset == 1), loss, backward))
+    return np.where(operation == Operation.ADVANCE, forward, taped_backward)
+
+
+def _drops(operation: IntArray, state: IntArray, offset: IntArray, stored: BoolArray, layout: Layout) -> Ragged:
+    """Return what each step frees: the state that it uses up, and the adjoint that a backward has used."""
+    length, count = layout.stages, len(operation)
+    advance, back = operation == Operation.ADVANCE, operation == Operation.BACK
+    freed = np.full((count, 2), -1, dtype=np.int64)
+    used_up = ~(stored & (offset == 0))
+    freed[:, 0] = np.where(advance & used_up, state + offset, -1)
+    freed[:, 0] = np.where(operation >= Operation.READ_LAST, state, freed[:, 0])
+    if not layout.taped:
+        freed[:, 0] = np.where(back & used_up, state, freed[:, 0])
+        # y_0 .. y_L follow x_0 .. x_L; a backward frees the adjoint of the step behind it.
+        freed[:, 1] = np.where(back & (state < length), length + 2 + state, -1)
+    else:
+        saved, adjoint = length + 1 + state, 2 * length + 2 + state
+        last = back & (state == layout.last)
+        tape = back & (offset == 0)
+        final = back & (offset == np.where(last, 2, 1))
+        # The tape's forward also makes x_{i+1}, which only the loss reads.
+        freed[:, 0] = np.where(tape & used_up, state, freed[:, 0])
+        freed[:, 1] = np.where(tape & ~last, state + 1, -1)
+        freed[:, 0] = np.where(last & (offset == 1), state + 1, freed[:, 0])
+        freed[:, 0] = np.where(final, saved, freed[:, 0])
+        freed[:, 1] = np.where(final, adjoint, freed[:, 1])
+    present = freed >= 0
+    return Ragged(np.concatenate(([0], np.cumsum(present.sum(axis=1)))), freed[present])
