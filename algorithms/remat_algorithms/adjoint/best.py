@@ -48,8 +48,8 @@ class AdjointBestOptions(Options):
     """Options of `adjoint-best`."""
 
     iterations: int = Field(200, ge=0, description="windows that the local search tries")
-    situations: int = Field(30_000, ge=0, description="situations that the exact search of tiny instances may visit")
-    window: int = Field(1500, ge=1, description="situations that the search of a window may visit")
+    moves: int = Field(300_000, ge=0, description="moves that the exact search of tiny instances may try")
+    window: int = Field(6_000, ge=1, description="moves that the search of a window may try")
 
 
 @dataclass
@@ -96,7 +96,7 @@ def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Pr
 
     Notes
     -----
-    The other algorithms' time, O(n^3 cells) for the table, and `window` situations for each iteration.
+    The other algorithms' time, O(n^3 cells) for the table, and `window` moves for each iteration.
     """
     model = Model.of(problem)
     best = _Best(problem, context)
@@ -128,14 +128,14 @@ def _exact(
     problem: Problem, model: Model, options: AdjointBestOptions, context: Context, best: _Best, bound: Number
 ) -> Proposal | None:
     """Search everything, if there is little; None if that did not end."""
-    if model.steps > EXACT_STEPS or options.situations == 0 or context.stopped:
+    if model.steps > EXACT_STEPS or options.moves == 0 or context.stopped:
         return None
     scope = ALL_SCHEDULES if len(model.capacity) == 1 and not problem.chain.saves else WHOLE_MOVES
     if not model.fits(model.start):
         return None
     search = Search(model, model.start)
-    found = search.run(limit=options.situations, below=best.makespan, stopped=lambda: context.stopped)
-    if search.expanded < 0:
+    found = search.run(limit=options.moves, below=best.makespan, stopped=lambda: context.stopped)
+    if not search.ended:
         return None
     if found is not None:
         best.offer(found[0], steps_of(problem, found[1]), "exact search", bound)
@@ -157,7 +157,7 @@ def _least(model: Model, options: AdjointBestOptions, static: int) -> LeastBudge
         capacities = [*model.capacity]
         capacities[memory] = capacity
         wider = replace(model, capacity=capacities)
-        found = wider.fits(wider.start) and Search(wider, wider.start).run(limit=options.situations)
+        found = wider.fits(wider.start) and Search(wider, wider.start).run(limit=options.moves)
         return bool(found)
 
     if not feasible(high):

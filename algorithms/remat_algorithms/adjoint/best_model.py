@@ -85,7 +85,7 @@ class Model:
 
     @property
     def steps(self) -> int:
-        """n."""
+        """N."""
         return len(self.backward)
 
     @property

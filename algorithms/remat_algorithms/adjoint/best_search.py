@@ -22,7 +22,7 @@ from math import inf
 from remat.units import Number
 from remat_algorithms.adjoint.best_model import Kind, Model, Operation, Situation, cleared
 
-_CHECKED_EVERY = 256
+_CHECKED_EVERY = 1024
 
 Path = tuple[Operation, ...]
 
@@ -50,14 +50,15 @@ class Search:
         ]  # fmt: skip
         self.used = lru_cache(maxsize=100_000)(model.used)
         self.sets = lru_cache(maxsize=50_000)(self._minimal_sets)
-        self.expanded = 0
+        self.tried = 0
+        self.ended = True
 
     def run(
         self, *, limit: int, below: Number | float = inf, stopped: Callable[[], bool] = lambda: False
     ) -> tuple[Number, list[Operation]] | None:
         """Return the least time and its operations; None if there is none below `below`, or a limit was hit.
 
-        Afterwards `expanded` is negative if a limit or `stopped` ended the search, so that nothing is proved.
+        Afterwards `ended` is false if the limit (of moves tried) or `stopped` ended the search: nothing is proved then.
         """
         start = self.start
         first = self.bound(start)
@@ -78,12 +79,12 @@ class Search:
             closed.add(here)
             if self._dominated(here, time[here], richer):
                 continue
-            self.expanded += 1
-            if self.expanded > limit or (self.expanded % _CHECKED_EVERY == 0 and stopped()):
-                self.expanded = -1
-                return None
             spent = time[here]
             for took, path, after in self.moves(here):
+                self.tried += 1
+                if self.tried > limit or (self.tried % _CHECKED_EVERY == 0 and stopped()):
+                    self.ended = False
+                    return None
                 total = spent + took
                 if after in time and time[after] <= total:
                     continue

@@ -82,7 +82,7 @@ def _others() -> list[Algorithm]:
 
     listed = [entry for entry in (*ADJOINT, *CHAIN, *DAG) if entry.accepts("adjoint") and entry.is_available()]
     chosen = [entry for entry in listed if entry.name not in ("adjoint-best", "fixed")]
-    return sorted(chosen, key=lambda entry: (QUICK.index(entry.name) if entry.name in QUICK else len(QUICK)))
+    return sorted(chosen, key=lambda entry: QUICK.index(entry.name) if entry.name in QUICK else len(QUICK))
 
 
 def judged(problem: Problem, name: str, proposal: Proposal) -> Start | None:

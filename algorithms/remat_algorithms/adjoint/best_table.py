@@ -82,7 +82,7 @@ def units_of(state: list[int], room: int, most: int) -> tuple[int, IntArray]:
     best: tuple[float, int, IntArray] | None = None
     for count in range(max(1, most // 2), most + 1):
         units = -(-sizes * count // room)
-        waste = float((units * room).sum()) / (count * float(sizes.sum()))
+        waste = float((units * room).sum()) / (count * max(1.0, float(sizes.sum())))
         if best is None or waste < best[0]:
             best = waste, count, np.minimum(units, count + 1).astype(np.int64)
     assert best is not None

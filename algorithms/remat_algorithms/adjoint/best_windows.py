@@ -23,7 +23,7 @@ class Windows:
     rng : random.Random
         Chooses the windows.
     limit : int
-        Situations that the search of a window may visit.
+        Moves that the search of a window may try.
     """
 
     def __init__(self, model: Model, operations: list[Operation], rng: random.Random, *, limit: int) -> None:
@@ -75,8 +75,12 @@ class Windows:
         return self._settled(last)
 
     def _settled(self, place: int) -> int:
-        """Return the next place that does not part a backward from the drops of its state."""
-        while place < len(self.operations) and self.operations[place].state > self.situations[place].back:
+        """Return the next place that parts neither a backward nor a forward in place from the drops that belong to it."""
+        while place < len(self.operations):
+            situation, next_one = self.situations[place], self.operations[place]
+            consumed = next_one.kind == Kind.DROP and self.operations[place - 1].kind == Kind.FORWARD
+            if next_one.state <= situation.back and not consumed:
+                break
             place += 1
         return place
 
@@ -92,9 +96,7 @@ class Windows:
             state=model.state[inside],
             adjoint=model.adjoint[low : top + 2],
             extra=model.extra[inside],
-            capacity=[
-                most - model.used(held & frozen) for most, held in zip(model.capacity, before.held, strict=True)
-            ],
+            capacity=[most - model.used(held & frozen) for most, held in zip(model.capacity, before.held, strict=True)],
             copy={ends: times[inside] for ends, times in model.copy.items()},
             given=None,
         )
