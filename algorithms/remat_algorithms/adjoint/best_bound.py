@@ -23,11 +23,11 @@ def lower_bound(problem: Problem, context: Context) -> Number:
     that is a schedule with k - 1 slots without size, whose least forward time is Walther and Griewank's (2008); for
     long loops, Revolve's number of advances times the least forward time, and at least one advance to each state.
 
-    Where the levels occupy the processor, a backward leaves at most M - s - y bytes of other states in the working memory
-    of M bytes (s, y: least state and adjoint). If that is less than s, the state from which the next sweep starts has to
-    be read, and must have been written, at least in part: the same optimum then counts the least time for a write and a
-    read of s - (M - s - y) bytes. The e states that the first backward finds in the working memory, wholly or in part,
-    save one write and one read each, which are taken off again.
+    Where the levels occupy the processor, a backward leaves at most M - s - y bytes of other states in the working
+    memory of M bytes (s, y: least state and adjoint). If that is less than s, the state from which the next sweep
+    starts has to be read, and must have been written, at least in part: the same optimum then counts the least time for
+    a write and a read of s - (M - s - y) bytes. The e states that the first backward finds in the working memory,
+    wholly or in part, save one write and one read each, which are taken off again.
 
     Where tapes can be stored, nothing but the core's own bound is claimed (0).
 
@@ -62,8 +62,7 @@ def lower_bound(problem: Problem, context: Context) -> Number:
         costs = _least_transfers(problem, sizes[0] - spare)
         if costs is not None and spare < sizes[0]:
             write, read = costs
-            times = {"write": np.full(n, write), "read": np.full(n, read)}
-            paid = Splits.of(forward, slots, context=context, **times)
+            paid = Splits.of(forward, slots, write=np.full(n, write), read=np.full(n, read), context=context)
             if paid is not None:
                 given = getattr(problem.instance, "initial_state", "live") != "live"
                 extra = max(0, -(-alone // sizes[0]) - 1)

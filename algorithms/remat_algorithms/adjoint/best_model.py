@@ -34,8 +34,8 @@ class Kind(IntEnum):
 class Operation(NamedTuple):
     """One operation on state x_t.
 
-    FORWARD: from x_t to x_{t+1} in the working memory, x_t stays; BACK: the backward of step t, which uses x_t up in the
-    working memory; COPY: x_t from memory `source` to `target`; DROP: x_t leaves memory `source`.
+    FORWARD: from x_t to x_{t+1} in the working memory, x_t stays; BACK: the backward of step t, which uses x_t up in
+    the working memory; COPY: x_t from memory `source` to `target`; DROP: x_t leaves memory `source`.
     """
 
     kind: Kind
@@ -241,9 +241,13 @@ def operations_of(model: Model, problem: Problem, steps: Steps) -> list[Operatio
     found: list[Operation] = []
     situation = model.start
     columns = zip(
-        steps.kind.tolist(), steps.item.tolist(), steps.source.tolist(), steps.target.tolist(), steps.drop.to_lists(),
+        steps.kind.tolist(),
+        steps.item.tolist(),
+        steps.source.tolist(),
+        steps.target.tolist(),
+        steps.drop.to_lists(),
         strict=True,
-    )  # fmt: skip
+    )
     for kind, item, source, target, drop in columns:
         made: list[Operation] = []
         memory = 0 if kind == StepKind.RUN else source

@@ -45,9 +45,7 @@ class Search:
         self.memories = range(len(model.capacity))
         self.into = [[a for a in self.memories if (a, b) in model.copy] for b in self.memories]
         self.evicts_to = [a for a in self.memories if (0, a) in model.copy]
-        self.read = [
-            min((model.copy[a, 0][t] for a in self.into[0]), default=inf) for t in range(model.steps)
-        ]  # fmt: skip
+        self.read = [min((model.copy[a, 0][t] for a in self.into[0]), default=inf) for t in range(model.steps)]
         self.used = lru_cache(maxsize=100_000)(model.used)
         self.sets = lru_cache(maxsize=50_000)(self._minimal_sets)
         self.tried = 0

@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
+from typing import Any
 
 import numpy as np
 
@@ -170,8 +171,7 @@ class LevelTable:
             if moves or level < 0:
                 level, free = self._chosen(i, k, free)
                 emitter.write(i, self.places[level].memory)
-            onward = self.q[(k, slice(i + 1, k + 1), *free)] + self.p[(level, i, slice(i, k), *free)]
-            j = i + 1 + int(np.argmin(onward + (self.ends[i + 1 : k + 1] - self.ends[i])))
+            j = i + 1 + int(np.argmin(self._splits(i, k, free, level)))
             emitter.advance(i, j)
             stack.append((i, j - 1, free, level, True))
             stack.append((j, k, free, -1, False))
@@ -182,12 +182,15 @@ class LevelTable:
         more = self._more(free, level, i)
         if more[level] > self.full[level]:
             return False
-        split = self._split(i, k, free, level)
+        split = float(self._splits(i, k, free, level).min()) + float(self.places[level].read[i])
         return bool(self.q[k, i][more] < split)
 
-    def _split(self, i: int, k: int, free: tuple[int, ...], level: int) -> float:
-        onward = self.q[(k, slice(i + 1, k + 1), *free)] + self.p[(level, i, slice(i, k), *free)]
-        return float((onward + (self.ends[i + 1 : k + 1] - self.ends[i])).min()) + float(self.places[level].read[i])
+    def _splits(self, i: int, k: int, free: tuple[int, ...], level: int) -> NumberArray:
+        """Return the time of each split of a range, its read left out."""
+        cell: Any = (slice(None), *free)
+        onward: NumberArray = self.q[k, i + 1 : k + 1][cell] + (self.ends[i + 1 : k + 1] - self.ends[i])
+        onward += self.p[level, i, i:k][cell]
+        return onward
 
     def _chosen(self, i: int, k: int, free: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
         """Return the level that x_i is written to, and what is free then."""
@@ -195,7 +198,8 @@ class LevelTable:
         for a, place in enumerate(self.places):
             less = self._less(free, a, i)
             if less is not None:
-                value = float(place.write[i]) + self._split(i, k, less, a)
+                split = float(self._splits(i, k, less, a).min()) + float(place.read[i])
+                value = float(place.write[i]) + split
                 if best is None or value < best[0]:
                     best = value, a, less
         assert best is not None

@@ -75,7 +75,7 @@ class Windows:
         return self._settled(last)
 
     def _settled(self, place: int) -> int:
-        """Return the next place that parts neither a backward nor a forward in place from the drops that belong to it."""
+        """Return the next place that parts neither a backward nor a forward from the drops that belong to it."""
         while place < len(self.operations):
             situation, next_one = self.situations[place], self.operations[place]
             consumed = next_one.kind == Kind.DROP and self.operations[place - 1].kind == Kind.FORWARD

@@ -19,7 +19,7 @@ from remat.errors import OptionError
 from remat.problem import Bound, Problem, Proposal
 from remat.units import Number
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.slots import Slots, initially_in, transfer_times
+from remat_algorithms.adjoint.slots import Slots, forget_elsewhere, initially_in, slot_notes, transfer_times
 from remat_algorithms.emit import check_length
 
 
@@ -91,18 +91,20 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     check_length(advances(steps, max(slots.count, 1)) + steps, f"revolve with {slots.count} slots")
     given = initially_in(problem, slots.level)
     plan = plan_revolve(steps, max(slots.count, 1), slots.level, given=given)
+    forget_elsewhere(problem, plan, slots.level)
     forward = chain.forward_time[0].item() if chain.length else 0
     work = plan.advances * forward + problem_backward_time(problem)
     bound = Bound(work, scope, "revolve")
     costs = transfer_times(problem, slots.level)
     if costs is None:
-        return Proposal(steps=plan.steps(problem), bounds=(bound,))
+        return Proposal(steps=plan.steps(problem), bounds=(bound,), notes=slot_notes(problem, slots.level))
     makespan = work + costs[0] * plan.writes.get(slots.level, 0) + costs[1] * plan.reads.get(slots.level, 0)
     return Proposal(
         steps=plan.steps(problem),
         makespan=makespan,
         bounds=(bound,),
         optimal_within=scope if makespan == work else None,
+        notes=slot_notes(problem, slots.level),
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from remat.errors import OptionError
 from remat.problem import Problem, Proposal
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.slots import initially_in
+from remat_algorithms.adjoint.slots import forget_elsewhere, initially_in
 from remat_algorithms.emit import check_length
 
 
@@ -36,7 +36,9 @@ def fixed(problem: Problem, checkpoints: Sequence[int]) -> Proposal:
     stored = sorted({0, *checkpoints} - {n - 1})
     gaps = np.diff([*stored, n - 1])
     check_length(n + int((gaps * (gaps - 1) // 2).sum()), "this set of checkpoints")
-    return Proposal(steps=_plan(n, stored, level, given=initially_in(problem, level)).steps(problem))
+    plan = _plan(n, stored, level, given=initially_in(problem, level))
+    forget_elsewhere(problem, plan, level)
+    return Proposal(steps=plan.steps(problem))
 
 
 def _steps(problem: Problem) -> int:

@@ -24,7 +24,7 @@ from remat.options import Options
 from remat.problem import Problem, Proposal
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.revolve import repetition
-from remat_algorithms.adjoint.slots import Slots, initially_in
+from remat_algorithms.adjoint.slots import Slots, forget_elsewhere, initially_in, slot_notes
 from remat_algorithms.emit import check_length
 
 Split = Literal["binomial", "bisection"]
@@ -65,8 +65,9 @@ def solve(problem: Problem, options: TreeverseOptions, context: Context) -> Prop
     level = slots.level
     given = initially_in(problem, level)
     plan = plan_treeverse(steps, max(slots.count, 1), level, options.split, given=given)
+    forget_elsewhere(problem, plan, level)
     check_length(plan.advances + steps, f"treeverse with {slots.count} slots")
-    return Proposal(steps=plan.steps(problem))
+    return Proposal(steps=plan.steps(problem), notes=slot_notes(problem, level))
 
 
 def plan_treeverse(steps: int, slots: int, level: int, split: Split, *, given: bool = False) -> Plan:
