@@ -18,6 +18,12 @@ def adjoint(steps=4, **more):
 
 OWN_STEPS = [{"forward_time": time} for time in (1, 2, 3, 4)]
 DISK = [{"name": "disk"}]
+OWN_SIZES = [{"state_size": size} for size in (1, 2, 3, 2)]
+ELSEWHERE = {
+    "memories": [{"name": "host"}, {"name": "device"}],
+    "processors": [{"name": "gpu", "memory": "device"}],
+    "links": [{"source": "host", "target": "device", "latency": 1}, {"source": "device", "target": "host"}],
+}
 SLOW = [{"name": "disk", "write_time": 1}]
 
 
@@ -30,17 +36,23 @@ ROWS = [
     ("everything fits", adjoint(), None, "store-all"),
     ("everything just fits", adjoint(), 4, "store-all"),
     ("not everything fits", adjoint(), 3, "adjoint-dp"),
-    ("adjoints of another size", adjoint(adjoint_size=2), 4, "revolve"),
+    ("adjoints of another size", adjoint(adjoint_size=2), 4, "adjoint-best"),
     ("everything fits into storage", adjoint(storage=DISK), 3, "store-all"),
     ("little storage", adjoint(storage=DISK), 2, "revolve"),
     ("storage takes time", adjoint(storage=SLOW), None, "h-revolve"),
-    ("storage overlaps", adjoint(storage=[SLOW[0] | {"channel": "dma"}]), None, "revolve"),
-    ("tapes", adjoint(tape_size=1), None, "revolve"),
+    ("storage overlaps", adjoint(storage=[SLOW[0] | {"channel": "dma"}]), None, "adjoint-best"),
+    ("many steps, storage overlaps", adjoint(5000, storage=[SLOW[0] | {"channel": "dma"}]), None, "revolve"),
+    ("tapes", adjoint(tape_size=1), None, "adjoint-best"),
+    ("many steps and tapes", adjoint(5000, tape_size=1), None, "revolve"),
     ("own steps, everything fits", adjoint(OWN_STEPS), 4, "store-all"),
     ("own steps, not everything fits", adjoint(OWN_STEPS), 3, "adjoint-dp"),
     ("own steps, little storage", adjoint(OWN_STEPS, storage=DISK), 2, "walther-griewank"),
     ("own steps, storage takes time", adjoint(OWN_STEPS, storage=SLOW), None, "walther-griewank"),
-    ("own steps, no room for a state", adjoint(OWN_STEPS, storage=DISK), 0, "recompute-all"),
+    ("own steps, no room for a state", adjoint(OWN_STEPS, storage=DISK), 0, "adjoint-best"),
+    ("own steps, two levels", adjoint(OWN_STEPS, storage=[*SLOW, {"name": "ram", "slots": 1}]), None, "adjoint-best"),
+    ("own sizes", adjoint(OWN_SIZES, storage=SLOW), 3, "adjoint-best"),
+    ("very many own sizes", adjoint(OWN_SIZES * 2000, storage=SLOW), 3, "adjoint-best"),
+    ("computing elsewhere", adjoint(OWN_STEPS, machine=ELSEWHERE), None, "recompute-all"),
     ("tree", moderate("tree"), None, "liu"),
     ("dag", moderate("dag"), None, "keep-all"),
 ]

@@ -59,6 +59,33 @@ def _levels(problem: Problem) -> bool:
     return synchronous and starred and any(room) and (costly or len(levels) > 1) and work <= 2e10
 
 
+MODERATE_STEPS = 2000
+"""Most steps whose best schedule is searched for with all means."""
+
+
+def _one_free_level(problem: Problem) -> bool:
+    """Whether equal steps have one place for checkpoints that cost nothing: then Revolve's closed form says it all."""
+    machine, chain = problem.machine, problem.chain
+    free = not any(link.latency or link.bandwidth is not None for link in machine.links)
+    return _uniform_adjoint(problem) and len(machine.memories) == 2 and free and not chain.saves
+
+
+def _slots_of_one_size(problem: Problem) -> bool:
+    """Whether states of one size go to one level, beside computing, in a table of moderate size."""
+    chain, machine = problem.chain, problem.machine
+    sizes = set(chain.activation_size.tolist())
+    alone = len(machine.memories) == 2 and not chain.saves and not any(machine.resource_of_link)
+    return alone and len(sizes) == 1 and _moderate_table(problem)
+
+
+def _searchable(problem: Problem) -> bool:
+    return problem.chain.length < MODERATE_STEPS and problem.machine.processors[0].memory == 0
+
+
+def _starts_in_its_memory(problem: Problem) -> bool:
+    return problem.machine.processors[0].memory == 0
+
+
 def _moderate_table(problem: Problem) -> bool:
     """Whether a table over (steps x steps x slots) takes no more than seconds and 2 GB."""
     chain, machine = problem.chain, problem.machine
@@ -90,9 +117,14 @@ TABLE: tuple[Rule, ...] = (
     Rule("adjoint", "everything fits", ("store-all",), _fits_whole),
     Rule("adjoint", "one memory, states and adjoints of one size", ("adjoint-dp", "revolve"), _shared_equal_sizes),
     Rule("adjoint", "uniform steps, several levels, or checkpoints that take time", ("h-revolve",), _levels),
+    Rule("adjoint", "uniform steps, one level whose transfers take no time", ("revolve",), _one_free_level),
+    Rule(
+        "adjoint", "states of one size, one level, a table of moderate size", ("walther-griewank",), _slots_of_one_size
+    ),
+    Rule("adjoint", "at most 2000 steps", ("adjoint-best",), _searchable),
     Rule("adjoint", "uniform steps", ("revolve",), _uniform_adjoint),
-    Rule("adjoint", "unequal steps, a table of moderate size", ("walther-griewank",), _moderate_table),
-    Rule("adjoint", "otherwise", ("recompute-all",), _always),
+    Rule("adjoint", "otherwise", ("adjoint-best",), _starts_in_its_memory),
+    Rule("adjoint", "another memory than the first computes", ("recompute-all",), _always),
     Rule("tree", "any", ("liu",), _always),
     Rule("dag", "any", ("keep-all",), _always),
 )

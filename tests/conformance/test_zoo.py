@@ -11,6 +11,8 @@ OPTIONS = {
     "treeverse": ({}, {"split": "bisection"}),
     "disk-revolve": ({}, {"one_read": True}),
     "two-level": ({}, {"period": 3}),
+    "two-level-async": ({}, {"period": 3}),
+    "adjoint-best": ({"iterations": 20},),
 }
 
 
@@ -22,7 +24,16 @@ def with_disk(document):
 
 
 ON_DISK = ("disk-revolve", "periodic-disk-revolve", "two-level")
+
+
+def beside(document):
+    """Let the second level work beside the processor."""
+    first, second = with_disk(document)["storage"]
+    return with_disk(document) | {"storage": [first, second | {"channel": "dma"}]}
+
+
 INSTANCES = {name: lambda self, kind: strategies.adjoints().map(with_disk) for name in ON_DISK}
+INSTANCES["two-level-async"] = lambda self, kind: strategies.adjoints().map(beside)
 
 
 def suite(entry, *, examples, suffix=""):

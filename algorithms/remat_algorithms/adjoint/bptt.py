@@ -26,6 +26,7 @@ from remat.problem import Bound, LeastBudget, Problem, Proposal
 from remat.taskgraph import IntArray
 from remat_algorithms.adjoint import revolve
 from remat_algorithms.adjoint.revolve import problem_backward_time
+from remat_algorithms.adjoint.slots import forget_elsewhere, slot_notes
 from remat_algorithms.adjoint.tapes import TapePlan, TapeRoom
 from remat_algorithms.emit import check_length
 
@@ -111,12 +112,14 @@ def _solve(problem: Problem, name: str, context: Context, *, hidden: bool) -> Pr
     check_length(2 * total + n, name)
     plan = TapePlan(n, room.level)
     plan_bptt(plan, table, given=room.given)
+    forget_elsewhere(problem, plan, room.level)
     work = (total - n) * problem.chain.forward_time[0].item() + problem_backward_time(problem)
     return Proposal(
         steps=plan.steps(problem),
         makespan=work if room.free else None,
         bounds=(Bound(work, scope, name),),
         optimal_within=scope if room.free else None,
+        notes=slot_notes(problem, room.level),
     )
 
 

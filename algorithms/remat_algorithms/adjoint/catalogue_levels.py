@@ -65,4 +65,16 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         options="remat_algorithms.adjoint.two_level:TwoLevelOptions",
         several_memories=True,
     ),
+    Algorithm(
+        name="two-level-async",
+        solver="remat_algorithms.adjoint.two_level_async:solve",
+        kinds=("adjoint",),
+        summary="disk checkpoints written and prefetched while computing, Revolve in memory inside the blocks",
+        guarantee="heuristic",
+        within="schedules with periodic disk checkpoints",
+        complexity="O(steps of the schedule)",
+        reference="Schanen, Marin, Anitescu & Zhang 2016",
+        options="remat_algorithms.adjoint.two_level_async:TwoLevelAsyncOptions",
+        several_memories=True,
+    ),
 )

@@ -6,6 +6,18 @@ from remat.registry import Algorithm
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
+        name="adjoint-best",
+        solver="remat_algorithms.adjoint.best:solve",
+        options="remat_algorithms.adjoint.best:AdjointBestOptions",
+        kinds=("adjoint",),
+        summary="steps of any times and sizes on any levels: the best of all, a table over bytes, and local search",
+        guarantee="heuristic",
+        complexity="O(n^3 cells) for the table, and the other algorithms' time; exact search of tiny instances",
+        reference="this project",
+        several_memories=True,
+        anytime=True,
+    ),
+    Algorithm(
         name="walther-griewank",
         solver="remat_algorithms.adjoint.walther_griewank:solve",
         kinds=("adjoint",),

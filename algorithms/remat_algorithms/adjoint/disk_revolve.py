@@ -23,7 +23,7 @@ from remat.context import Context
 from remat.errors import OptionError
 from remat.operations import Entry
 from remat.options import Options
-from remat.problem import Bound, Problem, Proposal
+from remat.problem import ALL_SCHEDULES, Bound, Problem, Proposal
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.hrevolve import MOST_WORK, tables
 from remat_algorithms.adjoint.level_rows import Stopped, emit, fill
@@ -184,10 +184,7 @@ def _blocks(problem: Problem) -> _Blocks | Proposal:
     advances = loop.steps - 1
     refused = loop.infeasible("schedules with periodic disk checkpoints", (memory,))
     if refused is not None:
-        # One slot of memory asks for a checkpoint on disk every few steps: that, too, must fit.
-        every = period(1, loop.forward, disk, advances)
-        fits = -(-advances // every) - 1 <= disk.slots
-        return refused if fits else replace(refused, least=None)
+        return _least_periodic(loop, refused)
     m = period(memory.slots, loop.forward, disk, advances)
     count = max(0, -(-advances // m) - 1)
     if count > disk.slots:
@@ -196,6 +193,17 @@ def _blocks(problem: Problem) -> _Blocks | Proposal:
             "use h-revolve"
         )
     return _Blocks(loop, m, count)
+
+
+def _least_periodic(loop: TimeLoop, refused: Proposal) -> Proposal:
+    """Name the least slots of memory with which the checkpoints on disk are few enough, too."""
+    disk, advances, least = loop.levels[1], loop.steps - 1, refused.least
+    if least is None or refused.infeasible_within == ALL_SCHEDULES:
+        return refused
+    for slots in range(1, loop.steps + 1):
+        if -(-advances // period(slots, loop.forward, disk, advances)) - 1 <= disk.slots:
+            return replace(refused, least=replace(least, size=slots * least.size))
+    return replace(refused, least=None)
 
 
 def period(slots: int, forward: float, disk: Level, most: int) -> int:

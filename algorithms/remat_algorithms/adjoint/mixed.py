@@ -19,6 +19,7 @@ from remat.errors import OptionError
 from remat.problem import Bound, LeastBudget, Problem, Proposal
 from remat.taskgraph import IntArray
 from remat_algorithms.adjoint.revolve import problem_backward_time
+from remat_algorithms.adjoint.slots import forget_elsewhere, slot_notes
 from remat_algorithms.adjoint.tapes import TapePlan, TapeRoom
 from remat_algorithms.emit import check_length
 
@@ -68,12 +69,14 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     check_length(2 * total + n, f"mixed with {units} units")
     plan = TapePlan(n, room.level)
     plan_mixed(plan, table, units, given=room.given)
+    forget_elsewhere(problem, plan, room.level)
     work = (total - n) * problem.chain.forward_time[0].item() + problem_backward_time(problem)
     return Proposal(
         steps=plan.steps(problem),
         makespan=work if room.free else None,
         bounds=(Bound(work, scope, "mixed"),),
         optimal_within=scope if room.free else None,
+        notes=slot_notes(problem, room.level),
     )
 
 

@@ -57,7 +57,7 @@ from remat_algorithms.adjoint.ranges import (
     reverse_ranges,
 )
 from remat_algorithms.adjoint.revolve import advances, refused_by_revolve, scope_of
-from remat_algorithms.adjoint.slots import Slots, initially_in, transfer_times
+from remat_algorithms.adjoint.slots import Slots, forgotten, initially_in, transfer_times
 from remat_algorithms.emit import check_length
 
 
@@ -190,3 +190,4 @@ def _entries(problem: Problem, facts: Facts, slots: Slots) -> Iterator[Entry]:
     for _ in range(facts.steps - 1):
         yield from placement.advance()
     yield from placement.finish()
+    yield from forgotten(problem, slots.level)

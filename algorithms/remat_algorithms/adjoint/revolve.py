@@ -13,6 +13,7 @@ least such m stores the fewest checkpoints of the two ends.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from math import comb
 
 from remat.context import Context
@@ -23,7 +24,7 @@ from remat.units import Number
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import Alike, reversal
-from remat_algorithms.adjoint.slots import Slots, initially_in, transfer_times
+from remat_algorithms.adjoint.slots import Slots, forgotten, initially_in, slot_notes, transfer_times
 from remat_algorithms.emit import check_length
 
 
@@ -91,17 +92,19 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     check_length(advances(steps, max(slots.count, 1)) + steps, f"revolve with {slots.count} slots")
     given = initially_in(problem, slots.level)
     plan = plan_revolve(steps, max(slots.count, 1), slots.level, given=given)
+    plan.extend(forgotten(problem, slots.level))
     work = plan.advances * (facts.forward or 0) + facts.backward
     bound = Bound(work, scope, "revolve")
     costs = transfer_times(problem, slots.level)
     if costs is None:
-        return Proposal(steps=plan.steps(problem), bounds=(bound,))
+        return Proposal(steps=plan.steps(problem), bounds=(bound,), notes=slot_notes(problem, slots.level))
     makespan = work + costs[0] * plan.writes.get(slots.level, 0) + costs[1] * plan.reads.get(slots.level, 0)
     return Proposal(
         steps=plan.steps(problem),
         makespan=makespan,
         bounds=(bound,),
         optimal_within=scope if makespan == work else None,
+        notes=slot_notes(problem, slots.level),
     )
 
 
@@ -112,7 +115,8 @@ def stream(problem: Problem, options: None, context: Context) -> Proposal | Iter
     if refused is not None:
         return refused
     levels = Alike(slots.level, max(slots.count, 1))
-    return reversal(0, facts.steps, levels, given=initially_in(problem, slots.level))
+    entries = reversal(0, facts.steps, levels, given=initially_in(problem, slots.level))
+    return chain(entries, forgotten(problem, slots.level))
 
 
 def refused_by_revolve(facts: Facts, slots: Slots, name: str = "revolve") -> Proposal | None:

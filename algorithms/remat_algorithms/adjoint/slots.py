@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from remat.errors import OptionError
+from remat.operations import Entry
 from remat.problem import LeastBudget, Problem
 from remat.units import Number
 from remat_algorithms.adjoint.facts import Facts
+from remat_algorithms.adjoint.ranges import DISCARD
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,42 @@ def initially_in(problem: Problem, memory: int) -> bool:
     """Whether x0 lies in a storage level (by memory index) from the start, unpaid."""
     initial = getattr(problem.instance, "initial_state", "live")
     return memory > 0 and bool(initial == problem.machine.memories[memory].name)
+
+
+def slot_notes(problem: Problem, level: int) -> tuple[str, ...]:
+    """Say what counting slots in one level leaves unused: bytes beside smaller states, and x0 in another level."""
+    sizes, machine = problem.chain.activation_size, problem.machine
+    notes = []
+    if len(sizes) and int(sizes.min()) != int(sizes.max()) and machine.memories[level].capacity is not None:
+        notes.append(
+            f"each checkpoint counts as the largest state ({int(sizes.max())}), although the least has "
+            f"{int(sizes.min())}: adjoint-best counts bytes"
+        )
+    initial = getattr(problem.instance, "initial_state", "live")
+    if initial != "live" and level > 0 and not initially_in(problem, level):
+        notes.append(f"x0 in {initial!r} is not used: checkpoints go to {machine.memories[level].name!r} only")
+    return tuple(notes)
+
+
+class Discards(Protocol):
+    """A plan that can remove a state from a level."""
+
+    def discard(self, step: int, level: int) -> None:
+        """Remove x_step from a level (by memory index)."""
+        ...
+
+
+def forgotten(problem: Problem, level: int) -> Iterator[Entry]:
+    """Yield the removal of x0 from the level in which it lies from the start, if that is not the one that is used."""
+    initial = getattr(problem.instance, "initial_state", "live")
+    if initial != "live" and not initially_in(problem, level):
+        yield (DISCARD, 0, problem.machine.memory_index[initial])
+
+
+def forget_elsewhere(problem: Problem, plan: Discards, level: int) -> None:
+    """Remove from a plan what `forgotten` names."""
+    for _, state, memory in forgotten(problem, level):
+        plan.discard(state, memory)
 
 
 def transfer_times(problem: Problem, level: int) -> tuple[Number, Number] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from remat.problem import LeastBudget, Problem, Proposal
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE
-from remat_algorithms.adjoint.slots import initially_in
+from remat_algorithms.adjoint.slots import forgotten, initially_in
 from remat_algorithms.emit import check_length
 
 
@@ -42,6 +43,7 @@ def fixed(problem: Problem, checkpoints: Sequence[int]) -> Proposal:
     check_length(n + int((gaps * (gaps - 1) // 2).sum()), "this set of checkpoints")
     plan = Plan()
     plan.extend(_entries(n, stored, level, given=initially_in(problem, level)))
+    plan.extend(forgotten(problem, level))
     return Proposal(steps=plan.steps(problem))
 
 
@@ -71,7 +73,8 @@ def _stream(problem: Problem, name: str, stored: range) -> Proposal | Iterator[E
         need += facts.static + facts.tape + beside
     if capacity is not None and capacity < need:
         return Proposal(infeasible_within=f"the {name} schedule", least=LeastBudget(need, None, True, level))
-    return facts.too_large(problem) or _entries(facts.steps, stored, level, given=initially_in(problem, level))
+    entries = _entries(facts.steps, stored, level, given=initially_in(problem, level))
+    return facts.too_large(problem) or chain(entries, forgotten(problem, level))
 
 
 def _steps(problem: Problem) -> int:

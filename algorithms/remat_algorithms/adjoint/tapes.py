@@ -84,6 +84,10 @@ class TapePlan:
         if self.level:
             self._add(StepKind.DROP, -1, way=(self.level, -1), drop=(step,))
 
+    def discard(self, step: int, level: int) -> None:
+        """Remove x_step from any level."""
+        self._add(StepKind.DROP, -1, way=(level, -1), drop=(step,))
+
     def _copy(self, value: int, source: int, target: int, *, drop: bool) -> None:
         if self.level:
             self._add(StepKind.COPY, value, way=(source, target), drop=(value,) if drop else ())

@@ -16,6 +16,7 @@ a range is divided down to single steps.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Literal
 
 from pydantic import Field
@@ -28,7 +29,7 @@ from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE
 from remat_algorithms.adjoint.revolve import repetition
-from remat_algorithms.adjoint.slots import Slots, initially_in
+from remat_algorithms.adjoint.slots import Slots, forget_elsewhere, forgotten, initially_in, slot_notes
 from remat_algorithms.emit import check_length
 
 Split = Literal["binomial", "bisection"]
@@ -69,8 +70,9 @@ def solve(problem: Problem, options: TreeverseOptions, context: Context) -> Prop
     level = slots.level
     given = initially_in(problem, level)
     plan = plan_treeverse(steps, max(slots.count, 1), level, options.split, given=given)
+    forget_elsewhere(problem, plan, level)
     check_length(plan.advances + steps, f"treeverse with {slots.count} slots")
-    return Proposal(steps=plan.steps(problem))
+    return Proposal(steps=plan.steps(problem), notes=slot_notes(problem, level))
 
 
 def stream(problem: Problem, options: TreeverseOptions, context: Context) -> Proposal | Iterator[Entry]:
@@ -80,7 +82,7 @@ def stream(problem: Problem, options: TreeverseOptions, context: Context) -> Pro
         return Proposal(infeasible_within=NO_SLOTS, least=slots.least)
     given = initially_in(problem, slots.level)
     entries = treeverse(facts.steps, max(slots.count, 1), slots.level, options.split, given=given)
-    return facts.too_large(problem) or entries
+    return facts.too_large(problem) or chain(entries, forgotten(problem, slots.level))
 
 
 def plan_treeverse(steps: int, slots: int, level: int, split: Split, *, given: bool = False) -> Plan:

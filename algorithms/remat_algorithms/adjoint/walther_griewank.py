@@ -22,7 +22,7 @@ from remat.problem import Bound, Problem, Proposal
 from remat.taskgraph import NumberArray
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.revolve import problem_backward_time
-from remat_algorithms.adjoint.slots import Slots, initially_in
+from remat_algorithms.adjoint.slots import Slots, forget_elsewhere, initially_in, slot_notes
 from remat_algorithms.adjoint.transfers import check_working_room, state_transfer_times
 from remat_algorithms.emit import check_length
 
@@ -80,10 +80,12 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     plan_range(plan, table, 0, steps - 1, table.slots, level)
     if steps == 1 and given:
         plan.discard(0, level)
+    forget_elsewhere(problem, plan, level)
     check_length(plan.advances + steps, f"walther-griewank with {slots.count} slots")
     work = table.value + problem_backward_time(problem)
     if costs is None:
-        return Proposal(steps=plan.steps(problem), bounds=(Bound(work, scope, "walther-griewank"),))
+        bounds = (Bound(work, scope, "walther-griewank"),)
+        return Proposal(steps=plan.steps(problem), bounds=bounds, notes=slot_notes(problem, level))
     if steps > 1 and not given:
         work += costs[0][0].item()
     # The argument that a stored state stays until its range is reversed needs equal transfer times.
@@ -93,6 +95,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
         makespan=work,
         bounds=(Bound(work, scope, "walther-griewank"),) if equal else (),
         optimal_within=scope if equal else None,
+        notes=slot_notes(problem, level),
     )
 
 

@@ -1,0 +1,120 @@
+"""Starts for `adjoint-best`: the other algorithms' schedules, each for a slice of the time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from remat.context import Context
+from remat.errors import OptionError
+from remat.options import make_options
+from remat.placement import Placement, place
+from remat.problem import ALL_SCHEDULES, Problem, Proposal
+from remat.registry import Algorithm
+from remat.steps import StepKind, Steps
+from remat.units import Number
+
+QUICK = ("store-all", "revolve", "multistage", "two-level", "periodic-disk-revolve", "treeverse", "recompute-all")
+"""They search nothing, and are asked even when the time is over."""
+
+MOST_QUICK = 100_000
+"""Most steps for which the quick ones are asked although the time is over."""
+
+
+@dataclass
+class Slice(Context):
+    """A part of a solve's time; what happens to the whole happens to it."""
+
+    whole: Context | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether this part or the whole is over."""
+        over = self.deadline is not None and time.monotonic() >= self.deadline
+        return over or (self.whole is not None and self.whole.stopped)
+
+    @staticmethod
+    def of(context: Context, share: float) -> Slice:
+        """Take a share of the time that is left; all of it where there is no limit."""
+        left = context.seconds_left
+        deadline = None if left is None else time.monotonic() + share * left
+        return Slice(deadline=deadline, seed=context.seed, threads=context.threads, whole=context)
+
+
+@dataclass(frozen=True)
+class Start:
+    """A schedule that fits, and its makespan."""
+
+    name: str
+    steps: Steps
+    makespan: Number
+    bound: Number
+
+
+def starts(problem: Problem, context: Context) -> Iterator[Start | Proposal]:
+    """Yield each schedule that another algorithm finds, quick ones first; an answer without one that is a proof, too.
+
+    An algorithm that refuses the instance, or whose schedule does not fit, yields nothing.
+    """
+    short = problem.chain.length <= MOST_QUICK
+    for entry in _others():
+        if context.stopped and not (short and entry.name in QUICK):
+            continue
+        try:
+            options = make_options(entry, {})
+            proposal: Proposal = entry.load()(problem, options, Slice.of(context, 0.3))
+        except OptionError:
+            continue
+        start = judged(problem, entry.name, proposal)
+        if start is not None:
+            yield start
+        elif proposal.steps is None and proposal.infeasible_within == ALL_SCHEDULES:
+            yield proposal
+
+
+def _others() -> list[Algorithm]:
+    from remat_algorithms.adjoint.catalogue import ALGORITHMS as ADJOINT
+    from remat_algorithms.chain.catalogue import ALGORITHMS as CHAIN
+    from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
+
+    listed = [entry for entry in (*ADJOINT, *CHAIN, *DAG) if entry.accepts("adjoint") and entry.is_available()]
+    chosen = [entry for entry in listed if entry.name not in ("adjoint-best", "fixed")]
+    return sorted(chosen, key=lambda entry: QUICK.index(entry.name) if entry.name in QUICK else len(QUICK))
+
+
+def judged(problem: Problem, name: str, proposal: Proposal) -> Start | None:
+    """Place a proposal; None if it has no schedule, or one that does not fit."""
+    steps = proposal.steps
+    if steps is None:
+        return None
+    placed = place(problem.graph, problem.machine, steps)
+    if not isinstance(placed, Placement):
+        return None
+    bound = max((bound.value for bound in proposal.bounds if bound.scope == ALL_SCHEDULES), default=0)
+    return Start(name, steps, makespan_of(problem, steps, placed), bound)
+
+
+def makespan_of(problem: Problem, steps: Steps, placed: Placement) -> Number:
+    """Return when the last step ends."""
+    graph, machine = problem.graph, problem.machine
+    start = placed.start
+    if len(start) == 0:
+        return 0
+    runs = steps.kind == StepKind.RUN
+    ends: list[Number] = [start.max().item()]
+    if runs.any():
+        ends.append((start[runs] + graph.time[steps.item[runs]]).max().item())
+    for (source, target), index in machine.link_index.items():
+        mine = (steps.kind == StepKind.COPY) & (steps.source == source) & (steps.target == target)
+        if mine.any():
+            link = machine.links[index]
+            size = np.where(steps.amount[mine] >= 0, steps.amount[mine], graph.size[steps.item[mine]])
+            took = np.full(len(size), link.latency)
+            if link.bandwidth is not None:
+                whole = isinstance(link.bandwidth, int) and not (size % link.bandwidth).any()
+                took = took + (size // link.bandwidth if whole else size / link.bandwidth)
+            ends.append((start[mine] + took).max().item())
+    return max(ends)
