@@ -5,6 +5,7 @@ from __future__ import annotations
 from remat.registry import Algorithm
 
 KINDS = ("chain", "adjoint", "dag")
+PYTORCH = "PyTorch 2, AOTAutograd's partitioners"
 CHECKMATE = "Chen et al. 2016; Jain et al. 2020"
 
 ALGORITHMS: tuple[Algorithm, ...] = (
@@ -77,6 +78,73 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(limits * evictions * values)",
         reference="Kirisame et al. 2020",
+        anytime=True,
+    ),
+    Algorithm(
+        name="min-cut",
+        solver="remat_algorithms.dag.min_cut:solve",
+        options="remat_algorithms.dag.min_cut:MinCutOptions",
+        kinds=KINDS,
+        summary="save the least bytes from which the backward can recompute the rest; costly tasks banned, how many searched",
+        guarantee="heuristic",
+        complexity="O(bans * maximum flow)",
+        reference=PYTORCH,
+        anytime=True,
+    ),
+    Algorithm(
+        name="knapsack-dp",
+        solver="remat_algorithms.dag.knapsack:solve_dp",
+        options="remat_algorithms.dag.knapsack:KnapsackOptions",
+        kinds=KINDS,
+        summary="a knapsack of saved bytes holds what takes longest to recompute (dynamic programme)",
+        guarantee="heuristic",
+        complexity="O(items * states + levels * maximum flow)",
+        reference=PYTORCH,
+        anytime=True,
+    ),
+    Algorithm(
+        name="knapsack-ilp",
+        solver="remat_algorithms.dag.knapsack:solve_ilp",
+        options="remat_algorithms.dag.knapsack:KnapsackOptions",
+        kinds=KINDS,
+        summary="a knapsack of saved bytes holds what takes longest to recompute (integer programme)",
+        guarantee="heuristic",
+        complexity="levels * (integer programme + maximum flow)",
+        reference=PYTORCH,
+        requires=("ortools",),
+        anytime=True,
+    ),
+    Algorithm(
+        name="knapsack-greedy",
+        solver="remat_algorithms.dag.knapsack:solve_greedy",
+        options="remat_algorithms.dag.knapsack:KnapsackOptions",
+        kinds=KINDS,
+        summary="a knapsack of saved bytes holds what takes longest to recompute per byte (greedy)",
+        guarantee="heuristic",
+        complexity="O(levels * maximum flow)",
+        reference=PYTORCH,
+        anytime=True,
+    ),
+    Algorithm(
+        name="kusumoto-exact",
+        solver="remat_algorithms.dag.lower_sets:solve_exact",
+        options="remat_algorithms.dag.lower_sets:ExactOptions",
+        kinds=KINDS,
+        summary="canonical strategies over all lower sets of the forward, optimal in the paper's model; model budget searched",
+        guarantee="heuristic",
+        complexity="O(T #L^2) for each model budget",
+        reference="Kusumoto et al. 2019",
+        anytime=True,
+    ),
+    Algorithm(
+        name="kusumoto-approx",
+        solver="remat_algorithms.dag.lower_sets:solve_approx",
+        options="remat_algorithms.dag.lower_sets:ApproximateOptions",
+        kinds=KINDS,
+        summary="canonical strategies over the ancestors of each forward task; model budget searched",
+        guarantee="heuristic",
+        complexity="O(T n^2) for each model budget",
+        reference="Kusumoto et al. 2019",
         anytime=True,
     ),
 )

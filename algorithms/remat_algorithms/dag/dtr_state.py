@@ -22,7 +22,7 @@ class Heuristic(StrEnum):
     MSPS = "msps"
 
 
-class GaveUp(Exception):  # noqa: N818  (not an error: a limit that is too small)
+class GaveUp(Exception):
     """Something does not fit, takes too long, or the context is stopped."""
 
 
@@ -66,7 +66,7 @@ class Program:
 
     @cached_property
     def last_use(self) -> list[int]:
-        """For each value the last stage that reads it in the program; beyond all stages for what is wanted at the end."""
+        """For each value the last stage that reads it in the program; behind all stages for what the end wants."""
         stages = self.stages
         found = [max(readers, default=maker) for readers, maker in zip(stages.readers, stages.maker, strict=True)]
         for value in stages.ends:

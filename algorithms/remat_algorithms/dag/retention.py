@@ -197,7 +197,8 @@ class Stages:
         first, name = self.machine.memories[0].name, self.machine.memories[own].name
         resident = {place.value for place in graph.inputs if (place.memory or first) == name}
         memory = (graph.static_memory if own == 0 else 0) + sum(self.size[value] for value in resident)
-        peak, time = memory, 0
+        peak = memory
+        time: Number = 0
         for task, drop in zip(runs, steps.drop.to_lists(), strict=True):
             reads, writes, _, workspace, in_place = self._facts[task]
             written = sum(self.size[value] for value in writes)
