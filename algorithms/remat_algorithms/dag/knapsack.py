@@ -30,7 +30,7 @@ GAP = 1e-7
 """Share by which the integer programme may miss the optimum: below it, only equal items differ."""
 
 Chooser = Callable[[Sequence[int], Sequence[Number], Sequence[int], Context], Iterator[list[int]]]
-"""(weights, values, limits, context) -> the chosen items for each limit."""
+"""(weights, values, descending limits, context) -> the chosen items for each limit."""
 
 
 class KnapsackOptions(Options):
@@ -54,11 +54,15 @@ def _solve(problem: Problem, name: str, options: KnapsackOptions, choose: Choose
     training = training_of(problem, name)
     items, weights, values = items_of(training)
     total = sum(weights)
-    limits = [total * step // options.levels for step in range(options.levels, -1, -1)]
+    limits = sorted({total * step // options.levels for step in range(options.levels + 1)}, reverse=True)
 
     def schedules() -> Iterator[list[int] | None]:
         yield None
+        seen = set()
         for chosen in choose(weights, values, limits, context):
+            if (key := tuple(chosen)) in seen:
+                continue
+            seen.add(key)
             _, saved = minimum_cut(training, [items[k] for k in chosen])
             yield training.stages.runs(training.saved(saved))
 
@@ -134,9 +138,13 @@ def choose_by_programme(
     for k, kind in enumerate(zip(weights, values, strict=True)):
         kinds.setdefault(kind, []).append(k)
     total, most = max(1, sum(weights)), max([1e-300, *map(float, values)])
+    chosen: list[int] | None = None
     for limit in limits:
         if context.stopped:
             return
+        if chosen is not None and sum(weights[k] for k in chosen) <= limit:
+            yield chosen  # the best of more bytes fits here, too
+            continue
         solver = pywraplp.Solver.CreateSolver("SCIP")
         if context.seconds_left is not None:
             solver.SetTimeLimit(max(1, int(1000 * context.seconds_left)))
@@ -154,7 +162,8 @@ def choose_by_programme(
         chosen = [k for items, n in zip(kinds.values(), counts, strict=True) for k in items[len(items) - n :]]
         while sum(weights[k] for k in chosen) > limit:
             chosen.remove(min(chosen, key=lambda k: (values[k], k)))
-        yield sorted(chosen)
+        chosen.sort()
+        yield chosen
 
 
 def solve_dp(problem: Problem, options: KnapsackOptions, context: Context) -> Proposal:

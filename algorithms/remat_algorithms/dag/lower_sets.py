@@ -46,7 +46,7 @@ Objective = Literal["time", "memory"]
 class ApproximateOptions(Options):
     """Options of `kusumoto-approx`."""
 
-    budgets: int = Field(48, ge=1, le=10_000, description="model budgets that are tried")
+    budgets: int = Field(32, ge=1, le=10_000, description="model budgets that are tried")
     objective: Objective = Field(
         "time", description="time: least overhead in the model; memory: most overhead, which frees most in practice"
     )
