@@ -147,4 +147,15 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Kusumoto et al. 2019",
         anytime=True,
     ),
+    Algorithm(
+        name="feng-huang",
+        solver="remat_algorithms.dag.feng_huang:solve",
+        options="remat_algorithms.dag.feng_huang:FengHuangOptions",
+        kinds=KINDS,
+        summary="checkpoints of the forward graph, optimal for memory if every segment is recomputed once",
+        guarantee="strategy",
+        within="the feng-huang schedule",
+        complexity="O(n states) for each maximal term tried",
+        reference="Feng and Huang 2021",
+    ),
 )
