@@ -158,4 +158,16 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(n states) for each maximal term tried",
         reference="Feng and Huang 2021",
     ),
+    Algorithm(
+        name="treewidth",
+        solver="remat_algorithms.dag.treewidth:solve",
+        options="remat_algorithms.dag.treewidth:TreewidthOptions",
+        kinds=KINDS,
+        summary="divide and conquer over a tree decomposition of the whole graph; size of the leaves searched",
+        guarantee="heuristic",
+        complexity="O(n (d k)^log2(n)) runs at worst, bounded by an option",
+        reference="Kumar et al. 2019",
+        requires=("networkx",),
+        anytime=True,
+    ),
 )
