@@ -36,7 +36,6 @@ from remat_algorithms.dag.dtr_state import GaveUp, Heuristic, Program, Simulatio
 from remat_algorithms.dag.fitting import fastest
 from remat_algorithms.dag.retention import Stages, stages_of
 
-
 HOPELESS = 6
 """Limits that fail one after the other, from above, before the smaller ones are left alone."""
 

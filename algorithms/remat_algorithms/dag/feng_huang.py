@@ -242,9 +242,7 @@ def solve(problem: Problem, options: FengHuangOptions, context: Context) -> Prop
     """
     training = training_of(problem, "feng-huang")
     try:
-        _, checkpoints = best_checkpoints(
-            training.before, training.weight, options.states, lambda: context.stopped
-        )
+        _, checkpoints = best_checkpoints(training.before, training.weight, options.states, lambda: context.stopped)
     except Stopped:
         return Proposal(termination=context.termination)
     except TooWide:

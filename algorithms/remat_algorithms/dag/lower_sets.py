@@ -138,7 +138,9 @@ def _matrix(masks: Sequence[int], count: int) -> BoolArray:
     return bits[:, :count].astype(bool)
 
 
-def best_sequence(family: Family, budget: float, objective: Objective, context: Context) -> tuple[float, list[int]] | None:
+def best_sequence(
+    family: Family, budget: float, objective: Objective, context: Context
+) -> tuple[float, list[int]] | None:
     """Return the overhead and the sequence of lower sets (rows) that is best within a model budget.
 
     Returns
@@ -182,7 +184,9 @@ def runs_for(training: Training, family: Family, sequence: Sequence[int]) -> lis
     for row in sequence:
         inside = family.sets[row]
         checkpoints.update(
-            stage for stage in np.flatnonzero(inside).tolist() if any(not inside[other] for other in training.after[stage])
+            stage
+            for stage in np.flatnonzero(inside).tolist()
+            if any(not inside[other] for other in training.after[stage])
         )
     return training.stages.runs(training.segments(checkpoints, segment.tolist(), len(sequence) - 1))
 

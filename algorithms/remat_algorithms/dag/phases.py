@@ -25,8 +25,8 @@ class Training:
     forward : int
         The stages below it are the forward, the others the backward.
     lean : bool
-        Whether a checkpoint keeps only what the forward reads of a task's outputs (chains: the activation, and not
-        the saved tensors); otherwise it keeps them all.
+        Whether a checkpoint keeps only the first of a task's outputs (chains: the activation, and not the saved
+        tensors); otherwise it keeps all that anyone reads.
     """
 
     stages: Stages
@@ -70,10 +70,8 @@ class Training:
         """For each forward stage the values that its checkpoint keeps."""
         kept = []
         for stage in range(self.forward):
-            writes = self.stages.writes[stage]
-            read = [value for value in writes if self.forward_uses[value]]
-            useful = [value for value in writes if self.forward_uses[value] or self.backward_uses[value]]
-            kept.append(read if self.lean and read else useful)
+            writes = self.stages.writes[stage][: 1 if self.lean else None]
+            kept.append([value for value in writes if self.forward_uses[value] or self.backward_uses[value]])
         return kept
 
     @cached_property
