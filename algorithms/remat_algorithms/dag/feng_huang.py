@@ -227,6 +227,10 @@ def runs_for(training: Training, checkpoints: Sequence[int]) -> list[int]:
     """Return the runs: every segment is recomputed once, but the one that the forward ends in."""
     segment = segments_of(training.before, checkpoints)
     last = segment[-1] if segment and segment[-1] != CHECKPOINT else None
+    for stage in checkpoints:
+        # What a checkpoint does not keep (saved tensors of a chain) comes back with the segment before it.
+        joined = [segment[other] for other in training.before[stage] if other not in checkpoints]
+        segment[stage] = joined[-1] if joined else stage
     return training.stages.runs(training.segments(checkpoints, segment, last))
 
 
@@ -247,8 +251,8 @@ def solve(problem: Problem, options: FengHuangOptions, context: Context) -> Prop
         return Proposal(termination=context.termination)
     except TooWide:
         raise OptionError(
-            f"--algorithm: feng-huang finds more than {options.states} states on the forward of {training.forward} tasks "
-            "(option states): it is too wide for an exact search"
+            f"--algorithm: feng-huang finds more than {options.states} states on the {training.forward} "
+            "forward tasks (option states): too wide for an exact search"
         ) from None
     replay = training.stages.replay(runs_for(training, checkpoints))
     return Proposal(steps=replay.steps, makespan=replay.time, peak=replay.peak)

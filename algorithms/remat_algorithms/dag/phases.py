@@ -109,7 +109,7 @@ class Training:
         checkpoints : collection of int
             Forward stages that are kept.
         segment : (forward,) ints
-            Segment of each forward stage (checkpoints: not read).
+            Segment of each forward stage; a checkpoint's other values come back with it.
         last : int, optional
 
         Returns

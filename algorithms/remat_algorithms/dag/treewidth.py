@@ -9,8 +9,8 @@ leaves components of at most half the vertices. So, to perform a set of tasks,
     obtain(p, C):   choose X in C; for the x in X that p depends on, in order: make(x), and keep it;
                     then obtain p from its own component, and forget the x
 
-With d the most inputs of a task, level l of the recursion keeps at most k+1+d vertices beside those of the levels above,
-and there are at most log2(n) + 1 levels:
+With d the most inputs of a task, each level of the recursion keeps at most k+1+d vertices more, and there are at most
+log2(n) + 1 levels:
 
     peak <= (k+1+d) (log2(n) + 1) + 1 vertices,    runs(n) <= n (d (k+1) + 2)^(log2(n) + 1).
 
@@ -293,7 +293,7 @@ def _refuse_several_writers(stages: Stages) -> None:
         for value in values:
             if value in seen or value in inputs:
                 raise OptionError(
-                    f"--algorithm: treewidth leaves the reference order, and {stages.graph.values[value]!r} is written more "
-                    "than once"
+                    f"--algorithm: treewidth leaves the reference order, and "
+                    f"{stages.graph.values[value]!r} is written more than once"
                 )
             seen.add(value)

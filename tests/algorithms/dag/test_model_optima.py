@@ -29,7 +29,7 @@ def drawn(seed, most=7):
     return found_in(training(rng, rng.randint(1, most), most_reads=3))
 
 
-# --- Kusumoto et al. ----------------------------------------------------------------------------------------------------
+# --- Kusumoto et al. --------------------------------------------------------------------------------------------------
 
 
 def is_lower(part, before):
@@ -111,12 +111,12 @@ def test_too_many_lower_sets_are_refused():
     wide = layered(seeded(0), 4)
     wide["tasks"] = [{"id": f"w{i}", "time": 1, "size": 1, "phase": "forward"} for i in range(20)]
     wide["tasks"].append({"id": "b", "time": 1, "size": 1, "reads": [f"w{i}" for i in range(20)], "phase": "backward"})
-    with pytest.raises(remat.OptionError, match="up to 2000 lower sets"):
+    with pytest.raises(remat.OptionError, match="takes up to 2000 lower sets"):
         remat.solve(wide, algorithm="kusumoto-exact")
     assert remat.solve(wide, algorithm="kusumoto-approx").makespan == 21
 
 
-# --- Feng and Huang -----------------------------------------------------------------------------------------------------
+# --- Feng and Huang ---------------------------------------------------------------------------------------------------
 
 
 def by_components(found, weight, checkpoints):
@@ -154,6 +154,13 @@ def test_each_task_of_the_forward_runs_at_most_twice():
         assert max(runs.count(task) for task in runs) <= 2
 
 
+def test_each_stage_of_a_chain_is_recomputed_once():
+    stages = [{"forward_time": 3, "backward_time": 1, "output_size": 2 + i % 3, "saved_size": 5} for i in range(20)]
+    chain = {"schema": "remat.instance/1", "kind": "chain", "input_size": 1, "stages": stages}
+    result = remat.solve(chain, algorithm="feng-huang")
+    assert 0 < result.recompute_time <= 3 * 20
+
+
 def test_segments_are_components():
     segment = segments_of([[], [0], [1], [], [2, 3]], [1])
     assert segment[1] == -1
@@ -161,7 +168,7 @@ def test_segments_are_components():
     assert segment[2] == segment[3] == segment[4]
 
 
-# --- cuts and articulation points ---------------------------------------------------------------------------------------
+# --- cuts and articulation points -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -221,7 +228,7 @@ def test_articulation_points_are_those_of_networkx(seed):
     assert articulation_points(found) == sorted(nx.articulation_points(graph))
 
 
-# --- knapsacks ----------------------------------------------------------------------------------------------------------
+# --- knapsacks --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(15))
