@@ -13,6 +13,14 @@ OPTIONS = {
     "two-level": ({}, {"period": 3}),
     "two-level-async": ({}, {"period": 3}),
     "adjoint-best": ({"iterations": 20},),
+    # Fewer candidates than by default, which on small instances are the same ones many times over.
+    "dtr": ({"limits": 10}, {"limits": 6, "heuristic": "eq"}),
+    "min-cut": ({"bans": 6},),
+    "knapsack-dp": ({"levels": 6},),
+    "knapsack-ilp": ({"levels": 6},),
+    "knapsack-greedy": ({"levels": 6},),
+    "kusumoto-exact": ({"budgets": 6},),
+    "kusumoto-approx": ({"budgets": 6}, {"budgets": 6, "objective": "memory"}),
 }
 
 

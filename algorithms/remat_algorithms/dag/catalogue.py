@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from remat.registry import Algorithm
+from remat_algorithms.dag.catalogue_literature import ALGORITHMS as LITERATURE
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
@@ -15,4 +16,5 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(size)",
         reference="-",
     ),
+    *LITERATURE,
 )
