@@ -104,22 +104,22 @@ class LeastMemory:
         """Return the task (index in the task graph) that sets the least memory."""
         seg = self.segments
         length = seg.length
-        loss = length * (2 if has_saving else 1)
+        loss = length + (seg.ways if has_saving else 0)
         first, last, target = 0, length, self.least
         while True:
             live = int(seg.gradient[last + 1])
-            backward = loss if first == length else loss + 1 + first
+            backward = loss if first == length else loss + 1 + int(seg.default_way[first])
             if first == last:
                 if int(seg.backward_need[first]) == target:
                     return backward
-                return length + first if seg.saves[first] else first
+                return length + int(seg.default_way[first]) if seg.saves[first] else first
             needs, _ = self._choices(first, last, seg.sweep_need(first), seg.sweep_time(first))
             choice = int(np.argmin(needs))
             if choice == 0:
                 if int(seg.backward_need[first]) == target:
                     return backward
                 if int(seg.save_need[first]) + live == target:
-                    return length + first if seg.saves[first] else first
+                    return length + int(seg.default_way[first]) if seg.saves[first] else first
                 first, target = first + 1, target - int(seg.kept[first])
                 continue
             split = first + choice
