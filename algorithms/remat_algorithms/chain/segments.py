@@ -8,18 +8,23 @@ A *persistent* schedule keeps a stored value until the backward that needs it, s
 backward), or *split* at j (plain forwards from x_i to x_j, segment (j, l), then segment (i, j-1) again from
 x_i). Beaumont et al. 2019, "Optimal checkpointing for heterogeneous chains", eqs. 1-4, with the gradient
 that is really live (y_{l+1}) in place of a bound on it.
+
+`Segments` describes each stage's first variant, its needs upper bounds where a backward does not read its input but the
+stage before reads it; `Segments.states` tells these cases and the variants apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from remat.chain import Chain
 from remat.taskgraph import BoolArray, IntArray, NumberArray
 from remat.units import Number
+from remat_algorithms.chain.rotor_states import States
 
 COMPILED_FROM = 60
 """Chains of more stages use compiled kernels; below, their import and start cost more than they save."""
@@ -60,6 +65,7 @@ class Segments:
         Number of each stage's first variant among the variants of all stages.
     ways : int
         Number of these.
+    chain : Chain
     whole_class : bool
         Whether the needs above are exact for every persistent schedule. They are upper bounds only where a stage
         does not read its input but the stage before reads it as its output: whether that input may go early
@@ -82,6 +88,12 @@ class Segments:
     whole_class: bool
     default_way: IntArray
     ways: int
+    chain: Chain
+
+    @cached_property
+    def states(self) -> States:
+        """The states and ways of the dynamic programs, variants included."""
+        return States.of(self.chain)
 
     @staticmethod
     def of(chain: Chain) -> Segments:
@@ -123,6 +135,7 @@ class Segments:
             whole_class=not (~chain.reads_input & ~last_use[:-1]).any(),
             default_way=chain.alternatives.start[:-1],
             ways=int(chain.alternatives.start[-1]),
+            chain=chain,
         )
 
     @property
