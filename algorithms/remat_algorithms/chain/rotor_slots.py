@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from threading import Thread
 
+import numpy as np
+
 from remat.context import Context
 from remat_algorithms.chain.least_memory import LeastMemory
 from remat_algorithms.chain.rotor_states import Whole
@@ -167,6 +169,16 @@ class Search:
         first = self._table(self.room, unit, up=True)
         wanted = both and keep and first is not None
         return first, self._table(self.room, unit, up=False) if wanted else None
+
+
+def common_measure(segments: Segments) -> int:
+    """Return the common divisor of all that a segment stores or needs: nothing changes between its multiples."""
+    states = segments.states
+    sizes = (
+        *(states.kept, states.save_need, states.backward_need, states.leaf_need),
+        *(segments.activation[1:], segments.gradient, segments.first_need, segments.next_need),
+    )
+    return math.gcd(*(int(size) for array in sizes for size in np.unique(array)))
 
 
 def table_bytes(segments: Segments, slots: int) -> int:

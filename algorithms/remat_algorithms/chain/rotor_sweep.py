@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from remat.context import Context
 from remat.problem import Problem, Proposal
+from remat.steps import Steps
+from remat.taskgraph import TaskGraph
 from remat.units import Number, format_size
-from remat_algorithms.chain.rotor import RotorOptions, Setting
-from remat_algorithms.chain.rotor_slots import Ladder, Search, default_slots
+from remat_algorithms.chain.rotor import RotorOptions, Setting, nearly
+from remat_algorithms.chain.rotor_slots import Ladder, Search, common_measure, default_slots
 from remat_algorithms.chain.rotor_table import RotorTable
 
 
@@ -37,7 +41,7 @@ def sweep(problem: Problem, options: RotorOptions, context: Context, budgets: Se
     ------
     Proposal
         One for each budget, within it; or one for each breakpoint, from the no-recompute schedule down to the one of
-        least memory, and then the infeasible answer that names the least budget.
+        least memory, each with its peak, and then the infeasible answer that names the least budget.
 
     Notes
     -----
@@ -53,12 +57,21 @@ def sweep(problem: Problem, options: RotorOptions, context: Context, budgets: Se
 
 @dataclass(frozen=True)
 class _Curve:
-    """The tables of schedules and of bounds, and the schedule of least memory, which competes."""
+    """The tables of schedules and of bounds, and the schedule of least memory, which competes.
+
+    Attributes
+    ----------
+    exact : bool
+        Whether stored sizes are whole slots.
+    aligned : bool
+        Whether the needs of running tasks are, too: then rows are all that there is to tell apart.
+    """
 
     setting: Setting
     up: RotorTable | None
     down: RotorTable | None
     exact: bool
+    aligned: bool
     least_runs: list[int]
     least_time: Number
 
@@ -66,12 +79,19 @@ class _Curve:
     def of(setting: Setting, options: RotorOptions, room: int) -> _Curve:
         """Fill the tables at the largest room."""
         segments, whole = setting.segments, setting.whole
-        ladder = Ladder.of(segments, whole.need, options.slots or default_slots(segments))
-        rung = ladder.rung(room)
+        slots = options.slots or default_slots(segments)
+        measure = common_measure(segments)
+        aligned = measure > 0 and room // measure <= slots
+        if aligned:
+            unit, exact, room = measure, True, room // measure * measure
+        else:
+            ladder = Ladder.of(segments, whole.need, slots)
+            rung = ladder.rung(room)
+            unit, exact = ladder.units[rung], ladder.is_exact(rung)
         search = Search(segments, setting.least, whole, room, setting.context)
         runs = setting.least.runs()
-        up, down = search.pair(ladder.units[rung], both=options.certificate)
-        return _Curve(setting, up, down, ladder.is_exact(rung), runs, setting.time_of(runs))
+        up, down = search.pair(unit, both=options.certificate and not exact)
+        return _Curve(setting, up, down, exact, aligned, runs, setting.time_of(runs))
 
     def time(self, room: int) -> float:
         """Time of the best schedule for a room."""
@@ -80,12 +100,13 @@ class _Curve:
 
     def lower(self, room: int) -> float:
         """Lower bound for a room; -inf if there is none."""
-        if self.down is None:
-            if self.exact and self.up is not None and self.up.grid.bytes(self.up.grid.row(room)) == room:
-                return self.up.best(self.up.grid.row(room))
+        if self.aligned and self.up is not None:
+            return self.time(room)
+        table = self.up if self.exact else self.down
+        if table is None:
             return -math.inf
-        row = self.down.grid.row(room)
-        value = self.down.best(row) if row >= 0 else -math.inf
+        row = table.grid.start - (table.grid.budget - room) // table.grid.unit
+        value = table.best(row) if row >= 0 else -math.inf
         return value if value < math.inf else -math.inf
 
     def proposal(self, room: int) -> Proposal:
@@ -116,22 +137,55 @@ def _at_budgets(setting: Setting, options: RotorOptions, rooms: Sequence[int]) -
 
 def _curve(setting: Setting, options: RotorOptions) -> Iterator[Proposal]:
     """Walk down the rows of the largest table: a breakpoint is the lowest row of its time."""
-    yield setting.nothing_recomputed()
-    least, room = setting.least.least, setting.whole.need - 1
-    if least <= room:
-        curve = _Curve.of(setting, options, room)
-        latest: float = setting.whole.time
-        if curve.up is not None:
-            grid = curve.up.grid
-            times = [min(float(time), curve.least_time) for time in curve.up.row(0, setting.segments.length)]
-            for row in range(grid.start, 0, -1):
-                feasible = least <= grid.bytes(row)
-                if feasible and times[row] > latest and times[row] < curve.least_time and times[row - 1] > times[row]:
-                    latest = times[row]
-                    yield curve.proposal(grid.bytes(row))
-            if grid.bytes(0) >= least and latest < times[0] < curve.least_time:
-                latest = times[0]
-                yield curve.proposal(grid.bytes(0))
-        if curve.least_time > latest or setting.whole.need > least:
-            yield curve.proposal(least)
+    lowest: int | None = None
+    for proposal in _candidates(setting, options):
+        if proposal.steps is None:
+            yield proposal
+            continue
+        # Rounding may need more than the row before for more time: that is no breakpoint.
+        peak = peak_in_order(setting.problem.graph, proposal.steps)
+        if lowest is None or peak < lowest:
+            lowest = peak
+            yield replace(proposal, peak=peak)
+
+
+def _candidates(setting: Setting, options: RotorOptions) -> Iterator[Proposal]:
+    whole, room = setting.whole, setting.whole.need - 1
+    least = setting.least.least
+    if least > room:
+        yield setting.nothing_recomputed()
+        yield setting.too_small()
+        return
+    curve = _Curve.of(setting, options, room)
+    rows = _breakpoints(curve, least)
+    if not rows or (curve.time(rows[0]) > whole.time and not nearly(curve.time(rows[0]), whole.time)):
+        yield setting.nothing_recomputed()
+    for row in rows:
+        yield curve.proposal(row)
     yield setting.too_small()
+
+
+def _breakpoints(curve: _Curve, least: int) -> list[int]:
+    """Return the rooms, descending, at which the time changes; the last one is the least."""
+    rooms = []
+    if curve.up is not None:
+        grid = curve.up.grid
+        times = np.minimum(curve.up.row(0, curve.setting.segments.length)[: grid.start + 1], float(curve.least_time))
+        last = np.flatnonzero(np.concatenate(([True], times[1:] < times[:-1])))
+        rooms = [grid.bytes(row) for row in last[::-1].tolist() if times[row] < curve.least_time]
+    return [*(room for room in rooms if room > least), least]
+
+
+def peak_in_order(graph: TaskGraph, steps: Steps) -> int:
+    """Return the peak of runs one after the other in one memory, each value freed by a run (array operations)."""
+    order, size, values = steps.item, graph.size, len(graph.size)
+    reads, writes, drops = graph.reads.gather(order), graph.writes.gather(order), steps.drop
+    own = np.isin(drops.rows * values + drops.items, reads.rows * values + reads.items)
+    made, freed, given = (np.zeros(len(order), dtype=np.int64) for _ in range(3))
+    np.add.at(made, writes.rows, size[writes.items])
+    np.add.at(freed, drops.rows, size[drops.items])
+    np.add.at(given, drops.rows[own], size[drops.items[own]])
+    resident = graph.static_memory + int(sum(size[place.value] for place in graph.inputs))
+    before = resident + np.concatenate(([0], np.cumsum(made - freed)[:-1]))
+    during = before + np.where(graph.in_place[order], np.maximum(0, made - given), made) + graph.workspace[order]
+    return int(during.max(initial=resident))
