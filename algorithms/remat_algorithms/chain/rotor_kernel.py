@@ -140,3 +140,88 @@ def fill_states(
             r += 1
         lowest[first_cell[state] + last] = r
         time[first_cell[state] + last] = out
+
+
+def decisions(table: RotorTable, row: int) -> tuple[IntArray, IntArray]:
+    """Return the splits and the ways that `RotorTable.runs` asks for, in its order (the twin is its `_choose`)."""
+    segments, grid, limits = table.segments, table.grid, table.limits
+    states = segments.states
+    splits, ways = np.full((2, 2 * segments.length + 1), -1, dtype=np.int64)
+    count = _decide(
+        *(splits, ways, row, table.time),
+        *(states.stage, states.free, states.start, states.inner, table.first_cell),
+        *(limits.kept, limits.shift, limits.time, limits.leaf_time, limits.leaf_row),
+        *(states.save_need, states.backward_need, segments.gradient, segments.first_need, segments.next_need),
+        *(segments.forward_time.astype(np.float64), grid.budget, grid.unit, grid.start),
+    )
+    return splits[:count], ways[:count]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator,unused-ignore]
+def _decide(
+    splits: IntArray,
+    ways: IntArray,
+    row: int,
+    time: FloatTable,
+    stage: IntArray,
+    free: IntArray,
+    start: IntArray,
+    inner: IntArray,
+    first_cell: IntArray,
+    kept: IntArray,
+    shift: IntArray,
+    way_time: FloatTable,
+    leaf_time: FloatTable,
+    leaf_row: IntArray,
+    save_need: IntArray,
+    backward_need: IntArray,
+    gradient: IntArray,
+    first_need: IntArray,
+    next_need: IntArray,
+    forward_time: FloatTable,
+    budget: int,
+    unit: int,
+    start_row: int,
+) -> int:
+    """Write the decisions of a schedule; return their number, at most 2L + 1."""
+    rows, length = time.shape[1], len(free) - 1
+    stack = np.empty((2 * length + 2, 3), dtype=np.int64)
+    stack[0, 0], stack[0, 1], stack[0, 2] = free[0], length, row
+    top, count = 1, 0
+    while top > 0:
+        top -= 1
+        state, last, room = stack[top]
+        first, live = stage[state], gradient[last + 1]
+        best, split, chosen = np.inf, -1, -1
+        for way in range(start[state], start[state + 1]):
+            if first == last:
+                if room >= leaf_row[way] and leaf_time[way] < best:
+                    best, chosen = leaf_time[way], way
+                continue
+            under = min(room - kept[way], rows - 1)
+            need = max(save_need[way] + live, backward_need[way])
+            if under >= 0 and room >= start_row - (budget - need) // unit:
+                cost = way_time[way] + time[first_cell[inner[way]] + last, under]
+                if cost < best:
+                    best, chosen = cost, way
+        need, swept = np.int64(0), 0.0
+        for j in range(first + 1, last + 1):
+            need = first_need[first] if j == first + 1 else max(need, next_need[j - 1])
+            swept += forward_time[j - 1]
+            under = room - shift[j]
+            if room < start_row - (budget - need - live) // unit:
+                break
+            if under >= 0:
+                cost = time[first_cell[state] + j - 1, room] + (time[first_cell[free[j]] + last, under] + swept)
+                if cost < best:
+                    best, split = cost, j
+        splits[count], ways[count] = split, chosen
+        count += 1
+        if split >= 0:
+            stack[top, 0], stack[top, 1], stack[top, 2] = state, split - 1, room
+            stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = free[split], last, room - shift[split]
+            top += 2
+        elif first < last:
+            stack[top, 0], stack[top, 1], stack[top, 2] = inner[chosen], last, room - kept[chosen]
+            top += 1
+    return count

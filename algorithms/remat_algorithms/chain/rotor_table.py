@@ -146,13 +146,18 @@ class RotorTable:
         Choices are not stored: each segment on the way compares its own ways again, O(L) array operations
         for each of at most 2L segments.
         """
-        limits = self.limits
+        begin, limits = self.grid.start if row is None else row, self.limits
+        if self.segments.length > COMPILED_FROM:
+            from remat_algorithms.chain import rotor_kernel
+
+            made = zip(*(column.tolist() for column in rotor_kernel.decisions(self, begin)), strict=True)
+            return unfold(self.segments.states, begin, lambda state, last, row: (*next(made), 0))
 
         def choose(state: int, last: int, row: int) -> tuple[int, int, int]:
             split, way = self._choose(state, last, row)
             return split, way, row - int(limits.shift[split] if split >= 0 else limits.kept[way])
 
-        return unfold(self.segments.states, self.grid.start if row is None else row, choose)
+        return unfold(self.segments.states, begin, choose)
 
     def schedule(self, runs: RunList, row: int | None = None) -> None:
         """Append the runs of `runs`."""

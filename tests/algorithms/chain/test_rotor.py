@@ -124,6 +124,11 @@ def test_compiled_kernel_equals_its_twin(monkeypatch: pytest.MonkeyPatch, stages
         assert plain is not None
         assert compiled is not None
         assert np.array_equal(plain.time, compiled.time)
+        if plain.best() < np.inf:
+            monkeypatch.setattr(rotor_table, "COMPILED_FROM", 10**9)
+            runs = plain.runs()
+            monkeypatch.setattr(rotor_table, "COMPILED_FROM", -1)
+            assert compiled.runs() == runs
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 import remat
-from remat_algorithms.chain.segments import PERSISTENT
+from remat.solving import make_problem
+from remat_algorithms.chain import least_memory, rotor_table
+from remat_algorithms.chain.least_memory import LeastMemory
+from remat_algorithms.chain.rotor_table import Grid, RotorTable
+from remat_algorithms.chain.segments import PERSISTENT, Segments
 from tests.oracles.persistent import Recursion, trade_offs
 
 Document = dict[str, Any]
@@ -125,3 +129,40 @@ def test_the_recursion_is_all_persistent_schedules(seed: int) -> None:
 def test_the_recursion_is_all_persistent_schedules_of_many_chains(chunk: int) -> None:
     for seed in range(5000 + 50 * chunk, 5050 + 50 * chunk):
         check_against_all(seed)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_kernels_equal_their_twins(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables, least memory and what is read off them, compiled and plain, on chains of every form."""
+    segments = Segments.of(make_problem(remat.load(draw_chain(seed, most=9))).chain)
+    pairs = []
+    for compiled_from in (-1, 10**9):
+        monkeypatch.setattr(rotor_table, "COMPILED_FROM", compiled_from)
+        monkeypatch.setattr(least_memory, "COMPILED_FROM", compiled_from)
+        least = LeastMemory.of(segments)
+        room = (least.least + segments.states.whole().need) // 2
+        found: list[Any] = [least.need.tolist(), least.time.tolist()]
+        for up, unit in ((True, 1), (True, 3), (False, 3)):
+            table = RotorTable.of(segments, Grid.of(segments, room, unit, up=up))
+            assert table is not None
+            found += [table.time.tolist(), table.runs() if table.best() < float("inf") else None]
+        pairs.append(found)
+    assert pairs[0] == pairs[1]
+
+
+@pytest.mark.parametrize("reads", [["input"], ["output"], ["saved"], []])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_long_chain_of_equal_stages(reads: list[str], in_place: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a stage processed alone needs no forward, a split just before the next stage saves one."""
+    stage = {"forward_time": 100, "backward_time": 1, "output_size": 1, "saved_size": 2, "backward_reads": reads}
+    document: Document = {"schema": "remat.instance/1", "kind": "chain", "input_size": 1, "in_place": in_place}
+    document |= {"stages": [stage | {"repeat": 70}], "units": {"time": "unit", "memory": "unit"}}
+    least = remat.solve(document, algorithm="rotor", budget=0).least_budget
+    assert least is not None
+    for budget in (least.size, least.size + 3, least.size + 20):
+        compiled = remat.solve(document, algorithm="rotor", budget=budget)
+        with monkeypatch.context() as patched:
+            patched.setattr(rotor_table, "COMPILED_FROM", 10**9)
+            plain = remat.solve(document, algorithm="rotor", budget=budget)
+        assert compiled.makespan == plain.makespan
+        assert compiled.optimal_within in (PERSISTENT, "all schedules")
