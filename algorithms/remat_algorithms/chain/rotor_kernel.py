@@ -8,6 +8,7 @@ runs at the speed of the caches. Segments (j, last) of the current column stay i
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -147,13 +148,13 @@ def decisions(table: RotorTable, row: int) -> tuple[IntArray, IntArray]:
     segments, grid, limits = table.segments, table.grid, table.limits
     states = segments.states
     splits, ways = np.full((2, 2 * segments.length + 1), -1, dtype=np.int64)
-    count = _decide(
-        *(splits, ways, row, table.time),
+    common: tuple[Any, ...] = (
         *(states.stage, states.free, states.start, states.inner, table.first_cell),
         *(limits.kept, limits.shift, limits.time, limits.leaf_time, limits.leaf_row),
         *(states.save_need, states.backward_need, segments.gradient, segments.first_need, segments.next_need),
         *(segments.forward_time.astype(np.float64), grid.budget, grid.unit, grid.start),
     )
+    count = _decide(splits, ways, row, table.time, *common)
     return splits[:count], ways[:count]
 
 
