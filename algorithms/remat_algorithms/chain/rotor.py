@@ -25,7 +25,7 @@ from remat.options import Options
 from remat.problem import Bound, LeastBudget, Problem, Proposal
 from remat.units import Number, format_size
 from remat_algorithms.chain.least_memory import LeastMemory
-from remat_algorithms.chain.rotor_slots import MOST_BYTES, Search, default_slots, slot_counts, table_bytes
+from remat_algorithms.chain.rotor_slots import MOST_BYTES, Search, check_size, default_slots, slot_counts, table_bytes
 from remat_algorithms.chain.segments import PERSISTENT, Segments
 from remat_algorithms.emit import run_in_order
 
@@ -150,17 +150,24 @@ def solve(problem: Problem, options: RotorOptions, context: Context) -> Proposal
     O(L^3 slots) time and O(L^2 slots) memory; O(L^3) for the least budget, in bytes. When everything fits
     without recomputation, that is returned at once. More memory never gives a worse answer, unless the time ran out;
     with the option `gap`, up to the gap.
+
+    Raises
+    ------
+    remat.OptionError
+        If the tables would be too large.
     """
     setting = Setting(problem, context)
     room = math.inf if problem.budget is None else problem.budget - setting.resident
     if setting.whole.need <= room:
         return setting.nothing_recomputed()
+    slots = options.slots or default_slots(setting.segments)
+    check_size(setting.segments, slots)
     if setting.least.least > room:
         return setting.too_small()
-    return _within(setting, int(room), options)
+    return _within(setting, int(room), slots, options)
 
 
-def _within(setting: Setting, room: int, options: RotorOptions) -> Proposal:
+def _within(setting: Setting, room: int, slots: int, options: RotorOptions) -> Proposal:
     """Solve for a budget that is feasible, but too small to save everything.
 
     The schedule of least memory competes with the table's: near the least budget the slots may be too coarse
@@ -170,7 +177,6 @@ def _within(setting: Setting, room: int, options: RotorOptions) -> Proposal:
     certificate = options.certificate or options.gap is not None
     search = Search(segments, setting.least, setting.whole, room, context, certificate)
     search.start(setting.time_of(setting.least.runs()))
-    slots = options.slots or default_slots(segments)
     counts = slot_counts(segments, slots, endless=options.gap is not None)
     notes = []
     for count in counts:

@@ -18,6 +18,7 @@ from threading import Thread
 import numpy as np
 
 from remat.context import Context
+from remat.errors import OptionError
 from remat_algorithms.chain.least_memory import LeastMemory
 from remat_algorithms.chain.rotor_states import Whole
 from remat_algorithms.chain.rotor_table import Grid, RotorTable, cells_of
@@ -25,6 +26,9 @@ from remat_algorithms.chain.segments import COMPILED_FROM, Segments
 
 MOST_BYTES = 2_500_000_000
 """Largest table that is filled without being asked for by name."""
+
+LARGEST_BYTES = 16_000_000_000
+"""Largest table that is filled at all."""
 
 COARSE_FROM = 5_000_000_000
 """Additions (some seconds) from which on a coarse table is filled first, so that there is an early answer."""
@@ -189,7 +193,24 @@ def table_bytes(segments: Segments, slots: int) -> int:
 def default_slots(segments: Segments) -> int:
     """Choose as many slots as cost about as much as reading the instance, at least 1000 where memory allows."""
     slots = min(20_000, max(1000, 150_000_000 // (segments.length + 1) ** 3))
-    return max(50, min(slots, MOST_BYTES // table_bytes(segments, 0)))
+    return max(8, min(slots, MOST_BYTES // table_bytes(segments, 0)))
+
+
+def check_size(segments: Segments, slots: int) -> None:
+    """Refuse tables that would fill the machine.
+
+    Raises
+    ------
+    remat.OptionError
+    """
+    needed, length = table_bytes(segments, slots), segments.length
+    if needed > LARGEST_BYTES:
+        most = LARGEST_BYTES // table_bytes(segments, 0)
+        remedy = f"give --option slots={most}" if most > 1 else "use periodic"
+        raise OptionError(
+            f"--algorithm: rotor's table of {slots:,} slots for {length:,} stages takes {needed / 1e9:,.0f} GB, more "
+            f"than {LARGEST_BYTES / 1e9:.0f} GB; {remedy}"
+        )
 
 
 def slot_counts(segments: Segments, slots: int, *, endless: bool) -> Iterator[int]:

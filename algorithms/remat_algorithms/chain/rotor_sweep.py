@@ -19,7 +19,7 @@ from remat.steps import Steps
 from remat.taskgraph import TaskGraph
 from remat.units import Number, format_size
 from remat_algorithms.chain.rotor import RotorOptions, Setting, nearly
-from remat_algorithms.chain.rotor_slots import Ladder, Search, common_measure, default_slots
+from remat_algorithms.chain.rotor_slots import Ladder, Search, check_size, common_measure, default_slots
 from remat_algorithms.chain.rotor_table import RotorTable
 
 
@@ -80,6 +80,7 @@ class _Curve:
         """Fill the tables at the largest room."""
         segments, whole = setting.segments, setting.whole
         slots = options.slots or default_slots(segments)
+        check_size(segments, slots)
         measure = common_measure(segments)
         aligned = measure > 0 and room // measure <= slots
         if aligned:

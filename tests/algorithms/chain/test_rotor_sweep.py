@@ -189,6 +189,16 @@ def test_refining_ends_where_tables_would_be_too_large(monkeypatch: pytest.Monke
     assert any("above the optimum of its class" in note for note in result.notes)
 
 
+def test_tables_that_would_fill_the_machine_are_refused() -> None:
+    stage = {"forward_time": 1, "backward_time": 1, "output_size": 1, "saved_size": 3, "repeat": 700}
+    document = {"schema": "remat.instance/1", "kind": "chain", "input_size": 1, "stages": [stage]}
+    with pytest.raises(remat.OptionError, match=r"takes .* GB, more than 16 GB; give --option slots=\d+"):
+        remat.solve(document, algorithm="rotor", budget=1000, options={"slots": 100_000})
+    stage["repeat"] = 80_000
+    with pytest.raises(remat.OptionError, match=r"80,000 stages takes .*; use periodic"):
+        remat.solve(document, algorithm="rotor", budget=100_000)
+
+
 # --- more memory ------------------------------------------------------------------------------------------------------
 
 
