@@ -25,7 +25,7 @@ from remat.options import Options
 from remat.problem import Bound, LeastBudget, Problem, Proposal
 from remat.units import Number, format_size
 from remat_algorithms.chain.least_memory import LeastMemory
-from remat_algorithms.chain.rotor_slots import MOST_BYTES, Search, check_size, default_slots, slot_counts, table_bytes
+from remat_algorithms.chain.rotor_slots import MOST_BYTES, Search, check_size, default_slots, is_long, table_bytes
 from remat_algorithms.chain.segments import PERSISTENT, Segments
 from remat_algorithms.emit import run_in_order
 
@@ -177,20 +177,24 @@ def _within(setting: Setting, room: int, slots: int, options: RotorOptions) -> P
     certificate = options.certificate or options.gap is not None
     search = Search(segments, setting.least, setting.whole, room, context, certificate)
     search.start(setting.time_of(setting.least.runs()))
-    counts = slot_counts(segments, slots, endless=options.gap is not None)
     notes = []
-    for count in counts:
-        if count > slots and table_bytes(segments, count) > MOST_BYTES:
-            notes.append(f"the gap asked for needs more than {count // 2:,} slots, whose tables are too large")
+
+    def report(count: int) -> None:
+        steps = run_in_order(problem.graph, problem.machine, search.runs)
+        context.report(steps, makespan=setting.claim(search.time), message=f"{count} slots")
+
+    going = True
+    if is_long(segments, slots):
+        going = search.glance(slots // 4)
+        report(slots // 4)
+    while going and search.fill(slots):
+        report(slots)
+        if search.exact or options.gap is None or search.gap <= options.gap:
             break
-        if not search.fill(count):
+        if table_bytes(segments, 2 * slots) > MOST_BYTES:
+            notes.append(f"the gap asked for needs more than {slots:,} slots, whose tables are too large")
             break
-        if context.listener is not None or not search.exact:
-            steps = run_in_order(problem.graph, problem.machine, search.runs)
-            context.report(steps, makespan=setting.claim(search.time), message=f"{count} slots")
-        wanted = 0.0 if options.gap is None or count < slots else options.gap
-        if search.exact or search.gap <= wanted:
-            break
+        slots *= 2
     return setting.propose(search.runs, search.time, search.lower, [*notes, *_rounding(setting, search)])
 
 

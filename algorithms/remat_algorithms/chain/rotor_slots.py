@@ -1,7 +1,7 @@
 """Rotor's slots: how fine to round, which tables to fill for a budget, and what they prove together.
 
 Units form a ladder that depends on the chain and the number of slots alone: the no-recompute schedule's memory
-over the slots, half of that, a quarter, and so on, down to the common divisor of all stored sizes, where nothing is
+over the slots, 5/7 of that, half of that, and so on, down to the common divisor of all stored sizes, where nothing is
 rounded any more. A budget takes the finest unit that divides it into no more than the slots. So small budgets are
 rounded finely, and budgets of one rung share their rows: more memory only helps. Where a finer rung below might still
 hold a better schedule (the coarse table of sizes rounded down says whether it might), the rung's largest budget is
@@ -11,7 +11,6 @@ solved as well: so more memory never hurts across rungs, either.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from threading import Thread
 
@@ -53,7 +52,7 @@ class Ladder:
         units = []
         while unit > common:
             units.append(unit)
-            unit = -(-unit // 2)
+            unit = min(unit - 1, -(-unit * 5 // 7))
         return Ladder((*units, common), slots, True)
 
     def rung(self, room: int) -> int:
@@ -97,6 +96,8 @@ class Search:
     unit: int | None = None
     exact: bool = False
     from_table: bool = False
+    _least_time: float = math.inf
+    _glanced: bool = False
 
     @property
     def gap(self) -> float:
@@ -108,6 +109,17 @@ class Search:
     def start(self, time: float) -> None:
         """Begin with the schedule of least memory."""
         self.time, self.runs = time, self.least.runs()
+        self._least_time = time
+
+    def glance(self, slots: int) -> bool:
+        """Find an early answer with few slots, in case the time runs out; `fill` forgets it."""
+        ladder = Ladder.of(self.segments, self.whole.need, slots)
+        rung = ladder.rung(self.room)
+        table = self._table(self.room, ladder.units[rung], up=True)
+        if table is not None:
+            self.unit, self._glanced = ladder.units[rung], True
+            self._take(table)
+        return table is not None
 
     def fill(self, slots: int) -> bool:
         """Fill the tables of a number of slots; return whether they became full."""
@@ -117,6 +129,9 @@ class Search:
         up, down = self.pair(unit, both=not exact and self.certificate, keep=False)
         if up is None:
             return False
+        if self._glanced:  # what few slots found by luck they need not find for more memory
+            self.time, self.runs = self._least_time, self.least.runs()
+            self.from_table = self._glanced = False
         self._take(up)
         self.unit, self.exact = unit, exact
         del up  # two tables of a long chain need twice the memory
@@ -213,11 +228,6 @@ def check_size(segments: Segments, slots: int) -> None:
         )
 
 
-def slot_counts(segments: Segments, slots: int, *, endless: bool) -> Iterator[int]:
-    """Yield the numbers of slots to try: a coarse one before a long one, and ever finer ones if asked for."""
-    if segments.length**3 * slots // 6 > COARSE_FROM and slots >= 80:
-        yield slots // 8
-    yield slots
-    while endless:
-        slots *= 2
-        yield slots
+def is_long(segments: Segments, slots: int) -> bool:
+    """Whether a table takes so long that an early answer is wanted."""
+    return segments.length**3 * slots // 6 > COARSE_FROM and slots >= 40

@@ -102,6 +102,37 @@ def test_rotor_is_the_recursion(seed: int) -> None:
     check_against_recursion(seed, 2)
 
 
+def check_rounded(seed: int) -> None:
+    """Rounded tables bracket the optimum in every form of a chain, and more memory does not hurt."""
+    document = draw_chain(seed)
+    recursion = Recursion(document)
+    refused = remat.solve(document, algorithm="rotor", budget=0).least_budget
+    least = 0 if refused is None else refused.size
+    most = remat.solve(document, algorithm="rotor").peak_memory["memory"]
+    latest = float("inf")
+    for budget in range(least, most, max(1, (most - least) // 4)):
+        result = remat.solve(document, algorithm="rotor", budget=budget, options={"slots": 4})
+        exact = recursion.least_time(budget)
+        assert result.makespan is not None
+        assert exact is not None
+        assert exact <= result.makespan <= latest, (seed, budget)
+        latest = result.makespan
+        for bound in result.bounds:
+            assert bound.value <= exact, (seed, budget)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rounded_tables_bracket_the_recursion(seed: int) -> None:
+    check_rounded(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(5))
+def test_rounded_tables_bracket_the_recursion_on_many_chains(chunk: int) -> None:
+    for seed in range(9000 + 100 * chunk, 9100 + 100 * chunk):
+        check_rounded(seed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(20))
 def test_rotor_is_the_recursion_on_2000_chains(chunk: int) -> None:
