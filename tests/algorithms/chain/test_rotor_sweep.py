@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import remat
-from remat.context import Context
+from remat.context import Context, Progress
 from remat.options import make_options
 from remat.problem import Proposal
 from remat.registry import find
@@ -271,3 +271,45 @@ def test_the_clock_is_looked_at_inside_a_column(monkeypatch: pytest.MonkeyPatch)
             looks.append(asked)
     assert results[0] == results[1] == results[2] == results[3]
     assert looks == [13, 13, 91, 91]
+
+
+def test_a_glance_before_a_long_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = wide_chain(8)
+    low, high = range_of(document)
+    budget = (low + 2 * high) // 3
+    once = remat.solve(document, algorithm="rotor", budget=budget, options={"slots": 80})
+    monkeypatch.setattr(rotor_slots, "COARSE_FROM", -1)
+    told: list[str] = []
+    twice = remat.solve(
+        document,
+        algorithm="rotor",
+        budget=budget,
+        options={"slots": 80},
+        progress=lambda progress: told.append(progress.message),
+    )
+    assert (twice.makespan, twice.bounds, twice.notes) == (once.makespan, once.bounds, once.notes)
+    assert told[0] == "20 slots"
+    assert told[-1] == "80 slots"
+
+
+def test_stopped_after_the_glance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the few slots gave is the answer: better than least memory, and without a bound."""
+    monkeypatch.setattr(rotor_slots, "COARSE_FROM", -1)
+    document = wide_chain(8)
+    low, high = range_of(document)
+    budget = (low + 2 * high) // 3
+    context = Context()
+
+    def stop(progress: Progress) -> None:
+        context.interrupted = True
+
+    context.listener = stop
+    problem = make_problem(remat.load(document), budget=budget)
+    proposal = ROTOR.load()(problem, make_options(ROTOR, {"slots": 80}), context)
+    result = judged(document, budget, proposal)
+    assert result.termination == "interrupted"
+    assert [bound for bound in proposal.bounds if bound.scope == PERSISTENT] == []
+    least = remat.solve(document, algorithm="rotor", budget=budget, time_limit=0)
+    assert result.makespan is not None
+    assert least.makespan is not None
+    assert result.makespan < least.makespan
