@@ -9,6 +9,8 @@ import remat
 from benchmarks.harness import Stopwatch, measure, table
 
 LENGTHS = (50, 100, 200, 339)
+SLOTS = 500
+SWEPT = 20
 
 
 def chain(stages: int, seed: int = 1) -> dict[str, Any]:
@@ -55,11 +57,31 @@ def fill(stages: int, share: float, compiled: bool) -> dict[str, Any]:
     if compiled:
         small = Segments.of(Chain.from_chain(remat.load(chain(3))))  # type: ignore[arg-type]
         rotor_table.RotorTable.of(small, rotor_table.Grid.of(small, 10**6, 10**5, up=True))
-    unit = -(-room // 500)
+    unit = -(-room // SLOTS)
     with Stopwatch() as watch:
         filled = rotor_table.RotorTable.of(segments, rotor_table.Grid.of(segments, room, unit, up=True))
     assert filled is not None
     return watch.report(ratio=filled.best() / segments.time_without_recompute())
+
+
+def sweep(stages: int, budgets: int) -> dict[str, Any]:
+    """Answer that many budgets, the largest one at nine tenths of the way, steps included."""
+    from remat.context import Context
+    from remat.options import make_options
+    from remat.registry import find
+    from remat.solving import make_problem
+
+    instance = remat.load(chain(stages))
+    algorithm = find("rotor", "chain")
+    function = algorithm.load_sweep()
+    assert function is not None
+    high, low = budget_between(instance, 0.9), budget_between(instance, 0)
+    chosen = tuple(high - (high - low) * k // budgets for k in range(budgets))
+    problem = make_problem(instance)
+    with Stopwatch() as watch:
+        found = list(function(problem, make_options(algorithm, {"slots": SLOTS}), Context(), chosen))
+    assert all(proposal.steps is not None for proposal in found)
+    return watch.report(answers=len(found))
 
 
 def solve(stages: int, share: float) -> dict[str, Any]:
@@ -87,3 +109,8 @@ def run() -> None:
             )
     header = ["stages", "budget", "kernel CPU s", "peak MiB", "numpy CPU s", "numpy/kernel", "solve CPU s", "overhead"]
     table("Rotor, 500 slots, one thread (budget: share of the way from least to no-recompute)", header, rows)
+    swept = []
+    for stages in LENGTHS:
+        one, many = (measure(sweep, stages=stages, budgets=budgets) for budgets in (1, SWEPT))
+        swept.append([stages, one.cpu, many.cpu, many.cpu / one.cpu])
+    table("Rotor, both tables", ["stages", "1 budget CPU s", f"{SWEPT} budgets CPU s", f"{SWEPT}/1"], swept)

@@ -72,8 +72,18 @@ def test_kinds() -> None:
     task = {"id": "t", "time": 1, "writes": []}
     facts = remat.show({"schema": "remat.instance/1", "kind": "dag", "tasks": [task]})
     assert facts.length is None
+    assert facts.variants == 0
     assert facts.largest_value is None
     assert facts.memory_needs["memory"].size == 0
+
+
+def test_variants_are_counted() -> None:
+    stage: dict[str, Any] = {"forward_time": 1, "backward_time": 2, "output_size": 3}
+    stages = [stage, stage | {"variants": [{}, {"saved_size": 1}], "repeat": 2}, stage | {"variants": [{}]}]
+    document = {"schema": "remat.instance/1", "kind": "chain", "input_size": 1, "stages": stages}
+    assert remat.show(document).variants == 1 + 4 + 1
+    assert remat.show(document).to_dict()["variants"] == 6
+    assert remat.show(document | {"stages": stages[:1]}).variants == 0
 
 
 def test_several_processors() -> None:

@@ -79,6 +79,8 @@ def needed_tasks(graph: TaskGraph) -> NeededTasks:
         choose(task)
     undecided = settle([])
     forced = np.array(chosen, dtype=bool)
+    if graph.cheapest is not None:
+        return NeededTasks(forced, graph.cheapest, _total(graph, graph.cheapest & ~forced))
     packed_time: Number = 0
     taken: set[int] = set()
     for value in undecided:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from remat.errors import InstanceError
-from remat.taskgraph import BoolArray, IntArray, NumberArray, number_array
+from remat.taskgraph import BoolArray, IntArray, NumberArray, Ragged, number_array
 from remat.units import Number
 
 if TYPE_CHECKING:
@@ -17,6 +17,35 @@ if TYPE_CHECKING:
 
 MOST_STAGES = 20_000_000
 """Most stages that are expanded into arrays; longer adjoints are for streaming algorithms only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variants:
+    """The alternatives of all stages below each other: those of stage i are ``start[i] .. start[i+1] - 1``.
+
+    Attributes
+    ----------
+    start : (L+1,) int64
+    saving_forward_time, backward_time : (N,) int64 or float64
+    saved_size, saving_workspace, backward_workspace : (N,) int64
+    reads_input, reads_output, reads_saved : (N,) bool
+        As in `Chain`, for each alternative.
+    """
+
+    start: IntArray
+    saving_forward_time: NumberArray
+    backward_time: NumberArray
+    saved_size: IntArray
+    saving_workspace: IntArray
+    backward_workspace: IntArray
+    reads_input: BoolArray
+    reads_output: BoolArray
+    reads_saved: BoolArray
+
+    @property
+    def stage(self) -> IntArray:
+        """Stage of each alternative."""
+        return np.repeat(np.arange(len(self.start) - 1, dtype=np.int64), np.diff(self.start))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +70,8 @@ class Chain:
     in_place : bool
         Whether a task's outputs may reuse the bytes of the inputs that it drops.
     loss_time, loss_workspace, static_memory
+    variants : Variants or None
+        Where any stage has several alternatives, all of them; the arrays above are those of its first one.
     """
 
     forward_time: NumberArray
@@ -60,11 +91,29 @@ class Chain:
     loss_time: Number = 0
     loss_workspace: int = 0
     static_memory: int = 0
+    variants: Variants | None = None
 
     @property
     def length(self) -> int:
         """Number of stages L."""
         return len(self.forward_time)
+
+    @property
+    def alternatives(self) -> Variants:
+        """The alternatives of all stages, one each where none are listed."""
+        if self.variants is not None:
+            return self.variants
+        return Variants(
+            start=np.arange(self.length + 1, dtype=np.int64),
+            saving_forward_time=self.saving_forward_time,
+            backward_time=self.backward_time,
+            saved_size=self.saved_size,
+            saving_workspace=self.saving_workspace,
+            backward_workspace=self.backward_workspace,
+            reads_input=self.reads_input,
+            reads_output=self.reads_output,
+            reads_saved=self.reads_saved,
+        )
 
     @staticmethod
     def from_chain(instance: ChainInstance) -> Chain:
@@ -75,37 +124,29 @@ class Chain:
         def sizes(values: list[int]) -> IntArray:
             return np.repeat(np.array(values, dtype=np.int64), repeat)
 
-        forward = [stage.forward_time for stage in stages]
-        saving = [
-            stage.forward_time if stage.saving_forward_time is None else stage.saving_forward_time for stage in stages
-        ]
-        times = number_array([*forward, *saving, *(stage.backward_time for stage in stages), instance.loss.time])
-        count = len(stages)
+        listed = _listed_variants(instance)
+        variants = listed.repeated(repeat)
+        first = variants.start[:-1]
         outputs = [stage.output_size for stage in stages]
         gradients = [stage.output_size if stage.gradient_size is None else stage.gradient_size for stage in stages]
-        reads = [instance.backward_reads if stage.backward_reads is None else stage.backward_reads for stage in stages]
         return Chain(
-            forward_time=np.repeat(times[:count], repeat),
-            saving_forward_time=np.repeat(times[count : 2 * count], repeat),
-            backward_time=np.repeat(times[2 * count : 3 * count], repeat),
+            forward_time=np.repeat(listed.forward_time, repeat),
+            saving_forward_time=variants.saving_forward_time[first],
+            backward_time=variants.backward_time[first],
             activation_size=np.concatenate(([instance.input_size], sizes(outputs))),
-            saved_size=sizes([stage.saved_size for stage in stages]),
+            saved_size=variants.saved_size[first],
             gradient_size=np.concatenate(([instance.input_size if instance.input_gradient else 0], sizes(gradients))),
             forward_workspace=sizes([stage.forward_workspace for stage in stages]),
-            saving_workspace=sizes(
-                [
-                    stage.forward_workspace if stage.saving_workspace is None else stage.saving_workspace
-                    for stage in stages
-                ]
-            ),
-            backward_workspace=sizes([stage.backward_workspace for stage in stages]),
-            reads_input=np.repeat(["input" in read for read in reads], repeat),
-            reads_output=np.repeat(["output" in read for read in reads], repeat),
-            reads_saved=np.repeat(["saved" in read for read in reads], repeat),
+            saving_workspace=variants.saving_workspace[first],
+            backward_workspace=variants.backward_workspace[first],
+            reads_input=variants.reads_input[first],
+            reads_output=variants.reads_output[first],
+            reads_saved=variants.reads_saved[first],
             in_place=instance.in_place,
-            loss_time=times[-1].item(),
+            loss_time=listed.loss_time,
             loss_workspace=instance.loss.workspace,
             static_memory=instance.static_memory,
+            variants=variants if len(variants.backward_time) > len(first) else None,
         )
 
     @staticmethod
@@ -144,6 +185,57 @@ class Chain:
             loss_time=0 if taped else steps.backward[-1].item(),
             static_memory=instance.static_memory,
         )
+
+
+@dataclass(frozen=True)
+class _ListedStages:
+    """The stages of a document, before repeats."""
+
+    forward_time: NumberArray
+    loss_time: Number
+    variants: Variants
+
+    def repeated(self, repeat: IntArray) -> Variants:
+        """Return the alternatives of the expanded chain."""
+        listed = self.variants
+        rows = Ragged(listed.start, np.arange(listed.start[-1], dtype=np.int64))
+        taken = rows.gather(np.repeat(np.arange(len(repeat), dtype=np.int64), repeat))
+        columns = {
+            column.name: getattr(listed, column.name)[taken.items]
+            for column in fields(Variants)
+            if column.name != "start"
+        }
+        return Variants(start=taken.start, **columns)
+
+
+def _listed_variants(instance: ChainInstance) -> _ListedStages:
+    stages = instance.stages
+    alternatives = [stage.alternatives for stage in stages]
+    listed = [stage for some in alternatives for stage in some]
+    count, more = len(stages), len(stages) + len(listed)
+    times = number_array(
+        [
+            *(stage.forward_time for stage in stages),
+            *(stage.saving_time for stage in listed),
+            *(stage.backward_time for stage in listed),
+            instance.loss.time,
+        ]
+    )
+    reads = [instance.backward_reads if stage.backward_reads is None else stage.backward_reads for stage in listed]
+    start = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum([len(some) for some in alternatives], out=start[1:])
+    variants = Variants(
+        start=start,
+        saving_forward_time=times[count:more],
+        backward_time=times[more:-1],
+        saved_size=np.array([stage.saved_size for stage in listed], dtype=np.int64),
+        saving_workspace=np.array([stage.saving_bytes for stage in listed], dtype=np.int64),
+        backward_workspace=np.array([stage.backward_workspace for stage in listed], dtype=np.int64),
+        reads_input=np.array(["input" in read for read in reads]),
+        reads_output=np.array(["output" in read for read in reads]),
+        reads_saved=np.array(["saved" in read for read in reads]),
+    )
+    return _ListedStages(times[:count], times[-1].item(), variants)
 
 
 class _AdjointSteps:

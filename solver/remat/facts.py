@@ -49,6 +49,8 @@ class Facts:
     units : Units
     length : int or None
         Stages of a chain, steps of an adjoint, nodes of a tree; None for a dag.
+    variants : int
+        Ways to run the stages of a chain, all together; 0 where each stage has one.
     tasks, values : int
         Of the task graph that the instance lowers to.
     total_size : int
@@ -79,6 +81,7 @@ class Facts:
     digest: str
     units: Units
     length: int | None
+    variants: int
     tasks: int
     values: int
     total_size: int
@@ -121,6 +124,7 @@ class Facts:
             "digest": self.digest,
             "units": {"time": self.units.time, "memory": self.units.memory},
             "length": self.length,
+            "variants": self.variants,
             "tasks": self.tasks,
             "values": self.values,
             "total_size": self.total_size,
@@ -191,6 +195,7 @@ def show(
         digest=digest(loaded),
         units=problem.units,
         length=_length(loaded),
+        variants=_variants(loaded),
         tasks=len(graph.tasks),
         values=len(graph.values),
         total_size=int(graph.size.sum()),
@@ -230,6 +235,12 @@ def _time_bound(problem: Problem) -> tuple[Number, str]:
     if bound > work / processors * (1 + 1e-9):
         return bound, "the longest path through the task graph"
     return bound, f"all needed tasks, shared by {processors} processors"
+
+
+def _variants(instance: Instance) -> int:
+    counts = [(stage.repeat, len(stage.alternatives)) for stage in getattr(instance, "stages", ())]
+    several = any(count > 1 for _, count in counts)
+    return sum(repeat * count for repeat, count in counts) if several else 0
 
 
 def _length(instance: Instance) -> int | None:

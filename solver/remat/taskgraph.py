@@ -115,6 +115,8 @@ class TaskGraph:
     parallel_alpha : (tasks,) float64
         On p <= `parallel_max` processors a task takes time / p^alpha.
     phase : tuple of str or None
+    cheapest : (tasks,) bool or None
+        Tasks that together run everything once in the least total time of any schedule, where the lowering knows them.
     units : Units
     """
 
@@ -136,6 +138,7 @@ class TaskGraph:
     parallel_max: IntArray | None = None
     parallel_alpha: NDArray[np.float64] | None = None
     phase: tuple[str, ...] | None = None
+    cheapest: BoolArray | None = None
     units: Units = field(default_factory=Units)
 
     @cached_property

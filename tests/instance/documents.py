@@ -65,6 +65,18 @@ def chains(draw):
     """Draw a `chain`."""
     document = draw(common("chain"))
     document["input_size"] = draw(SIZES)
+    variant = st.fixed_dictionaries(
+        {},
+        optional={
+            "name": st.text(max_size=3),
+            "saving_forward_time": TIMES,
+            "backward_time": TIMES,
+            "saved_size": SIZES,
+            "saving_workspace": SIZES,
+            "backward_workspace": SIZES,
+            "backward_reads": READS,
+        },
+    )
     stage = st.fixed_dictionaries(
         {"forward_time": TIMES, "backward_time": TIMES, "output_size": SIZES},
         optional={
@@ -76,6 +88,7 @@ def chains(draw):
             "backward_workspace": SIZES,
             "gradient_size": SIZES,
             "backward_reads": READS,
+            "variants": st.lists(variant, max_size=3),
             "repeat": st.integers(1, 3),
         },
     )

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -105,6 +106,35 @@ def test_defaults():
     assert load(TREE).orientation == "in"
 
 
+def test_the_schema_on_file_is_the_schema():
+    on_file = json.loads((Path(remat.__file__).parents[2] / "docs/schema/remat.instance-1.json").read_text())
+    assert on_file == json_schema(), "write it again: remat show --schema > docs/schema/remat.instance-1.json"
+
+
+def test_variants_default_to_their_stage():
+    stage = {"forward_time": 1, "saving_forward_time": 2, "backward_time": 3, "output_size": 4, "saved_size": 5}
+    variants = [{}, {"saved_size": 0, "backward_time": 7, "name": "lean"}, {"saving_forward_time": 6}]
+    loaded = load(changed(CHAIN, "stages.1", stage | {"variants": variants})).stages[1]
+    found = [(way.saving_time, way.backward_time, way.saved_size, way.variants) for way in loaded.alternatives]
+    assert found == [(2, 3, 5, ()), (2, 7, 0, ()), (6, 3, 5, ())]
+    assert loaded.alternatives[1].output_size == 4
+
+
+def test_variants_that_say_the_same_have_one_digest():
+    plain = changed(CHAIN, "stages.1.variants", [{}, {"saved_size": 1}])
+    spelt = changed(
+        CHAIN,
+        "stages.1.variants",
+        [
+            {"saved_size": 0, "backward_reads": ["saved", "output", "input"], "saving_forward_time": 1},
+            {"saved_size": 1, "backward_time": 2, "saving_workspace": 0, "backward_workspace": 0},
+        ],
+    )
+    assert digest(load(plain)) == digest(load(spelt))
+    for other in ([{}], [{"saved_size": 1}, {}], [{}, {"saved_size": 2}]):
+        assert digest(load(changed(CHAIN, "stages.1.variants", other))) != digest(load(plain))
+
+
 def test_sizes_and_times_in_the_units_of_the_instance():
     document = changed(CHAIN, "units", {"time": "ms"})
     document["stages"][0] |= {"forward_time": "2us", "backward_time": "1.5s", "output_size": "8KiB"}
@@ -172,6 +202,16 @@ BAD = [
         "'weights' is not one of",
     ),
     (changed(CHAIN, "stages.1.output_size", 2**61), "$", "more than the largest total"),
+    (changed(CHAIN, "stages.0.variants", {}), "$.stages[0].variants", "list"),
+    (changed(CHAIN, "stages.1.variants", [{}, {"speed": 1}]), "$.stages[1].variants[1].speed", "unknown key"),
+    (changed(CHAIN, "stages.1.variants", [{"saved_size": -1}]), "$.stages[1].variants[0].saved_size", "negative"),
+    (changed(CHAIN, "stages.1.variants", [{"saved_size": 2**61}] * 2), "$", "more than the largest total"),
+    (changed(CHAIN, "stages.1.variants", [{"output_size": 2}]), "$.stages[1].variants[0].output_size", "unknown key"),
+    (
+        changed(CHAIN, "stages.1", CHAIN["stages"][1] | {"variants": [{}] * 1000, "repeat": 10**5}),
+        "$.stages",
+        "variants",
+    ),
     (changed(CHAIN, "in_place", 1), "$.in_place", "expected true or false"),
     (changed(CHAIN, "loss", {"speed": 1}), "$.loss.speed", "unknown key"),
     # adjoint

@@ -203,6 +203,10 @@ def _lower_chain(document, first):
             "backward_workspace": given.get("backward_workspace", 0),
             "backward_reads": given.get("backward_reads", document.get("backward_reads", ["input", "output", "saved"])),
         }
+        if given.get("variants"):
+            own = {"saving_forward_time": "saving_time"}
+            named = [{own.get(key, key): value for key, value in v.items()} for v in given["variants"]]
+            stage["variants"] = [stage | variant for variant in named]
         stages += [stage] * given.get("repeat", 1)
     loss = document.get("loss") or {}
     input_size = document["input_size"]
@@ -232,13 +236,13 @@ def _chain_graph(*, stages, input_size, input_gradient_size, loss, in_place, sav
             in_place=in_place,
             required=False,
         )
-        if saving:
-            values[f"s{i}"] = stage["saved_size"]
-            tasks[f"Fe{i}"] = Task(
-                stage["saving_time"],
+        for dot, way in _ways(stage) if saving else []:
+            values[f"s{i}{dot}"] = way["saved_size"]
+            tasks[f"Fe{i}{dot}"] = Task(
+                way["saving_time"],
                 (f"x{i - 1}",),
-                (f"x{i}", f"s{i}"),
-                stage["saving_workspace"],
+                (f"x{i}", f"s{i}{dot}"),
+                way["saving_workspace"],
                 in_place=in_place,
                 required=False,
             )
@@ -246,17 +250,28 @@ def _chain_graph(*, stages, input_size, input_gradient_size, loss, in_place, sav
     values["y0"] = input_gradient_size
     for i, stage in reversed(list(enumerate(stages, 1))):
         values[f"y{i}"] = stage["gradient_size"]
-        named = {"input": f"x{i - 1}", "output": f"x{i}", "saved": f"s{i}"}
-        reads = [f"y{i}"] + [named[kind] for kind in ("input", "output", "saved") if kind in stage["backward_reads"]]
-        tasks[f"B{i}"] = Task(
-            stage["backward_time"],
-            tuple(reads),
-            (f"y{i - 1}",),
-            stage["backward_workspace"],
-            in_place=in_place,
-            once=True,
-        )
+        for dot, way in _ways(stage):
+            named = {"input": f"x{i - 1}", "output": f"x{i}", "saved": f"s{i}{dot}"}
+            reads = [f"y{i}"] + [named[kind] for kind in named if kind in way["backward_reads"]]
+            tasks[f"B{i}{dot}"] = Task(
+                way["backward_time"],
+                tuple(reads),
+                (f"y{i - 1}",),
+                way["backward_workspace"],
+                in_place=in_place,
+                required=not dot,
+                recomputable=not dot,
+                once=not dot,
+            )
     return Graph(tasks, values, inputs, frozenset(), [("y0", first)], static)
+
+
+def _ways(stage):
+    """Return (suffix of the names, figures) of each variant of a stage; no suffix where there is one way only."""
+    variants = stage.get("variants") or [stage]
+    if len(variants) == 1:
+        return [("", variants[0])]
+    return [(f".{number}", variant) for number, variant in enumerate(variants, 1)]
 
 
 def _adjoint_steps(document):

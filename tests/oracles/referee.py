@@ -52,6 +52,7 @@ Readings of the format where it is brief
 - `after` is not judged.
 """
 
+import re
 from dataclasses import dataclass, field
 
 from . import lowering
@@ -284,8 +285,24 @@ def _count(graph, machine, actions, report):
 
 
 def no_recompute_time(graph):
-    """Return the time of each required task and of the cheapest producer of each other needed value, once."""
-    needed = {name for name, task in graph.tasks.items() if task.required or task.once}
+    """Return the time of each required task and of the cheapest producer of each other needed value, once.
+
+    Of a chain's variants (`B3.1`, `B3.2`, ...) those count that make the total least: a stage's choice does not
+    depend on the others'.
+    """
+    variants = {}
+    for name in graph.tasks:
+        stage, dot, _ = name.partition(".")
+        if dot and re.fullmatch("B[0-9]+", stage) and not graph.tasks[name].required:
+            variants.setdefault(stage, []).append(name)
+    chosen = {stage: names[0] for stage, names in variants.items()}
+    for stage, names in variants.items():
+        chosen[stage] = min(names, key=lambda name: _closure_time(graph, {**chosen, stage: name}.values()))
+    return _closure_time(graph, chosen.values())
+
+
+def _closure_time(graph, chosen):
+    needed = {name for name, task in graph.tasks.items() if task.required or task.once} | set(chosen)
     inputs = {value for value, _ in graph.inputs}
     while True:
         made = inputs | {value for name in needed for value in graph.tasks[name].writes}

@@ -143,6 +143,23 @@ def test_a_chain_that_keeps_everything() -> None:
     assert list(actions(result)) == ["save 1", "save 2", "save 3", "loss", "backward 3", "backward 2", "backward 1"]
 
 
+def test_variants_are_named() -> None:
+    variants = [{"name": "all"}, {"name": "some", "saved_size": 1, "backward_time": 3}]
+    stage = chain(1)["stages"][0]
+    lines = told(
+        chain(1, stages=[stage | {"variants": variants}, stage]),
+        [
+            {"run": "Fe1.2"},
+            {"run": "Fe2"},
+            {"run": "loss"},
+            {"run": "B2", "drop": ["y2", "s2", "x2"]},
+            {"run": "B1.2", "drop": ["y1", "s1.2", "x1"]},
+            {"drop": ["x0"]},
+        ],
+    )
+    assert lines == ["save 1.2", "save 2", "loss", "backward 2", "backward 1.2"]
+
+
 def test_a_chain_that_recomputes() -> None:
     lines = told(
         chain(3),

@@ -29,6 +29,14 @@ def test_chains():
     assert found == ["forward", "saving forward", "loss", "backward", "recomputation", "backward"]
 
 
+def test_chains_with_variants():
+    stage = {"forward_time": 1, "backward_time": 1, "output_size": 1}
+    stages = [stage | {"variants": [{}, {"saved_size": 1}]}, stage]
+    document = {"schema": "remat.instance/1", "kind": "chain", "input_size": 1, "stages": stages}
+    found = phases(Case(document), runs("F1", "Fe2", "loss", "B2", "Fe1.2", "B1.2"))
+    assert found == ["forward", "saving forward", "loss", "backward", "recomputation", "backward"]
+
+
 def test_recomputation_follows_time_not_the_list():
     case = dag([{"id": "a", "writes": ["u"], "phase": "forward"}])
     assert phases(case, runs("a", "a"), [5, 0]) == ["recomputation", "forward"]

@@ -3,27 +3,41 @@
 Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova 2019, "Optimal checkpointing for heterogeneous chains: how
 to train deep neural networks with limited memory". With m bytes beyond x_i, and the gradient really live:
 
-    T(i, l, m) = min( save_time(i) + backward_time(i) + T(i+1, l, m - kept(i)),
+    T(i, l, m) = min( min over v of time(i, v) + T(i+1, l, m - kept(i, v)),
                       min over j in i+1..l of sum_{i<=k<j} forward_time(k) + T(j, l, m - x_j) + T(i, j-1, m) )
 
-where each way counts only if its forwards and its backward fit into m.
+where each way counts only if its forwards and its backward fit into m, and v runs over the variants of stage i (the
+paper has one; a choice of variants is that of Zhao et al. 2023, "Rockmate"). Whether an input goes early, because
+its backward does not read it, is told apart in the states of `rotor_states`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from remat.context import Context
 from remat.options import Options
 from remat.problem import Bound, LeastBudget, Problem, Proposal
 from remat.units import Number, format_size
 from remat_algorithms.chain.least_memory import LeastMemory
-from remat_algorithms.chain.rotor_table import Grid, RotorTable
-from remat_algorithms.chain.segments import PERSISTENT, RunList, Segments
+from remat_algorithms.chain.rotor_slots import MOST_BYTES, Search, check_size, default_slots, is_long, table_bytes
+from remat_algorithms.chain.segments import PERSISTENT, Segments
 from remat_algorithms.emit import run_in_order
+
+
+def _share(given: object) -> object:
+    """Read `0.5%` as 0.005."""
+    if isinstance(given, str) and given.strip().endswith("%"):
+        try:
+            return float(given.strip()[:-1]) / 100
+        except ValueError:
+            return given
+    return given
 
 
 class RotorOptions(Options):
@@ -33,12 +47,86 @@ class RotorOptions(Options):
         None,
         ge=1,
         le=100_000,
-        description="slots that the memory of the no-recompute schedule is divided into; exact where sizes allow it. "
-        "Default: 1000, and more for short chains, up to 20000",
+        description="most slots that the memory is divided into; exact where sizes allow it. "
+        "Default: 1000 (fewer where a table would be too large), and more for short chains, up to 20000",
     )
     certificate: bool = Field(
         True, description="where sizes are rounded, fill a second table with sizes rounded down: a bound and a gap"
     )
+    gap: Annotated[float | None, BeforeValidator(_share)] = Field(
+        None,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="refine the slots until the schedule is within this share of the bound: 0.005, or 0.5%",
+    )
+
+
+class Setting:
+    """A chain, and what every budget has in common."""
+
+    def __init__(self, problem: Problem, context: Context) -> None:
+        self.problem, self.context = problem, context
+        self.segments = Segments.of(problem.chain)
+        self.resident = int(self.segments.activation[0]) + problem.chain.static_memory
+        self.whole = self.segments.states.whole()
+        self.exact_times = self.segments.backward_time.dtype == np.int64
+        # Whether the table's sums are exact enough to claim: integers beyond 2^53 are rounded.
+        self.claimable = not self.exact_times or (self.segments.length + 1) * self.whole.time < 2**53
+        self._least: LeastMemory | None = None
+
+    @property
+    def least(self) -> LeastMemory:
+        """The least-memory table, filled when first asked for."""
+        if self._least is None:
+            self._least = LeastMemory.of(self.segments, stopped=lambda: self.context.stopped)
+        return self._least
+
+    def time_of(self, runs: Sequence[int]) -> Number:
+        """Total time of some runs."""
+        time: Number = self.problem.graph.time[np.asarray(runs, dtype=np.int64)].sum().item()
+        return time
+
+    def claim(self, time: float) -> Number | None:
+        """Turn a table's time into a claim."""
+        if not self.claimable:
+            return None
+        return round(time) if self.exact_times else time
+
+    def nothing_recomputed(self) -> Proposal:
+        """Propose the schedule that saves every stage through once."""
+        states, ways = self.segments.states, self.whole.ways
+        loss = int(states.backward_task[states.start[-2]])
+        runs = [*states.forward_task[list(ways)].tolist(), loss, *states.backward_task[list(reversed(ways))].tolist()]
+        return Proposal(
+            steps=run_in_order(self.problem.graph, self.problem.machine, runs),
+            makespan=self.whole.time,
+            optimal_within=PERSISTENT,
+        )
+
+    def too_small(self) -> Proposal:
+        """Answer a budget below the least memory."""
+        least = self.least
+        if not least.exact:
+            return Proposal(termination=self.context.termination, notes=("stopped before the least memory was known",))
+        named = LeastBudget(least.least + self.resident, least.binding_task(), sufficient=True)
+        return Proposal(infeasible_within=PERSISTENT, least=named)
+
+    def propose(self, runs: Sequence[int], time: float, lower: float, notes: Sequence[str]) -> Proposal:
+        """Propose a schedule with a bound of its class (-inf: none)."""
+        makespan, value = self.claim(time), None
+        if self.claimable and lower > -math.inf:
+            value = self.claim(lower)
+        # Float sums in another order differ in their last digits: nothing lies between such values.
+        proved = value is not None and makespan is not None and (value >= makespan or nearly(value, makespan))
+        return Proposal(
+            steps=run_in_order(self.problem.graph, self.problem.machine, list(runs)),
+            makespan=makespan,
+            bounds=() if value is None else (Bound(value, PERSISTENT, "rotor"),),
+            optimal_within=PERSISTENT if proved else None,
+            termination=self.context.termination,
+            notes=tuple(notes),
+        )
 
 
 def solve(problem: Problem, options: RotorOptions, context: Context) -> Proposal:
@@ -50,7 +138,7 @@ def solve(problem: Problem, options: RotorOptions, context: Context) -> Proposal
         Of kind `chain` (or an `adjoint` without storage); only the first memory is used.
     options : RotorOptions
     context : Context
-        When stopped before the table is full, the answer comes from the least-memory table.
+        When stopped before the table is full, the answer comes from the least-memory table, or from a coarser one.
 
     Returns
     -------
@@ -60,109 +148,72 @@ def solve(problem: Problem, options: RotorOptions, context: Context) -> Proposal
     Notes
     -----
     O(L^3 slots) time and O(L^2 slots) memory; O(L^3) for the least budget, in bytes. When everything fits
-    without recomputation, that is returned at once.
+    without recomputation, that is returned at once. More memory never gives a worse answer, unless the time ran out;
+    with the option `gap`, up to the gap.
+
+    Raises
+    ------
+    remat.OptionError
+        If the tables would be too large.
     """
-    chain = problem.chain
-    segments = Segments.of(chain)
-    resident = int(segments.activation[0]) + chain.static_memory
-    budget = math.inf if problem.budget is None else problem.budget - resident
-    if segments.saved_whole_need() <= budget:
-        whole = RunList(segments, has_saving=chain.saves)
-        for stage in range(segments.length):
-            whole.save(stage)
-        for stage in range(segments.length, -1, -1):
-            whole.backward(stage)
-        return Proposal(
-            steps=run_in_order(problem.graph, problem.machine, whole.tasks),
-            makespan=segments.time_without_recompute(),
-            optimal_within=PERSISTENT,
-        )
-    room = int(budget)
-    least = LeastMemory.of(segments)
-    if least.least > room:
-        task = least.binding_task(has_saving=chain.saves)
-        proved = PERSISTENT if segments.whole_class else None
-        return Proposal(infeasible_within=proved, least=LeastBudget(least.least + resident, task, sufficient=True))
-    return _within(problem, segments, least, room, options, context)
+    setting = Setting(problem, context)
+    room = math.inf if problem.budget is None else problem.budget - setting.resident
+    if setting.whole.need <= room:
+        return setting.nothing_recomputed()
+    slots = options.slots or default_slots(setting.segments)
+    check_size(setting.segments, slots)
+    if setting.least.least > room:
+        return setting.too_small()
+    return _within(setting, int(room), slots, options)
 
 
-def _within(
-    problem: Problem, segments: Segments, least: LeastMemory, room: int, options: RotorOptions, context: Context
-) -> Proposal:
+def _within(setting: Setting, room: int, slots: int, options: RotorOptions) -> Proposal:
     """Solve for a budget that is feasible, but too small to save everything.
 
     The schedule of least memory competes with the table's: near the least budget the slots may be too coarse
-    to hold any, and so more memory never gives a worse answer.
+    to hold any.
     """
-    unit, exact = _unit(segments, options.slots or _default_slots(segments.length))
-    claimable = _claimable(segments)
-    table = _table(segments, room, unit, context, up=True)
-    runs = RunList(segments, has_saving=problem.chain.saves)
-    least.schedule(runs)
-    time: Number = problem.graph.time[runs.tasks].sum().item()
+    problem, context, segments = setting.problem, setting.context, setting.segments
+    certificate = options.certificate or options.gap is not None
+    search = Search(segments, setting.least, setting.whole, room, context, certificate)
+    search.start(setting.time_of(setting.least.runs()))
     notes = []
-    if table is not None and table.best() <= time:
-        runs = RunList(segments, has_saving=problem.chain.saves)
-        table.schedule(runs)
-        time = table.best()
-    else:
-        why = "stopped before the table was full" if table is None else "the budget is too tight for the slots"
+
+    def report(count: int) -> None:
+        steps = run_in_order(problem.graph, problem.machine, search.runs)
+        context.report(steps, makespan=setting.claim(search.time), message=f"{count} slots")
+
+    going = True
+    if is_long(segments, slots):
+        going = search.glance(slots // 4)
+        report(slots // 4)
+    while going and search.fill(slots):
+        report(slots)
+        if search.exact or options.gap is None or search.gap <= options.gap:
+            break
+        if table_bytes(segments, 2 * slots) > MOST_BYTES:
+            notes.append(f"the gap asked for needs more than {slots:,} slots, whose tables are too large")
+            break
+        slots *= 2
+    return setting.propose(search.runs, search.time, search.lower, [*notes, *_rounding(setting, search)])
+
+
+def _rounding(setting: Setting, search: Search) -> list[str]:
+    """Say how the figures came about."""
+    notes = []
+    if not search.from_table:
+        stopped = search.unit is None
+        why = "stopped before the table was full" if stopped else "the budget is too tight for the slots"
         notes.append(f"{why}: the schedule is the one of least memory")
-    makespan = _claim(segments, time) if claimable else None
-    steps = run_in_order(problem.graph, problem.machine, runs.tasks)
-    value, source = (makespan, "rotor") if exact and table is not None else (None, "rotor, sizes rounded down")
-    if not segments.whole_class:
-        value = None
-    if not exact:
-        notes.append(f"memory in slots of {format_size(unit, problem.units)}, stored sizes rounded up")
-        if options.certificate and table is not None and claimable and segments.whole_class:
-            del table  # two tables of a long chain need twice the memory
-            context.report(steps, makespan=makespan, message="filling the second table, for the bound")
-            lower = _table(segments, room, unit, context, up=False)
-            value = None if lower is None or lower.best() == math.inf else _claim(segments, lower.best())
-    # Float sums in another order differ in their last digits: nothing lies between such values.
-    proved = value is not None and makespan is not None and (value >= makespan or _nearly(value, makespan))
-    return Proposal(
-        steps=steps,
-        makespan=makespan,
-        bounds=() if value is None else (Bound(value, PERSISTENT, source),),
-        optimal_within=PERSISTENT if proved else None,
-        termination=context.termination,
-        notes=tuple(notes),
-    )
+    if search.unit is not None and not search.exact:
+        size = format_size(search.unit, setting.problem.units)
+        within = ""
+        if setting.claimable and 0 < search.gap < math.inf:
+            within = f"; at most {100 * search.gap:.2g} % above the optimum of its class"
+        notes.append(f"memory in slots of {size}, stored sizes rounded up{within}")
+    return notes
 
 
-def _table(segments: Segments, room: int, unit: int, context: Context, *, up: bool) -> RotorTable | None:
-    return RotorTable.of(segments, Grid.of(segments, room, unit, up=up), stopped=lambda: context.stopped)
-
-
-def _default_slots(stages: int) -> int:
-    """Choose as many slots as cost about as much as reading the instance, at least 1000 (for the chain alone)."""
-    return min(20_000, max(1000, 150_000_000 // (stages + 1) ** 3))
-
-
-def _unit(segments: Segments, slots: int) -> tuple[int, bool]:
-    """Choose the bytes per slot; the second entry says whether all stored sizes are whole slots.
-
-    The unit depends on the chain alone, not on the budget: rows then stand for the same stored sizes under
-    any budget, and more memory can only help.
-    """
-    whole = segments.saved_whole_need()
-    common = math.gcd(*segments.kept.tolist(), *segments.activation[1:].tolist())
-    if common and whole // common <= slots:
-        return common, True
-    return max(1, -(-whole // slots)), common == 0
-
-
-def _claimable(segments: Segments) -> bool:
-    """Whether the table's sums are exact enough to claim: integers beyond 2^53 are rounded."""
-    exact_times = segments.backward_time.dtype == np.int64
-    return not exact_times or (segments.length + 1) * segments.time_without_recompute() < 2**53
-
-
-def _claim(segments: Segments, time: Number) -> Number:
-    return round(time) if segments.backward_time.dtype == np.int64 else time
-
-
-def _nearly(value: Number, makespan: Number) -> bool:
+def nearly(value: Number, makespan: Number) -> bool:
+    """Whether two times differ by no more than float rounding."""
     return math.isclose(value, makespan, rel_tol=1e-12)

@@ -1,22 +1,30 @@
 """Rotor's table: least time of every segment for every number of free memory slots.
 
-Row r of the table stands for budget - (slots - r) * unit bytes, exactly: needs of running tasks are compared
+Row r of the table stands for budget - (start - r) * unit bytes, exactly: needs of running tasks are compared
 in bytes, only what stays stored is rounded to whole slots. Rounded up, every schedule read off the table
-fits; rounded down, the table is a lower bound within the class.
+fits; rounded down, the table is a lower bound within the class. So one table answers every smaller budget, too.
+
+Only cells (state, l) with l no earlier than the state's stage exist: they lie below each other, those of a state
+together, so that a state's earlier segments are one block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from remat.taskgraph import IntArray
-from remat_algorithms.chain.segments import COMPILED_FROM, RunList, Segments, follow
+from remat_algorithms.chain.rotor_states import unfold
+from remat_algorithms.chain.segments import COMPILED_FROM, RunList, Segments
 
 FloatTable = NDArray[np.float64]
+
+STEP = 200_000_000
+"""Additions between two looks at the clock: about a tenth of a second of the compiled kernel."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +55,11 @@ class Grid:
     def of(segments: Segments, budget: int, unit: int, *, up: bool) -> Grid:
         """Lay the rows for a budget."""
         start = budget // unit
+        states = segments.states
         above = 0
-        early = int((segments.kept < segments.activation[1:]).sum())
+        count = states.saved_through
+        stage = np.repeat(states.stage, np.diff(states.start))[:count]
+        early = len(np.unique(stage[states.kept[:count] < segments.activation[stage + 1]]))
         if early:  # dropped inputs give back what storing them took, up to x_0 more than the budget
             above = int(segments.activation[0]) // unit + 1 + (0 if up else early)
         return Grid(budget, unit, start, start + above + 1, up)
@@ -62,6 +73,18 @@ class Grid:
         row = self.start - (self.budget - needs) // self.unit
         return np.clip(row, 0, self.rows)
 
+    def row(self, budget: int) -> int:
+        """Return the row to read for a smaller budget: no more bytes where rounded up, no fewer where down.
+
+        It may be negative: then nothing is known but that nothing fits (up), or nothing at all (down).
+        """
+        less = self.budget - budget
+        return self.start - (-(-less // self.unit) if self.up else less // self.unit)
+
+    def bytes(self, row: int) -> int:
+        """Bytes beyond x_0 of a row."""
+        return self.budget - (self.start - row) * self.unit
+
 
 @dataclass(frozen=True)
 class RotorTable:
@@ -69,9 +92,9 @@ class RotorTable:
 
     Attributes
     ----------
-    time : (L+1, L+1, rows) float64
-        ``time[i, l, r]``: least time of segment (i, l) in row r; inf where it does not fit. Sums of integers
-        are exact below 2^53.
+    time : (cells, rows) float64
+        Least time of each cell's segment in each row; inf where it does not fit. Sums of integers are exact
+        below 2^53.
     """
 
     segments: Segments
@@ -82,198 +105,222 @@ class RotorTable:
     def of(segments: Segments, grid: Grid, *, stopped: Callable[[], bool] = lambda: False) -> RotorTable | None:
         """Fill the table; None if `stopped` became true on the way.
 
-        O(L^3 rows / 6) time, O(L^2 rows / 2) memory that is touched.
+        O(L^3 rows / 6) time, O(L^2 rows / 2) memory, for one state a stage and few variants.
         """
-        rows = _RowLimits.of(segments, grid)
-        fill_column: Callable[..., None] = fill_column_numpy
+        table = RotorTable(segments, grid, np.empty((cells_of(segments), grid.rows), dtype=np.float64))
+        fill_states: Callable[[int, int, int], None] = NumpyFiller(table).fill_states
         if segments.length > COMPILED_FROM:
             from remat_algorithms.chain import rotor_kernel
 
-            fill_column = rotor_kernel.fill_column
-        count = segments.length + 1
-        # Only cells with l >= i are touched; the other half of the pages is never backed by memory.
-        time = np.empty((count, count, grid.rows), dtype=np.float64)
-        column = np.empty((count, grid.rows), dtype=np.float64)
-        for last in range(count):
-            if stopped():
-                return None
-            fill_column(last, time, column, *rows.arrays(last))
-        return RotorTable(segments, grid, time)
+            fill_states = rotor_kernel.filler(table)
+        stage = segments.states.stage
+        for last in range(segments.length + 1):
+            top = int(np.searchsorted(stage, last, side="right"))
+            while top > 0:
+                if stopped():
+                    return None
+                # The fewer splits a segment has, the more segments are filled before the next look at the clock.
+                low = max(0, top - max(1, STEP // ((last + 1) * grid.rows)))
+                fill_states(last, low, top)
+                top = low
+        return table
+
+    @cached_property
+    def first_cell(self) -> IntArray:
+        """Where cell (state, l) lies, less l."""
+        return first_cells(self.segments)
+
+    def row(self, state: int, last: int) -> FloatTable:
+        """Return the times of one cell in all rows."""
+        cell: FloatTable = self.time[self.first_cell[state] + last]
+        return cell
 
     def best(self, row: int | None = None) -> float:
         """Least time of the whole chain in a row (`start` by default); inf if it does not fit."""
-        return float(self.time[0, -1, self.grid.start if row is None else row])
+        at = self.grid.start if row is None else row
+        return float(self.row(0, self.segments.length)[at]) if at >= 0 else np.inf
 
-    def schedule(self, runs: RunList, row: int | None = None) -> None:
-        """Append a schedule of the whole chain that takes the time of a row (`start` by default).
+    def runs(self, row: int | None = None) -> list[int]:
+        """Return the runs of a schedule of the whole chain that takes the time of a row (`start` by default).
 
         Choices are not stored: each segment on the way compares its own ways again, O(L) array operations
         for each of at most 2L segments.
         """
-        seg, grid = self.segments, self.grid
-        limits = _RowLimits.of(seg, grid)
+        begin, limits = self.grid.start if row is None else row, self.limits
+        if self.segments.length > COMPILED_FROM:
+            from remat_algorithms.chain import rotor_kernel
 
-        def choose(first: int, last: int, row: int) -> tuple[int, int]:
-            split = self._choose(first, last, row, limits)
-            taken = limits.kept[first] if split == first else limits.shift[split]
-            return split, row - int(taken)
+            made = zip(*(column.tolist() for column in rotor_kernel.decisions(self, begin)), strict=True)
+            return unfold(self.segments.states, begin, lambda state, last, row: (*next(made), 0))
 
-        follow(runs, seg.length, grid.start if row is None else row, choose)
+        def choose(state: int, last: int, row: int) -> tuple[int, int, int]:
+            split, way = self._choose(state, last, row)
+            return split, way, row - int(limits.shift[split] if split >= 0 else limits.kept[way])
 
-    def _choose(self, first: int, last: int, row: int, limits: _RowLimits) -> int:
-        """Return where a segment is split; `first` itself where it is saved through (preferred on ties)."""
-        best, choice = np.inf, -1
-        under = row - int(limits.kept[first])
-        if row >= limits.save_row(first, last) and under >= 0:
-            best = limits.save_time[first] + self.time[first + 1, last, under]
-            choice = first
+        return unfold(self.segments.states, begin, choose)
+
+    def schedule(self, runs: RunList, row: int | None = None) -> None:
+        """Append the runs of `runs`."""
+        runs.tasks.extend(self.runs(row))
+
+    @cached_property
+    def limits(self) -> RowLimits:
+        """All needs as rows."""
+        return RowLimits.of(self.segments, self.grid)
+
+    def _choose(self, state: int, last: int, row: int) -> tuple[int, int]:
+        """Return where a segment is split (-1: it is not), and its way; saving through is preferred on ties."""
+        states, limits = self.segments.states, self.limits
+        first = int(states.stage[state])
+        best, split, way = np.inf, -1, -1
+        for through in states.ways(state):
+            if first == last:
+                cost = limits.leaf_time[through] if row >= limits.leaf_row[through] else np.inf
+            else:
+                under = min(row - int(limits.kept[through]), self.grid.rows - 1)
+                fits = under >= 0 and row >= limits.save_row(last)[through]
+                cost = limits.time[through] + self.row(int(states.inner[through]), last)[under] if fits else np.inf
+            if cost < best:
+                best, way = cost, through
         splits = np.arange(first + 1, last + 1)
         under_split = row - limits.shift[splits]
         fits = (under_split >= 0) & (row >= limits.sweep_rows(first, last))
         splits, under_split = splits[fits], under_split[fits]
         if len(splits):
-            costs = self.time[first, splits - 1, row] + (
-                self.time[splits, last, under_split] + limits.sweep_time[first, splits]
-            )
+            left = self.time[self.first_cell[state] + splits - 1, row]
+            right = self.time[self.first_cell[states.free[splits]] + last, under_split]
+            costs = left + (right + self.segments.sweep_time(first)[splits - first - 1])
             at = int(np.argmin(costs))
             if costs[at] < best:
-                best, choice = float(costs[at]), int(splits[at])
-        assert choice >= 0, "a segment of finite time has a way"
-        return choice
+                return int(splits[at]), -1
+        assert way >= 0, "a segment of finite time has a way"
+        return split, way
+
+
+def cells_of(segments: Segments) -> int:
+    """Return the number of cells (state, l)."""
+    return int((segments.length + 1 - segments.states.stage).sum())
+
+
+def first_cells(segments: Segments) -> IntArray:
+    """Return for each state where its cell (state, l) lies, less l."""
+    stage = segments.states.stage
+    counts = segments.length + 1 - stage
+    return np.cumsum(counts) - counts - stage
 
 
 @dataclass(frozen=True)
-class _RowLimits:
-    """All needs of a chain as rows, all times as float64."""
+class RowLimits:
+    """All needs of a chain as rows, all times as float64 (arrays as in `States` and `Segments`)."""
 
     segments: Segments
     grid: Grid
     kept: IntArray
     shift: IntArray
-    save_time: FloatTable
+    time: FloatTable
     leaf_time: FloatTable
     leaf_row: IntArray
-    sweep_time: FloatTable
-    sweep_need: IntArray
-    whole_row: IntArray
 
     @staticmethod
-    def of(segments: Segments, grid: Grid) -> _RowLimits:
-        count = segments.length + 1
-        sweep_time = np.zeros((count, count))
-        sweep_need = np.zeros((count, count), dtype=np.int64)
-        for first in range(count - 1):
-            sweep_time[first, first + 1 :] = segments.sweep_time(first)
-            sweep_need[first, first + 1 :] = segments.sweep_need(first)
-        return _RowLimits(
+    def of(segments: Segments, grid: Grid) -> RowLimits:
+        """Convert needs and times."""
+        states = segments.states
+        return RowLimits(
             segments=segments,
             grid=grid,
-            kept=grid.slots(segments.kept),
+            kept=grid.slots(states.kept),
             shift=grid.slots(segments.activation),
-            save_time=(segments.save_time + segments.backward_time[:-1]).astype(np.float64),
-            leaf_time=segments.leaf_time.astype(np.float64),
-            leaf_row=grid.first_row(segments.leaf_need),
-            sweep_time=sweep_time,
-            sweep_need=sweep_need,
-            whole_row=_rows_of_saved_whole(segments, grid),
+            time=states.time.astype(np.float64),
+            leaf_time=states.leaf_time.astype(np.float64),
+            leaf_row=grid.first_row(states.leaf_need),
         )
 
-    def save_row(self, first: int, last: int) -> int:
-        """Lowest row in which stage `first` of segment (first, last) can be saved through."""
-        return int(self._save_rows(last)[first])
-
-    def _save_rows(self, last: int) -> IntArray:
-        seg = self.segments
-        live = seg.gradient[last + 1]
-        return self.grid.first_row(np.maximum(seg.save_need + live, seg.backward_need[:-1]))
+    def save_row(self, last: int) -> IntArray:
+        """Lowest rows in which each way can be saved through in segments that end with stage `last`."""
+        states, live = self.segments.states, self.segments.gradient[last + 1]
+        own = self.grid.first_row(np.maximum(states.save_need + live, states.backward_need))
+        return np.maximum(own, self.kept)
 
     def sweep_rows(self, first: int, last: int) -> IntArray:
         """Lowest rows in which the sweeps from `first` to j = first+1..last fit."""
-        needs = self.sweep_need[first, first + 1 : last + 1]
+        needs = self.segments.sweep_need(first)[: last - first]
         return self.grid.first_row(needs + self.segments.gradient[last + 1])
 
-    def arrays(self, last: int) -> tuple[np.ndarray, ...]:
-        """The arguments of `fill_column` for a column."""
-        live = self.segments.gradient[last + 1]
-        sweep_row = self.grid.first_row(self.sweep_need + live)
-        return (
-            self.kept,
-            self.shift,
-            self.save_time,
-            self.leaf_time,
-            self.leaf_row,
-            self._save_rows(last),
-            sweep_row,
-            self.sweep_time,
-            self.whole_row[:, last].copy(),
-        )
+    def whole_row(self) -> IntArray:
+        """Lowest rows, (states, L+1), from which on a segment is best saved whole; `rows` where it never fits.
+
+        Saving whole by the quickest ways recomputes nothing, so above that row the time is constant.
+        """
+        states, grid, length = self.segments.states, self.grid, self.segments.length
+        rows = np.full((len(states.stage), length + 1), grid.rows, dtype=np.int64)
+        quickest = states.quickest()
+        for state in range(len(states.stage) - 1, -1, -1):
+            first, way = int(states.stage[state]), int(quickest[state])
+            ways = slice(*states.start[state : state + 2].tolist())
+            least = self.leaf_time[ways].min()
+            rows[state, first] = self.leaf_row[ways][self.leaf_time[ways] == least].min()
+            if first < length:
+                live = self.segments.gradient[first + 2 :]
+                own = grid.first_row(np.maximum(states.save_need[way] + live, states.backward_need[way]))
+                inside = rows[states.inner[way], first + 1 :] + self.kept[way]
+                rows[state, first + 1 :] = np.clip(np.maximum(own, inside), 0, grid.rows)
+        return rows
 
 
-def _rows_of_saved_whole(segments: Segments, grid: Grid) -> IntArray:
-    """Lowest row from which on a segment (i, l) is best saved whole; `rows` where it never fits.
+class NumpyFiller:
+    """Fills a table with array operations (the kernel's plain twin).
 
-    Saving whole recomputes nothing, so above that row the time is constant and needs no minimisation.
-    """
-    count = segments.length + 1
-    kept = grid.slots(segments.kept)
-    rows = np.full((count, count), grid.rows, dtype=np.int64)
-    leaf = grid.first_row(segments.leaf_need)
-    rows[count - 1, count - 1] = leaf[count - 1]
-    for first in range(count - 2, -1, -1):
-        live = segments.gradient[first + 2 :]
-        own = grid.first_row(np.maximum(segments.save_need[first] + live, segments.backward_need[first]))
-        below = rows[first + 1, first + 1 :]
-        rows[first, first + 1 :] = np.clip(np.maximum(own, below + kept[first]), 0, grid.rows)
-        rows[first, first] = leaf[first]
-    return rows
-
-
-def fill_column_numpy(
-    last: int,
-    time: FloatTable,
-    column: FloatTable,
-    kept: IntArray,
-    shift: IntArray,
-    save_time: FloatTable,
-    leaf_time: FloatTable,
-    leaf_row: IntArray,
-    save_row: IntArray,
-    sweep_row: IntArray,
-    sweep_time: FloatTable,
-    whole_row: IntArray,
-) -> None:
-    """Fill column `last` of the table: segments (i, last) for i = last..0 (the kernel's plain twin).
-
-    ``column[j]`` holds segment (j, last) already shifted by the rows that storing x_j takes, so that the
+    ``shifted[j]`` holds segment (j, last), x_j free, already shifted by the rows that storing x_j takes, so that the
     minimisation over splits is one contiguous (splits x rows) sum and one minimum.
     """
-    rows = time.shape[2]
-    shifted = column
-    for first in range(last, -1, -1):
-        out = time[first, last]
-        out[:] = np.inf
-        if first == last:
-            out[leaf_row[first] :] = leaf_time[first]
-        else:
-            low = max(int(save_row[first]), int(kept[first]))
-            if low < rows:
-                below = np.minimum(np.arange(low, rows) - kept[first], rows - 1)
-                out[low:] = time[first + 1, last, below] + save_time[first]
-            high = min(int(whole_row[first]), rows)
-            bounds = sweep_row[first, first + 1 : last + 1]
-            # Sweeps need more the further they go: above `free` all of them fit.
-            free = min(int(bounds[-1]), high)
-            low = min(int(bounds[0]), free)
-            for a, b in ((low, free), (free, high)):
-                if a >= b:
+
+    def __init__(self, table: RotorTable) -> None:
+        self._table = table
+        self._limits = table.limits
+        self._whole_row = table.limits.whole_row()
+        self._shifted = np.empty((table.segments.length + 1, table.grid.rows), dtype=np.float64)
+
+    def fill_states(self, last: int, low: int, top: int) -> None:
+        """Fill column `last` for the states top-1 .. low."""
+        table, states, limits = self._table, self._table.segments.states, self._limits
+        rows = table.grid.rows
+        save_row = limits.save_row(last)
+        for state in range(top - 1, low - 1, -1):
+            first = int(states.stage[state])
+            out = table.row(state, last)
+            out[:] = np.inf
+            for way in states.ways(state):
+                if first == last:
+                    part = out[limits.leaf_row[way] :]
+                    np.minimum(part, limits.leaf_time[way], out=part)
                     continue
-                sums = time[first, first:last, a:b] + (
-                    shifted[first + 1 : last + 1, a:b] + sweep_time[first, first + 1 : last + 1, None]
-                )
-                if b == free:
-                    sums[np.arange(a, b) < bounds[:, None]] = np.inf
-                np.minimum(out[a:b], sums.min(axis=0), out=out[a:b])
-        step = int(shift[first])
-        shifted[first, :step] = np.inf
-        if step < rows:
-            shifted[first, step:] = out[: rows - step]
+                begin = int(save_row[way])
+                if begin < rows:
+                    under = np.minimum(np.arange(begin, rows) - limits.kept[way], rows - 1)
+                    through = table.row(int(states.inner[way]), last)[under] + limits.time[way]
+                    np.minimum(out[begin:], through, out=out[begin:])
+            if first < last:
+                self._splits(state, last, out)
+            if state == states.free[first]:
+                step = int(limits.shift[first])
+                self._shifted[first, :step] = np.inf
+                if step < rows:
+                    self._shifted[first, step:] = out[: rows - step]
+
+    def _splits(self, state: int, last: int, out: FloatTable) -> None:
+        segments = self._table.segments
+        first, rows = int(segments.states.stage[state]), len(out)
+        high = min(int(self._whole_row[state, last]), rows)
+        bounds = self._limits.sweep_rows(first, last)
+        swept = segments.sweep_time(first)[: last - first, None].astype(np.float64)
+        cell = int(self._table.first_cell[state])
+        # Sweeps need more the further they go: above `free` all of them fit.
+        free = min(int(bounds[-1]), high)
+        for a, b in ((min(int(bounds[0]), free), free), (free, high)):
+            if a >= b:
+                continue
+            sums = self._shifted[first + 1 : last + 1, a:b] + swept
+            sums += self._table.time[cell + first : cell + last, a:b]
+            if b == free:
+                sums[np.arange(a, b) < bounds[:, None]] = np.inf
+            np.minimum(out[a:b], sums.min(axis=0), out=out[a:b])

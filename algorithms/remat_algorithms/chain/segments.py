@@ -8,18 +8,23 @@ A *persistent* schedule keeps a stored value until the backward that needs it, s
 backward), or *split* at j (plain forwards from x_i to x_j, segment (j, l), then segment (i, j-1) again from
 x_i). Beaumont et al. 2019, "Optimal checkpointing for heterogeneous chains", eqs. 1-4, with the gradient
 that is really live (y_{l+1}) in place of a bound on it.
+
+`Segments` describes each stage's first variant, its needs upper bounds where a backward does not read its input but the
+stage before reads it; `Segments.states` tells these cases and the variants apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from remat.chain import Chain
 from remat.taskgraph import BoolArray, IntArray, NumberArray
 from remat.units import Number
+from remat_algorithms.chain.rotor_states import States
 
 COMPILED_FROM = 60
 """Chains of more stages use compiled kernels; below, their import and start cost more than they save."""
@@ -56,8 +61,13 @@ class Segments:
     saves : (L,) bool
         Whether that forward is the saving one (Fe).
     forward_time, backward_time : (L,) and (L+1,)
+    default_way : (L,) int64
+        Number of each stage's first variant among the variants of all stages.
+    ways : int
+        Number of these.
+    chain : Chain
     whole_class : bool
-        Whether the needs are exact for every persistent schedule. They are upper bounds only where a stage
+        Whether the needs above are exact for every persistent schedule. They are upper bounds only where a stage
         does not read its input but the stage before reads it as its output: whether that input may go early
         then depends on how the segment came about.
     """
@@ -76,6 +86,14 @@ class Segments:
     forward_time: NumberArray
     backward_time: NumberArray
     whole_class: bool
+    default_way: IntArray
+    ways: int
+    chain: Chain
+
+    @cached_property
+    def states(self) -> States:
+        """The states and ways of the dynamic programs, variants included."""
+        return States.of(self.chain)
 
     @staticmethod
     def of(chain: Chain) -> Segments:
@@ -115,6 +133,9 @@ class Segments:
             forward_time=chain.forward_time,
             backward_time=np.append(chain.backward_time, np.array(chain.loss_time, dtype=chain.backward_time.dtype)),
             whole_class=not (~chain.reads_input & ~last_use[:-1]).any(),
+            default_way=chain.alternatives.start[:-1],
+            ways=int(chain.alternatives.start[-1]),
+            chain=chain,
         )
 
     @property
@@ -158,14 +179,16 @@ class Segments:
 
 
 class RunList:
-    """Collects the runs of a chain schedule as task indices of its task graph."""
+    """Collects the runs of a chain schedule as task indices of its task graph (of variants, the first one's)."""
 
     def __init__(self, segments: Segments, *, has_saving: bool) -> None:
         self._length = segments.length
-        self._saves = segments.saves.tolist()
         self._leaf_forward = segments.leaf_forward.tolist()
-        self._saving = segments.length
-        self._loss = segments.length * (2 if has_saving else 1)
+        self._way = segments.default_way.tolist()
+        stages = range(segments.length)
+        saving = (segments.length + segments.default_way).tolist()
+        self._save = [saving[i] if segments.saves[i] else i for i in stages]
+        self._loss = segments.length + (segments.ways if has_saving else 0)
         self.tasks: list[int] = []
 
     def sweep(self, first: int, end: int) -> None:
@@ -174,11 +197,11 @@ class RunList:
 
     def save(self, stage: int) -> None:
         """Run the forward that the stage's backward needs."""
-        self.tasks.append(self._saving + stage if self._saves[stage] else stage)
+        self.tasks.append(self._save[stage])
 
     def backward(self, stage: int) -> None:
         """Run the backward of a stage (the loss, for stage L)."""
-        self.tasks.append(self._loss if stage == self._length else self._loss + 1 + stage)
+        self.tasks.append(self._loss if stage == self._length else self._loss + 1 + self._way[stage])
 
     def leaf(self, stage: int) -> None:
         """Run the segment (stage, stage)."""

@@ -156,6 +156,8 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
         return format_size(figure, units, both=True)
 
     extent = "" if facts.length is None else f", {facts.length:,} {LENGTH_OF_KIND[facts.kind]}"
+    if facts.variants:
+        extent += f", {facts.variants:,} variants"
     yield "instance", f"{shown_name(facts.name) or '(unnamed)'} ({facts.kind}{extent})"
     yield "task graph", f"{facts.tasks:,} tasks, {facts.values:,} values"
     yield "all values", f"{size(facts.total_size)}, each once"

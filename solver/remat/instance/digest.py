@@ -48,20 +48,29 @@ def canonical(instance: BaseInstance) -> dict[str, Any]:
 
 def _leave_out_derived_defaults(document: dict[str, Any]) -> None:
     """Drop values that equal what they default to (a stage's saving workspace, say)."""
+    reads = document.get("backward_reads", ("input", "output", "saved"))
     for stage in document.get("stages", ()):
-        for key, source, fallback in (
-            ("saving_workspace", "forward_workspace", 0),
-            ("saving_forward_time", "forward_time", 0),
-            ("gradient_size", "output_size", 0),
-            ("backward_reads", "", document.get("backward_reads", ("input", "output", "saved"))),
-        ):
-            if key in stage and _same(stage[key], stage.get(source, fallback)):
-                del stage[key]
+        _drop_equal(stage, "saving_workspace", stage.get("forward_workspace", 0))
+        _drop_equal(stage, "saving_forward_time", stage.get("forward_time", 0))
+        _drop_equal(stage, "gradient_size", stage.get("output_size", 0))
+        _drop_equal(stage, "backward_reads", reads)
+        for variant in stage.get("variants", ()):
+            _drop_equal(variant, "saving_workspace", stage.get("saving_workspace", stage.get("forward_workspace", 0)))
+            _drop_equal(variant, "saving_forward_time", stage.get("saving_forward_time", stage.get("forward_time", 0)))
+            _drop_equal(variant, "backward_time", stage.get("backward_time", 0))
+            _drop_equal(variant, "saved_size", stage.get("saved_size", 0))
+            _drop_equal(variant, "backward_workspace", stage.get("backward_workspace", 0))
+            _drop_equal(variant, "backward_reads", stage.get("backward_reads", reads))
     if "adjoint_size" in document and document["adjoint_size"] == document.get("state_size", 1):
         del document["adjoint_size"]
     for key, fallback in (("workspace", 0), ("time", 1)):
         if document["kind"] == "tree" and key in document and set(document[key]) == {fallback}:
             del document[key]
+
+
+def _drop_equal(owner: dict[str, Any], key: str, default: Any) -> None:
+    if key in owner and _same(owner[key], default):
+        del owner[key]
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -1,10 +1,13 @@
 """Chains and adjoints as task graphs.
 
 Values x0..xL (activations), s1..sL (saved), y0..yL (gradients); tasks F1..FL, Fe1..FeL (the forward that
-saves), loss, B1..BL. Without saving forwards (classical adjoints) there are no Fe and no s.
+saves), loss, B1..BL. Without saving forwards (classical adjoints) there are no Fe and no s. A stage 7 of several
+variants has Fe7.1, Fe7.2, .., s7.1, .., B7.1, .. instead.
 """
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 
@@ -12,7 +15,7 @@ from remat.chain import Chain
 from remat.instance import AdjointInstance, ChainInstance
 from remat.machine import Link, Machine, Memory, Processor
 from remat.names import NumberedNames
-from remat.taskgraph import IntArray, Ragged, Resident, TaskGraph
+from remat.taskgraph import BoolArray, IntArray, Ragged, Resident, TaskGraph
 from remat.units import Units
 
 
@@ -57,64 +60,121 @@ def _working_sizes(instance: AdjointInstance) -> tuple[int, int]:
 
 
 def graph_of_chain(chain: Chain, inputs: tuple[Resident, ...], units: Units) -> TaskGraph:
-    """Build the task graph of a chain given as arrays (O(L))."""
+    """Build the task graph of a chain given as arrays (O(L + alternatives)).
+
+    Of a stage with several variants, Fe{i}.{v} writes s{i}.{v}, and B{i}.{v}, which reads it, may run at most once;
+    none of them is required by itself, but one is needed for its gradient.
+    """
     length = chain.length
-    saves = length if chain.saves else 0
-    stage = np.arange(length, dtype=np.int64)
+    ways = chain.alternatives
+    stage = ways.stage
+    count = len(stage)
+    saves = count if chain.saves else 0
     x = np.arange(length + 1, dtype=np.int64)
-    s = length + 1 + stage
+    s = length + 1 + np.arange(count, dtype=np.int64)
     y = length + 1 + saves + np.arange(length + 1, dtype=np.int64)
 
     backward_reads = _columns(
-        (y[1:], np.ones(length, dtype=bool)),
-        (x[:-1], chain.reads_input),
-        (x[1:], chain.reads_output),
-        (s, chain.reads_saved & chain.saves),
+        (y[1:][stage], np.ones(count, dtype=bool)),
+        (x[:-1][stage], ways.reads_input),
+        (x[1:][stage], ways.reads_output),
+        (s, ways.reads_saved & chain.saves),
     )
-    forward_reads = Ragged(np.arange(length + 1, dtype=np.int64), x[:-1])
-    forward_writes = Ragged(np.arange(length + 1, dtype=np.int64), x[1:])
-    saving_writes = Ragged(2 * np.arange(saves + 1, dtype=np.int64), np.column_stack((x[1:], s)).ravel()[: 2 * saves])
     one = np.array([0, 1], dtype=np.int64)
-    saving_rows = [forward_reads] if chain.saves else []
-    reads = _stack([forward_reads, *saving_rows, Ragged(one, x[-1:]), backward_reads])
+    saving_writes = np.column_stack((x[1:][stage], s)).ravel()[: 2 * saves]
+    reads = _stack([_single(x[:-1]), _single(x[:-1][stage][:saves]), Ragged(one, x[-1:]), backward_reads])
     writes = _stack(
         [
-            forward_writes,
-            *([saving_writes] if chain.saves else []),
+            _single(x[1:]),
+            Ragged(2 * np.arange(saves + 1, dtype=np.int64), saving_writes),
             Ragged(one, y[-1:]),
-            Ragged(np.arange(length + 1, dtype=np.int64), y[:-1]),
+            _single(y[:-1][stage]),
         ]
     )
-    count = 2 * length + saves + 1
-    saving = slice(0, saves)
-    required = np.zeros(count, dtype=bool)
+    tasks = length + saves + 1 + count
+    required, recomputable = np.zeros(tasks, dtype=bool), np.ones(tasks, dtype=bool)
     required[length + saves :] = True
+    if chain.variants is not None:
+        alternative = np.diff(ways.start)[stage] > 1
+        required[length + saves + 1 :] = ~alternative
+        recomputable[length + saves + 1 :] = ~alternative
     return TaskGraph(
-        tasks=NumberedNames([("F", 1, length), ("Fe", 1, saves), ("loss", None, 1), ("B", 1, length)]),
-        values=NumberedNames([("x", 0, length + 1), ("s", 1, saves), ("y", 0, length + 1)]),
+        tasks=_task_names(chain, saves > 0),
+        values=NumberedNames([("x", 0, length + 1), *_way_names("s", chain, saves > 0), ("y", 0, length + 1)]),
         time=np.concatenate(
-            (chain.forward_time, chain.saving_forward_time[saving], _loss_time(chain), chain.backward_time)
+            (chain.forward_time, ways.saving_forward_time[:saves], _loss_time(chain), ways.backward_time)
         ),
-        size=np.concatenate((chain.activation_size, chain.saved_size[saving], chain.gradient_size)),
+        size=np.concatenate((chain.activation_size, ways.saved_size[:saves], chain.gradient_size)),
         reads=reads,
         writes=writes,
         workspace=np.concatenate(
             (
                 chain.forward_workspace,
-                chain.saving_workspace[saving],
+                ways.saving_workspace[:saves],
                 np.array([chain.loss_workspace], dtype=np.int64),
-                chain.backward_workspace,
+                ways.backward_workspace,
             )
         ),
-        in_place=np.full(count, chain.in_place),
+        in_place=np.full(tasks, chain.in_place),
         required=required,
-        recomputable=np.ones(count, dtype=bool),
+        recomputable=recomputable,
         once=required.copy(),
         inputs=inputs,
         outputs=(Resident(int(y[0])),),
         static_memory=chain.static_memory,
+        cheapest=None if chain.variants is None else _cheapest(chain),
         units=units,
     )
+
+
+def _cheapest(chain: Chain) -> BoolArray:
+    """Choose for each stage the variant of least time, its forward and its backward together.
+
+    Whatever a schedule does, each stage's backward runs, and so does the forward that it reads from, or any other one.
+    """
+    ways, length = chain.alternatives, chain.length
+    count = len(ways.backward_time)
+    chosen = np.zeros(length + 2 * count + 1, dtype=bool)
+    chosen[length + count] = True
+    for stage, (first, end) in enumerate(itertools.pairwise(ways.start.tolist())):
+        saving = ways.saving_forward_time[first:end]
+        quickest = int(np.argmin(saving))
+        plain = bool(chain.forward_time[stage] <= saving[quickest])
+        forward = np.where(ways.reads_saved[first:end], saving, min(chain.forward_time[stage], saving[quickest]))
+        best = int(np.argmin(forward + ways.backward_time[first:end]))
+        if ways.reads_saved[first + best]:
+            chosen[length + first + best] = True
+        else:
+            chosen[stage if plain else length + first + quickest] = True
+        chosen[length + count + 1 + first + best] = True
+    return chosen
+
+
+def _task_names(chain: Chain, saves: bool) -> NumberedNames:
+    saving = _way_names("Fe", chain, saves)
+    return NumberedNames([("F", 1, chain.length), *saving, ("loss", None, 1), *_way_names("B", chain, True)])
+
+
+def _way_names(prefix: str, chain: Chain, present: bool) -> list[tuple[str, int | None, int]]:
+    """Names of what each alternative has: B7 where stage 7 has only one, else B7.1, B7.2, ..."""
+    if not present:
+        return []
+    if chain.variants is None:
+        return [(prefix, 1, chain.length)]
+    runs: list[tuple[str, int | None, int]] = []
+    plain = 0
+    for stage, ways in enumerate(np.diff(chain.variants.start).tolist(), start=1):
+        if ways == 1:
+            plain += 1
+            continue
+        runs += [(prefix, stage - plain, plain), (f"{prefix}{stage}.", 1, ways)]
+        plain = 0
+    return [*runs, (prefix, chain.length + 1 - plain, plain)]
+
+
+def _single(items: IntArray) -> Ragged:
+    """Rows of one item each."""
+    return Ragged(np.arange(len(items) + 1, dtype=np.int64), items)
 
 
 def _loss_time(chain: Chain) -> np.ndarray:

@@ -5,7 +5,8 @@ which a forward can go on: the initial state, the one that the latest forward ma
 
 ====================================== ==========================================================================
 ``advance I -> J``                     run F{I+1} .. F{J}; I is the current state, J becomes it
-``save I``                             run Fe{I}, the forward that saves what B{I} reads; state I becomes current
+``save I``                             run Fe{I}, the forward that saves what B{I} reads; state I becomes current;
+                                       ``save I.V``, ``backward I.V``: variant V of stage I
 ``loss``                               run the loss
 ``backward I``                         run B{I}
 ``checkpoint V``                       the state V stays in memory while the forward goes on without saving
@@ -37,22 +38,23 @@ from remat.taskgraph import TaskGraph
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where the tasks of a lowered chain stand: F1..FL, Fe1..FeL (or none), loss, B1..BL."""
+    """Where the tasks of a lowered chain stand: F1..FL, Fe1..FeL (or none), loss, B1..BL.
+
+    A stage of several variants has several Fe and as many B.
+    """
 
     length: int
     saves: bool
+    loss: int
 
     @staticmethod
     def of(graph: TaskGraph) -> _Layout | None:
         loss = graph.tasks.find("loss") if isinstance(graph.tasks, NumberedNames) else None
         if loss is None:
             return None
-        length = len(graph.tasks) - 1 - loss
-        return _Layout(length, loss > length)
-
-    @property
-    def loss(self) -> int:
-        return 2 * self.length if self.saves else self.length
+        backwards = len(graph.tasks) - 1 - loss
+        saves = loss > backwards
+        return _Layout(loss - backwards if saves else loss, saves, loss)
 
 
 def actions(result: Result) -> Iterator[str]:
@@ -78,6 +80,11 @@ def actions(result: Result) -> Iterator[str]:
     return _Teller(layout, working, memories, result.graph).tell(result.columns)
 
 
+def _stage_of(name: str) -> int:
+    """Return the stage (0-based) of ``7`` or ``7.2``."""
+    return int(name.partition(".")[0]) - 1
+
+
 class _Teller:
     """Walks through the steps with the current state, the checkpoints, and the advance under way."""
 
@@ -86,6 +93,7 @@ class _Teller:
         self._working = working
         self._memories = memories
         self._values = graph.values
+        self._tasks = graph.tasks
         self._current: int | None = 0
         self._kept: set[int] = set()
         self._advance: tuple[int, int] | None = None
@@ -124,18 +132,19 @@ class _Teller:
             return
         yield from self._flush()
         if task < loss:
-            stage = task - length
+            name = self._tasks[task].removeprefix("Fe")
+            stage = _stage_of(name)
             yield from self._start_from(stage, drop, keeps=False)
             self._current = stage + 1
-            yield f"save {stage + 1}"
+            yield f"save {name}"
         elif task == loss:
             yield from self._start_from(length, drop, keeps=False)
             yield "loss"
         else:
-            stage = task - loss - 1
+            name = self._tasks[task].removeprefix("B")
             if not self._layout.saves:
-                yield from self._start_from(stage, drop, keeps=False)
-            yield f"backward {stage + 1}"
+                yield from self._start_from(_stage_of(name), drop, keeps=False)
+            yield f"backward {name}"
         yield from self._discard(drop)
 
     def _forward(self, stage: int, drop: list[int]) -> Iterator[str]:

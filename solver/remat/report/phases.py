@@ -56,7 +56,7 @@ def step_phases(graph: TaskGraph, steps: Steps, start: NumberArray) -> IntArray:
 
 def _of_tasks(graph: TaskGraph) -> IntArray:
     if isinstance(graph.tasks, NumberedNames):
-        listed = [_OF_CHAINS.get(name.rstrip("0123456789"), Phase.TASK) for name in graph.tasks]
+        listed = [_OF_CHAINS.get(name.rstrip("0123456789."), Phase.TASK) for name in graph.tasks]
     elif graph.phase is not None:
         listed = [_NAMED.get(text.lower(), Phase.TASK) for text in graph.phase]
     else:

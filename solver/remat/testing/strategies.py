@@ -122,7 +122,24 @@ def _stage(draw: st.DrawFn, figures: _Figures, *, plain: bool) -> Document:
     figures.seldom(stage, "gradient_size", figures.size, 6)
     if not plain:
         figures.seldom(stage, "backward_reads", lambda: draw(_READS), 10)
+    figures.seldom(stage, "variants", lambda: _variants(draw, figures, plain=plain), 6)
     return stage
+
+
+def _variants(draw: st.DrawFn, figures: _Figures, *, plain: bool) -> list[Document]:
+    """Draw alternatives that trade saved bytes for time, more or less."""
+    variants = []
+    for _ in range(draw(st.integers(1, 3))):
+        variant: Document = {}
+        figures.seldom(variant, "saved_size", figures.size, 2)
+        figures.seldom(variant, "backward_time", figures.time, 2)
+        figures.seldom(variant, "saving_forward_time", figures.time)
+        figures.seldom(variant, "saving_workspace", figures.size)
+        figures.seldom(variant, "backward_workspace", figures.size)
+        if not plain:
+            figures.seldom(variant, "backward_reads", lambda: draw(_READS), 6)
+        variants.append(variant)
+    return variants
 
 
 # --- adjoints ---------------------------------------------------------------------------------------------------------
