@@ -175,12 +175,13 @@ class FloatingTable:
         if needs.length >= COMPILED_FROM:
             from remat_algorithms.chain import floating_kernel
 
+            fill: Callable[..., None] = floating_kernel.time_row
             for last in range(count):
                 tape_row = grid.first_row(rows.sweep[None] + needs.live[:, last, None, None])
                 for first in range(last, -1, -1):
                     if stopped():
                         return None
-                    floating_kernel.time_row(first, last, time, *table.arrays(last), tape_row)
+                    fill(first, last, time, *table.arrays(last), tape_row)
             return table
         for last in range(count):
             for part in parts_until(last):

@@ -22,6 +22,9 @@ from remat.chain import Chain
 from remat.units import Number
 
 
+TRIES_PER_STATE = 100
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a search ended.
@@ -116,7 +119,7 @@ class LiveSets:
         ----------
         limit : int or float
         states : int
-            Most states to expand.
+            Most states to expand; `TRIES_PER_STATE` sets of values to drop that are looked at count as one.
         stopped : callable
         told : callable
             Receives the bound from time to time.
@@ -131,6 +134,7 @@ class LiveSets:
         if self._bytes(1) <= self._room and (not timed or self.time_to_go(*start) < limit):
             queue.append((self.time_to_go(*start) if timed else 0, 0, start))
         ticket = 0
+        most = self._work + TRIES_PER_STATE * states
         while queue:
             bound, _, state = heapq.heappop(queue)
             if state in settled:
@@ -144,7 +148,7 @@ class LiveSets:
             settled.add(state)
             base = cost[state]
             try:
-                for task, time, after in self._moves(*state, limit - base if timed else math.inf, stopped):
+                for task, time, after in self._moves(*state, limit - base if timed else math.inf, most, stopped):
                     then = base + time if timed else 0
                     if after in settled or then >= cost.get(after, math.inf):
                         continue
@@ -180,13 +184,13 @@ class LiveSets:
         return total
 
     def _moves(
-        self, phase: int, live: int, slack: Number, stopped: Callable[[], bool]
+        self, phase: int, live: int, slack: Number, most: int, stopped: Callable[[], bool]
     ) -> Iterator[tuple[int, Number, tuple[int, int]]]:
         """Yield (task, time, state after it), leaving out what cannot end within `slack`."""
 
         def worth(left: int) -> bool:
             self._work += 1
-            if self._work % 4096 == 0 and stopped():
+            if self._work % 4096 == 0 and (self._work > most or stopped()):
                 raise _OutOfTime
             return slack == math.inf or self.time_to_go(phase, left) < slack
 
