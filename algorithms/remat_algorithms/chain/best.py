@@ -40,7 +40,7 @@ from remat_algorithms.emit import run_in_order
 MOST_STAGES = 1500
 """Longer chains are not walked: a round would take a second."""
 
-SEARCHED = 2000
+SEARCHED = 1000
 """States that the search over live sets expands, on chains of up to `SHORT` stages (then fewer)."""
 
 SHORT = 20
@@ -50,6 +50,9 @@ class ChainBestOptions(Options):
     """Options of `chain-best`."""
 
     iterations: int = Field(50_000, ge=0, description="rounds of the walk; the same seed and rounds, the same schedule")
+    states: int | None = Field(
+        None, ge=0, description="states that the search over live sets expands; default 1000, fewer for long chains"
+    )
 
 
 def solve(problem: Problem, options: ChainBestOptions, context: Context) -> Proposal:
@@ -75,7 +78,9 @@ def solve(problem: Problem, options: ChainBestOptions, context: Context) -> Prop
     """
     refuse_alternatives(problem, "chain-best")
     length = problem.chain.length
-    states = SEARCHED if length <= SHORT else SEARCHED * SHORT**2 // length**2
+    states = options.states
+    if states is None:
+        states = SEARCHED if length <= SHORT else SEARCHED * SHORT**2 // length**2
     start = solve_exact(problem, ChainExactOptions(states=states), context)
     if start.steps is None or start.optimal_within is not None or problem.budget is None:
         return start

@@ -95,8 +95,8 @@ def solve_revolve_chain(problem: Problem, options: RevolveChainOptions, context:
     """Apply Revolve (Griewank & Walther 2000) as if all stages were equal.
 
     There are 1 + floor((budget - x_0 - work) / unit) slots, x_0's included, where work is the most that a forward or a
-    backward takes, and unit the size of the largest activation (or of what a stage keeps in all, see the options). If
-    their schedule does not fit, fewer slots are tried.
+    backward takes (its input included), and unit the size of the largest activation, or of what a stage keeps in all
+    (see the options). If their schedule does not fit, fewer slots are tried.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def solve_revolve_chain(problem: Problem, options: RevolveChainOptions, context:
     if options.saved:
         unit = int((x[1:] + np.where(segments.saves, chain.saved_size, 0)).max())
     forward = np.maximum(segments.next_need, segments.first_need) + segments.gradient[1:-1]
-    work = max(int(segments.leaf_need.max()), int(forward.max()))
+    work = max(int((segments.leaf_need + x).max()), int(forward.max()))
     slots = segments.length + 1
     if problem.budget is not None and unit:
         free = problem.budget - chain.static_memory - int(x[0]) - work

@@ -21,7 +21,6 @@ import numpy as np
 from remat.chain import Chain
 from remat.units import Number
 
-
 TRIES_PER_STATE = 100
 
 
