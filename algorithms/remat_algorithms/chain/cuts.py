@@ -137,7 +137,7 @@ def solve_revolve_chain(problem: Problem, options: RevolveChainOptions, context:
             return Proposal(steps=steps, makespan=total_time(problem, tasks), peak=peak)
         if slots == 1:
             return Proposal(least=LeastBudget(peak, None, sufficient=True))
-        slots -= 1
+        slots -= max(1, slots // 16)
 
 
 def revolved(chain: Chain, segments: Segments, slots: int, *, saved: bool) -> list[int]:

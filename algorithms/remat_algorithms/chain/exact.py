@@ -59,13 +59,12 @@ def solve(problem: Problem, options: ChainExactOptions, context: Context) -> Pro
     if start.steps is not None:
         tasks = start.steps.runs.tolist()
         time = total_time(problem, tasks)
-        if time <= problem.no_recompute_time or problem.budget is None:
+        if time <= problem.no_recompute_time:
             return Proposal(steps=start.steps, makespan=time, optimal_within=scope)
         context.report(start.steps, makespan=time)
-    assert problem.budget is not None, "without a budget everything fits"
     limit: Number = math.inf if time is None else time if isinstance(time, int) else time * (1 - 1e-12)
-    search = LiveSets(problem.chain, problem.budget)
-    outcome = search.shortest(
+    room = _everything(problem) if problem.budget is None else problem.budget
+    outcome = LiveSets(problem.chain, room).shortest(
         limit,
         states=options.states,
         stopped=lambda: context.stopped,
@@ -84,6 +83,12 @@ def solve(problem: Problem, options: ChainExactOptions, context: Context) -> Pro
         bounds=(Bound(time, scope, "chain-exact"),),
         optimal_within=scope,
     )
+
+
+def _everything(problem: Problem) -> int:
+    """Bytes in which no schedule has to drop anything."""
+    graph = problem.graph
+    return graph.static_memory + 2 * int(graph.size.sum()) + int(graph.workspace.max())
 
 
 def _limited(

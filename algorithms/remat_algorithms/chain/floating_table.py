@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,7 +175,7 @@ class FloatingTable:
         if needs.length >= COMPILED_FROM:
             from remat_algorithms.chain import floating_kernel
 
-            fill: Callable[..., None] = floating_kernel.time_row
+            fill = cast(Callable[..., None], floating_kernel.time_row)
             for last in range(count):
                 tape_row = grid.first_row(rows.sweep[None] + needs.live[:, last, None, None])
                 for first in range(last, -1, -1):

@@ -129,7 +129,7 @@ def prune(
             runs[phase, stage] = True
         else:
             gone += time[stage]
-    return gone
+    return float(gone)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator,unused-ignore]

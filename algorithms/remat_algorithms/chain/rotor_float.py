@@ -76,7 +76,8 @@ def solve(problem: Problem, options: RotorFloatOptions, context: Context) -> Pro
     persistent = solve_rotor(problem, RotorOptions(slots=None, certificate=False), context)
     saved_whole = segments.saved_whole_need() + int(chain.activation_size[0]) + chain.static_memory
     if problem.budget is None or problem.budget >= saved_whole:
-        return Proposal(steps=persistent.steps, makespan=persistent.makespan, optimal_within=FLOATING)
+        within = FLOATING if Needs.of(chain, segments).plain else None
+        return Proposal(steps=persistent.steps, makespan=persistent.makespan, optimal_within=within)
     if segments.length > MOST_STAGES:
         return _without_table(persistent, f"more than {MOST_STAGES} stages: this is the schedule of rotor")
     needs = Needs.of(chain, segments)

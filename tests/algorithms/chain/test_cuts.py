@@ -47,7 +47,8 @@ def test_revolve_runs_as_often_as_the_closed_form_says(saved: bool) -> None:
         result = remat.solve(instance, algorithm="revolve-chain", budget=budget, options={"saved": saved})
         assert result.makespan is not None
         expected = advances(13, slots) + 12
-        assert result.makespan < expected if saved and slots > 1 else result.makespan == expected
+        # Ranges that fit into the free slots are saved whole, and spare their sweeps.
+        assert result.makespan == expected if not saved else result.makespan <= expected - (slots > 3)
 
 
 def test_least_budgets_suffice() -> None:
