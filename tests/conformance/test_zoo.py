@@ -9,7 +9,6 @@ OPTIONS = {
     # A few slots only: rounding, and the certificate that goes with it, on small instances.
     "rotor": ({}, {"slots": 3}),
     "rotor-float": ({}, {"slots": 5}),
-    "chain-exact": ({}, {"states": 3}),
     # A walk after a search that settles nothing.
     "chain-best": ({}, {"iterations": 20, "states": 3}),
     "revolve-chain": ({}, {"saved": True}),
