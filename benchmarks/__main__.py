@@ -18,6 +18,7 @@ NAMES = (
     "trees",
     "postorder_table",
     "parallel_trees",
+    "chain_table",
 )
 
 

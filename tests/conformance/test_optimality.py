@@ -8,6 +8,7 @@ import remat
 from remat.testing import strategies
 from remat_algorithms import catalogue
 from tests.oracles import persistent, search, taped
+from tests.oracles.floating import floating_best
 
 # The oracles know no defaults of these.
 ADJOINT = {"forward_time": 1, "backward_time": 1, "state_size": 1}
@@ -114,6 +115,34 @@ def check_rotor(document, share):
             assert result.makespan == expected
             if expected is not None:
                 assert result.optimal_within in ("memory-persistent schedules", "all schedules")
+
+
+def check_rotor_float(document, share):
+    """The least makespan of the class at every budget, and a least budget at which it begins."""
+    answer = remat.solve(document, algorithm="rotor-float", budget=0)
+    high = remat.solve(document, algorithm="rotor-float").peak_memory["memory"]
+    low = high if answer.least_budget is None else answer.least_budget.size
+    for budget in {low - 1, low, low + (high - low) * share // 100, high}:
+        if budget >= 0:
+            expected = floating_best(document, budget)
+            result = remat.solve(document, algorithm="rotor-float", budget=budget)
+            assert result.makespan == expected
+            if expected is not None:
+                assert result.optimal_within in ("floating schedules", "all schedules")
+
+
+def check_chain_exact(document, share):
+    """All schedules there are, and the least budget of them."""
+    least = search.chain_least_budget(document)
+    high = remat.solve(document, algorithm="chain-exact").peak_memory["memory"]
+    for budget in {least - 1, least, least + (high - least) * share // 100, high}:
+        if budget >= 0:
+            result = remat.solve(document, algorithm="chain-exact", budget=budget)
+            assert result.makespan == search.chain_best(document, budget)
+            if result.makespan is None:
+                assert result.least_budget.size == least
+            else:
+                assert result.status == "optimal"
 
 
 def check_revolve(document, share, name="revolve"):
@@ -264,6 +293,8 @@ WITHIN_THEIR_CLASS = {
     "bptt-ism": (check_bptt_ism, PLAIN_LOOPS),
     "bptt-msm": (check_bptt_msm, PLAIN_LOOPS),
     "rotor": (check_rotor, strategies.chains(largest=5, exact=True).filter(one_memory)),
+    "rotor-float": (check_rotor_float, strategies.chains(largest=4, plain=True, exact=True)),
+    "chain-exact": (check_chain_exact, strategies.chains(largest=3, exact=True).filter(one_memory)),
     "revolve": (check_revolve, LOOPS_OF_EQUAL_STEPS),
     "liu-postorder": (check_liu_postorder, strategies.trees(largest=7, plain=True, exact=True)),
     "liu": (check_liu, strategies.trees(largest=7, plain=True, exact=True)),

@@ -8,6 +8,10 @@ from remat_algorithms import catalogue
 OPTIONS = {
     # A few slots only: rounding, and the certificate that goes with it, on small instances.
     "rotor": ({}, {"slots": 3}),
+    "rotor-float": ({}, {"slots": 5}),
+    # A walk after a search that settles nothing.
+    "chain-best": ({}, {"iterations": 20, "states": 3}),
+    "revolve-chain": ({}, {"saved": True}),
     "treeverse": ({}, {"split": "bisection"}),
     "disk-revolve": ({}, {"one_read": True}),
     "two-level": ({}, {"period": 3}),

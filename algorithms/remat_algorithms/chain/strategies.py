@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
+from remat.chain import Chain
 from remat.context import Context
 from remat.errors import OptionError
 from remat.options import Options
@@ -104,10 +105,14 @@ def _numbers(given: tuple[int, ...] | str) -> list[int]:
 
 
 def _segmented(problem: Problem, starts: Sequence[int]) -> Proposal:
-    """Build the schedule whose segments begin at the given stages (ascending, 0 first)."""
-    segments = Segments.of(problem.chain)
+    return Proposal(steps=run_in_order(problem.graph, problem.machine, segmented(problem.chain, starts)))
+
+
+def segmented(chain: Chain, starts: Sequence[int]) -> list[int]:
+    """Return the runs of the schedule whose segments begin at the given stages (ascending, 0 first)."""
+    segments = Segments.of(chain)
     length = segments.length
-    runs = RunList(segments, has_saving=problem.chain.saves)
+    runs = RunList(segments, has_saving=chain.saves)
     ends = [*starts[1:], length]
     runs.sweep(0, starts[-1])
     for number in range(len(starts) - 1, -1, -1):
@@ -121,4 +126,4 @@ def _segmented(problem: Problem, starts: Sequence[int]) -> Proposal:
             runs.backward(length)
         for stage in range(end - 1, first - 1, -1):
             runs.backward(stage)
-    return Proposal(steps=run_in_order(problem.graph, problem.machine, runs.tasks))
+    return runs.tasks

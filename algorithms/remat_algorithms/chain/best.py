@@ -1,0 +1,167 @@
+"""`chain-best`: an anytime solver for heterogeneous chains, beyond persistent schedules.
+
+1. The start is the quickest schedule of `rotor-float` (which is never worse than `rotor`), `periodic`, `chen-greedy`
+   and `revolve-chain`.
+2. A short search over the live sets (`chain-exact`) settles small chains, and gives a bound for the others.
+3. The rest is a walk over bit matrices (`remat_algorithms.chain.phases`: which forwards run before which backward).
+   Each round adds a few sweeps of forwards, then removes forwards that can be spared, in a random order that favours
+   dear ones; what is not much worse is accepted, and now and then the walk goes back to the best.
+
+The bound for all schedules is the greater of what the search proved and of a cover bound
+(`remat_algorithms.chain.time_bound`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from pydantic import Field
+
+from remat.context import Context
+from remat.options import Options
+from remat.problem import ALL_SCHEDULES, Bound, Problem, Proposal, Termination
+from remat.taskgraph import BoolArray
+from remat.units import Number
+from remat_algorithms.chain.cuts import (
+    ChenGreedyOptions,
+    RevolveChainOptions,
+    solve_chen_greedy,
+    solve_revolve_chain,
+)
+from remat_algorithms.chain.exact import ONE_MEMORY, ChainExactOptions
+from remat_algorithms.chain.exact import solve as solve_exact
+from remat_algorithms.chain.phases import Phases
+from remat_algorithms.chain.rotor_float import refuse_alternatives, total_time
+from remat_algorithms.chain.strategies import PeriodicOptions, solve_periodic
+from remat_algorithms.chain.time_bound import recompute_bound
+from remat_algorithms.emit import run_in_order
+
+MOST_STAGES = 1500
+"""Longer chains are not walked: a round would take a second."""
+
+SEARCHED = 1000
+"""States that the search over live sets expands, on chains of up to `SHORT` stages (then fewer)."""
+
+SHORT = 20
+
+
+class ChainBestOptions(Options):
+    """Options of `chain-best`."""
+
+    iterations: int = Field(50_000, ge=0, description="rounds of the walk; the same seed and rounds, the same schedule")
+    states: int | None = Field(
+        None, ge=0, description="states that the search over live sets expands; default 1000, fewer for long chains"
+    )
+
+
+def solve(problem: Problem, options: ChainBestOptions, context: Context) -> Proposal:
+    """Solve a chain.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `chain`; only the first memory is used.
+    options : ChainBestOptions
+    context : Context
+        Incumbents and bounds are reported.
+
+    Returns
+    -------
+    Proposal
+        Never worse than `rotor` and `rotor-float` within the same time; optimal where the bound is met.
+
+    Raises
+    ------
+    remat.OptionError
+        If a stage has several saving forwards.
+    """
+    refuse_alternatives(problem, "chain-best")
+    length = problem.chain.length
+    states = options.states
+    if states is None:
+        states = SEARCHED if length <= SHORT else SEARCHED * SHORT**2 // length**2
+    start = solve_exact(problem, ChainExactOptions(states=states), context)
+    if start.steps is None or start.optimal_within is not None or problem.budget is None:
+        return start
+    tasks = start.steps.runs.tolist()
+    small = len(problem.machine.memories) == 1 and len(problem.machine.processors) == 1
+    scope = ALL_SCHEDULES if small else ONE_MEMORY
+    covered = problem.no_recompute_time + recompute_bound(problem.chain, problem.budget)
+    bound = max([covered, *(bound.value for bound in start.bounds)])
+    walk = _Walk(problem, tasks, options.iterations)
+    if length <= MOST_STAGES and not context.stopped:
+        walk.consider(_strategies(problem, context))
+        context.report(bound=bound if small else None)
+
+        def report() -> None:
+            steps = run_in_order(problem.graph, problem.machine, walk.tasks)
+            context.report(steps, makespan=walk.time, message=f"round {walk.round:,}")
+
+        walk.go(context, report, bound)
+    met = walk.time <= bound or (isinstance(walk.time, float) and walk.time <= bound * (1 + 1e-12))
+    ended = Termination.COMPLETED if met or length > MOST_STAGES else Termination.ITERATION_LIMIT
+    return Proposal(
+        steps=run_in_order(problem.graph, problem.machine, walk.tasks),
+        makespan=walk.time,
+        bounds=(Bound(min(bound, walk.time), scope, "chain-best"),),
+        optimal_within=scope if met else None,
+        termination=context.termination if context.stopped and not met else ended,
+    )
+
+
+def _strategies(problem: Problem, context: Context) -> list[list[int]]:
+    proposals = (
+        solve_periodic(problem, PeriodicOptions(segments=None), context),
+        solve_chen_greedy(problem, ChenGreedyOptions(limit=None), context),
+        solve_revolve_chain(problem, RevolveChainOptions(saved=False), context),
+        solve_revolve_chain(problem, RevolveChainOptions(saved=True), context),
+    )
+    return [proposal.steps.runs.tolist() for proposal in proposals if proposal.steps is not None]
+
+
+class _Walk:
+    """The best schedule so far, and the walk that improves it."""
+
+    def __init__(self, problem: Problem, tasks: list[int], rounds: int) -> None:
+        assert problem.budget is not None, "without a budget everything fits"
+        self._problem = problem
+        self._phases = Phases.of(problem.chain)
+        self._room = problem.budget - problem.chain.static_memory
+        self._rounds = rounds
+        self.tasks: list[int] = tasks
+        self.time: Number = total_time(problem, tasks)
+        self.round = 0
+
+    def consider(self, candidates: list[list[int]]) -> None:
+        """Take a schedule over if it fits and is quicker."""
+        for tasks in candidates:
+            time = total_time(self._problem, tasks)
+            if time < self.time and self._phases.peak(tasks) <= self._room:
+                self.tasks, self.time = tasks, time
+
+    def go(self, context: Context, report: Callable[[], None], bound: Number) -> None:
+        """Walk until the rounds are over, the context is stopped, or the bound is met."""
+        phases = self._phases
+        current: BoolArray | None = phases.matrix(self.tasks)
+        if current is None or not current[:-1].any():
+            return
+        from remat_algorithms.chain import phases_kernel
+
+        arrays = (phases.sizes, phases.workspace, phases.reads, phases.in_place, self._room)
+        if phases_kernel.peak(current, *arrays) > self._room:
+            return  # a saving forward that is not the last one
+        best = current.copy()
+        cost = np.repeat((current[:-1] * phases.time).sum(), 2)
+        state = np.array([context.random().getrandbits(64) | 1], dtype=np.uint64)
+        chunk = max(1, 3_000_000 // (phases.length + 1) ** 2)
+        while self.round < self._rounds and not context.stopped and self.time > bound:
+            rounds = min(chunk, self._rounds - self.round)
+            found = phases_kernel.improve(rounds, current, best, cost, phases.time, *arrays, state)
+            self.round += rounds
+            if found >= 0:
+                tasks = phases.tasks(best)
+                time = total_time(self._problem, tasks)
+                if time < self.time:
+                    self.tasks, self.time = tasks, time
+                    report()

@@ -1,0 +1,184 @@
+"""`chen-greedy` and `revolve-chain`: where to cut a chain, by rules that look at sizes, or at their number, only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import Field
+
+from remat.chain import Chain
+from remat.context import Context
+from remat.options import Options
+from remat.problem import LeastBudget, Problem, Proposal
+from remat.units import Number
+from remat_algorithms.adjoint.revolve import advances, first_split
+from remat_algorithms.chain.phases import Phases
+from remat_algorithms.chain.rotor_float import refuse_alternatives, total_time
+from remat_algorithms.chain.segments import RunList, Segments
+from remat_algorithms.chain.strategies import segmented
+from remat_algorithms.emit import check_length, run_in_order
+
+MOST_LIMITS = 200
+"""Most limits b that are tried."""
+
+
+class ChenGreedyOptions(Options):
+    """Options of `chen-greedy`."""
+
+    limit: int | None = Field(
+        None, ge=0, description="bytes of outputs and saved values after which a segment ends; default: searched"
+    )
+
+
+class RevolveChainOptions(Options):
+    """Options of `revolve-chain`."""
+
+    saved: bool = Field(
+        False,
+        description="slots as large as the largest output with what its stage saves; a range that fits into the free "
+        "slots is then saved whole. Default: slots for inputs only",
+    )
+
+
+def solve_chen_greedy(problem: Problem, options: ChenGreedyOptions, context: Context) -> Proposal:
+    """Cut the chain into segments of about equal bytes (Chen et al. 2016, algorithm 3).
+
+    Going forward, the outputs and saved values of the stages are added up; once the sum exceeds b, a new segment
+    begins with the next stage, and so does the sum. The inputs of the segments are kept, each segment is run again,
+    saving, before its backwards; the last one is saved in the first sweep. Of up to 200 values of b, spread between
+    the largest stage and all of them, the quickest schedule that fits is taken.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `chain`; only the first memory is used.
+    options : ChenGreedyOptions
+    context : Context
+
+    Returns
+    -------
+    Proposal
+        Without steps where no b leads to a schedule that fits. O(L) for each b.
+
+    Raises
+    ------
+    remat.OptionError
+        If a stage has several saving forwards.
+    """
+    refuse_alternatives(problem, "chen-greedy")
+    chain = problem.chain
+    kept = chain.activation_size[1:] + np.where(chain.reads_saved & chain.saves, chain.saved_size, 0)
+    if options.limit is not None:
+        limits = [options.limit]
+    else:
+        low, high = max(1, int(kept.max())), max(1, int(kept.sum()))
+        spread = np.geomspace(low, high, MOST_LIMITS)
+        limits = sorted({0, high, *(int(limit) for limit in spread)})
+    cuts = {cut_by_bytes(kept.tolist(), limit): None for limit in limits}
+    return _quickest(problem, [segmented(chain, starts) for starts in cuts])
+
+
+def cut_by_bytes(sizes: Sequence[int], limit: int) -> tuple[int, ...]:
+    """Return where segments begin if each ends once its bytes exceed `limit`."""
+    starts, total = [0], 0
+    for stage, size in enumerate(sizes[:-1]):
+        total += size
+        if total > limit:
+            starts.append(stage + 1)
+            total = 0
+    return tuple(starts)
+
+
+def solve_revolve_chain(problem: Problem, options: RevolveChainOptions, context: Context) -> Proposal:
+    """Apply Revolve (Griewank & Walther 2000) as if all stages were equal.
+
+    There are 1 + floor((budget - x_0 - work) / unit) slots, x_0's included, where work is the most that a forward or a
+    backward takes (its input included), and unit the size of the largest activation, or of what a stage keeps in all
+    (see the options). If their schedule does not fit, fewer slots are tried.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `chain`; only the first memory is used.
+    options : RevolveChainOptions
+    context : Context
+
+    Returns
+    -------
+    Proposal
+        Without steps where not even one slot fits.
+
+    Raises
+    ------
+    remat.OptionError
+        If a stage has several saving forwards.
+    """
+    refuse_alternatives(problem, "revolve-chain")
+    chain, segments = problem.chain, Segments.of(problem.chain)
+    x = chain.activation_size
+    unit = int(x[1:].max())
+    if options.saved:
+        unit = int((x[1:] + np.where(segments.saves, chain.saved_size, 0)).max())
+    forward = np.maximum(segments.next_need, segments.first_need) + segments.gradient[1:-1]
+    work = max(int((segments.leaf_need + x).max()), int(forward.max()))
+    slots = segments.length + 1
+    if problem.budget is not None and unit:
+        free = problem.budget - chain.static_memory - int(x[0]) - work
+        slots = min(slots, 1 + max(0, free // unit))
+    phases = Phases.of(chain)
+    while True:
+        check_length(advances(segments.length + 1, slots), f"revolve-chain with {slots} slots")
+        tasks = revolved(chain, segments, slots, saved=options.saved)
+        peak = phases.peak(tasks) + chain.static_memory
+        if problem.budget is None or peak <= problem.budget:
+            steps = run_in_order(problem.graph, problem.machine, tasks)
+            return Proposal(steps=steps, makespan=total_time(problem, tasks), peak=peak)
+        if slots == 1:
+            return Proposal(least=LeastBudget(peak, None, sufficient=True))
+        slots -= max(1, slots // 16)
+
+
+def revolved(chain: Chain, segments: Segments, slots: int, *, saved: bool) -> list[int]:
+    """Return the runs of Revolve's schedule, the loss taken as one more step."""
+    length = segments.length
+    runs = RunList(segments, has_saving=chain.saves)
+    stack = [(0, length, slots)]
+    while stack:
+        first, last, free = stack.pop()
+        count = last - first + 1
+        if count == 1:
+            runs.leaf(first)
+        elif saved and count <= free:
+            for stage in range(first, last if last == length else last + 1):
+                runs.save(stage)
+            for stage in range(last, first - 1, -1):
+                runs.backward(stage)
+        elif free == 1:
+            for stage in range(last, first - 1, -1):
+                runs.sweep(first, stage)
+                runs.leaf(stage)
+        else:
+            split = first + first_split(count, free)
+            runs.sweep(first, split)
+            stack += [(first, split - 1, free), (split, last, free - 1)]
+    return runs.tasks
+
+
+def _quickest(problem: Problem, candidates: list[list[int]]) -> Proposal:
+    """Return the quickest schedule that fits; without any, the least peak of them."""
+    chain, phases = problem.chain, Phases.of(problem.chain)
+    budget = math.inf if problem.budget is None else problem.budget
+    best: tuple[Number, int, list[int]] | None = None
+    least: int | None = None
+    for tasks in candidates:
+        peak, time = phases.peak(tasks) + chain.static_memory, total_time(problem, tasks)
+        least = peak if least is None else min(least, peak)
+        if peak <= budget and (best is None or (time, peak) < best[:2]):
+            best = time, peak, tasks
+    if best is None:
+        assert least is not None, "there is a candidate"
+        return Proposal(least=LeastBudget(least, None, sufficient=True))
+    time, peak, tasks = best
+    return Proposal(steps=run_in_order(problem.graph, problem.machine, tasks), makespan=time, peak=peak)

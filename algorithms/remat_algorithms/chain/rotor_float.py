@@ -1,0 +1,194 @@
+"""`rotor-float`: the optimal floating schedule of a heterogeneous chain.
+
+Persistent schedules (`rotor`) keep what they store until the backward that needs it. Floating ones may exchange a
+checkpoint for a later one, and drop a stage's input while what the stage saved stays:
+`remat_algorithms.chain.floating` says which schedules exactly, `floating_table` has the recurrence. Every persistent
+schedule is a floating one.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pydantic import Field
+
+from remat.context import Context
+from remat.errors import OptionError
+from remat.options import Options
+from remat.problem import Bound, LeastBudget, Problem, Proposal
+from remat.units import Number, format_size
+from remat_algorithms.chain.floating import FLOATING, LeastFloating, Needs
+from remat_algorithms.chain.floating_table import FloatingTable, Slots, cell
+from remat_algorithms.chain.rotor import RotorOptions
+from remat_algorithms.chain.rotor import solve as solve_rotor
+from remat_algorithms.chain.segments import RunList, Segments
+from remat_algorithms.emit import run_in_order
+
+CELLS = 40_000_000
+"""Most entries of a table (of 8 bytes each)."""
+
+WORK = 3_000_000_000
+"""Most additions that a table may take."""
+
+MOST_STAGES = 160
+"""Longer chains are left to `rotor`: the table would have too few slots to find more."""
+
+
+class RotorFloatOptions(Options):
+    """Options of `rotor-float`."""
+
+    slots: int | None = Field(
+        None,
+        ge=1,
+        le=100_000,
+        description="slots that the memory of the no-recompute schedule is divided into; exact where sizes allow it. "
+        "Default: as many as fit into a table of 320 MB and a few seconds, up to 4000",
+    )
+    certificate: bool = Field(
+        True, description="where sizes are rounded, fill a second table with sizes rounded down: a bound and a gap"
+    )
+
+
+def solve(problem: Problem, options: RotorFloatOptions, context: Context) -> Proposal:
+    """Solve a chain.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `chain`; only the first memory is used.
+    options : RotorFloatOptions
+    context : Context
+        When stopped before the table is full, the answer is that of `rotor`.
+
+    Returns
+    -------
+    Proposal
+        Optimal within `FLOATING` where the sizes are whole slots or the two tables agree. Never worse than `rotor`,
+        whose schedule competes, and so does the floating schedule of least memory.
+
+    Notes
+    -----
+    O(L^4 slots / 12) time and O(L^3 slots / 3) memory, after `rotor`.
+    """
+    chain = problem.chain
+    segments = Segments.of(chain)
+    refuse_alternatives(problem, "rotor-float")
+    persistent = solve_rotor(problem, RotorOptions(slots=None, certificate=False, gap=None), context)
+    saved_whole = segments.saved_whole_need() + int(chain.activation_size[0]) + chain.static_memory
+    if problem.budget is None or problem.budget >= saved_whole:
+        within = FLOATING if Needs.of(chain, segments).plain else None
+        return Proposal(steps=persistent.steps, makespan=persistent.makespan, optimal_within=within)
+    if segments.length > MOST_STAGES:
+        return _without_table(persistent, f"more than {MOST_STAGES} stages: this is the schedule of rotor")
+    needs = Needs.of(chain, segments)
+    room = problem.budget - chain.static_memory
+    least = LeastFloating.of(needs, stopped=lambda: context.stopped)
+    if least is None:
+        return _without_table(persistent, "stopped before the table was full", context)
+    if least.whole > room:
+        # Beyond the class that the needs describe exactly, nothing is proved.
+        size, known = least.whole + chain.static_memory, persistent.least
+        task = known.task if known is not None and known.size == size else None
+        named = LeastBudget(size, task, sufficient=True)
+        return Proposal(infeasible_within=FLOATING if needs.plain else None, least=named)
+    return _within(problem, segments, needs, least, room, persistent, options, context)
+
+
+def _within(
+    problem: Problem,
+    segments: Segments,
+    needs: Needs,
+    least: LeastFloating,
+    room: int,
+    persistent: Proposal,
+    options: RotorFloatOptions,
+    context: Context,
+) -> Proposal:
+    """Solve for a budget that is feasible, but too small to save everything."""
+    has_saving = problem.chain.saves
+    unit, exact = slots_of(needs, segments, options.slots)
+    runs = RunList(segments, has_saving=has_saving)
+    least.schedule(runs)
+    best, time = runs.tasks, total_time(problem, runs.tasks)
+    if persistent.steps is not None:
+        tasks = persistent.steps.runs.tolist()
+        if total_time(problem, tasks) <= time:
+            best, time = tasks, total_time(problem, tasks)
+    table = FloatingTable.of(needs, Slots.of(room, unit, up=True), stopped=lambda: context.stopped)
+    notes = [] if exact else [f"memory in slots of {format_size(unit, problem.units)}, stored sizes rounded up"]
+    if table is None:
+        notes.append("stopped before the table was full: the schedule is the best one without it")
+    elif table.best() <= time:
+        runs = RunList(segments, has_saving=has_saving)
+        table.schedule(runs)
+        best, time = runs.tasks, total_time(problem, runs.tasks)
+    steps = run_in_order(problem.graph, problem.machine, best)
+    bound: Number | None = None
+    if table is not None and needs.plain and sums_exactly(problem, needs):
+        if exact:
+            bound = time
+        elif options.certificate:
+            del table  # two tables need twice the memory
+            context.report(steps, makespan=time, message="filling the second table, for the bound")
+            lower = FloatingTable.of(needs, Slots.of(room, unit, up=False), stopped=lambda: context.stopped)
+            if lower is not None and lower.best() < math.inf:
+                bound = round(lower.best()) if isinstance(time, int) else lower.best()
+    # Float sums in another order differ in their last digits: nothing lies between such values.
+    proved = bound is not None and (bound >= time or math.isclose(bound, time, rel_tol=1e-12))
+    return Proposal(
+        steps=steps,
+        makespan=time,
+        bounds=() if bound is None else (Bound(min(bound, time), FLOATING, "rotor-float"),),
+        optimal_within=FLOATING if proved else None,
+        termination=context.termination,
+        notes=tuple(notes),
+    )
+
+
+def _without_table(persistent: Proposal, note: str, context: Context | None = None) -> Proposal:
+    return Proposal(
+        steps=persistent.steps,
+        makespan=persistent.makespan,
+        least=persistent.least,
+        termination=persistent.termination if context is None else context.termination,
+        notes=(*persistent.notes, note),
+    )
+
+
+def slots_of(needs: Needs, segments: Segments, slots: int | None) -> tuple[int, bool]:
+    """Choose the bytes per slot; the second entry says whether all stored sizes are whole slots.
+
+    The unit depends on the chain alone, not on the budget, so that more memory can only help.
+    """
+    whole = segments.saved_whole_need() + int(needs.checkpoint[0])
+    if slots is None:
+        cells = cell(0, 0, needs.length + 1)
+        slots = max(50, min(4000, CELLS // (2 * cells), WORK // (cells * (needs.length + 1))))
+    common = math.gcd(*needs.checkpoint.tolist(), *needs.saving.tolist(), *needs.tape.tolist())
+    if common and whole // common <= slots:
+        return common, True
+    return max(1, -(-whole // slots)), common == 0
+
+
+def sums_exactly(problem: Problem, needs: Needs) -> bool:
+    """Whether the table's sums are exact: integers beyond 2^53 are rounded."""
+    once = needs.forward_time.sum() + needs.save_time.sum() + needs.backward_time.sum()
+    return not problem.graph.exact_times or (needs.length + 1) * int(once) < 2**53
+
+
+def refuse_alternatives(problem: Problem, name: str) -> None:
+    """Refuse a chain that has other forwards than F and Fe.
+
+    Raises
+    ------
+    remat.OptionError
+    """
+    chain = problem.chain
+    if len(problem.graph.tasks) != (3 if chain.saves else 2) * chain.length + 1:
+        raise OptionError(f"--algorithm: {name!r} knows one saving forward per stage; use rotor here")
+
+
+def total_time(problem: Problem, tasks: list[int]) -> Number:
+    """Return the time of runs one after the other, as placement adds it."""
+    times = problem.graph.time[tasks]
+    return int(times.sum()) if problem.graph.exact_times else float(times.cumsum()[-1])

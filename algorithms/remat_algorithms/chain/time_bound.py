@@ -1,0 +1,81 @@
+"""A lower bound on the makespan of every sequential schedule of a chain in one memory, by covering what must go.
+
+While B_p runs, what later backwards read lies in memory or is made again afterwards. A stage of which something is
+missing then runs twice at least, for it has run before: in any schedule, the stages with something missing at B_p are
+a cover of the bytes by which everything together exceeds the budget. The least time of a cover, fractional, is a bound:
+
+    makespan >= time without recomputation
+                + max over p of min { sum_k z_k t_k : sum_k z_k size_k >= excess_p, 0 <= z <= 1 },
+
+with t_k the time of stage k's quickest forward, and size_k the bytes of s_k and x_{k+1} that the backwards p-1..0 read
+(those that B_p itself reads left out). O(L^2 log L).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from remat.chain import Chain
+from remat.units import Number
+
+
+def recompute_bound(chain: Chain, budget: int) -> Number:
+    """Return the least time that every schedule spends on recomputation (an integer for integer times).
+
+    Parameters
+    ----------
+    chain : Chain
+    budget : int
+        Total capacity, static memory included.
+    """
+    length = chain.length
+    x, y = chain.activation_size, chain.gradient_size
+    saved = np.where(chain.reads_saved & chain.saves, chain.saved_size, 0)
+    forward = chain.forward_time
+    quickest = np.minimum(forward, chain.saving_forward_time) if chain.saves else forward
+    exact = forward.dtype == np.int64
+    highest = 0.0
+    for phase in range(1, length + 1):
+        own, output = _backward_bytes(chain, phase, x, y, saved)
+        # x_{k+1} is read by B_k as its output, and by B_{k+1} as its input.
+        later = chain.reads_output[:phase] | np.append(chain.reads_input[1:phase], [False])
+        held = np.where(later, x[1 : phase + 1], 0)
+        if output:
+            held[-1] = 0
+        size = held + saved[:phase]
+        first = int(x[0]) if chain.reads_input[0] else 0
+        excess = chain.static_memory + first + own + int(size.sum()) - budget
+        if excess > 0:
+            highest = max(highest, _cover(size, quickest[:phase], excess))
+    if exact:
+        return math.ceil(highest * (1 - 1e-12) - 1e-9)
+    return highest * (1 - 1e-12)
+
+
+def _backward_bytes(chain: Chain, phase: int, x: np.ndarray, y: np.ndarray, saved: np.ndarray) -> tuple[int, bool]:
+    """Bytes that B_phase (the loss, for L) takes itself, and whether it reads x_phase."""
+    if phase == chain.length:
+        reads, workspace, output = int(x[phase]), chain.loss_workspace, True
+    else:
+        output = bool(chain.reads_input[phase])
+        reads = int(y[phase + 1]) + int(saved[phase])
+        reads += int(x[phase]) if output else 0
+        reads += int(x[phase + 1]) if chain.reads_output[phase] else 0
+        workspace = int(chain.backward_workspace[phase])
+    written = max(0, int(y[phase]) - reads) if chain.in_place else int(y[phase])
+    return reads + written + workspace, output
+
+
+def _cover(size: np.ndarray, time: np.ndarray, excess: int) -> float:
+    """Least time of stages, the last one in part, whose bytes cover the excess; infinite if they do not."""
+    useful = size > 0
+    size, time = size[useful].astype(np.float64), time[useful].astype(np.float64)
+    total = 0.0
+    for k in np.argsort(time / size, kind="stable"):
+        if excess <= size[k]:
+            return total + float(time[k]) * excess / float(size[k])
+        total += float(time[k])
+        excess -= int(size[k])
+    return 0.0  # no schedule fits: other bounds say so
