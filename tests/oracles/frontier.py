@@ -45,8 +45,11 @@ def order_of(graph, must):
         available |= set(graph.tasks[ready[0]].writes)
 
 
-def best(document, budget):
-    """Return the least makespan of the frontier-advancing schedules within a budget; None if there is none."""
+def best(document, budget, most_runs=None):
+    """Return the least makespan of the frontier-advancing schedules within a budget; None if there is none.
+
+    `most_runs`: no task runs more often than that.
+    """
     graph = lowering.lower(document)
     space = _Space(document)
     must = needed(graph)
@@ -56,34 +59,36 @@ def best(document, budget):
     stages = [(end, True) for end in ends] + [(len(order) - 1, False)] * bool(graph.outputs)
     if space.static + space.bytes(space.inputs) > budget:
         return None
-    start = (0, 0, space.inputs, 0)
+    left = tuple(1 if entry[name][6] else most_runs for name in order)  # None: any number of runs
+    start = (0, 0, space.inputs, left)
     times, queue, ticket = {start: 0}, [(0, 0, start)], itertools.count(1)
     while queue:
         cost, _, state = heapq.heappop(queue)
         if cost > times[state]:
             continue
-        stage, place, values, done = state
+        stage, place, values, left = state
         if stage == len(stages):
             if values & space.outputs == space.outputs:
                 return cost
             continue
         end, ends_with_run = stages[stage]
         moves = [
-            (0, (stage, place, values & ~(1 << i), done))
+            (0, (stage, place, values & ~(1 << i), left))
             for i in range(len(space.names))
             if values >> i & 1 and not space.pinned >> i & 1
         ]
         if place > end:
-            moves.append((0, (stage + 1, 0, values, done)))
+            moves.append((0, (stage + 1, 0, values, left)))
         else:
-            _, own, task, reads, writes, drops, only_once = entry[order[place]]
+            _, _, task, reads, writes, drops, _ = entry[order[place]]
             first = ends_with_run and place == end
             if not first:
-                moves.append((0, (stage, place + 1, values, done)))
-            if values & reads == reads and not (only_once and done & own):
+                moves.append((0, (stage, place + 1, values, left)))
+            if values & reads == reads and left[place] != 0:
+                runs = None if left[place] is None else left[place] - 1
+                then = (*left[:place], runs, *left[place + 1 :])
                 for drop in drops:
                     if space.static + space.bytes(values) + space.added(task, writes, drop) <= budget:
-                        then = done | own if only_once else done
                         moves.append((task.time, (stage, place + 1, (values | writes) & ~drop, then)))
         for time, after in moves:
             if after not in times or cost + time < times[after]:

@@ -85,20 +85,24 @@ def solve_program(
         possible = bool((program.row_lower <= 0).all() and (program.row_upper >= 0).all())
         return Answer(Outcome.OPTIMAL, np.zeros(0), 0.0) if possible else Answer(Outcome.INFEASIBLE)
     task = _task(program, solver, context, hint, limit)
-    return _watched(task, context, limit)
+    return watched(task, context, limit)
 
 
-class _Task:
+class Job:
     """One run of a solver, and a way to stop it."""
 
     def solve(self) -> Answer:
+        """Solve, in a thread of its own."""
         raise NotImplementedError
 
     def stop(self) -> None:
         """Ask the solver to come back; one that cannot is left behind."""
 
+    def poll(self) -> None:
+        """Look, in the caller's thread, at what the solver has found."""
 
-def _task(program: Program, solver: str, context: Context, hint: FloatArray | None, limit: float | None) -> _Task:
+
+def _task(program: Program, solver: str, context: Context, hint: FloatArray | None, limit: float | None) -> Job:
     if solver == "scip":
         return _Scip(program, context, hint, limit)
     if solver.partition(":")[0] == PULP:
@@ -109,7 +113,7 @@ def _task(program: Program, solver: str, context: Context, hint: FloatArray | No
     return _Builder(program, solver, context, hint, limit)
 
 
-def _watched(task: _Task, context: Context, limit: float | None) -> Answer:
+def watched(task: Job, context: Context, limit: float | None) -> Answer:
     """Run a solver in a thread, so that the deadline and Ctrl-C are seen meanwhile."""
     answers: list[Answer] = []
     errors: list[BaseException] = []
@@ -126,21 +130,23 @@ def _watched(task: _Task, context: Context, limit: float | None) -> Answer:
     wait = _TICK / 20
     while thread.is_alive() and not context.interrupted and (end is None or time.monotonic() < end):
         thread.join(wait)
+        task.poll()
         wait = min(_TICK, 2 * wait)
     if thread.is_alive():
         task.stop()
         thread.join(_GRACE)
+    task.poll()
     if errors:
         raise errors[0]
     return answers[0] if answers else Answer(Outcome.UNKNOWN)
 
 
-class _Function(_Task):
+class _Function(Job):
     def __init__(self, function: Callable[[], Answer]) -> None:
         self.solve = function  # type: ignore[method-assign]
 
 
-class _Builder(_Task):
+class _Builder(Job):
     """HiGHS, CP-SAT and GLOP, through OR-Tools' model builder."""
 
     def __init__(
@@ -198,7 +204,7 @@ class _Builder(_Task):
         return Answer(Outcome.OPTIMAL if done else Outcome.FEASIBLE, solution, bound)
 
 
-class _Scip(_Task):
+class _Scip(Job):
     """SCIP, through OR-Tools' linear solver wrapper: the only way that stops when asked."""
 
     def __init__(self, program: Program, context: Context, hint: FloatArray | None, limit: float | None) -> None:

@@ -33,4 +33,17 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         requires=("ortools", "pulp"),
         anytime=True,
     ),
+    Algorithm(
+        name="moccasin",
+        solver="remat_algorithms.dag_ilp.moccasin:solve",
+        kinds=("taskgraph",),
+        summary="constraint program over retention intervals: each task runs at most a few times",
+        guarantee="exact",
+        within=f"{_FRONTIER}, at most 2 runs a task",
+        complexity="constraint program, O(C n) intervals",
+        reference="Bartan et al. 2023",
+        options="remat_algorithms.dag_ilp.moccasin:MoccasinOptions",
+        requires=("ortools",),
+        anytime=True,
+    ),
 )

@@ -120,6 +120,10 @@ class Search:
         else:
             slack = 1e-9 if proved else SAFETY
             value = float(front.base_time) + max(0.0, objective * (1 - slack) - slack) * unit
+        self.take_bound(value)
+
+    def take_bound(self, value: Number) -> None:
+        """Take over a bound on the makespan."""
         if self.best is not None:
             value = min(value, self.best.makespan)
         if self.bound is None or value > self.bound:
