@@ -87,9 +87,11 @@ def best(document, budget, most_runs=None):
             if values & reads == reads and left[place] != 0:
                 runs = None if left[place] is None else left[place] - 1
                 then = (*left[:place], runs, *left[place + 1 :])
-                for drop in drops:
-                    if space.static + space.bytes(values) + space.added(task, writes, drop) <= budget:
-                        moves.append((task.time, (stage, place + 1, (values | writes) & ~drop, then)))
+                moves += [
+                    (task.time, (stage, place + 1, (values | writes) & ~drop, then))
+                    for drop in drops
+                    if space.static + space.bytes(values) + space.added(task, writes, drop) <= budget
+                ]
         for time, after in moves:
             if after not in times or cost + time < times[after]:
                 times[after] = cost + time

@@ -96,21 +96,16 @@ def _solve(search: Search, options: CheckmateOptions) -> Proposal:
     if impossible(form.builder.lower, form.builder.upper):
         return search.infeasible()
     if options.rounding and len(form.builder.cost) > SMALL:
-        linear = options.solver if options.solver.startswith("pulp") else "highs"
-        for share in SHARES:
-            if context.stopped:
-                return search.propose(proved=False)
-            before = search.best
-            possible = round_relaxation(search, share, linear)
-            if possible is False and share == 1:
-                return search.infeasible()
-            if search.best is not None and search.best is before:
-                break
+        possible = first_schedule(search, options.solver if options.solver.startswith("pulp") else "highs")
+        if not possible:
+            return search.infeasible()
+        if context.stopped:
+            return search.propose(proved=False)
         form = formulate(front, search.budget, most_cost=search.most_cost)
     for _ in range(MOST_ROUNDS):
         if context.stopped:
             break
-        hint = None if search.best_runs is None else form.point(search.best_runs)
+        hint = None if search.best_runs is None or form.base_cost else form.point(search.best_runs)
         answer = solve_program(form.program(), options.solver, context, hint=hint)
         if answer.outcome is Outcome.INFEASIBLE:
             return search.infeasible() if search.best is None else search.propose(proved=True)
@@ -122,9 +117,12 @@ def _solve(search: Search, options: CheckmateOptions) -> Proposal:
         search.raise_bound(form, answer.bound, proved=optimal)
         if not optimal:
             break
+        met = search.best is not None and search.best.makespan == search.bound
+        if met or (fits and form.exact_time):
+            return search.propose(proved=True)
         if fits:
-            return _conclude(search, form)
-        if not form.cut_off(form.point(chosen), search.budget - front.fixed):
+            form = _refined(search, form, answer.bound)
+        elif not form.cut_off(form.point(chosen), search.budget - front.fixed):
             raise AssertionError("a schedule does not fit, and the program cannot tell why")
     else:
         search.notes.append("sizes differ too much in magnitude for the solver; it was given them rounded down")
@@ -132,13 +130,25 @@ def _solve(search: Search, options: CheckmateOptions) -> Proposal:
     return search.propose(proved=False)
 
 
-def _conclude(search: Search, form: Formulation) -> Proposal:
-    """An optimum was found: of the true times, unless they had to be rounded."""
+def first_schedule(search: Search, solver: str) -> bool:
+    """Round relaxations at several parts of the budget until that does not help; False if nothing can fit."""
+    for share in SHARES:
+        before = search.best
+        possible = round_relaxation(search, share, solver)
+        if possible is False and share == 1:
+            return False
+        if search.context.stopped or (search.best is not None and search.best is before):
+            break
+    return True
+
+
+def _refined(search: Search, form: Formulation, objective: float) -> Formulation:
+    """Look among the solutions of (almost) least rounded cost for the one of least true cost."""
+    front = search.front
     assert search.best is not None
-    proved = form.exact_time or search.best.makespan == search.bound
-    if not proved:
-        search.notes.append("times are too large for the solver; they were rounded down, which the bound takes care of")
-    return search.propose(proved=proved, termination=Termination.COMPLETED)
+    extra = int(search.best.makespan - front.base_time)
+    least = round(objective)
+    return form.refined(front, least, max(0, extra // int(form.time_unit) - least))
 
 
 def round_relaxation(search: Search, share: float, solver: str) -> bool | None:

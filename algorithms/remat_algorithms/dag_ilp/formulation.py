@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 import numpy as np
@@ -83,6 +83,8 @@ class Formulation:
         What the objective counts in; costs are rounded down to it.
     exact_time : bool
         Whether nothing was rounded.
+    base_cost : int
+        What all solutions cost on top of the objective.
     """
 
     builder: ProgramBuilder
@@ -94,6 +96,30 @@ class Formulation:
     memory_unit: int
     time_unit: int | float
     exact_time: bool
+    base_cost: int = 0
+
+    def refined(self, front: Frontier, least: int, slack: int) -> Formulation:
+        """Return the program that decides among solutions by the times' remainders, which had been rounded away.
+
+        Every schedule costs at least ``least`` units; one that costs more than ``least + slack`` cannot be
+        better than the one known. With u units more than the least, the true cost is
+        unit * least + unit * u + the sum of the remainders: small numbers to minimise. The builder is shared.
+
+        Parameters
+        ----------
+        front : Frontier
+        least : int
+            Proved optimum of the rounded costs.
+        slack : int
+        """
+        unit, cost = int(self.time_unit), self.builder.cost
+        more = self.builder.add_column(cost=float(unit), upper=float(slack), integer=True)
+        entries = [(column, cost[column]) for column in self.runs.values() if cost[column]]
+        self.builder.add_row([*entries, (more, -1.0)], lower=float(least), upper=float(least))
+        for (stage, position), column in self.runs.items():
+            own = front.forced[position] and front.first[position] == stage
+            cost[column] = 0.0 if own else float(int(front.time[position]) % unit)
+        return replace(self, time_unit=1, exact_time=True, base_cost=least * unit)
 
     def program(self) -> Program:
         """Return the program with all cuts so far."""

@@ -15,8 +15,11 @@ from remat_algorithms.dag_ilp.backends import Answer, Job, Outcome
 from remat_algorithms.dag_ilp.frontier import Frontier
 from remat_algorithms.dag_ilp.search import Runs, Search
 
-FINEST = 2**44
-"""Capacities and total times are exact up to so many units; CP-SAT multiplies them by the length of the horizon."""
+FINEST = 2**48
+"""Capacities are exact up to so many units; CP-SAT multiplies them by the length of the horizon."""
+
+DEAREST = 2**52
+"""Likewise total times; CP-SAT hands over its bounds in float64."""
 
 
 class Intervals:
@@ -88,10 +91,10 @@ class Intervals:
             for time in front.time:
                 common = gcd(common, int(time))
             common = max(1, common)
-            self.time_unit = max(common, total // FINEST)
+            self.time_unit = max(common, total // DEAREST)
             self.exact = self.exact and self.time_unit == common
         else:
-            self.time_unit = total / FINEST if total else 1.0
+            self.time_unit = total / DEAREST if total else 1.0
 
     def units(self, time: Number) -> int:
         """Return a time in units, rounded down."""
@@ -101,7 +104,7 @@ class Intervals:
         """Return the function that takes over a bound on the objective."""
 
         def take(objective: float) -> None:
-            extra = max(0, math.ceil(objective - 1e-9 * max(1.0, abs(objective)))) * self.time_unit
+            extra = max(0, math.ceil(objective - 1e-6)) * self.time_unit
             search.take_bound(self.front.base_time + extra)
 
         return take

@@ -11,7 +11,7 @@ from remat.context import Context
 from remat.options import Options
 from remat.problem import Problem, Proposal, Termination
 from remat_algorithms.dag_ilp.backends import Answer, Outcome, watched
-from remat_algorithms.dag_ilp.checkmate import SHARES, SMALL, TOO_LARGE, round_relaxation
+from remat_algorithms.dag_ilp.checkmate import SMALL, TOO_LARGE, first_schedule
 from remat_algorithms.dag_ilp.formulation import TooLarge
 from remat_algorithms.dag_ilp.frontier import FRONTIER
 from remat_algorithms.dag_ilp.intervals import IntervalJob, Intervals
@@ -78,26 +78,19 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
         search.notes.append(TOO_LARGE)
         return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
     if options.rounding and slots > SMALL:
-        if _round(search) is False:
+        if not _possible(search):
             return search.infeasible()
         if context.stopped:
             return search.propose(proved=False)
     return _solve(search, options.copies)
 
 
-def _round(search: Search) -> bool | None:
+def _possible(search: Search) -> bool:
     """Look for a first schedule; False if there is none in the class."""
     try:
-        for share in SHARES:
-            before = search.best
-            possible = round_relaxation(search, share, "highs")
-            if search.context.stopped or (possible is False and share == 1):
-                return possible
-            if search.best is not None and search.best is before:
-                break
+        return first_schedule(search, "highs")
     except TooLarge:
-        pass
-    return None
+        return True
 
 
 def _solve(search: Search, copies: int) -> Proposal:

@@ -116,7 +116,7 @@ class Search:
         value: Number
         if isinstance(unit, int):
             units = round(objective) if proved else math.ceil(objective - SAFETY * max(1.0, abs(objective)))
-            value = int(front.base_time) + max(0, units) * unit
+            value = int(front.base_time) + form.base_cost + max(0, units) * unit
         else:
             slack = 1e-9 if proved else SAFETY
             value = float(front.base_time) + max(0.0, objective * (1 - slack) - slack) * unit
