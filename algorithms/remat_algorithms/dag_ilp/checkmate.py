@@ -18,7 +18,7 @@ from remat_algorithms.dag_ilp.search import Runs, Search, impossible, prune
 SMALL = 400
 """Programs of fewer columns are solved without looking for a schedule first."""
 
-MOST_ROUNDS = 40
+MOST_ROUNDS = 100
 """Most times that a program is solved again with cuts, where sizes had to be rounded."""
 
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

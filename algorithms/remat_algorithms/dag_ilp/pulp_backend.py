@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +21,13 @@ def find_solver(name: str, limit: float | None, threads: int, *, warm: bool) -> 
     remat.OptionError
         If PuLP does not know it, or does not find it on this computer.
     """
+    with warnings.catch_warnings():
+        # PuLP 3.3 announces what version 4 will call its solvers.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return _found(name, limit, threads, warm)
+
+
+def _found(name: str, limit: float | None, threads: int, warm: bool) -> Any:
     import pulp
 
     known = pulp.listSolvers()
@@ -45,6 +53,12 @@ def solve_with_pulp(program: Program, solver: Any, hint: FloatArray | None) -> A
     -----
     PuLP hands over no bound: it is known for optimal answers only.
     """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return _solve(program, solver, hint)
+
+
+def _solve(program: Program, solver: Any, hint: FloatArray | None) -> Answer:
     import pulp
 
     model = pulp.LpProblem("remat", pulp.LpMinimize)

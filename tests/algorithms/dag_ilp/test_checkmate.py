@@ -73,8 +73,8 @@ def test_moccasin_is_optimal_on_training_graphs(document, share, copies):
 
 LOWERED = {
     "chain": strategies.chains(largest=2, exact=True).filter(one_memory),
-    "adjoint": strategies.adjoints(largest=4, exact=True)
-    .filter(one_memory)
+    "adjoint": strategies.adjoints(largest=3, exact=True)
+    .filter(lambda document: one_memory(document) and "tape_size" not in document)
     .map(lambda document: {"forward_time": 1, "backward_time": 1, "state_size": 1} | document),
     "tree": strategies.trees(largest=4, exact=True).filter(one_memory),
     "dag": strategies.dags(largest=6, exact=True).filter(one_memory),
@@ -208,7 +208,7 @@ def test_large_numbers(name):
 
     @draws(12)
     @given(
-        training_graphs(largest=4, size=st.integers(0, 10**12), time=st.integers(0, 10**13)),
+        training_graphs(largest=4, size=st.integers(10**11, 10**12), time=st.integers(0, 10**13)),
         st.integers(0, 99),
     )
     def run(document, share):
