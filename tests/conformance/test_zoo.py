@@ -12,8 +12,6 @@ OPTIONS = {
     "disk-revolve": ({}, {"one_read": True}),
     "two-level": ({}, {"period": 3}),
 }
-# Seconds for one solve of a search that works until its limit on all but small instances; 5 for the others.
-TIME_LIMITS = {"checkmate": 1.5, "checkmate-lp": 1.5, "moccasin": 1.5}
 
 
 def with_disk(document):
@@ -30,8 +28,6 @@ INSTANCES = {name: lambda self, kind: strategies.adjoints().map(with_disk) for n
 def suite(entry, *, examples, suffix=""):
     name = "Test" + entry.name.title().replace("-", "") + suffix
     content = {"algorithm": entry.name, "examples": examples, "options": OPTIONS.get(entry.name, ({},))}
-    if entry.name in TIME_LIMITS:
-        content["time_limit"] = TIME_LIMITS[entry.name]
     if entry.name in INSTANCES:
         content["instances"] = INSTANCES[entry.name]
     return type(name, (AlgorithmSuite,), content | {"__module__": __name__})

@@ -10,10 +10,11 @@ from remat.context import Context
 from remat.options import Options
 from remat.problem import Problem, Proposal, Termination
 from remat_algorithms.dag_ilp.backends import Outcome, solve_program
-from remat_algorithms.dag_ilp.formulation import Formulation, TooLarge, formulate
+from remat_algorithms.dag_ilp.formulation import TooLarge, formulate
 from remat_algorithms.dag_ilp.frontier import FRONTIER
 from remat_algorithms.dag_ilp.rounding import kept_at_borders, least_runs
 from remat_algorithms.dag_ilp.search import Runs, Search, impossible, prune
+from remat_algorithms.dag_ilp.stage_program import Formulation
 
 SMALL = 400
 """Programs of fewer columns are solved without looking for a schedule first."""

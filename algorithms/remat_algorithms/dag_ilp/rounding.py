@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from remat_algorithms.dag_ilp.formulation import Formulation
 from remat_algorithms.dag_ilp.frontier import Frontier
 from remat_algorithms.dag_ilp.program import FloatArray
+from remat_algorithms.dag_ilp.stage_program import Formulation
 
 
 def kept_at_borders(form: Formulation, solution: FloatArray, threshold: float) -> list[set[int]]:

@@ -13,9 +13,9 @@ from remat.problem import Bound, LeastBudget, Problem, Proposal, Termination
 from remat.steps import Steps
 from remat.units import Number
 from remat_algorithms.dag.keep_all import reference_order
-from remat_algorithms.dag_ilp.formulation import Formulation
 from remat_algorithms.dag_ilp.frontier import Frontier, frontier
 from remat_algorithms.dag_ilp.replay import Execution, execute, steps_of
+from remat_algorithms.dag_ilp.stage_program import Formulation
 
 Runs = list[tuple[int, int]]
 
