@@ -128,7 +128,7 @@ def _solve(search: Search, options: CheckmateOptions) -> Proposal:
     else:
         search.notes.append("sizes differ too much in magnitude for the solver; it was given them rounded down")
         return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
-    return search.propose(proved=False)
+    return search.propose(proved=False, termination=search.limit)
 
 
 def first_schedule(search: Search, solver: str) -> bool:
@@ -217,11 +217,11 @@ def solve_rounded(problem: Problem, options: RoundingOptions, context: Context) 
         possible = round_relaxation(search, 1.0, options.solver)
         if possible is False:
             return search.infeasible()
-        if options.share < 1 and not context.stopped:
+        if possible and options.share < 1 and not context.stopped:
             round_relaxation(search, options.share, options.solver)
     except TooLarge:
         search.notes.append(TOO_LARGE)
         return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
     if search.best is not None and search.best.makespan == search.bound:
         return search.propose(proved=True)
-    return search.propose(proved=False)
+    return search.propose(proved=False, termination=None if possible and not context.stopped else search.limit)

@@ -81,7 +81,7 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
         if not _possible(search):
             return search.infeasible()
         if context.stopped:
-            return search.propose(proved=False)
+            return search.propose(proved=False, termination=search.limit)
     return _solve(search, options.copies)
 
 
@@ -105,7 +105,7 @@ def _solve(search: Search, copies: int) -> Proposal:
     if np.isfinite(answer.bound):
         model.raise_bound(search)(answer.bound)
     if answer.outcome is not Outcome.OPTIMAL:
-        return search.propose(proved=False)
+        return search.propose(proved=False, termination=search.limit)
     if search.best is None:
         search.notes.append("sizes are too large for the solver; rounded down, its solution does not fit")
         return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)

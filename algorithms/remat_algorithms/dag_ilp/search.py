@@ -141,6 +141,13 @@ class Search:
             least = LeastBudget(known.size, known.task, False, own)
         return Proposal(infeasible_within=scope or self.scope, least=least)
 
+    @property
+    def limit(self) -> Termination:
+        """Why a solver came back without a proof: its clock may be a little ahead of the context's."""
+        if self.context.stopped:
+            return self.context.termination
+        return Termination.ITERATION_LIMIT if self.context.deadline is None else Termination.TIME_LIMIT
+
     def propose(self, *, proved: bool, termination: Termination | None = None) -> Proposal:
         """Return the best schedule, optimal if that is `proved`, with the bound."""
         termination = termination or self.context.termination
