@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import remat
 from remat.testing import strategies
 from remat_algorithms import catalogue
-from tests.oracles import persistent, search, taped
+from tests.oracles import frontier, persistent, search, taped
 from tests.oracles.floating import floating_best
 
 # The oracles know no defaults of these.
@@ -267,6 +267,34 @@ def check_levels(document, name, slots, **options):
     assert result.makespan == search.adjoint_best_cost([forward] * (n - 1), [backward] * n, levels)
 
 
+def check_frontier(document, name, most_runs=None):
+    """The best frontier-advancing schedule, at budgets around the memory bound and below what needs no reruns."""
+    keep = remat.solve(document, algorithm="keep-all")
+    low, high = keep.memory_bounds["memory"].size, keep.peak_memory["memory"]
+    for budget in {low, (low + high) // 2, max(low, high - 1)}:
+        expected = frontier.best(document, budget, most_runs)
+        result = remat.solve(document, algorithm=name, budget=budget)
+        assert result.makespan == expected
+        if expected is None:
+            assert result.status == "infeasible"
+        else:
+            assert result.optimal_within is not None
+
+
+def check_checkmate(document, share):
+    check_frontier(document, "checkmate")
+
+
+def check_moccasin(document, share):
+    check_frontier(document, "moccasin", 2)
+
+
+# Those that need a rerun at some budget; the oracles know one memory.
+SMALL_GRAPHS = strategies.dags(largest=5, exact=True).filter(
+    lambda document: "machine" not in document and len(document["tasks"]) > 2 and document["values"]
+)
+
+
 def check_h_revolve(document, share):
     check_levels(document, "h-revolve", (share % 3, share % 4))
 
@@ -299,6 +327,8 @@ WITHIN_THEIR_CLASS = {
     "liu-postorder": (check_liu_postorder, strategies.trees(largest=7, plain=True, exact=True)),
     "liu": (check_liu, strategies.trees(largest=7, plain=True, exact=True)),
     "minmem": (check_minmem, strategies.trees(largest=7, plain=True, exact=True)),
+    "checkmate": (check_checkmate, SMALL_GRAPHS),
+    "moccasin": (check_moccasin, SMALL_GRAPHS),
     "dag-order-exact": (check_dag_order_exact, strategies.dags(largest=7, plain=True, exact=True)),
     "sp-order": (check_sp_order, strategies.dags(largest=7, plain=True, exact=True)),
 }

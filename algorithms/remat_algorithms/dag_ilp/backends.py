@@ -1,0 +1,262 @@
+"""Solvers for `Program`: OR-Tools (SCIP, HiGHS, CP-SAT, GLOP) and PuLP (CBC, or whatever it finds)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from remat.context import Context
+from remat_algorithms.dag_ilp.program import FloatArray, Program
+
+ORTOOLS = ("scip", "highs", "cp-sat")
+LINEAR = "glop"
+PULP = "pulp"
+
+ABSOLUTE_GAP = 0.9
+"""Where all costs are whole numbers, a gap below one is none."""
+
+_TICK = 0.02
+_GRACE = 0.7
+"""Seconds within which an interrupted solver has to hand over what it has."""
+
+
+class Outcome(Enum):
+    """How a solver ended, as it says."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a solver says; nobody has checked it.
+
+    Attributes
+    ----------
+    outcome : Outcome
+    solution : (columns,) float64 or None
+    bound : float
+        Lower bound on the objective; minus infinity if there is none.
+    """
+
+    outcome: Outcome
+    solution: FloatArray | None = None
+    bound: float = -np.inf
+
+
+def solve_program(
+    program: Program, solver: str, context: Context, *, hint: FloatArray | None = None, seconds: float | None = None
+) -> Answer:
+    """Solve a program, and come back when it is solved, late or interrupted.
+
+    Parameters
+    ----------
+    program : Program
+    solver : str
+        ``scip``, ``highs``, ``cp-sat``, ``glop`` (relaxations only), ``pulp`` (its default solver) or
+        ``pulp:NAME``.
+    context : Context
+        Deadline, threads and seed; `stopped` is looked at every few hundredths of a second.
+    hint : (columns,) float64, optional
+        A feasible point to start from, where the solver can.
+    seconds : float, optional
+        A limit besides the deadline.
+
+    Raises
+    ------
+    remat.OptionError
+        If PuLP does not find the solver.
+    """
+    left = context.seconds_left
+    limit = left if seconds is None else seconds if left is None else min(left, seconds)
+    if limit is not None and limit <= 0:
+        return Answer(Outcome.UNKNOWN)
+    if program.columns == 0:
+        possible = bool((program.row_lower <= 0).all() and (program.row_upper >= 0).all())
+        return Answer(Outcome.OPTIMAL, np.zeros(0), 0.0) if possible else Answer(Outcome.INFEASIBLE)
+    task = _task(program, solver, context, hint, limit)
+    return watched(task, context, limit)
+
+
+class Job:
+    """One run of a solver, and a way to stop it."""
+
+    def solve(self) -> Answer:
+        """Solve, in a thread of its own."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Ask the solver to come back; one that cannot is left behind."""
+
+    def poll(self) -> None:
+        """Look, in the caller's thread, at what the solver has found."""
+
+
+def _task(program: Program, solver: str, context: Context, hint: FloatArray | None, limit: float | None) -> Job:
+    if solver == "scip":
+        return _Scip(program, context, hint, limit)
+    if solver.partition(":")[0] == PULP:
+        from remat_algorithms.dag_ilp.pulp_backend import find_solver, solve_with_pulp
+
+        found = find_solver(solver.partition(":")[2], limit, context.threads, warm=hint is not None)
+        return _Function(lambda: solve_with_pulp(program, found, hint))
+    return _Builder(program, solver, context, hint, limit)
+
+
+def watched(task: Job, context: Context, limit: float | None) -> Answer:
+    """Run a solver in a thread, so that the deadline and Ctrl-C are seen meanwhile."""
+    answers: list[Answer] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            answers.append(task.solve())
+        except BaseException as error:  # handed over to the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    end = None if limit is None else time.monotonic() + limit + _GRACE
+    wait = _TICK / 20
+    while thread.is_alive() and not context.interrupted and (end is None or time.monotonic() < end):
+        thread.join(wait)
+        task.poll()
+        wait = min(_TICK, 2 * wait)
+    if thread.is_alive():
+        task.stop()
+        thread.join(_GRACE)
+    task.poll()
+    if errors:
+        raise errors[0]
+    return answers[0] if answers else Answer(Outcome.UNKNOWN)
+
+
+class _Function(Job):
+    def __init__(self, function: Callable[[], Answer]) -> None:
+        self.solve = function  # type: ignore[method-assign]
+
+
+class _Builder(Job):
+    """HiGHS, CP-SAT and GLOP, through OR-Tools' model builder."""
+
+    def __init__(
+        self, program: Program, solver: str, context: Context, hint: FloatArray | None, limit: float | None
+    ) -> None:
+        helper: Any = import_module("ortools.linear_solver.python.model_builder_helper")
+        self.program, self.helper = program, helper
+        model = helper.ModelBuilderHelper()
+        model.add_var_array_with_bounds(program.lower, program.upper, program.integer, "")
+        nonzero = np.flatnonzero(program.cost)
+        for column in nonzero.tolist():
+            model.set_var_objective_coefficient(column, float(program.cost[column]))
+        ends = program.row_start.tolist()
+        columns, coefficients = program.column.tolist(), program.coefficient.tolist()
+        for row, (first, last) in enumerate(pairwise(ends)):
+            index = model.add_linear_constraint()
+            model.set_constraint_lower_bound(index, float(program.row_lower[row]))
+            model.set_constraint_upper_bound(index, float(program.row_upper[row]))
+            for entry in range(first, last):
+                model.safe_add_term_to_constraint(index, columns[entry], coefficients[entry])
+        if hint is not None and solver == "cp-sat":
+            for column, value in enumerate(hint.tolist()):
+                model.add_hint(column, value)
+        self.model = model
+        self.solver = helper.ModelSolverHelper("sat" if solver == "cp-sat" else solver)
+        self.solver.enable_output(False)
+        if limit is not None:
+            self.solver.set_time_limit_in_seconds(limit)
+        gap = ABSOLUTE_GAP if _whole_costs(program) else 0
+        if solver == "highs":
+            # Without the flag, HiGHS greets on standard output.
+            self.solver.set_solver_specific_parameters(
+                f"output_flag=false\nmip_rel_gap=0\nmip_abs_gap={gap}\nrandom_seed={context.seed % 2**31}"
+            )
+        elif solver == "cp-sat":
+            self.solver.set_solver_specific_parameters(
+                f"num_workers:{max(1, context.threads)} random_seed:{context.seed % 2**31} absolute_gap_limit:{gap}"
+            )
+
+    def stop(self) -> None:
+        self.solver.interrupt_solve()
+
+    def solve(self) -> Answer:
+        self.solver.solve(self.model)
+        status = self.solver.status()
+        codes = self.helper.SolveStatus
+        if status == codes.INFEASIBLE:
+            return Answer(Outcome.INFEASIBLE)
+        if status not in (codes.OPTIMAL, codes.FEASIBLE) or not self.solver.has_solution():
+            return Answer(Outcome.UNKNOWN)
+        solution = np.array(self.solver.variable_values(), dtype=np.float64)
+        value = float(self.program.cost @ solution)
+        done = status == codes.OPTIMAL
+        bound = value if done else float(self.solver.best_objective_bound())
+        return Answer(Outcome.OPTIMAL if done else Outcome.FEASIBLE, solution, bound)
+
+
+class _Scip(Job):
+    """SCIP, through OR-Tools' linear solver wrapper: the only way that stops when asked."""
+
+    def __init__(self, program: Program, context: Context, hint: FloatArray | None, limit: float | None) -> None:
+        self.wrapper: Any = import_module("ortools.linear_solver.pywraplp")
+        self.program, self.codes = program, self.wrapper.Solver
+        self.solver: Any = self.codes.CreateSolver("SCIP")
+        infinity = self.solver.infinity()
+        lower, upper, integer = program.lower.tolist(), program.upper.tolist(), program.integer.tolist()
+        self.solver.SuppressOutput()
+        self.columns = [
+            self.solver.Var(low, high, whole, "") for low, high, whole in zip(lower, upper, integer, strict=True)
+        ]
+        objective = self.solver.Objective()
+        for column in np.flatnonzero(program.cost).tolist():
+            objective.SetCoefficient(self.columns[column], float(program.cost[column]))
+        objective.SetMinimization()
+        ends = program.row_start.tolist()
+        columns, coefficients = program.column.tolist(), program.coefficient.tolist()
+        for row, (first, last) in enumerate(pairwise(ends)):
+            low = max(-infinity, float(program.row_lower[row]))
+            constraint = self.solver.Constraint(low, min(infinity, float(program.row_upper[row])))
+            for entry in range(first, last):
+                constraint.SetCoefficient(self.columns[columns[entry]], coefficients[entry])
+        if hint is not None:
+            self.solver.SetHint(self.columns, hint.tolist())
+        if limit is not None:
+            self.solver.SetTimeLimit(max(1, int(limit * 1000)))
+        gap = f"limits/absgap = {ABSOLUTE_GAP}\n" if _whole_costs(program) else ""
+        self.solver.SetSolverSpecificParametersAsString(
+            f"randomization/randomseedshift = {context.seed % 2**31}\n{gap}"
+        )
+
+    def stop(self) -> None:
+        self.solver.InterruptSolve()
+
+    def solve(self) -> Answer:
+        # A relative gap of 0 instead of the wrapper's 1e-4: what is called optimal has to be.
+        exact = self.wrapper.MPSolverParameters()
+        exact.SetDoubleParam(self.wrapper.MPSolverParameters.RELATIVE_MIP_GAP, 0.0)
+        status = self.solver.Solve(exact)
+        if status == self.codes.INFEASIBLE:
+            return Answer(Outcome.INFEASIBLE)
+        if status not in (self.codes.OPTIMAL, self.codes.FEASIBLE):
+            return Answer(Outcome.UNKNOWN)
+        solution = np.array([column.solution_value() for column in self.columns])
+        done = status == self.codes.OPTIMAL
+        bound = float(self.solver.Objective().BestBound()) if self.program.integer.any() else -np.inf
+        if done:
+            bound = float(self.program.cost @ solution)
+        return Answer(Outcome.OPTIMAL if done else Outcome.FEASIBLE, solution, bound)
+
+
+def _whole_costs(program: Program) -> bool:
+    """Whether the objective takes whole numbers only."""
+    return bool(program.integer[program.cost != 0].all() and (program.cost == np.rint(program.cost)).all())

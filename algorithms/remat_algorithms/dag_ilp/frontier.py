@@ -1,0 +1,243 @@
+"""Frontier-advancing schedules: the class of Checkmate's schedules, for any task graph in one memory."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from remat.problem import Problem
+from remat.units import Number
+
+FRONTIER = "frontier-advancing schedules of the reference order"
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The tasks that may run, by position in the order, and the stages in which they may.
+
+    A stage ends with the first run of a task that every schedule needs; before it, any task of an earlier
+    position may run, once a stage, in the order of the positions. Behind the last one, a stage without an end
+    lets outputs be made again.
+
+    Attributes
+    ----------
+    tasks : list of int
+        The graph's task at each position.
+    end : list of int
+        The last position of each stage.
+    terminal : list of bool
+        Whether a stage's last task must run in it; false for the stage behind all.
+    first, last : list of int
+        For each position, the first and the last stage in which its task may run.
+    forced : list of bool
+        Whether a position's task must run in its first stage.
+    single : list of bool
+        Whether it may run only once.
+    reads, writes : list of lists of int
+        Values that each position's task reads and writes (once each), pinned ones and useless ones left out.
+    time : list of numbers
+    written : list of int
+        Bytes that a run writes, useless and pinned values included.
+    workspace : list of int
+    in_place : list of bool
+    size : list of int
+        Bytes of each value of the graph.
+    makers : list of lists of int
+        Positions that write each value, ascending; empty for values that are left out.
+    users : list of lists of int
+        Positions that read each value, ascending.
+    needed_until : list of int
+        The last stage in which each value may be of use; the number of stages for outputs; -1 for the useless.
+    inputs, outputs : frozenset of int
+        Values resident at the start, that must be at the end; without pinned ones.
+    fixed : int
+        Bytes resident throughout: static memory and pinned inputs.
+    start : int
+        Bytes resident at the start.
+    base_time : int or float
+        Time of the forced runs.
+    """
+
+    tasks: list[int]
+    end: list[int]
+    terminal: list[bool]
+    first: list[int]
+    last: list[int]
+    forced: list[bool]
+    single: list[bool]
+    reads: list[list[int]]
+    writes: list[list[int]]
+    time: list[Number]
+    written: list[int]
+    workspace: list[int]
+    in_place: list[bool]
+    size: list[int]
+    makers: list[list[int]]
+    users: list[list[int]]
+    needed_until: list[int]
+    inputs: frozenset[int]
+    outputs: frozenset[int]
+    fixed: int
+    start: int
+    base_time: Number
+
+    @property
+    def stages(self) -> int:
+        """Number of stages."""
+        return len(self.end)
+
+    def may_run(self, stage: int, position: int) -> bool:
+        """Whether a position's task may run in a stage."""
+        return self.first[position] <= stage <= self.last[position] and position <= self.end[stage]
+
+    def runs_of(self, chosen: Iterable[tuple[int, int]]) -> list[int]:
+        """Return the tasks of runs (stage, position), in order; forced runs are added."""
+        every = set(chosen)
+        every.update((self.first[position], position) for position, must in enumerate(self.forced) if must)
+        return [self.tasks[position] for _, position in sorted(every)]
+
+
+def frontier(problem: Problem) -> Frontier:
+    """Order the tasks and find out what may run when.
+
+    Notes
+    -----
+    Needed tasks (required ones, and sole makers of needed values) keep their reference order; the others,
+    alternatives, stand as early as they can run. A value is of use as long as one of its readers may still run,
+    and a run may be repeated as long as one of its values is of use. O(tasks * graph) in the worst case.
+    """
+    graph, machine = problem.graph, problem.machine
+    own = machine.processors[0].memory
+    home, default = machine.memories[own].name, machine.memories[0].name
+    here = {place.value for place in graph.inputs if (place.memory or default) == home}
+    pinned = set(graph.pinned) & here
+    outputs = {place.value for place in graph.outputs if (place.memory or default) == home} - pinned
+    size: list[int] = graph.size.tolist()
+    reads = [list(dict.fromkeys(row)) for row in graph.reads.to_lists()]
+    writes = [list(dict.fromkeys(row)) for row in graph.writes.to_lists()]
+    must = (problem.needed.forced | graph.once).tolist()
+    order = _order(reads, writes, here, must)
+    useful_values, useful_tasks = _useful(order, reads, writes, must, outputs)
+    tasks = [task for task in order if useful_tasks[task]]
+    end = [position for position, task in enumerate(tasks) if must[task]]
+    terminal = [True] * len(end)
+    if outputs:
+        end.append(len(tasks) - 1)
+        terminal.append(False)
+    first, stage = [], 0
+    for position in range(len(tasks)):
+        while stage < len(end) - 1 and end[stage] < position:
+            stage += 1
+        first.append(stage)
+    read_rows = [[value for value in reads[task] if value not in pinned] for task in tasks]
+    write_rows = [[value for value in writes[task] if value in useful_values and value not in pinned] for task in tasks]
+    makers: list[list[int]] = [[] for _ in size]
+    users: list[list[int]] = [[] for _ in size]
+    for position in range(len(tasks)):
+        for value in write_rows[position]:
+            makers[value].append(position)
+        for value in read_rows[position]:
+            users[value].append(position)
+    once = (graph.once | ~graph.recomputable).tolist()
+    forced, single = [must[task] for task in tasks], [once[task] for task in tasks]
+    last, until = _windows(first, forced, single, write_rows, users, outputs, len(end))
+    time = graph.time.tolist()
+    return Frontier(
+        tasks=tasks,
+        end=end,
+        terminal=terminal,
+        first=first,
+        last=last,
+        forced=forced,
+        single=single,
+        reads=read_rows,
+        writes=write_rows,
+        time=[time[task] for task in tasks],
+        written=[sum(size[value] for value in writes[task]) for task in tasks],
+        workspace=graph.workspace[tasks].tolist(),
+        in_place=graph.in_place[tasks].tolist(),
+        size=size,
+        makers=makers,
+        users=users,
+        needed_until=until,
+        inputs=frozenset(here - pinned),
+        outputs=frozenset(outputs),
+        fixed=(graph.static_memory if own == 0 else 0) + sum(size[value] for value in pinned),
+        start=(graph.static_memory if own == 0 else 0) + sum(size[value] for value in here),
+        base_time=sum(time[task] for task in tasks if must[task]),
+    )
+
+
+def _order(reads: list[list[int]], writes: list[list[int]], here: set[int], must: list[bool]) -> list[int]:
+    """Take the first ready task of the listed order, one that need not run before all that must."""
+    available = set(here)
+    missing = [sum(value not in available for value in set(row)) for row in reads]
+    waiting: dict[int, list[int]] = {}
+    for task, row in enumerate(reads):
+        for value in row:
+            if value not in available:
+                waiting.setdefault(value, []).append(task)
+    ready = [(must[task], task) for task, count in enumerate(missing) if count == 0]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, task = heapq.heappop(ready)
+        order.append(task)
+        for value in writes[task]:
+            if value not in available:
+                available.add(value)
+                for reader in waiting.get(value, ()):
+                    missing[reader] -= 1
+                    if missing[reader] == 0:
+                        heapq.heappush(ready, (must[reader], reader))
+    return order
+
+
+def _useful(
+    order: list[int], reads: list[list[int]], writes: list[list[int]], must: list[bool], outputs: set[int]
+) -> tuple[set[int], list[bool]]:
+    """Return the values and tasks that needed tasks and outputs may make use of."""
+    values, tasks = set(outputs), list(must)
+    for task, wanted in enumerate(must):
+        if wanted:
+            values.update(reads[task])
+    changed = True
+    while changed:
+        changed = False
+        for task in reversed(order):
+            if not tasks[task] and any(value in values for value in writes[task]):
+                tasks[task] = changed = True
+                values.update(reads[task])
+    return values, tasks
+
+
+def _windows(
+    first: list[int],
+    forced: list[bool],
+    single: list[bool],
+    writes: list[list[int]],
+    users: list[list[int]],
+    outputs: set[int],
+    stages: int,
+) -> tuple[list[int], list[int]]:
+    """Return the last useful stage of each position's task and of each value, by iterating to the fixed point."""
+    last = [stage if must else -1 for stage, must in zip(first, forced, strict=True)]
+    until = [stages if value in outputs else -1 for value in range(len(users))]
+    changed = True
+    while changed:
+        changed = False
+        for position in reversed(range(len(first))):
+            for value in writes[position]:
+                if value not in outputs:
+                    until[value] = max((last[user] for user in users[value]), default=-1)
+            if forced[position] and single[position]:
+                continue
+            latest = max((until[value] for value in writes[position]), default=-1)
+            latest = max(last[position], min(latest, stages - 1))
+            if latest > last[position]:
+                last[position], changed = latest, True
+    for value, row in enumerate(users):  # inputs, which nobody may write
+        if value not in outputs:
+            until[value] = max((last[user] for user in row), default=-1)
+    return last, until

@@ -1,0 +1,113 @@
+"""`moccasin`: retention intervals in constraint programming (Bartan et al. 2023)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from pydantic import Field
+
+from remat.context import Context
+from remat.options import Options
+from remat.problem import Problem, Proposal, Termination
+from remat_algorithms.dag_ilp.backends import Answer, Outcome, watched
+from remat_algorithms.dag_ilp.checkmate import SMALL, TOO_LARGE, first_schedule
+from remat_algorithms.dag_ilp.formulation import TooLarge
+from remat_algorithms.dag_ilp.frontier import FRONTIER
+from remat_algorithms.dag_ilp.intervals import IntervalJob, Intervals
+from remat_algorithms.dag_ilp.search import Runs, Search
+
+COPIES = 2
+MOST_RUN_SLOTS = 400_000
+"""Most (task, stage) pairs; beyond, building the model alone takes minutes."""
+
+
+class MoccasinOptions(Options):
+    """Options of `moccasin`."""
+
+    copies: int = Field(default=COPIES, ge=1, le=20, description="Most runs of one task, the first one included.")
+    rounding: bool = Field(
+        default=True, description="Round the relaxation of checkmate first, for a schedule to start from."
+    )
+
+
+def scope_of(copies: int) -> str:
+    """Return the class that is searched with so many copies."""
+    return f"{FRONTIER}, at most {copies} runs a task"
+
+
+class _InClass(Search):
+    """Takes schedules of few enough runs only."""
+
+    copies = COPIES
+
+    def offer(self, chosen: Runs) -> bool:  # type: ignore[override]
+        own = {(self.front.first[position], position) for position, must in enumerate(self.front.forced) if must}
+        count = Counter(position for _, position in own | set(chosen))
+        return max(count.values(), default=0) <= self.copies and super().offer(chosen)
+
+
+def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Proposal:
+    """Find the best frontier-advancing schedule in which no task runs more than a few times.
+
+    `remat_algorithms.dag_ilp.intervals` states the model: O(C n) retention intervals instead of O(n^2) binaries.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of any kind; uses the first processor and its memory.
+    options : MoccasinOptions
+    context : Context
+        The deadline and Ctrl-C stop the solver, which reports schedules and bounds as it finds them.
+
+    Returns
+    -------
+    Proposal
+        Claims makespan and peak; optimal or infeasible within `scope_of(copies)` if that is proved.
+    """
+    search = _InClass(problem, context, scope_of(options.copies), "moccasin")
+    search.copies = options.copies
+    early = search.without_reruns()
+    if early is not None:
+        return early
+    front = search.front
+    if front.start > search.budget:
+        return search.infeasible()
+    slots = sum(front.may_run(stage, position) for stage in range(front.stages) for position in range(len(front.tasks)))
+    if slots > MOST_RUN_SLOTS:
+        search.notes.append(TOO_LARGE)
+        return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
+    if options.rounding and slots > SMALL:
+        if not _possible(search):
+            return search.infeasible()
+        if context.stopped:
+            return search.propose(proved=False, termination=search.limit)
+    return _solve(search, options.copies)
+
+
+def _possible(search: Search) -> bool:
+    """Look for a first schedule; False if there is none in the class."""
+    try:
+        return first_schedule(search, "highs")
+    except TooLarge:
+        return True
+
+
+def _solve(search: Search, copies: int) -> Proposal:
+    context = search.context
+    model = Intervals(search.front, search.budget, copies, search.most_cost)
+    if model.infeasible:
+        return search.infeasible() if search.best is None else search.propose(proved=True)
+    job = IntervalJob(model, context, hint=search.best_runs, found=search.offer, bounded=model.raise_bound(search))
+    answer: Answer = watched(job, context, context.seconds_left)
+    if answer.outcome is Outcome.INFEASIBLE:
+        return search.infeasible() if search.best is None else search.propose(proved=True)
+    if np.isfinite(answer.bound):
+        model.raise_bound(search)(answer.bound)
+    if answer.outcome is not Outcome.OPTIMAL:
+        return search.propose(proved=False, termination=search.limit)
+    if search.best is None:
+        search.notes.append("sizes are too large for the solver; rounded down, its solution does not fit")
+        return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
+    proved = model.exact or (search.bound is not None and search.best.makespan <= search.bound)
+    return search.propose(proved=proved, termination=Termination.COMPLETED)

@@ -1,0 +1,106 @@
+"""PuLP as a back end, for those who have a solver of their own."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from remat.errors import OptionError
+from remat_algorithms.dag_ilp.backends import Answer, Outcome
+from remat_algorithms.dag_ilp.program import FloatArray, Program
+
+
+def find_solver(name: str, limit: float | None, threads: int, *, warm: bool) -> Any:
+    """Return a PuLP solver by its PuLP name (none: CBC), with limits.
+
+    Raises
+    ------
+    remat.OptionError
+        If PuLP does not know it, or does not find it on this computer.
+    """
+    with warnings.catch_warnings():
+        # PuLP 3.3 announces what version 4 will call its solvers.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return _found(name, limit, threads, warm)
+
+
+def _found(name: str, limit: float | None, threads: int, warm: bool) -> Any:
+    import pulp
+
+    known = pulp.listSolvers()
+    name = name or "PULP_CBC_CMD"
+    if name not in known:
+        raise OptionError(f"--option solver: PuLP knows no solver {name!r}; it knows {', '.join(dict.fromkeys(known))}")
+    settings: dict[str, Any] = {"msg": False}
+    if limit is not None:
+        settings["timeLimit"] = limit
+    if name == "PULP_CBC_CMD":
+        settings |= {"threads": threads, "gapRel": 0.0, "warmStart": warm, "keepFiles": False}
+    solver = pulp.getSolver(name, **settings)
+    if not solver.available():
+        available = ", ".join(pulp.listSolvers(onlyAvailable=True)) or "none"
+        raise OptionError(f"--option solver: PuLP does not find {name!r} here; it finds {available}")
+    return solver
+
+
+def solve_with_pulp(program: Program, solver: Any, hint: FloatArray | None) -> Answer:
+    """Translate a program, solve it, and translate back.
+
+    Notes
+    -----
+    PuLP hands over no bound: it is known for optimal answers only.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return _solve(program, solver, hint)
+
+
+def _solve(program: Program, solver: Any, hint: FloatArray | None) -> Answer:
+    import pulp
+
+    model = pulp.LpProblem("remat", pulp.LpMinimize)
+    lower, upper, integer = program.lower.tolist(), program.upper.tolist(), program.integer.tolist()
+    columns = [
+        pulp.LpVariable(
+            f"x{index}", low, high if np.isfinite(high) else None, pulp.LpInteger if whole else pulp.LpContinuous
+        )
+        for index, (low, high, whole) in enumerate(zip(lower, upper, integer, strict=True))
+    ]
+    cost = program.cost.tolist()
+    model += pulp.LpAffineExpression([(column, cost[index]) for index, column in enumerate(columns)])
+    ends = program.row_start.tolist()
+    for row, (first, last) in enumerate(pairwise(ends)):
+        entries = [
+            (columns[index], coefficient)
+            for index, coefficient in zip(
+                program.column[first:last].tolist(), program.coefficient[first:last].tolist(), strict=True
+            )
+        ]
+        low, high = float(program.row_lower[row]), float(program.row_upper[row])
+        if not entries:
+            if low > 0 or high < 0:
+                return Answer(Outcome.INFEASIBLE)
+            continue
+        if np.isfinite(low):
+            model += pulp.LpConstraint(pulp.LpAffineExpression(entries), pulp.LpConstraintGE, f"l{row}", low)
+        if np.isfinite(high):
+            model += pulp.LpConstraint(pulp.LpAffineExpression(entries), pulp.LpConstraintLE, f"u{row}", high)
+    if hint is not None:
+        for column, value in zip(columns, hint.tolist(), strict=True):
+            column.setInitialValue(value, check=False)
+    model.solve(solver)
+    if model.status == pulp.LpStatusInfeasible:
+        return Answer(Outcome.INFEASIBLE)
+    if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+        return Answer(Outcome.UNKNOWN)
+    # A column that stands in no row may come back without a value.
+    solution = np.array(
+        [low if column.varValue is None else column.varValue for column, low in zip(columns, lower, strict=True)]
+    )
+    done = model.sol_status == pulp.LpSolutionOptimal
+    return Answer(
+        Outcome.OPTIMAL if done else Outcome.FEASIBLE, solution, float(program.cost @ solution) if done else -np.inf
+    )

@@ -1,0 +1,104 @@
+"""From runs to steps, and to the memory that they really take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from remat.problem import Problem
+from remat.steps import StepBuilder, Steps, concatenate
+from remat.units import Number
+from remat_algorithms.emit import run_in_order
+
+
+@dataclass(frozen=True)
+class Execution:
+    """An order of runs with the least memory for it.
+
+    Attributes
+    ----------
+    runs : list of int
+        The graph's tasks, in order.
+    peak : int
+    makespan : int or float
+    usage : list of int
+        Bytes during each run.
+    """
+
+    runs: list[int]
+    peak: int
+    makespan: Number
+    usage: list[int]
+
+
+def execute(problem: Problem, runs: Sequence[int]) -> Execution:
+    """Replay an order of runs, each copy of a value freed at its last use (O(accesses))."""
+    graph, machine = problem.graph, problem.machine
+    own = machine.processors[0].memory
+    home, default = machine.memories[own].name, machine.memories[0].name
+    here = {place.value for place in graph.inputs if (place.memory or default) == home}
+    stays = {place.value for place in graph.outputs if (place.memory or default) == home}
+    pinned = set(graph.pinned) & here
+    size, workspace = graph.size.tolist(), graph.workspace.tolist()
+    reads, writes = graph.reads.to_lists(), graph.writes.to_lists()
+    time = graph.time.tolist()
+    in_place = graph.in_place.tolist()
+    # Going backwards: what is needed after each run.
+    wanted = stays | pinned
+    dead: list[list[int]] = []
+    needed: list[set[int]] = []
+    alive = set(wanted)
+    for task in reversed(runs):
+        mine = dict.fromkeys((*reads[task], *writes[task]))
+        dead.append([value for value in mine if value not in alive])
+        alive = (alive - set(writes[task])) | set(reads[task]) | pinned
+        needed.append(alive)
+    dead.reverse()
+    resident = (here & alive) | pinned
+    static = graph.static_memory if own == 0 else 0
+    start = static + sum(size[value] for value in here)
+    held = static + sum(size[value] for value in resident)
+    usage: list[int] = []
+    for task, gone in zip(runs, dead, strict=True):
+        old = set(writes[task]) - set(reads[task]) - pinned
+        for value in writes[task]:
+            if value in old and value in resident:
+                resident.discard(value)
+                held -= size[value]
+        added = sum(size[value] for value in dict.fromkeys(writes[task]))
+        if in_place[task]:
+            taken = [value for value in gone if value in resident and value not in writes[task]]
+            added = max(0, added - sum(size[value] for value in taken))
+        usage.append(held + added + workspace[task])
+        for value in writes[task]:
+            if value not in resident:
+                resident.add(value)
+                held += size[value]
+        for value in gone:
+            if value in resident and value not in pinned:
+                resident.discard(value)
+                held -= size[value]
+    makespan: Number = 0
+    for task in runs:
+        makespan += time[task]
+    return Execution(list(runs), max([start, *usage]), makespan, usage)
+
+
+def steps_of(problem: Problem, runs: Sequence[int]) -> Steps:
+    """Return the steps of an order of runs; inputs that are of no use are dropped before all."""
+    graph, machine = problem.graph, problem.machine
+    own = machine.processors[0].memory
+    home, default = machine.memories[own].name, machine.memories[0].name
+    here = {place.value for place in graph.inputs if (place.memory or default) == home}
+    stays = {place.value for place in graph.outputs if (place.memory or default) == home}
+    reads, writes = graph.reads.to_lists(), graph.writes.to_lists()
+    alive = stays | set(graph.pinned)
+    for task in reversed(runs):
+        alive = (alive - set(writes[task])) | set(reads[task]) | set(graph.pinned)
+    steps = run_in_order(graph, machine, list(runs))
+    useless = sorted(here - alive)
+    if not useless:
+        return steps
+    head = StepBuilder()
+    head.drop(useless, own)
+    return concatenate([head.build(), steps])

@@ -1,0 +1,99 @@
+"""Exhaustive search over frontier-advancing schedules, for tiny graphs in one memory.
+
+Stages end with the tasks that every schedule needs, in the reference order; in a stage, the tasks of earlier places
+run at most once each, in the order of the places. Tasks that need not run stand as early as they can run. Behind
+the last needed task there is one more stage without an end if there are outputs.
+"""
+
+import heapq
+import itertools
+
+from . import lowering
+from .search import _Space
+
+
+def needed(graph):
+    """Names of the tasks that every schedule runs: required, or the only first maker of a value that is needed."""
+    inputs = {value for value, _ in graph.inputs}
+    makers = {}
+    for name, task in graph.tasks.items():
+        for value in set(task.writes):
+            makers.setdefault(value, []).append(name)
+    for value, names in makers.items():
+        if len(names) > 1:
+            makers[value] = [name for name in names if value not in graph.tasks[name].reads]
+    must = {name for name, task in graph.tasks.items() if task.required or task.once}
+    while True:
+        wanted = {value for value, _ in graph.outputs} | {value for name in must for value in graph.tasks[name].reads}
+        more = {makers[value][0] for value in wanted - inputs if len(makers.get(value, ())) == 1}
+        if more <= must:
+            return must
+        must |= more
+
+
+def order_of(graph, must):
+    """Names of the tasks in the order that the class is about."""
+    available = {value for value, _ in graph.inputs}
+    order, left = [], list(graph.tasks)
+    while True:
+        ready = [name for name in left if set(graph.tasks[name].reads) <= available]
+        ready = [name for name in ready if name not in must] or ready
+        if not ready:
+            return order
+        order.append(ready[0])
+        left.remove(ready[0])
+        available |= set(graph.tasks[ready[0]].writes)
+
+
+def best(document, budget, most_runs=None):
+    """Return the least makespan of the frontier-advancing schedules within a budget; None if there is none.
+
+    `most_runs`: no task runs more often than that.
+    """
+    graph = lowering.lower(document)
+    space = _Space(document)
+    must = needed(graph)
+    order = order_of(graph, must)
+    entry = {item[0]: item for item in space.tasks}
+    ends = [place for place, name in enumerate(order) if name in must]
+    stages = [(end, True) for end in ends] + [(len(order) - 1, False)] * bool(graph.outputs)
+    if space.static + space.bytes(space.inputs) > budget:
+        return None
+    left = tuple(1 if entry[name][6] else most_runs for name in order)  # None: any number of runs
+    start = (0, 0, space.inputs, left)
+    times, queue, ticket = {start: 0}, [(0, 0, start)], itertools.count(1)
+    while queue:
+        cost, _, state = heapq.heappop(queue)
+        if cost > times[state]:
+            continue
+        stage, place, values, left = state
+        if stage == len(stages):
+            if values & space.outputs == space.outputs:
+                return cost
+            continue
+        end, ends_with_run = stages[stage]
+        moves = [
+            (0, (stage, place, values & ~(1 << i), left))
+            for i in range(len(space.names))
+            if values >> i & 1 and not space.pinned >> i & 1
+        ]
+        if place > end:
+            moves.append((0, (stage + 1, 0, values, left)))
+        else:
+            _, _, task, reads, writes, drops, _ = entry[order[place]]
+            first = ends_with_run and place == end
+            if not first:
+                moves.append((0, (stage, place + 1, values, left)))
+            if values & reads == reads and left[place] != 0:
+                runs = None if left[place] is None else left[place] - 1
+                then = (*left[:place], runs, *left[place + 1 :])
+                moves += [
+                    (task.time, (stage, place + 1, (values | writes) & ~drop, then))
+                    for drop in drops
+                    if space.static + space.bytes(values) + space.added(task, writes, drop) <= budget
+                ]
+        for time, after in moves:
+            if after not in times or cost + time < times[after]:
+                times[after] = cost + time
+                heapq.heappush(queue, (cost + time, next(ticket), after))
+    return None
