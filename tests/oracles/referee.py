@@ -45,7 +45,8 @@ Readings of the format where it is brief
   time of the cluster.  A step whose start and end fall into one cluster has no length.
 - Recompute time is the sum of the runs' times, each on one processor, minus the no-recompute time: running a task
   on several processors is no negative recomputation.  The cheapest producers: values already written by a needed
-  task need no other; then values with one producer; then, in the graph's order, the least time, the first listed
+  task need no other (a task that reads a value cannot be the first to write it); then values with one producer;
+  then, in the graph's order, the least time, the first listed
   on ties.
 - Pinned inputs may be re-produced by a copy or a run (nothing is freed by anybody).
 - The schedule's machine, where it has one, replaces the instance's; the default memory of inputs follows it.
@@ -305,11 +306,11 @@ def _closure_time(graph, chosen):
     needed = {name for name, task in graph.tasks.items() if task.required or task.once} | set(chosen)
     inputs = {value for value, _ in graph.inputs}
     while True:
-        made = inputs | {value for name in needed for value in graph.tasks[name].writes}
+        made = inputs | {value for name in needed for value in _first_made(graph.tasks[name])}
         wanted = {value for name in needed for value in graph.tasks[name].reads}
         wanted |= {value for value, _ in graph.outputs}
         producers = {
-            value: [name for name, task in graph.tasks.items() if value in task.writes]
+            value: [name for name, task in graph.tasks.items() if value in _first_made(task)]
             for value in graph.values
             if value in wanted - made
         }
@@ -320,3 +321,8 @@ def _closure_time(graph, chosen):
         # One choice at a time: it may supply other values, too.
         names = forced or next(iter(producers.values()))
         needed.add(min(names, key=lambda name: graph.tasks[name].time))
+
+
+def _first_made(task):
+    """Values that a task can be the first to write: one that it reads must be there already."""
+    return set(task.writes) - set(task.reads)
