@@ -7,75 +7,55 @@ order's task t, which has the greatest key in it. See `replay` for how positions
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
-from remat_algorithms.dag_auto.model import Row, Tables
-from remat_algorithms.dag_auto.replay import Work, replay
-
-CANDIDATES = 25
-"""Candidates that are replayed in each step."""
+from remat_algorithms.dag_auto.packed import (
+    CANDIDATES,
+    DELTA,
+    DEPTH,
+    HIGHEST,
+    MAKER,
+    MARK,
+    MEMORY,
+    NOW,
+    PINNED,
+    RANDOM,
+    READ,
+    READ_START,
+    SIZE,
+    STAGES,
+    STAMP,
+    STAYS,
+    STOP,
+    TIME,
+    TODO,
+    TOTAL,
+    TRIAL,
+    VALUES,
+    WRITE,
+    WRITE_START,
+    Packed,
+    Room,
+    Work,
+)
+from remat_algorithms.dag_auto.replay import replay
 
 DEPTHS = (0, 1, 2, 1000)
 """How many levels of dead inputs are rerun, too, before the remaining ones are kept longer."""
 
 
-class Room(NamedTuple):
-    """What the search writes into.
-
-    Attributes
-    ----------
-    item, stage, trial_item, trial_stage, saved_item, saved_stage : (longest,)
-        The present plan, one that is tried, and the best one.
-    counts : (4,)
-        Lengths of the present plan, the tried one, the one that rounds of improvement start from, the saved one.
-    todo, depth, mark : (items + 1,)
-        Items of a rerun, how deep each lies, and in which call each item was entered.
-    stamp : (1,)
-        The number of that call.
-    delta : (longest + 2,)
-        Differences of memory that a candidate would make.
-    best_value, best_depth : (CANDIDATES,)
-    best_score : (CANDIDATES,) float
-    random : (1,)
-        State of the generator.
-    stop : (1,)
-        Anything but 0 asks to stop, from another thread.
-    cost : (3,) float
-        Time of the present plan, the saved one, and the one that rounds of improvement start from.
-    """
-
-    item: Row
-    stage: Row
-    trial_item: Row
-    trial_stage: Row
-    saved_item: Row
-    saved_stage: Row
-    counts: Row
-    todo: Row
-    depth: Row
-    mark: Row
-    stamp: Row
-    delta: Row
-    best_value: Row
-    best_depth: Row
-    best_score: Row
-    random: Row
-    stop: Row
-    cost: Row
-
-
 def draw(room: Room) -> float:
     """Return the next random number in [0, 1): the generator of Park and Miller, the same when compiled."""
-    room.random[0] = room.random[0] * 48271 % 2147483647
-    return float(room.random[0] - 1) / 2147483646.0
+    room.state[RANDOM] = room.state[RANDOM] * 48271 % 2147483647
+    return float(room.state[RANDOM] - 1) / 2147483646.0
 
 
-def find(stage: Row, item: Row, count: int, at: int, task: int) -> int:
-    """Return the first position whose key is not below (at, task); O(log count)."""
-    low, high = 0, count
+def find(room: Room, at: int, task: int) -> int:
+    """Return the first position of the present plan whose key is not below (at, task); O(log count)."""
+    low, high = 0, room.state[NOW]
     while low < high:
         middle = (low + high) // 2
-        if stage[middle] < at or (stage[middle] == at and item[middle] < task):
+        stage = room.plans[2 * NOW + 1, middle]
+        if stage < at or (stage == at and room.plans[2 * NOW, middle] < task):
             low = middle + 1
         else:
             high = middle
@@ -94,75 +74,75 @@ def _after(work: Work, value: int, place: int) -> int:
     return low
 
 
-def _alive(tables: Tables, work: Work, value: int, entry: int) -> int:
+def _alive(tables: Packed, work: Work, value: int, entry: int) -> int:
     """Say whether a value is resident just before the access at index `entry`."""
-    if tables.pinned[value]:
+    if tables.values[PINNED, value]:
         return 1
     if entry < work.head[value + 1]:
         return 1 - work.access[entry] % 2
-    return tables.stays[value]
+    return tables.values[STAYS, value]
 
 
-def collect(tables: Tables, work: Work, room: Room, value: int, at: int, deepest: int) -> int:
+def collect(tables: Packed, work: Work, room: Room, value: int, at: int, deepest: int) -> int:
     """List in `room.todo` what making a value again in stage `at` takes, and in `room.delta` what that adds.
 
     Inputs that are dead by then are made again, too, down to `deepest` levels; the others are kept longer.
     """
-    room.stamp[0] += 1
-    stamp = room.stamp[0]
-    count = room.counts[0]
-    room.todo[0] = tables.maker[value]
-    room.depth[0] = 0
-    room.mark[tables.maker[value]] = stamp
+    room.state[STAMP] += 1
+    stamp = room.state[STAMP]
+    count = room.state[NOW]
+    room.items[TODO, 0] = tables.values[MAKER, value]
+    room.items[DEPTH, 0] = 0
+    room.items[MARK, tables.values[MAKER, value]] = stamp
     listed = 1
     index = 0
     while index < listed:
-        task = room.todo[index]
-        level = room.depth[index]
-        place = find(room.stage, room.item, count, at, task)
-        for entry in range(tables.read_start[task], tables.read_start[task + 1]):
-            read = tables.read_value[entry]
-            maker = tables.maker[read]
-            if maker >= 0 and room.mark[maker] == stamp:
+        task = room.items[TODO, index]
+        level = room.items[DEPTH, index]
+        place = find(room, at, task)
+        for entry in range(tables.items[READ_START, task], tables.items[READ_START, task + 1]):
+            read = tables.entries[READ, entry]
+            maker = tables.values[MAKER, read]
+            if maker >= 0 and room.items[MARK, maker] == stamp:
                 continue
             following = _after(work, read, place)
             if _alive(tables, work, read, following):
                 continue
             twice = 0
             if maker >= 0:
-                there = find(room.stage, room.item, count, at, maker)
-                if there < count and room.stage[there] == at and room.item[there] == maker:
+                there = find(room, at, maker)
+                if there < count and room.plans[2 * NOW + 1, there] == at and room.plans[2 * NOW, there] == maker:
                     twice = 1
             if level < deepest and maker >= 0 and twice == 0:
-                room.todo[listed] = maker
-                room.depth[listed] = level + 1
-                room.mark[maker] = stamp
+                room.items[TODO, listed] = maker
+                room.items[DEPTH, listed] = level + 1
+                room.items[MARK, maker] = stamp
                 listed += 1
             else:
                 last = -1
                 if following > work.head[read]:
                     last = work.access[following - 1] // 2
-                room.delta[last + 1] += tables.size[read]
-                room.delta[place + 1] -= tables.size[read]
+                room.plans[DELTA, last + 1] += tables.values[SIZE, read]
+                room.plans[DELTA, place + 1] -= tables.values[SIZE, read]
         index += 1
     return listed
 
 
-def _release(tables: Tables, work: Work, room: Room, listed: int, at: int) -> None:
+def _release(tables: Packed, work: Work, room: Room, listed: int, at: int) -> None:
     """Enter in `room.delta` what the collected reruns free until they run."""
     for index in range(listed):
-        task = room.todo[index]
-        place = find(room.stage, room.item, room.counts[0], at, task)
-        for entry in range(tables.write_start[task], tables.write_start[task + 1]):
-            value = tables.write_value[entry]
+        task = room.items[TODO, index]
+        place = find(room, at, task)
+        for entry in range(tables.items[WRITE_START, task], tables.items[WRITE_START, task + 1]):
+            value = tables.entries[WRITE, entry]
             following = _after(work, value, place)
-            if tables.pinned[value] or not _alive(tables, work, value, following):
+            if tables.values[PINNED, value] or not _alive(tables, work, value, following):
                 continue
             last = -1
             if following > work.head[value]:
                 last = work.access[following - 1] // 2
-            room.delta[last + 1] -= tables.size[value]
-            room.delta[place] += tables.size[value]
+            room.plans[DELTA, last + 1] -= tables.values[SIZE, value]
+            room.plans[DELTA, place] += tables.values[SIZE, value]
 
 
 def _gain(work: Work, room: Room, count: int, budget: int) -> float:
@@ -170,44 +150,44 @@ def _gain(work: Work, room: Room, count: int, budget: int) -> float:
     change = 0
     gain = 0.0
     for place in range(count):
-        change += room.delta[place]
-        room.delta[place] = 0
+        change += room.plans[DELTA, place]
+        room.plans[DELTA, place] = 0
         if change != 0:
-            before = work.memory[place] - budget
+            before = work.runs[MEMORY, place] - budget
             gain += float(max(0, before) - max(0, before + change))
-    room.delta[count] = 0
-    room.delta[count + 1] = 0
+    room.plans[DELTA, count] = 0
+    room.plans[DELTA, count + 1] = 0
     return gain
 
 
-def _time_of(tables: Tables, room: Room, listed: int) -> float:
+def _time_of(tables: Packed, room: Room, listed: int) -> float:
     time = 0.0
     for index in range(listed):
-        time += tables.time[room.todo[index]]
+        time += tables.times[TIME, room.items[TODO, index]]
     return time
 
 
-def propose(tables: Tables, work: Work, room: Room, budget: int, alpha: float, noise: float) -> int:
+def propose(tables: Packed, work: Work, room: Room, budget: int, alpha: float, noise: float) -> int:
     """Collect the candidates that promise most for their time, at the position of highest memory."""
-    count = room.counts[0]
-    peak = int(work.figures[2])
+    count = room.state[NOW]
+    peak = int(work.figures[HIGHEST])
     found = 0
-    for value in range(len(tables.size)):
-        if tables.maker[value] < 0:
+    for value in range(tables.fixed[VALUES]):
+        if tables.values[MAKER, value] < 0:
             continue
         following = _after(work, value, peak + 1)
         if following > work.head[value] and work.access[following - 1] // 2 == peak:
             continue
         if not _alive(tables, work, value, following) or following == work.head[value]:
             continue
-        at = len(tables.first)
+        at = tables.fixed[STAGES]
         if following < work.head[value + 1]:
-            at = room.stage[work.access[following] // 2]
-        maker = tables.maker[value]
-        if at == room.stage[peak] and maker <= room.item[peak]:
+            at = room.plans[2 * NOW + 1, work.access[following] // 2]
+        maker = tables.values[MAKER, value]
+        if at == room.plans[2 * NOW + 1, peak] and maker <= room.plans[2 * NOW, peak]:
             continue
-        there = find(room.stage, room.item, count, at, maker)
-        if there < count and room.stage[there] == at and room.item[there] == maker:
+        there = find(room, at, maker)
+        if there < count and room.plans[2 * NOW + 1, there] == at and room.plans[2 * NOW, there] == maker:
             continue
         previous = -1
         for depth in DEPTHS:
@@ -228,72 +208,73 @@ def propose(tables: Tables, work: Work, room: Room, budget: int, alpha: float, n
 
 def _keep(room: Room, found: int, value: int, depth: int, score: float) -> int:
     """Insert a candidate into the list of the best, which is sorted by score."""
-    if found == CANDIDATES and score >= room.best_score[found - 1]:
+    if found == CANDIDATES and score >= room.ranking[0, found - 1]:
         return found
     index = found if found < CANDIDATES else found - 1
-    while index > 0 and room.best_score[index - 1] > score:
-        room.best_score[index] = room.best_score[index - 1]
-        room.best_value[index] = room.best_value[index - 1]
-        room.best_depth[index] = room.best_depth[index - 1]
+    while index > 0 and room.ranking[0, index - 1] > score:
+        room.ranking[0, index] = room.ranking[0, index - 1]
+        room.ranking[1, index] = room.ranking[1, index - 1]
+        room.ranking[2, index] = room.ranking[2, index - 1]
         index -= 1
-    room.best_score[index] = score
-    room.best_value[index] = value
-    room.best_depth[index] = depth
+    room.ranking[0, index] = score
+    room.ranking[1, index] = value
+    room.ranking[2, index] = depth
     return min(CANDIDATES, found + 1)
 
 
-def stage_of_candidate(tables: Tables, work: Work, room: Room, value: int) -> int:
+def stage_of_candidate(tables: Packed, work: Work, room: Room, value: int) -> int:
     """Return the stage of a value's first use after the position of highest memory."""
-    following = _after(work, value, int(work.figures[2]) + 1)
+    following = _after(work, value, int(work.figures[HIGHEST]) + 1)
     if following < work.head[value + 1]:
-        return room.stage[work.access[following] // 2]  # type: ignore[no-any-return]
-    return len(tables.first)
+        return room.plans[2 * NOW + 1, work.access[following] // 2]  # type: ignore[no-any-return]
+    return tables.fixed[STAGES]
 
 
 def insert(room: Room, listed: int, at: int) -> int:
-    """Merge ``room.todo[:listed]`` into stage `at` of the present plan, as the plan to try; -1 if it is too long."""
-    count = room.counts[0]
-    if count + listed > len(room.item):
+    """Merge ``room.items[TODO, :listed]`` into stage `at` of the present plan, as the plan to try; -1 if it is too long."""
+    count = room.state[NOW]
+    if count + listed > room.plans.shape[1] - 2:
         return -1
     # Few items: sorting by insertion is enough.
     for index in range(1, listed):
-        task = room.todo[index]
+        task = room.items[TODO, index]
         other = index - 1
-        while other >= 0 and room.todo[other] > task:
-            room.todo[other + 1] = room.todo[other]
+        while other >= 0 and room.items[TODO, other] > task:
+            room.items[TODO, other + 1] = room.items[TODO, other]
             other -= 1
-        room.todo[other + 1] = task
+        room.items[TODO, other + 1] = task
     taken = 0
     length = 0
     for place in range(count):
         while taken < listed and (
-            room.stage[place] > at or (room.stage[place] == at and room.item[place] > room.todo[taken])
+            room.plans[2 * NOW + 1, place] > at
+            or (room.plans[2 * NOW + 1, place] == at and room.plans[2 * NOW, place] > room.items[TODO, taken])
         ):
-            room.trial_item[length] = room.todo[taken]
-            room.trial_stage[length] = at
+            room.plans[2 * TRIAL, length] = room.items[TODO, taken]
+            room.plans[2 * TRIAL + 1, length] = at
             length += 1
             taken += 1
-        room.trial_item[length] = room.item[place]
-        room.trial_stage[length] = room.stage[place]
+        room.plans[2 * TRIAL, length] = room.plans[2 * NOW, place]
+        room.plans[2 * TRIAL + 1, length] = room.plans[2 * NOW + 1, place]
         length += 1
     while taken < listed:
-        room.trial_item[length] = room.todo[taken]
-        room.trial_stage[length] = at
+        room.plans[2 * TRIAL, length] = room.items[TODO, taken]
+        room.plans[2 * TRIAL + 1, length] = at
         length += 1
         taken += 1
-    room.counts[1] = length
+    room.state[TRIAL] = length
     return length
 
 
 def take_trial(room: Room) -> None:
     """Make the tried plan the present one."""
-    for place in range(room.counts[1]):
-        room.item[place] = room.trial_item[place]
-        room.stage[place] = room.trial_stage[place]
-    room.counts[0] = room.counts[1]
+    for place in range(room.state[TRIAL]):
+        room.plans[2 * NOW, place] = room.plans[2 * TRIAL, place]
+        room.plans[2 * NOW + 1, place] = room.plans[2 * TRIAL + 1, place]
+    room.state[NOW] = room.state[TRIAL]
 
 
-def greedy(tables: Tables, work: Work, spare: Work, room: Room, budget: int, alpha: float, noise: float) -> float:
+def greedy(tables: Packed, work: Work, spare: Work, room: Room, budget: int, alpha: float, noise: float) -> float:
     """Add reruns to the present plan until it fits; return the area that is left (0: it fits).
 
     In each step, at the position of highest memory: every value that is resident across it could be freed after its last
@@ -301,26 +282,26 @@ def greedy(tables: Tables, work: Work, spare: Work, room: Room, budget: int, alp
     (time + 1) / gain^alpha by estimate are replayed, and the best by true gain is taken. `room.stop` ends the
     loop early.
     """
-    area = replay(tables, work, room.item, room.counts[0], budget)
-    while area > 0.0 and room.stop[0] == 0:
-        now = work.figures[1]
+    area = replay(tables, work, room, NOW, budget)
+    while area > 0.0 and room.state[STOP] == 0:
+        now = work.figures[TOTAL]
         found = propose(tables, work, room, budget, alpha, noise)
         best = -1
         least = math.inf
         for index in range(found):
-            if room.stop[0] != 0:
+            if room.state[STOP] != 0:
                 break
-            value = room.best_value[index]
+            value = int(room.ranking[1, index])
             at = stage_of_candidate(tables, work, room, value)
-            listed = collect(tables, work, room, value, at, room.best_depth[index])
+            listed = collect(tables, work, room, value, at, int(room.ranking[2, index]))
             _clear(room)
             length = insert(room, listed, at)
             if length < 0:
                 continue
-            gain = area - replay(tables, spare, room.trial_item, length, budget)
+            gain = area - replay(tables, spare, room, TRIAL, budget)
             if gain <= 0.0:
                 continue
-            score = (max(0.0, spare.figures[1] - now) + 1.0) / math.pow(gain, alpha)
+            score = (max(0.0, spare.figures[TOTAL] - now) + 1.0) / math.pow(gain, alpha)
             if noise > 0.0:
                 score *= math.exp(noise * (2.0 * draw(room) - 1.0))
             if score < least:
@@ -328,17 +309,17 @@ def greedy(tables: Tables, work: Work, spare: Work, room: Room, budget: int, alp
                 best = index
         if best < 0:
             return area
-        value = room.best_value[best]
+        value = int(room.ranking[1, best])
         at = stage_of_candidate(tables, work, room, value)
-        listed = collect(tables, work, room, value, at, room.best_depth[best])
+        listed = collect(tables, work, room, value, at, int(room.ranking[2, best]))
         _clear(room)
         insert(room, listed, at)
         take_trial(room)
-        area = replay(tables, work, room.item, room.counts[0], budget)
-    room.cost[0] = work.figures[1]
+        area = replay(tables, work, room, NOW, budget)
+    room.cost[NOW] = work.figures[TOTAL]
     return area
 
 
 def _clear(room: Room) -> None:
-    for place in range(room.counts[0] + 2):
-        room.delta[place] = 0
+    for place in range(room.state[NOW] + 2):
+        room.plans[DELTA, place] = 0

@@ -116,17 +116,6 @@ class StageModel:
         return sum(self.tables.time[item] for item in self.tables.first)
 
     @cached_property
-    def arrays(self) -> Tables:
-        """The tables as numpy arrays, for kernels."""
-        floats = {"time", "light_time"}
-        return Tables(
-            **{
-                name: np.array(row, dtype=np.float64 if name in floats else np.int64)
-                for name, row in self.tables._asdict().items()
-            }
-        )
-
-    @cached_property
     def fits_kernel(self) -> bool:
         """Whether no sum of bytes can overflow 64 bits."""
         tables = self.tables
@@ -245,9 +234,7 @@ def _items(
     optional = [
         task
         for task in range(len(reads))
-        if task not in is_chosen
-        and repeatable[task]
-        and all(value in made for value in (*reads[task], *writes[task]))
+        if task not in is_chosen and repeatable[task] and all(value in made for value in (*reads[task], *writes[task]))
     ]
     ready: dict[int, list[int]] = {}
     for task in optional:
@@ -295,8 +282,7 @@ def _makers(
         for value in writes[task]:
             usable = repeat[index] and index < earliest[value] and value not in pinned
             if usable and (
-                maker[value] < 0
-                or (time[index], written[index]) < (time[maker[value]], written[maker[value]])
+                maker[value] < 0 or (time[index], written[index]) < (time[maker[value]], written[maker[value]])
             ):
                 maker[value] = index
     return maker

@@ -8,93 +8,99 @@ a test holds their results equal. Positions are indices into the sequence; acces
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
-from remat_algorithms.dag_auto.model import Row, Tables
+from remat_algorithms.dag_auto.packed import (
+    AREA,
+    BYTES,
+    CHANGE,
+    FREED,
+    FULL,
+    HIGHEST,
+    IN_PLACE,
+    INITIAL,
+    LIGHT,
+    LIGHT_SPARED,
+    LIGHT_TIME,
+    LIGHT_WORKSPACE,
+    MEMORY,
+    PINNED,
+    READ,
+    READ_START,
+    SIZE,
+    SPARED,
+    STATIC,
+    STAYS,
+    TIME,
+    TOTAL,
+    VALUES,
+    WORKSPACE,
+    WRITE,
+    WRITE_START,
+    Array,
+    Packed,
+    Room,
+    Work,
+)
 
 
-class Work(NamedTuple):
-    """Room that the functions of this package write into; contents are valid until the next replay.
-
-    Attributes
-    ----------
-    memory : (longest,)
-        Bytes while each run lasts.
-    full : (longest,)
-        0 where a light twin stands in for the item.
-    head, access : rows of value v, ``access[head[v]:head[v + 1]]``
-        Coded accesses in order of time.
-    change, freed : (longest + 2,)
-        Differences of memory from run to run; bytes that a run reads and frees.
-    figures : (4,) float
-        Area above the budget, time of all runs, highest position, runs.
-    """
-
-    memory: Row
-    full: Row
-    head: Row
-    access: Row
-    change: Row
-    freed: Row
-    figures: Row
-
-
-def replay(tables: Tables, work: Work, item: Row, count: int, budget: int) -> float:
-    """Replay ``item[:count]``: fill `work`, return the bytes above the budget, summed over the runs.
+def replay(tables: Packed, work: Work, room: Room, plan: int, budget: int) -> float:
+    """Replay a plan of `room`: fill `work`, return the bytes above the budget, summed over the runs.
 
     Infinite where there is no room for so many accesses. O(accesses + values).
     """
+    count = room.state[plan]
+    item = room.plans[2 * plan]
     if _list_accesses(tables, work, item, count) > len(work.access):
         return math.inf
-    change, freed, full = work.change, work.freed, work.full
     for place in range(count + 2):
-        change[place] = 0
-        freed[place] = 0
+        work.runs[CHANGE, place] = 0
+        work.runs[FREED, place] = 0
     for place in range(count):
-        full[place] = 1 - min(1, tables.light[item[place]])
-    for value in range(len(tables.size)):
+        work.runs[FULL, place] = 1 - min(1, tables.items[LIGHT, item[place]])
+    for value in range(tables.fixed[VALUES]):
         _copies(tables, work, item, count, value)
-    resident = tables.static[0]
+    resident = tables.fixed[STATIC]
     over = 0.0
     time = 0.0
     highest = 0
     for place in range(count):
-        resident += change[place]
+        resident += work.runs[CHANGE, place]
         task = item[place]
-        level = resident + tables.workspace[task]
-        written = tables.written[task]
-        if full[place]:
-            time += tables.time[task]
+        level = resident + tables.items[WORKSPACE, task]
+        written = tables.items[BYTES, task]
+        if work.runs[FULL, place]:
+            time += tables.times[TIME, task]
         else:
-            level += tables.light_workspace[task] - tables.workspace[task] - tables.light_spared[task]
-            written -= tables.light_spared[task]
-            time += tables.light_time[task]
-        if tables.in_place[task]:
-            level -= min(written, freed[place])
-        work.memory[place] = level
+            level += (
+                tables.items[LIGHT_WORKSPACE, task] - tables.items[WORKSPACE, task] - tables.items[LIGHT_SPARED, task]
+            )
+            written -= tables.items[LIGHT_SPARED, task]
+            time += tables.times[LIGHT_TIME, task]
+        if tables.items[IN_PLACE, task]:
+            level -= min(written, work.runs[FREED, place])
+        work.runs[MEMORY, place] = level
         if level > budget:
             over += float(level - budget)
-        if level > work.memory[highest]:
+        if level > work.runs[MEMORY, highest]:
             highest = place
-    work.figures[0] = over
-    work.figures[1] = time
-    work.figures[2] = float(highest)
-    work.figures[3] = float(count)
+    work.figures[AREA] = over
+    work.figures[TOTAL] = time
+    work.figures[HIGHEST] = float(highest)
     return over
 
 
-def _list_accesses(tables: Tables, work: Work, item: Row, count: int) -> int:
+def _list_accesses(tables: Packed, work: Work, item: Array, count: int) -> int:
     """Sort the accesses by value, by counting, if there is room for them; return how many they are."""
     head, access = work.head, work.access
-    values = len(tables.size)
+    values = tables.fixed[VALUES]
     for value in range(values + 1):
         head[value] = 0
     for place in range(count):
         task = item[place]
-        for entry in range(tables.read_start[task], tables.read_start[task + 1]):
-            head[tables.read_value[entry]] += 1
-        for entry in range(tables.write_start[task], tables.write_start[task + 1]):
-            head[tables.write_value[entry]] += 1
+        for entry in range(tables.items[READ_START, task], tables.items[READ_START, task + 1]):
+            head[tables.entries[READ, entry]] += 1
+        for entry in range(tables.items[WRITE_START, task], tables.items[WRITE_START, task + 1]):
+            head[tables.entries[WRITE, entry]] += 1
     total = 0
     for value in range(values + 1):
         total += head[value]
@@ -105,26 +111,26 @@ def _list_accesses(tables: Tables, work: Work, item: Row, count: int) -> int:
     for back in range(count):
         place = count - 1 - back
         task = item[place]
-        for entry in range(tables.write_start[task], tables.write_start[task + 1]):
-            value = tables.write_value[entry]
+        for entry in range(tables.items[WRITE_START, task], tables.items[WRITE_START, task + 1]):
+            value = tables.entries[WRITE, entry]
             head[value] -= 1
             access[head[value]] = 2 * place + 1
-        for entry in range(tables.read_start[task], tables.read_start[task + 1]):
-            value = tables.read_value[entry]
+        for entry in range(tables.items[READ_START, task], tables.items[READ_START, task + 1]):
+            value = tables.entries[READ, entry]
             head[value] -= 1
             access[head[value]] = 2 * place
     return total
 
 
-def _copies(tables: Tables, work: Work, item: Row, count: int, value: int) -> None:
+def _copies(tables: Packed, work: Work, item: Array, count: int, value: int) -> None:
     """Enter the copies of a value into `change`, `freed` and `full`."""
     low, high = work.head[value], work.head[value + 1]
     born = -1  # place at which the present copy appears; -1: there is none
     last = -1  # its last use; -1: none yet
-    if tables.initial[value]:
+    if tables.values[INITIAL, value]:
         first_is_write = low < high and work.access[low] % 2 == 1
-        idle = low == high and not tables.stays[value]
-        if tables.pinned[value] or not (first_is_write or idle):
+        idle = low == high and not tables.values[STAYS, value]
+        if tables.values[PINNED, value] or not (first_is_write or idle):
             born = 0
     for entry in range(low, high):
         place = work.access[entry] // 2
@@ -132,14 +138,14 @@ def _copies(tables: Tables, work: Work, item: Row, count: int, value: int) -> No
             last = place
             continue
         if born >= 0:
-            if tables.pinned[value]:
+            if tables.values[PINNED, value]:
                 _enter(tables, work, item, value, born, place, False)
             else:
                 _enter(tables, work, item, value, born, max(born, last), born <= last < place)
         born = place
         last = -1
     if born >= 0:
-        if tables.stays[value] or tables.pinned[value]:
+        if tables.values[STAYS, value] or tables.values[PINNED, value]:
             _enter(tables, work, item, value, born, count, False)
         elif last >= 0:
             _enter(tables, work, item, value, born, last, True)
@@ -147,15 +153,15 @@ def _copies(tables: Tables, work: Work, item: Row, count: int, value: int) -> No
             _enter(tables, work, item, value, born, born, False)
 
 
-def _enter(tables: Tables, work: Work, item: Row, value: int, born: int, last: int, frees: bool) -> None:
+def _enter(tables: Packed, work: Work, item: Array, value: int, born: int, last: int, frees: bool) -> None:
     """Enter one copy, resident from `born` to `last`, and freed there by the run that reads it."""
-    size = tables.size[value]
-    work.change[born] += size
-    work.change[last + 1] -= size
+    size = tables.values[SIZE, value]
+    work.runs[CHANGE, born] += size
+    work.runs[CHANGE, last + 1] -= size
     if frees:
-        work.freed[last] += size
-    if last > born and not work.full[born]:
+        work.runs[FREED, last] += size
+    if last > born and not work.runs[FULL, born]:
         task = item[born]
-        for entry in range(tables.write_start[task], tables.write_start[task + 1]):
-            if tables.write_value[entry] == value and tables.spared[entry]:
-                work.full[born] = 1
+        for entry in range(tables.items[WRITE_START, task], tables.items[WRITE_START, task + 1]):
+            if tables.entries[WRITE, entry] == value and tables.entries[SPARED, entry]:
+                work.runs[FULL, born] = 1

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from remat_algorithms.dag_auto import replay as replaying
-from remat_algorithms.dag_auto import ruin
-from remat_algorithms.dag_auto.greedy import CANDIDATES, Room
-from remat_algorithms.dag_auto.model import Row, StageModel, Tables
-from remat_algorithms.dag_auto.replay import Work
+from remat_algorithms.dag_auto.greedy import draw
+from remat_algorithms.dag_auto.model import StageModel
+from remat_algorithms.dag_auto.packed import (
+    BEST,
+    FULL,
+    HERE,
+    MEMORY,
+    NOW,
+    STOP,
+    TOTAL,
+    Room,
+    pack,
+    search_room,
+    work_room,
+)
+from remat_algorithms.dag_auto.ruin import MEND, PRUNE, REPLAY, RUIN
 
 COMPILED_FROM = 40
 """Tasks from which the compiled functions pay."""
 
-LONGEST = 12
-"""Most runs of a plan, as a multiple of the order's."""
+WORSENING = 0.0008
+"""Share of the makespan by which an accepted plan may be worse than the present one, at the most."""
+
+RESTARTS = 0.1
+"""Share of the rounds that begin from the best plan."""
 
 ALPHAS = (1.0, 0.7, 0.5)
 """Exponents of the gain that the greedy is tried with."""
@@ -61,130 +73,91 @@ class Search:
         self.model = model
         self.budget = budget
         self.compiled = model.fits_kernel and (model.stages >= COMPILED_FROM if compiled is None else compiled)
-        self.tables: Tables = model.arrays if self.compiled else model.tables
-        items, values = len(model.tables.time), len(model.tables.size)
-        longest = LONGEST * model.stages + 64
-        # Plans whose runs read or write more, on average, than a dozen times what the order does, are not looked at.
-        accesses = LONGEST * (len(model.tables.read_value) + len(model.tables.write_value)) + 64
-        self.work, self.spare = self._work(longest, values, accesses), self._work(longest, values, accesses)
-        self.room = self._room(longest, items)
-        self.here_item, self.here_stage = self._row(longest), self._row(longest)
-        self.room.random[0] = 1 + (seed * 7919 + 12345) % 2147483645
-        self._functions = _functions(self.compiled)
+        self.room = search_room(model, seed, compiled=self.compiled)
+        self._tables = pack(model, compiled=self.compiled)
+        self._work, self._spare = (work_room(model, compiled=self.compiled) for _ in range(2))
 
-    def _row(self, length: int, *, real: bool = False) -> Row:
+    def _act(self, what: int, alpha: float = 1.0, noise: float = 0.0) -> bool:
+        """Call `ruin.act`, interpreted or compiled."""
         if self.compiled:
-            return np.zeros(length, dtype=np.float64 if real else np.int64)
-        return [0.0 if real else 0] * length
+            from remat_algorithms.dag_auto.kernel import act
+        else:
+            from remat_algorithms.dag_auto.ruin import act
+        return bool(act(self._tables, self._work, self._spare, self.room, self.budget, what, alpha, noise))
 
-    def _work(self, longest: int, values: int, accesses: int) -> Work:
-        row = self._row
-        return Work(
-            memory=row(longest + 1),
-            full=row(longest + 1),
-            head=row(values + 1),
-            access=row(accesses + 1),
-            change=row(longest + 2),
-            freed=row(longest + 2),
-            figures=row(4, real=True),
-        )
-
-    def _room(self, longest: int, items: int) -> Room:
-        row = self._row
-        return Room(
-            item=row(longest),
-            stage=row(longest),
-            trial_item=row(longest),
-            trial_stage=row(longest),
-            saved_item=row(longest),
-            saved_stage=row(longest),
-            counts=row(4),
-            todo=row(items + 1),
-            depth=row(items + 1),
-            mark=row(items + 1),
-            stamp=row(1),
-            delta=row(longest + 2),
-            best_value=row(CANDIDATES),
-            best_depth=row(CANDIDATES),
-            best_score=row(CANDIDATES, real=True),
-            random=row(1),
-            stop=row(1),
-            cost=row(3, real=True),
-        )
-
-    def load(self, item: Row, stage: Row) -> None:
-        """Make a sequence of runs the present plan."""
+    def _load(self, item: Sequence[int], stage: Sequence[int], plan: int = NOW) -> None:
         count = len(item)
-        self.room.item[:count] = item
-        self.room.stage[:count] = stage
-        self.room.counts[0] = count
+        self.room.plans[2 * plan, :count] = item
+        self.room.plans[2 * plan + 1, :count] = stage
+        self.room.state[plan] = count
 
-    def construct(self, alpha: float, noise: float = 0.0, *, item: Row = None, stage: Row = None) -> Plan | None:
-        """Build a plan with the greedy, from the order alone or from reruns that are given; None if it fails."""
+    def construct(self, alpha: float, noise: float = 0.0, start: Plan | None = None) -> Plan | None:
+        """Build a plan with the greedy, from the order alone or from another plan; None if it fails."""
         first = self.model.tables.first
-        self.load(first if item is None else item, range(len(first)) if stage is None else stage)
-        work, spare, room = self.work, self.spare, self.room
-        fits = self._functions.construct(self.tables, work, spare, room, self.budget, alpha, noise)
-        return self._plan(room.item, room.stage, room.counts[0]) if fits else None
+        self._load(start.item if start else first, start.stage if start else range(len(first)))
+        return self._plan(NOW) if self._construct(alpha, noise) else None
+
+    def _construct(self, alpha: float, noise: float) -> bool:
+        """Mend the present plan with the greedy, and prune it."""
+        return self._act(MEND, alpha, noise) and self._act(PRUNE)
 
     def start(self, plan: Plan) -> None:
         """Make a plan that fits the one that `improve` starts from, and the best known."""
-        count = len(plan.item)
-        room = self.room
-        for items, stages in ((room.saved_item, room.saved_stage), (self.here_item, self.here_stage)):
-            items[:count] = plan.item
-            stages[:count] = plan.stage
-        room.counts[2] = room.counts[3] = count
-        room.cost[1] = room.cost[2] = plan.time
+        for number in (HERE, BEST):
+            self._load(plan.item, plan.stage, number)
+            self.room.cost[number] = plan.time
 
     def improve(self, rounds: int) -> tuple[int, Plan | None]:
         """Ruin and recreate; return the rounds that were made, and a plan better than the best known, if any."""
-        room, before = self.room, float(self.room.cost[1])
-        done = self._functions.improve(
-            self.tables, self.work, self.spare, room, self.here_item, self.here_stage, self.budget, rounds
-        )
-        better = room.cost[1] < before
-        return done, self._plan(room.saved_item, room.saved_stage, room.counts[3]) if better else None
+        room, before = self.room, float(self.room.cost[BEST])
+        done = 0
+        while done < rounds and not room.state[STOP]:
+            done += 1
+            copy_plan(room, BEST if draw(room) < RESTARTS else HERE, NOW)
+            self._act(RUIN)
+            alpha = ALPHAS[int(draw(room) * len(ALPHAS))]
+            noise = 2.0 * draw(room) * draw(room)
+            if not self._construct(alpha, noise):
+                continue
+            slack = WORSENING * draw(room) ** 2
+            if room.cost[NOW] <= room.cost[HERE] * (1.0 + slack):
+                copy_plan(room, NOW, HERE)
+            if room.cost[NOW] < room.cost[BEST] * (1.0 - 1e-12):
+                copy_plan(room, NOW, BEST)
+        return done, self._plan(BEST) if room.cost[BEST] < before else None
 
-    def measure(self, item: Row, stage: Row) -> Plan:
+    def measure(self, item: Sequence[int], stage: Sequence[int]) -> Plan:
         """Replay runs as they are, within the budget or not."""
-        self.load(item, stage)
-        return self._plan(self.room.item, self.room.stage, len(item))
+        self._load(item, stage)
+        return self._plan(NOW)
 
-    def over(self, item: Row, stage: Row) -> list[int]:
+    def memory(self, item: Sequence[int], stage: Sequence[int]) -> list[int]:
         """Return the bytes held during each run of a sequence."""
         self.measure(item, stage)
-        return [int(level) for level in self.work.memory[: len(item)]]
+        return [int(level) for level in self._work.runs[MEMORY, : len(item)]]
 
     def stop(self) -> None:
         """Ask a running function to return soon; safe from another thread."""
-        self.room.stop[0] = 1
+        self.room.state[STOP] = 1
 
-    def _plan(self, item: Row, stage: Row, count: int) -> Plan:
-        count = int(count)
-        self._functions.replay(self.tables, self.work, item, count, self.budget)
-        work = self.work
+    def _plan(self, number: int) -> Plan:
+        count = int(self.room.state[number])
+        if number != NOW:
+            self._load(self.room.plans[2 * number, :count], self.room.plans[2 * number + 1, :count])
+        self._act(REPLAY)
+        work, plans = self._work, self.room.plans
         return Plan(
-            item=tuple(map(int, item[:count])),
-            stage=tuple(map(int, stage[:count])),
-            full=tuple(map(int, work.full[:count])),
-            time=float(work.figures[1]),
-            peak=max(map(int, work.memory[:count]), default=int(self.model.tables.static[0])),
+            item=tuple(map(int, plans[2 * NOW, :count])),
+            stage=tuple(map(int, plans[2 * NOW + 1, :count])),
+            full=tuple(map(int, work.runs[FULL, :count])),
+            time=float(work.figures[TOTAL]),
+            peak=max(map(int, work.runs[MEMORY, :count]), default=int(self.model.tables.static[0])),
         )
 
 
-class _Interpreted:
-    """The functions as they stand."""
-
-    replay = staticmethod(replaying.replay)
-    construct = staticmethod(ruin.construct)
-    improve = staticmethod(ruin.improve)
-
-
-def _functions(compiled: bool) -> Any:
-    """Return the functions; the compiler is imported, and compiles, only where it is asked for."""
-    if not compiled:
-        return _Interpreted
-    from remat_algorithms.dag_auto import kernel
-
-    return kernel
+def copy_plan(room: Room, source: int, target: int) -> None:
+    """Copy a plan, its length and its time."""
+    count = int(room.state[source])
+    room.plans[2 * target : 2 * target + 2, :count] = room.plans[2 * source : 2 * source + 2, :count]
+    room.state[target] = count
+    room.cost[target] = room.cost[source]
