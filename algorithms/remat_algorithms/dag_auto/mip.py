@@ -7,7 +7,7 @@ largest coefficient. A solver's tolerances only ever relax a program, so its bou
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
