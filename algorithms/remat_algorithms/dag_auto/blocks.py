@@ -241,9 +241,8 @@ class Blocks:
                 causes.append(([(self.resident[number][value], -1.0), *again], 0.0))
         elif tables.stays[value]:
             causes.append((again, 1.0))
-        for other in facts.users[value]:
-            if other > item and other in rerun:
-                causes.append(([(rerun[other], -1.0), *again], 0.0))
+        later = [other for other in facts.users[value] if other > item and other in rerun]
+        causes += [([(rerun[other], -1.0), *again], 0.0) for other in later]
         return causes
 
     def reruns(self, values: Sequence[float]) -> Pairs:

@@ -231,7 +231,7 @@ def stage_of_candidate(tables: Packed, work: Work, room: Room, value: int) -> in
 
 
 def insert(room: Room, listed: int, at: int) -> int:
-    """Merge ``room.items[TODO, :listed]`` into stage `at` of the present plan, as the plan to try; -1 if it is too long."""
+    """Merge ``room.items[TODO, :listed]`` into stage `at` of the present plan: the plan to try; -1 if too long."""
     count = room.state[NOW]
     if count + listed > room.plans.shape[1] - 2:
         return -1
@@ -277,8 +277,8 @@ def take_trial(room: Room) -> None:
 def greedy(tables: Packed, work: Work, spare: Work, room: Room, budget: int, alpha: float, noise: float) -> float:
     """Add reruns to the present plan until it fits; return the area that is left (0: it fits).
 
-    In each step, at the position of highest memory: every value that is resident across it could be freed after its last
-    use before, and made again for its next use. The `CANDIDATES` ones with the least
+    In each step, at the position of highest memory: every value that is resident across it could be freed
+    after its last use before, and made again for its next use. The `CANDIDATES` ones with the least
     (time + 1) / gain^alpha by estimate are replayed, and the best by true gain is taken. `room.stop` ends the
     loop early.
     """

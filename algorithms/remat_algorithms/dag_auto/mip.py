@@ -1,4 +1,4 @@
-"""Small mixed-integer programs, and solving them: variables and rows as lists, through OR-Tools' MathOpt.
+"""Small mixed-integer programs, and solving them with SCIP, as OR-Tools brings it.
 
 The figures are scaled: costs are times in units in which the mean task takes 1000, rows are divided by their
 largest coefficient. A solver's tolerances only ever relax a program, so its bound stays one.
@@ -7,21 +7,26 @@ largest coefficient. A solver's tolerances only ever relax a program, so its bou
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
+
+POLL_SECONDS = 0.02
+"""How often a running solver's caller is asked whether to stop."""
+
+GAP = 1e-7
+"""Relative gap at which a program counts as solved."""
 
 
 @dataclass
 class Program:
-    """Minimise cost * x over 0 <= x <= 1, some x whole, such that each row is at least its right-hand side.
+    """Minimise cost * x over 0 <= x <= upper, some x whole, such that each row is at least its right-hand side.
 
     Attributes
     ----------
-    cost : list of float
+    cost, upper : list of float
     whole : list of bool
-    upper : list of float
     rows : list of (list of (variable, coefficient), right-hand side)
     """
 
@@ -43,6 +48,11 @@ class Program:
         scale = 1.0 / largest if largest > 0 else 1.0
         self.rows.append(([(number, coefficient * scale) for number, coefficient in terms], least * scale))
 
+    @property
+    def entries(self) -> int:
+        """Number of coefficients."""
+        return sum(len(terms) for terms, _ in self.rows)
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -54,83 +64,86 @@ class Answer:
         Lower bound on the least cost; infinite where there is no solution.
     cost : float
         Of the solution; infinite where none was found.
-    values : list of float
+    values : sequence of float
         The solution, or empty.
+    finished : bool
+        Whether the search came to its end, rather than to a limit.
     """
 
     bound: float
     cost: float = math.inf
     values: Sequence[float] = ()
-
-    @property
-    def solved(self) -> bool:
-        """Whether the solution is proved optimal, up to the solver's tolerances."""
-        return self.bound >= self.cost - 1e-6 * max(1.0, abs(self.cost))
+    finished: bool = False
 
 
 def solve(
     program: Program,
     *,
     seconds: float | None,
-    relative_gap: float = 1e-7,
+    stopped: Callable[[], bool],
     hint: Sequence[float] = (),
-    cutoff: float | None = None,
     nodes: int | None = None,
-    solver: str = "highs",
-    interrupter: Any = None,
 ) -> Answer:
-    """Solve a program; releases the interpreter's lock meanwhile.
+    """Solve a program in a thread of its own, which holds no lock, and ask meanwhile whether to stop.
 
     Parameters
     ----------
     program : Program
     seconds : float, optional
         Limit.
+    stopped : callable
+        Asked every `POLL_SECONDS`.
     hint : sequence of float, optional
         Values of all variables to start from.
-    cutoff : float, optional
-        Solutions that cost more are of no interest.
     nodes : int, optional
         Limit on nodes of the search, for answers that do not depend on the clock.
-    interrupter : mathopt.SolveInterrupter, optional
-        Stops the solver from another thread.
     """
-    from ortools.math_opt.python import mathopt
+    if any(not terms and least > 0 for terms, least in program.rows):
+        return Answer(math.inf, finished=True)
+    from ortools.linear_solver import pywraplp
 
-    model = mathopt.Model()
-    numbers = range(len(program.cost))
-    variables = [model.add_variable(lb=0.0, ub=program.upper[k], is_integer=program.whole[k]) for k in numbers]
-    for terms, least in program.rows:
-        row = model.add_linear_constraint(lb=least)
-        for number, coefficient in terms:
-            row.set_coefficient(variables[number], coefficient)
-    for number, cost in enumerate(program.cost):
-        if cost:
-            model.objective.set_linear_coefficient(variables[number], cost)
-    model.objective.is_maximize = False
-    kind = {"highs": mathopt.SolverType.HIGHS, "scip": mathopt.SolverType.GSCIP, "sat": mathopt.SolverType.CP_SAT}
-    parameters = mathopt.SolveParameters(
-        time_limit=None if seconds is None else timedelta(seconds=seconds),
-        relative_gap_tolerance=relative_gap,
-        absolute_gap_tolerance=1e-6,
-        node_limit=nodes,
-        threads=1 if solver == "sat" else None,
-    )
-    hints = []
+    solver = pywraplp.Solver.CreateSolver("SCIP")
+    variables = _load(solver, program)
     if len(hint):
-        hints = [mathopt.SolutionHint(variable_values=dict(zip(variables, hint, strict=True)))]
-    result = mathopt.solve(
-        model,
-        kind[solver],
-        params=parameters,
-        model_params=mathopt.ModelSolveParameters(solution_hints=hints),
-        interrupter=interrupter,
-    )
-    reason = result.termination.reason
-    if reason == mathopt.TerminationReason.INFEASIBLE:
-        return Answer(math.inf)
-    bound = max(0.0, result.termination.objective_bounds.dual_bound)
-    if not result.has_primal_feasible_solution():
-        return Answer(bound if math.isfinite(bound) else 0.0)
-    values = result.variable_values(variables)
-    return Answer(bound if math.isfinite(bound) else 0.0, result.objective_value(), list(values))
+        solver.SetHint(variables, [float(value) for value in hint])
+    if seconds is not None:
+        solver.SetTimeLimit(max(1, int(1000 * seconds)))
+    if nodes is not None:
+        solver.SetSolverSpecificParametersAsString(f"limits/nodes = {nodes}")
+    parameters = pywraplp.MPSolverParameters()
+    parameters.SetDoubleParam(parameters.RELATIVE_MIP_GAP, GAP)
+    statuses: list[int] = []
+    thread = threading.Thread(target=lambda: statuses.append(solver.Solve(parameters)), daemon=True)
+    thread.start()
+    thread.join(POLL_SECONDS / 4)
+    while thread.is_alive():
+        if stopped():
+            solver.InterruptSolve()
+        thread.join(POLL_SECONDS)
+    status = statuses[0] if statuses else pywraplp.Solver.ABNORMAL
+    if status == pywraplp.Solver.INFEASIBLE:
+        return Answer(math.inf, finished=True)
+    if status not in (pywraplp.Solver.OPTIMAL, pywraplp.Solver.FEASIBLE):
+        # Without a solution, OR-Tools does not tell the bound.
+        return Answer(0.0)
+    cost, bound = solver.Objective().Value(), solver.Objective().BestBound()
+    finished = status == pywraplp.Solver.OPTIMAL
+    bound = min(cost, max(0.0, cost * (1.0 - GAP) if finished else bound))
+    return Answer(bound, cost, [variable.solution_value() for variable in variables], finished)
+
+
+def _load(solver: Any, program: Program) -> list[Any]:
+    variables = [
+        solver.IntVar(0.0, upper, "") if whole else solver.NumVar(0.0, upper, "")
+        for whole, upper in zip(program.whole, program.upper, strict=True)
+    ]
+    for terms, least in program.rows:
+        row = solver.Constraint(least, solver.infinity())
+        for number, coefficient in terms:
+            row.SetCoefficient(variables[number], coefficient)
+    objective = solver.Objective()
+    for variable, cost in zip(variables, program.cost, strict=True):
+        if cost:
+            objective.SetCoefficient(variable, cost)
+    objective.SetMinimization()
+    return variables

@@ -45,6 +45,10 @@ LONGEST = 12
 """Most runs of a plan, as a multiple of the order's."""
 
 
+LARGE = 5000
+"""Tasks beyond which plans may only be three times as long as the order."""
+
+
 class Packed(NamedTuple):
     """The tables of a model (see `model.Tables`): a property a row, an item, value or access a column."""
 
@@ -137,7 +141,7 @@ def work_room(model: StageModel, *, compiled: bool) -> Work:
     tables, whole = model.tables, np.int64 if compiled else np.object_
     real = np.float64 if compiled else np.object_
     # Plans whose runs read and write more, on average, than a dozen times what the order does are not looked at.
-    accesses = LONGEST * (len(tables.read_value) + len(tables.write_value)) + 64
+    accesses = longest(model) // max(1, model.stages) * (len(tables.read_value) + len(tables.write_value)) + 64
     return Work(
         runs=np.zeros((4, longest(model) + 2), dtype=whole),
         head=np.zeros(len(tables.size) + 1, dtype=whole),
@@ -162,4 +166,4 @@ def search_room(model: StageModel, seed: int, *, compiled: bool) -> Room:
 
 def longest(model: StageModel) -> int:
     """Return the most runs of a plan."""
-    return LONGEST * model.stages + 64
+    return (LONGEST if model.stages <= LARGE else 3) * model.stages + 64

@@ -107,6 +107,15 @@ class Search:
             self._load(plan.item, plan.stage, number)
             self.room.cost[number] = plan.time
 
+    def from_here(self, plan: Plan) -> None:
+        """Let the next rounds of `improve` start from another plan that fits, not from the best known."""
+        self._load(plan.item, plan.stage, HERE)
+        self.room.cost[HERE] = plan.time
+
+    def holds(self, plan: Plan | None) -> bool:
+        """Whether a plan is the best one known here."""
+        return plan is not None and bool(self.room.cost[BEST] <= plan.time)
+
     def improve(self, rounds: int) -> tuple[int, Plan | None]:
         """Ruin and recreate; return the rounds that were made, and a plan better than the best known, if any."""
         room, before = self.room, float(self.room.cost[BEST])
