@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -147,11 +146,8 @@ class Bounding:
                         added = True
         return added
 
-    def work(self, seconds: float | None = None) -> None:
+    def work(self) -> None:
         """Refine until the race is over or there is nothing to add."""
-        start = time.monotonic()
         while not self.race.over() and not self.exhausted:
             if not self.refine(None) and self.nodes is not None:
-                return
-            if seconds is not None and time.monotonic() - start > seconds:
                 return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from pydantic import Field
@@ -26,12 +26,14 @@ from remat_algorithms.dag_auto.state import ALPHAS, Plan, Search
 REFERENCE = "schedules in the reference order"
 IMPROVED = "schedules in the improved order"
 
-SMALL = 24
+SMALL = 32
 """Tasks up to which the two sides take turns, with limits that do not depend on the clock."""
 
-SMALL_ROUNDS = 40
-SMALL_NODES = 500
-PLAIN_NODES = 5000
+SMALL_ROUNDS = 300
+"""Rounds of ruin and recreate there, divided by the number of tasks."""
+
+SMALL_NODES, NODES = 200, 2000
+"""Nodes that a program may take where the clock does not count: in small graphs, and in others."""
 
 SMALLER = (0.97, 0.94, 0.9)
 """Shares of the budget that the greedy is tried with, too: it is not monotone in the budget."""
@@ -124,9 +126,11 @@ def keep_everything(model: StageModel, problem: Problem) -> Steps | None:
     return None if isinstance(place(problem.graph, problem.machine, steps), Unplaceable) else steps
 
 
-def first_plans(race: Race, search: Search, stopped: Callable[[], bool]) -> None:
-    """Try the greedy in all its variants, and for somewhat smaller budgets."""
-    for share in (1.0, *SMALLER):
+def first_plans(
+    race: Race, search: Search, stopped: Callable[[], bool], shares: Sequence[float] = (1.0, *SMALLER)
+) -> None:
+    """Try the greedy in all its variants, for shares of the budget."""
+    for share in shares:
         search.budget = int(race.budget * share) if share < 1 else race.budget
         for alpha in ALPHAS:
             if stopped():
@@ -144,11 +148,11 @@ def _in_turns(race: Race, search: Search, options: DagAutoOptions) -> Terminatio
     bounding = None
     if race.model.simple and not race.over():
         own = Search(race.model, race.budget, race.context.seed)
-        bounding = Bounding(race, own, SMALL_NODES if small else PLAIN_NODES, seeds.append)
+        bounding = Bounding(race, own, SMALL_NODES if small else NODES, seeds.append)
         bounding.cover(None)
         if small and not race.over():
             bounding.work()
-    rounds = options.iterations if options.iterations is not None else SMALL_ROUNDS
+    rounds = options.iterations if options.iterations is not None else SMALL_ROUNDS // race.model.stages
     done = improve_for(race, search, rounds)
     if bounding is not None and not small and not race.over():
         bounding.refine(None)
@@ -182,7 +186,6 @@ def _together(race: Race, search: Search) -> Termination:
     seeds: list[Plan] = []
     own = Search(race.model, race.budget, race.context.seed)
     if race.context.threads == 1 and race.model.simple:
-        first_plans(race, search, race.watch)
         _alternate(race, search, Bounding(race, own, None, seeds.append))
     else:
         thread = threading.Thread(target=_improve, args=(race, search, seeds), daemon=True)
@@ -201,8 +204,13 @@ def _together(race: Race, search: Search) -> Termination:
 def _alternate(race: Race, search: Search, bounding: Bounding) -> None:
     """Take turns: each as long as all turns before."""
     turn = 0.5
-    if not race.over():
+    first_plans(race, search, race.watch, (1.0,))
+    if not race.watch():
         bounding.cover(None)
+    if race.best is None and not race.watch():
+        # Perhaps there is none.
+        bounding.refine(None if race.context.seconds_left is None else race.context.seconds_left / 2)
+    first_plans(race, search, race.watch, SMALLER)
     while not race.watch():
         _improve_until(race, search, time.monotonic() + turn)
         if not bounding.exhausted and not race.watch():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from remat_algorithms.dag_auto.greedy import draw
 from remat_algorithms.dag_auto.model import StageModel
 from remat_algorithms.dag_auto.packed import (
@@ -22,8 +24,11 @@ from remat_algorithms.dag_auto.packed import (
 )
 from remat_algorithms.dag_auto.ruin import MEND, PRUNE, REPLAY, RUIN
 
-COMPILED_FROM = 40
+COMPILED_FROM = 65
 """Tasks from which the compiled functions pay."""
+
+CALLS_INTERPRETED = 4000
+"""Calls before the compiler is looked for, divided by the number of tasks: importing it takes half a second."""
 
 WORSENING = 0.0008
 """Share of the makespan by which an accepted plan may be worse than the present one, at the most."""
@@ -66,19 +71,40 @@ class Search:
     budget : int
     seed : int
     compiled : bool or None
-        None: by size.
+        None: from `COMPILED_FROM` tasks on, as soon as the compiled functions are at hand.
     """
 
     def __init__(self, model: StageModel, budget: int, seed: int, compiled: bool | None = None) -> None:
         self.model = model
         self.budget = budget
-        self.compiled = model.fits_kernel and (model.stages >= COMPILED_FROM if compiled is None else compiled)
-        self.room = search_room(model, seed, compiled=self.compiled)
-        self._tables = pack(model, compiled=self.compiled)
-        self._work, self._spare = (work_room(model, compiled=self.compiled) for _ in range(2))
+        self._wanted = model.fits_kernel and model.stages >= COMPILED_FROM and compiled is None
+        self.room = search_room(model, seed, compiled=False)
+        self._calls = 0
+        self._use(compiled=bool(compiled) and model.fits_kernel)
+
+    def _use(self, *, compiled: bool) -> None:
+        """Go on interpreted or compiled; what the search has come to is kept."""
+        self.compiled = compiled
+        if compiled:
+            room = self.room
+            self.room = Room(
+                plans=room.plans.astype(np.int64),
+                items=room.items.astype(np.int64),
+                ranking=room.ranking.astype(np.float64),
+                state=room.state.astype(np.int64),
+                cost=room.cost.astype(np.float64),
+            )
+        self._tables = pack(self.model, compiled=compiled)
+        self._work, self._spare = (work_room(self.model, compiled=compiled) for _ in range(2))
 
     def _act(self, what: int, alpha: float = 1.0, noise: float = 0.0) -> bool:
         """Call `ruin.act`, interpreted or compiled."""
+        self._calls += 1
+        if self._wanted and not self.compiled and self._calls > CALLS_INTERPRETED // max(1, self.model.stages):
+            from remat_algorithms.dag_auto.compiling import is_ready
+
+            if is_ready():
+                self._use(compiled=True)
         if self.compiled:
             from remat_algorithms.dag_auto.kernel import act
         else:
