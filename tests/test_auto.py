@@ -42,7 +42,8 @@ ROWS = [
     ("own steps, storage takes time", adjoint(OWN_STEPS, storage=SLOW), None, "walther-griewank"),
     ("own steps, no room for a state", adjoint(OWN_STEPS, storage=DISK), 0, "recompute-all"),
     ("tree", moderate("tree"), None, "liu"),
-    ("dag", moderate("dag"), None, "keep-all"),
+    ("dag, all values fit", moderate("dag"), None, "keep-all"),
+    ("dag, not all values fit", moderate("dag"), 40, "dag-auto"),
 ]
 
 

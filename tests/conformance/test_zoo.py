@@ -11,7 +11,6 @@ OPTIONS = {
     "treeverse": ({}, {"split": "bisection"}),
     "disk-revolve": ({}, {"one_read": True}),
     "two-level": ({}, {"period": 3}),
-    "dag-auto": ({}, {"reorder": True, "iterations": 5}),
 }
 
 

@@ -49,14 +49,15 @@ def is_kept() -> bool:
 
 def compile_now() -> None:
     """Compile, or load what is on disk."""
-    import remat
-    from remat.solving import make_problem
+    from remat.instance import load
+    from remat.lowering import machine_of
+    from remat.problem import Problem
     from remat_algorithms.dag_auto.model import stage_model
     from remat_algorithms.dag_auto.state import Search
 
     tasks = [{"id": "a", "time": 1, "size": 1}, {"id": "b", "time": 1, "size": 1, "reads": ["a"]}]
-    instance = remat.load({"schema": "remat.instance/1", "kind": "dag", "tasks": tasks})
-    Search(stage_model(make_problem(instance)), 2, 0, compiled=True).construct(1.0)
+    instance = load({"schema": "remat.instance/1", "kind": "dag", "tasks": tasks})
+    Search(stage_model(Problem(instance, machine_of(instance))), 2, 0, compiled=True).construct(1.0)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
-from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from pydantic import Field
@@ -19,9 +18,10 @@ from remat.steps import Steps
 from remat.taskgraph import IntArray
 from remat.units import Number
 from remat_algorithms.dag_auto.bounding import Bounding
+from remat_algorithms.dag_auto.improving import SMALLER, Improver, aside, beside, first_plans
 from remat_algorithms.dag_auto.model import StageModel, stage_model
 from remat_algorithms.dag_auto.race import Race, steps_of
-from remat_algorithms.dag_auto.state import ALPHAS, Plan, Search
+from remat_algorithms.dag_auto.state import Search
 
 REFERENCE = "schedules in the reference order"
 IMPROVED = "schedules in the improved order"
@@ -34,10 +34,6 @@ SMALL_ROUNDS = 300
 
 SMALL_NODES, NODES = 200, 2000
 """Nodes that a program may take where the clock does not count: in small graphs, and in others."""
-
-SMALLER = (0.97, 0.94, 0.9)
-"""Shares of the budget that the greedy is tried with, too: it is not monotone in the budget."""
-
 
 LOWERED = 1e-7
 """Share by which a bound is lowered against the solver's tolerances."""
@@ -126,34 +122,23 @@ def keep_everything(model: StageModel, problem: Problem) -> Steps | None:
     return None if isinstance(place(problem.graph, problem.machine, steps), Unplaceable) else steps
 
 
-def first_plans(
-    race: Race, search: Search, stopped: Callable[[], bool], shares: Sequence[float] = (1.0, *SMALLER)
-) -> None:
-    """Try the greedy in all its variants, for shares of the budget."""
-    for share in shares:
-        search.budget = int(race.budget * share) if share < 1 else race.budget
-        for alpha in ALPHAS:
-            if stopped():
-                break
-            race.offer(search.construct(alpha))
-    search.budget = race.budget
-
-
 def _in_turns(race: Race, search: Search, options: DagAutoOptions) -> Termination:
     """Construct, bound, improve, bound again: with limits that do not depend on the clock."""
     small = race.model.stages <= SMALL
     limited = options.iterations is not None
-    first_plans(race, search, race.watch)
-    seeds: list[Plan] = []
+    aside(race, search, lambda: first_plans(race, search))
+    improver = Improver(race, search)
     bounding = None
     if race.model.simple and not race.over():
         own = Search(race.model, race.budget, race.context.seed)
-        bounding = Bounding(race, own, SMALL_NODES if small else NODES, seeds.append)
+        bounding = Bounding(race, own, SMALL_NODES if small else NODES, improver.seeds.append)
         bounding.cover(None)
         if small and not race.over():
             bounding.work()
     rounds = options.iterations if options.iterations is not None else SMALL_ROUNDS // race.model.stages
-    done = improve_for(race, search, rounds)
+    made: list[int] = []
+    aside(race, search, lambda: made.append(improver.rounds(rounds)))
+    done = sum(made)
     if bounding is not None and not small and not race.over():
         bounding.refine(None)
     if race.proved or not race.context.stopped:
@@ -161,90 +146,38 @@ def _in_turns(race: Race, search: Search, options: DagAutoOptions) -> Terminatio
     return race.context.termination
 
 
-def improve_for(race: Race, search: Search, rounds: int) -> int:
-    """Ruin and recreate for some rounds; without a plan, build one with noise. Return the rounds made."""
-    done = 0
-    best = None
-    while done < rounds and not race.watch():
-        if race.best is None:
-            race.offer(search.construct(ALPHAS[done % len(ALPHAS)], 0.2 + done % 7 * 0.3))
-            done += 1
-            continue
-        if best is not race.best:
-            best = race.best
-            search.start(best)
-        made, better = search.improve(1)
-        done += made
-        race.offer(better)
-        if better is not None:
-            best = race.best
-    return done
-
-
 def _together(race: Race, search: Search) -> Termination:
     """Improve in a thread of its own, and bound in this one; with one thread, by turns of growing length."""
-    seeds: list[Plan] = []
+    improver = Improver(race, search)
     own = Search(race.model, race.budget, race.context.seed)
     if race.context.threads == 1 and race.model.simple:
-        _alternate(race, search, Bounding(race, own, None, seeds.append))
+        _alternate(race, improver, Bounding(race, own, None, improver.seeds.append))
     else:
-        thread = threading.Thread(target=_improve, args=(race, search, seeds), daemon=True)
-        thread.start()
-        if race.model.simple:
-            bounding = Bounding(race, own, None, seeds.append)
-            bounding.cover(None)
-            bounding.work()
-        while thread.is_alive():
-            if race.watch():
-                search.stop()
-            thread.join(0.02)
+        with beside(race, search, improver.work):
+            if race.model.simple:
+                bounding = Bounding(race, own, None, improver.seeds.append)
+                bounding.cover(None)
+                bounding.work()
     return Termination.COMPLETED if race.proved or not race.context.stopped else race.context.termination
 
 
-def _alternate(race: Race, search: Search, bounding: Bounding) -> None:
+def _alternate(race: Race, improver: Improver, bounding: Bounding) -> None:
     """Take turns: each as long as all turns before."""
-    turn = 0.5
-    first_plans(race, search, race.watch, (1.0,))
+    turn, search = 0.5, improver.search
+    aside(race, search, lambda: first_plans(race, search, (1.0,)))
     if not race.watch():
         bounding.cover(None)
     if race.best is None and not race.watch():
         # Perhaps there is none.
         bounding.refine(None if race.context.seconds_left is None else race.context.seconds_left / 2)
-    first_plans(race, search, race.watch, SMALLER)
+    aside(race, search, lambda: first_plans(race, search, SMALLER))
     while not race.watch():
-        _improve_until(race, search, time.monotonic() + turn)
-        if not bounding.exhausted and not race.watch():
-            start = time.monotonic()
-            while time.monotonic() - start < turn and not race.watch() and not bounding.exhausted:
-                bounding.refine(turn)
+        end = time.monotonic() + turn
+        aside(race, search, partial(improver.until, end))
+        start = time.monotonic()
+        while time.monotonic() - start < turn and not race.watch() and not bounding.exhausted:
+            bounding.refine(turn)
         turn = min(1.4 * turn, 20.0)
-
-
-def _improve_until(race: Race, search: Search, end: float) -> None:
-    while time.monotonic() < end and not race.watch():
-        improve_for(race, search, 1)
-
-
-def _improve(race: Race, search: Search, seeds: list[Plan]) -> None:
-    """The improving side in a thread of its own: it starts from what it finds, or what the other side hands over."""
-    first_plans(race, search, race.over)
-    best = None
-    attempts = 0
-    while not race.over():
-        if race.best is None:
-            attempts += 1
-            race.offer(search.construct(ALPHAS[attempts % len(ALPHAS)], 0.2 + attempts % 7 * 0.3))
-        elif seeds:
-            # From elsewhere, even if it is not the best.
-            search.start(race.best)
-            search.from_here(seeds.pop())
-            best = race.best
-        elif best is not race.best:
-            best = race.best
-            search.start(best)
-        else:
-            race.offer(search.improve(4)[1])
-            best = race.best if search.holds(race.best) else best
 
 
 def _conclude(race: Race, scope: str, termination: Termination) -> Proposal:

@@ -27,8 +27,8 @@ from remat_algorithms.dag_auto.ruin import MEND, PRUNE, REPLAY, RUIN
 COMPILED_FROM = 65
 """Tasks from which the compiled functions pay."""
 
-CALLS_INTERPRETED = 4000
-"""Calls before the compiler is looked for, divided by the number of tasks: importing it takes half a second."""
+CALLS_INTERPRETED, LARGER = 6, 150
+"""Calls before the compiler is looked for, in graphs of fewer than `LARGER` tasks: importing it takes half a second."""
 
 WORSENING = 0.0008
 """Share of the makespan by which an accepted plan may be worse than the present one, at the most."""
@@ -80,6 +80,7 @@ class Search:
         self._wanted = model.fits_kernel and model.stages >= COMPILED_FROM and compiled is None
         self.room = search_room(model, seed, compiled=False)
         self._calls = 0
+        self._interpreted = CALLS_INTERPRETED if model.stages < LARGER else 0
         self._use(compiled=bool(compiled) and model.fits_kernel)
 
     def _use(self, *, compiled: bool) -> None:
@@ -100,7 +101,7 @@ class Search:
     def _act(self, what: int, alpha: float = 1.0, noise: float = 0.0) -> bool:
         """Call `ruin.act`, interpreted or compiled."""
         self._calls += 1
-        if self._wanted and not self.compiled and self._calls > CALLS_INTERPRETED // max(1, self.model.stages):
+        if self._wanted and not self.compiled and self._calls > self._interpreted:
             from remat_algorithms.dag_auto.compiling import is_ready
 
             if is_ready():
