@@ -181,7 +181,7 @@ class Blocks:
             and value not in accessed
             and not tables.pinned[value]
         )
-        return lives.memory[stage] - alive
+        return int(lives.memory[stage] - alive)
 
     def is_alone(self, stage: int) -> bool:
         """Whether a stage is a block of its own, so that memory within it can be told exactly."""

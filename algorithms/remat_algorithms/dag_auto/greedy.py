@@ -71,7 +71,7 @@ def _after(work: Work, value: int, place: int) -> int:
             low = middle + 1
         else:
             high = middle
-    return low
+    return int(low)
 
 
 def _alive(tables: Packed, work: Work, value: int, entry: int) -> int:
@@ -79,8 +79,8 @@ def _alive(tables: Packed, work: Work, value: int, entry: int) -> int:
     if tables.values[PINNED, value]:
         return 1
     if entry < work.head[value + 1]:
-        return 1 - work.access[entry] % 2
-    return tables.values[STAYS, value]
+        return int(1 - work.access[entry] % 2)
+    return int(tables.values[STAYS, value])
 
 
 def collect(tables: Packed, work: Work, room: Room, value: int, at: int, deepest: int) -> int:
@@ -226,8 +226,8 @@ def stage_of_candidate(tables: Packed, work: Work, room: Room, value: int) -> in
     """Return the stage of a value's first use after the position of highest memory."""
     following = _after(work, value, int(work.figures[HIGHEST]) + 1)
     if following < work.head[value + 1]:
-        return room.plans[2 * NOW + 1, work.access[following] // 2]  # type: ignore[no-any-return]
-    return tables.fixed[STAGES]
+        return int(room.plans[2 * NOW + 1, work.access[following] // 2])
+    return int(tables.fixed[STAGES])
 
 
 def insert(room: Room, listed: int, at: int) -> int:

@@ -14,6 +14,9 @@ from remat_algorithms.dag_auto.state import ALPHAS, Plan, Search
 SMALLER = (0.97, 0.94, 0.9)
 """Shares of the budget that the greedy is tried with, too: it is not monotone in the budget."""
 
+STALE = 200
+"""Rounds without a better plan after which to go on from another one, built with noise."""
+
 ROUNDS = 4
 """Rounds of ruin and recreate between two looks at what the other side has found."""
 
@@ -71,25 +74,37 @@ class Improver:
     seeds: list[Plan] = field(default_factory=list)
     _best: Plan | None = None
     _attempts: int = 0
+    _stale: int = 0
 
     def step(self, rounds: int) -> int:
         """Make some rounds; without any plan, build one with noise. Return the rounds made."""
         race, search = self.race, self.search
         best = race.best
         if best is None:
-            self._attempts += 1
-            race.offer(search.construct(ALPHAS[self._attempts % len(ALPHAS)], 0.2 + self._attempts % 7 * 0.3))
+            race.offer(self._noisy())
             return 1
         if self._best is None or best.time < self._best.time:
             search.start(best)
             self._best = best
         elif self.seeds:
             search.from_here(self.seeds.pop())
+        elif self._stale > STALE:
+            self._stale = 0
+            other = self._noisy()
+            if other is not None:
+                search.from_here(other)
         made, better = search.improve(rounds)
+        self._stale += made
         if better is not None:
+            self._stale = 0
             self._best = better
             race.offer(better)
         return made
+
+    def _noisy(self) -> Plan | None:
+        """Build a plan with the greedy and noise."""
+        self._attempts += 1
+        return self.search.construct(ALPHAS[self._attempts % len(ALPHAS)], 0.2 + self._attempts % 7 * 0.3)
 
     def rounds(self, count: int) -> int:
         """Make so many rounds, unless the race is over; return how many were made."""

@@ -44,7 +44,7 @@ act = njit(cache=True, nogil=True)(_renamed(ruin.act))  # type: ignore[arg-type]
 
 def is_kept() -> bool:
     """Whether the machine code lies on disk, so that loading it takes a fraction of a second."""
-    return any(Path(act.stats.cache_path).glob(f"*{act.__name__}*.nbc"))
+    return any(Path(str(act.stats.cache_path)).glob(f"*_{_digest()}*.nbc"))
 
 
 def compile_now() -> None:

@@ -113,13 +113,13 @@ class StageModel:
     @cached_property
     def once_time(self) -> float:
         """Time of the order, in the tables' unit."""
-        return sum(self.tables.time[item] for item in self.tables.first)
+        return float(sum(self.tables.time[item] for item in self.tables.first))
 
     @cached_property
     def fits_kernel(self) -> bool:
         """Whether no sum of bytes can overflow 64 bits."""
         tables = self.tables
-        return 2 * sum(tables.size) + max(tables.workspace, default=0) + tables.static[0] < SAFE_BYTES
+        return bool(2 * sum(tables.size) + max(tables.workspace, default=0) + tables.static[0] < SAFE_BYTES)
 
     def tasks_of(self, items: Row, full: Row) -> list[int]:
         """Return the graph's tasks that a sequence of items runs; `full` is 0 where the twin stands in."""

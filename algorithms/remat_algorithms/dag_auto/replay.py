@@ -13,6 +13,7 @@ from remat_algorithms.dag_auto.packed import (
     AREA,
     BYTES,
     CHANGE,
+    FIRST,
     FREED,
     FULL,
     HIGHEST,
@@ -28,6 +29,7 @@ from remat_algorithms.dag_auto.packed import (
     READ_START,
     SIZE,
     SPARED,
+    STAGES,
     STATIC,
     STAYS,
     TIME,
@@ -56,7 +58,10 @@ def replay(tables: Packed, work: Work, room: Room, plan: int, budget: int) -> fl
         work.runs[CHANGE, place] = 0
         work.runs[FREED, place] = 0
     for place in range(count):
-        work.runs[FULL, place] = 1 - min(1, tables.items[LIGHT, item[place]])
+        task, stage = item[place], room.plans[2 * plan + 1, place]
+        is_first = stage < tables.fixed[STAGES] and tables.items[FIRST, stage] == task
+        light = tables.items[LIGHT, task]
+        work.runs[FULL, place] = 1 if light == 0 or (light == 1 and is_first) else 0
     for value in range(tables.fixed[VALUES]):
         _copies(tables, work, item, count, value)
     resident = tables.fixed[STATIC]

@@ -33,7 +33,7 @@ RUIN, MEND, PRUNE, REPLAY = range(4)
 
 def is_first(tables: Packed, stage: int, task: int) -> bool:
     """Say whether a run is the first one of the stage's task."""
-    return stage < tables.fixed[STAGES] and tables.items[FIRST, stage] == task
+    return bool(stage < tables.fixed[STAGES] and tables.items[FIRST, stage] == task)
 
 
 def without(room: Room, place: int) -> None:

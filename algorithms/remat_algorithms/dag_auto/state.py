@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from remat_algorithms.dag_auto import ruin
 from remat_algorithms.dag_auto.greedy import draw
 from remat_algorithms.dag_auto.model import StageModel
 from remat_algorithms.dag_auto.packed import (
@@ -106,10 +107,13 @@ class Search:
 
             if is_ready():
                 self._use(compiled=True)
+        act: Callable[..., bool]
         if self.compiled:
-            from remat_algorithms.dag_auto.kernel import act
+            from remat_algorithms.dag_auto import kernel
+
+            act = kernel.act
         else:
-            from remat_algorithms.dag_auto.ruin import act
+            act = ruin.act
         return bool(act(self._tables, self._work, self._spare, self.room, self.budget, what, alpha, noise))
 
     def _load(self, item: Sequence[int], stage: Sequence[int], plan: int = NOW) -> None:
