@@ -8,7 +8,7 @@ import platform
 import sys
 from importlib import import_module
 
-NAMES = ("startup", "referee", "rotor", "revolve", "hrevolve", "trees", "postorder_table", "parallel_trees")
+NAMES = ("startup", "referee", "rotor", "revolve", "hrevolve", "trees", "postorder_table", "parallel_trees", "dag_auto")
 
 
 def main() -> None:
