@@ -1,4 +1,4 @@
-"""dag-auto on task graphs: cost and bound relative to keep-all's time, and seconds to the best schedule and to the proof.
+"""dag-auto on task graphs: cost and bound as shares of keep-all's time, and seconds to the best schedule and the proof.
 
 Budgets are shares of the no-recompute peak. Shipped and generated graphs; those under ``$REMAT_DATA/dag``, too, where
 that is set. Two threads, and at most `LIMIT` seconds each.

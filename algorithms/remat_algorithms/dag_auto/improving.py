@@ -49,12 +49,16 @@ def aside(race: Race, search: Search, work: Callable[[], object]) -> None:
 
 def first_plans(race: Race, search: Search, shares: Sequence[float] = (1.0, *SMALLER)) -> None:
     """Try the greedy in all its variants, for shares of the budget."""
+    found = True
     for share in shares:
         search.budget = int(race.budget * share) if share < 1 else race.budget
         for alpha in ALPHAS:
-            if race.over():
+            # Where it fails, it fails slowly: then for smaller budgets there is nothing to be had.
+            if race.over() or (share < 1 and not found):
                 break
-            race.offer(search.construct(alpha))
+            plan = search.construct(alpha)
+            found = plan is not None
+            race.offer(plan)
     search.budget = race.budget
 
 

@@ -108,8 +108,9 @@ def solve(
         solver.SetHint(variables, [float(value) for value in hint])
     if seconds is not None:
         solver.SetTimeLimit(max(1, int(1000 * seconds)))
-    if nodes is not None:
-        solver.SetSolverSpecificParametersAsString(f"limits/nodes = {nodes}")
+    # Ctrl-C is for Python: SCIP would take the signal for itself.
+    limit = "" if nodes is None else f"limits/nodes = {nodes}\n"
+    solver.SetSolverSpecificParametersAsString(f"misc/catchctrlc = FALSE\n{limit}")
     parameters = pywraplp.MPSolverParameters()
     parameters.SetDoubleParam(parameters.RELATIVE_MIP_GAP, GAP)
     statuses: list[int] = []

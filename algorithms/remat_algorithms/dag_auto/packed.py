@@ -45,8 +45,8 @@ LONGEST = 12
 """Most runs of a plan, as a multiple of the order's."""
 
 
-LARGE = 5000
-"""Tasks beyond which plans may only be three times as long as the order."""
+LARGE = 100
+"""Tasks beyond which plans may only be four times as long as the order."""
 
 
 class Packed(NamedTuple):
@@ -166,4 +166,4 @@ def search_room(model: StageModel, seed: int, *, compiled: bool) -> Room:
 
 def longest(model: StageModel) -> int:
     """Return the most runs of a plan."""
-    return (LONGEST if model.stages <= LARGE else 3) * model.stages + 64
+    return (LONGEST if model.stages <= LARGE else 4) * model.stages + 64
