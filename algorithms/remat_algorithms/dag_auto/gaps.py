@@ -44,7 +44,8 @@ def lives_of(model: StageModel) -> Lives:
     """Collect the lives of all values; O(accesses + values stages)."""
     tables, stages = model.tables, model.stages
     values = range(len(tables.size))
-    made, needs = [-1] * len(tables.size), [[] for _ in values]  # type: tuple[list[int], list[list[int]]]
+    made = [-1] * len(tables.size)
+    needs: list[list[int]] = [[] for _ in values]
     memory = []
     for stage, item in enumerate(tables.first):
         reads = tables.read_value[tables.read_start[item] : tables.read_start[item + 1]]

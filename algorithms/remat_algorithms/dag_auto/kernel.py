@@ -14,7 +14,7 @@ from pathlib import Path
 from numba import njit
 from numba.extending import register_jitable
 
-from remat_algorithms.dag_auto import greedy, replay, ruin
+from remat_algorithms.dag_auto import greedy, packed, replay, ruin
 
 _HELPERS = (
     (replay, ("_enter", "_copies", "_list_accesses", "replay")),
@@ -29,7 +29,7 @@ for _module, _names in _HELPERS:
 
 def _digest() -> str:
     """Return a name for the text of the kernel: numba itself would only look at one of its files."""
-    text = b"".join(Path(module.__file__ or "").read_bytes() for module in (replay, greedy, ruin))
+    text = b"".join(Path(module.__file__ or "").read_bytes() for module in (packed, replay, greedy, ruin))
     return hashlib.sha256(text).hexdigest()[:12]
 
 
