@@ -54,7 +54,8 @@ ROWS = [
     ("very many own sizes", adjoint(OWN_SIZES * 2000, storage=SLOW), 3, "adjoint-best"),
     ("computing elsewhere", adjoint(OWN_STEPS, machine=ELSEWHERE), None, "recompute-all"),
     ("tree", moderate("tree"), None, "liu"),
-    ("dag", moderate("dag"), None, "keep-all"),
+    ("dag, all values fit", moderate("dag"), None, "keep-all"),
+    ("dag, not all values fit", moderate("dag"), 40, "dag-auto"),
 ]
 
 

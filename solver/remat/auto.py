@@ -112,6 +112,13 @@ def _fits_whole(problem: Problem) -> bool:
     return not chain.saves and chain.static_memory + sum(states) + gradient <= problem.budget
 
 
+def _nothing_to_free(problem: Problem) -> bool:
+    """Whether all values fit at once; `dag-auto` itself keeps everything wherever its order allows that."""
+    graph, budget = problem.graph, problem.budget
+    everything = graph.static_memory + sum(graph.size.tolist()) + max(graph.workspace.tolist(), default=0)
+    return budget is None or everything <= budget
+
+
 TABLE: tuple[Rule, ...] = (
     Rule("chain", "any", ("rotor",), _always),
     Rule("adjoint", "everything fits", ("store-all",), _fits_whole),
@@ -126,7 +133,8 @@ TABLE: tuple[Rule, ...] = (
     Rule("adjoint", "otherwise", ("adjoint-best",), _starts_in_its_memory),
     Rule("adjoint", "another memory than the first computes", ("recompute-all",), _always),
     Rule("tree", "any", ("liu",), _always),
-    Rule("dag", "any", ("keep-all",), _always),
+    Rule("dag", "all values fit at once", ("keep-all",), _nothing_to_free),
+    Rule("dag", "otherwise", ("dag-auto", "keep-all"), _always),
 )
 
 

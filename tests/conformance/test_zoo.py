@@ -35,6 +35,9 @@ def with_disk(document):
     return rest | {"storage": [*first, {"name": "disk", "write_time": 2, "read_time": 1}]}
 
 
+# Seconds for one solve, where the default of the suite would only be waited for.
+TIME_LIMITS = {"dag-auto": 1.0}
+
 ON_DISK = ("disk-revolve", "periodic-disk-revolve", "two-level")
 
 
@@ -51,6 +54,8 @@ INSTANCES["two-level-async"] = lambda self, kind: strategies.adjoints().map(besi
 def suite(entry, *, examples, suffix=""):
     name = "Test" + entry.name.title().replace("-", "") + suffix
     content = {"algorithm": entry.name, "examples": examples, "options": OPTIONS.get(entry.name, ({},))}
+    if entry.name in TIME_LIMITS:
+        content["time_limit"] = TIME_LIMITS[entry.name]
     if entry.name in INSTANCES:
         content["instances"] = INSTANCES[entry.name]
     return type(name, (AlgorithmSuite,), content | {"__module__": __name__})

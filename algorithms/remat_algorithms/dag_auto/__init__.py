@@ -1,0 +1,1 @@
+"""`dag-auto`: an anytime rematerialisation solver for task graphs, with certificates."""

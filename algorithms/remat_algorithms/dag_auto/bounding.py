@@ -1,0 +1,153 @@
+"""The bounding side: the gap cover, then blocks of more and more stages; their solutions seed the improving side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from remat_algorithms.dag_auto.blocks import Blocks, Facts, Pairs, facts_of
+from remat_algorithms.dag_auto.gaps import gap_cover, lives_of
+from remat_algorithms.dag_auto.mip import Answer, Program, solve
+from remat_algorithms.dag_auto.race import Race
+from remat_algorithms.dag_auto.state import ALPHAS, Plan, Search
+
+FIRST_POINTS = 5
+"""Stages of the first block program."""
+
+MORE = 5
+"""Points or rows that each round adds at most."""
+
+MOST_ENTRIES = 3_000_000
+"""Coefficients of the largest program that is built."""
+
+
+@dataclass
+class Bounding:
+    """Bounds of one race.
+
+    Attributes
+    ----------
+    race : Race
+    search : Search
+        Of its own: the improving side has another.
+    nodes : int or None
+        Limit on the nodes of each program, for answers that do not depend on the clock.
+    seed : callable
+        Receives plans, within the budget or not, that may be worth improving.
+    """
+
+    race: Race
+    search: Search
+    nodes: int | None
+    seed: Callable[[Plan], None]
+    points: list[int] = field(default_factory=list)
+    transients: Pairs = field(default_factory=list)
+    exhausted: bool = False
+    _facts: Facts | None = None
+
+    def _solve(self, program: Program, seconds: float | None, hint: Sequence[float] = ()) -> Answer:
+        left = self.race.context.seconds_left
+        if left is not None:
+            seconds = left if seconds is None else min(left, seconds)
+        answer = solve(program, seconds=seconds, stopped=self.race.watch, hint=hint, nodes=self.nodes)
+        self.race.raise_bound(answer.bound)
+        return answer
+
+    def cover(self, seconds: float | None) -> None:
+        """Solve the gap cover, and try its solution as a plan."""
+        race = self.race
+        cover = gap_cover(race.model, race.budget)
+        answer = self._solve(cover.program, seconds)
+        race.say("gap cover")
+        if not answer.values or race.over():
+            return
+        maker = race.model.tables.maker
+        pairs = {(end, maker[value]) for value, _, end, number in cover.gaps if answer.values[number] > 0.5}
+        self._try(sorted(pairs))
+
+    def _try(self, pairs: Pairs) -> list[tuple[int, int, int]]:
+        """Mend a set of reruns into a plan; return (bytes over, stage, item) of the runs that did not fit."""
+        race, first = self.race, self.race.model.tables.first
+        runs = sorted({*pairs, *enumerate(first)})
+        stage, item = [at for at, _ in runs], [task for _, task in runs]
+        if len(runs) > len(self.search.room.plans[0]) - 2:
+            return []
+        memory = self.search.memory(item, stage)
+        raw = self.search.measure(item, stage)
+        for alpha in ALPHAS if raw.peak > race.budget else ALPHAS[:1]:
+            plan = self.search.construct(alpha, start=raw)
+            if plan is not None:
+                race.offer(plan)
+                self.seed(plan)
+        found = [
+            (level - race.budget, at, task)
+            for level, at, task in zip(memory, stage, item, strict=True)
+            if level > race.budget
+        ]
+        return sorted(found, reverse=True)
+
+    def refine(self, seconds: float | None) -> bool:
+        """Solve one block program; add the points and rows that its solution violates.
+
+        Returns
+        -------
+        bool
+            Whether the program was solved to its end; otherwise it is worth more time.
+        """
+        race = self.race
+        if self._facts is None:
+            self._facts = facts_of(race.model, lives_of(race.model))
+            self.points = self._first_points(self._facts.lives.memory)
+        blocks = Blocks.build(self._facts, race.budget, self.points, self.transients)
+        if blocks.program.entries > MOST_ENTRIES:
+            self.exhausted = True
+            return True
+        best = race.best
+        hint = blocks.hint(best.item, best.stage) if best is not None else ()
+        answer = self._solve(blocks.program, seconds, hint)
+        race.say(f"{len(self.points)} of {race.model.stages} stages")
+        if race.over():
+            return True
+        violated = self._try(blocks.reruns(answer.values)) if answer.values else []
+        if not answer.finished:
+            return False
+        if answer.bound < math.inf and not self._extend(blocks, violated):
+            self.exhausted = True
+        return True
+
+    def _first_points(self, memory: Sequence[int]) -> list[int]:
+        """Return stages of high memory, none next to another."""
+        over = [stage for stage, level in enumerate(memory) if level > self.race.budget]
+        points: list[int] = []
+        for stage in sorted(over, key=lambda stage: (-memory[stage], stage)):
+            if len(points) < FIRST_POINTS and all(abs(stage - point) > 2 for point in points):
+                points.append(stage)
+        return points or [max(range(len(memory)), key=lambda stage: memory[stage])]
+
+    def _extend(self, blocks: Blocks, violated: list[tuple[int, int, int]]) -> bool:
+        """Add what the violated runs ask for; return whether there was anything to add."""
+        first = self.race.model.tables.first
+        stages = [at for _, at, task in violated if at < len(first) and first[at] == task and at not in self.points]
+        if stages:
+            self.points += stages[:MORE]
+            return True
+        added = False
+        for _, at, task in violated[: MORE + 1]:
+            if at < len(first) and first[at] == task:
+                continue
+            if (at, task) not in self.transients:
+                self.transients.append((at, task))
+                added = True
+            elif not blocks.is_alone(at):
+                for point in (at - 1, at):
+                    if 0 <= point < len(first) and point not in self.points:
+                        self.points.append(point)
+                        added = True
+        return added
+
+    def work(self) -> None:
+        """Refine until the race is over or there is nothing to add."""
+        while not self.race.over() and not self.exhausted:
+            if not self.refine(None) and self.nodes is not None:
+                return

@@ -1,0 +1,325 @@
+"""The greedy: from too much memory to none, by the rerun that saves most for its time; interpreted or compiled.
+
+A plan is a sequence of runs in the order of their keys (stage, item); stage t ends with the first run of the
+order's task t, which has the greatest key in it. See `replay` for how positions and accesses are coded.
+"""
+
+from __future__ import annotations
+
+import math
+
+from remat_algorithms.dag_auto.packed import (
+    CANDIDATES,
+    DELTA,
+    DEPTH,
+    HIGHEST,
+    MAKER,
+    MARK,
+    MEMORY,
+    NOW,
+    PINNED,
+    RANDOM,
+    READ,
+    READ_START,
+    SIZE,
+    STAGES,
+    STAMP,
+    STAYS,
+    STOP,
+    TIME,
+    TODO,
+    TOTAL,
+    TRIAL,
+    VALUES,
+    WRITE,
+    WRITE_START,
+    Packed,
+    Room,
+    Work,
+)
+from remat_algorithms.dag_auto.replay import replay
+
+DEPTHS = (0, 1, 2, 1000)
+"""How many levels of dead inputs are rerun, too, before the remaining ones are kept longer."""
+
+
+def draw(room: Room) -> float:
+    """Return the next random number in [0, 1): the generator of Park and Miller, the same when compiled."""
+    room.state[RANDOM] = room.state[RANDOM] * 48271 % 2147483647
+    return float(room.state[RANDOM] - 1) / 2147483646.0
+
+
+def find(room: Room, at: int, task: int) -> int:
+    """Return the first position of the present plan whose key is not below (at, task); O(log count)."""
+    low, high = 0, room.state[NOW]
+    while low < high:
+        middle = (low + high) // 2
+        stage = room.plans[2 * NOW + 1, middle]
+        if stage < at or (stage == at and room.plans[2 * NOW, middle] < task):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _after(work: Work, value: int, place: int) -> int:
+    """Return the index of the value's first access at or after a position; O(log accesses)."""
+    low, high = work.head[value], work.head[value + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if work.access[middle] < 2 * place:
+            low = middle + 1
+        else:
+            high = middle
+    return int(low)
+
+
+def _alive(tables: Packed, work: Work, value: int, entry: int) -> int:
+    """Say whether a value is resident just before the access at index `entry`."""
+    if tables.values[PINNED, value]:
+        return 1
+    if entry < work.head[value + 1]:
+        return int(1 - work.access[entry] % 2)
+    return int(tables.values[STAYS, value])
+
+
+def collect(tables: Packed, work: Work, room: Room, value: int, at: int, deepest: int) -> int:
+    """List in `room.todo` what making a value again in stage `at` takes, and in `room.delta` what that adds.
+
+    Inputs that are dead by then are made again, too, down to `deepest` levels; the others are kept longer.
+    """
+    room.state[STAMP] += 1
+    stamp = room.state[STAMP]
+    count = room.state[NOW]
+    room.items[TODO, 0] = tables.values[MAKER, value]
+    room.items[DEPTH, 0] = 0
+    room.items[MARK, tables.values[MAKER, value]] = stamp
+    listed = 1
+    index = 0
+    while index < listed:
+        task = room.items[TODO, index]
+        level = room.items[DEPTH, index]
+        place = find(room, at, task)
+        for entry in range(tables.items[READ_START, task], tables.items[READ_START, task + 1]):
+            read = tables.entries[READ, entry]
+            maker = tables.values[MAKER, read]
+            if maker >= 0 and room.items[MARK, maker] == stamp:
+                continue
+            following = _after(work, read, place)
+            if _alive(tables, work, read, following):
+                continue
+            twice = 0
+            if maker >= 0:
+                there = find(room, at, maker)
+                if there < count and room.plans[2 * NOW + 1, there] == at and room.plans[2 * NOW, there] == maker:
+                    twice = 1
+            if level < deepest and maker >= 0 and twice == 0:
+                room.items[TODO, listed] = maker
+                room.items[DEPTH, listed] = level + 1
+                room.items[MARK, maker] = stamp
+                listed += 1
+            else:
+                last = -1
+                if following > work.head[read]:
+                    last = work.access[following - 1] // 2
+                room.plans[DELTA, last + 1] += tables.values[SIZE, read]
+                room.plans[DELTA, place + 1] -= tables.values[SIZE, read]
+        index += 1
+    return listed
+
+
+def _release(tables: Packed, work: Work, room: Room, listed: int, at: int) -> None:
+    """Enter in `room.delta` what the collected reruns free until they run."""
+    for index in range(listed):
+        task = room.items[TODO, index]
+        place = find(room, at, task)
+        for entry in range(tables.items[WRITE_START, task], tables.items[WRITE_START, task + 1]):
+            value = tables.entries[WRITE, entry]
+            following = _after(work, value, place)
+            if tables.values[PINNED, value] or not _alive(tables, work, value, following):
+                continue
+            last = -1
+            if following > work.head[value]:
+                last = work.access[following - 1] // 2
+            room.plans[DELTA, last + 1] -= tables.values[SIZE, value]
+            room.plans[DELTA, place] += tables.values[SIZE, value]
+
+
+def _gain(work: Work, room: Room, count: int, budget: int) -> float:
+    """Return by how much the collected differences lower the area above the budget; clears them."""
+    change = 0
+    gain = 0.0
+    for place in range(count):
+        change += room.plans[DELTA, place]
+        room.plans[DELTA, place] = 0
+        if change != 0:
+            before = work.runs[MEMORY, place] - budget
+            gain += float(max(0, before) - max(0, before + change))
+    room.plans[DELTA, count] = 0
+    room.plans[DELTA, count + 1] = 0
+    return gain
+
+
+def _time_of(tables: Packed, room: Room, listed: int) -> float:
+    time = 0.0
+    for index in range(listed):
+        time += tables.times[TIME, room.items[TODO, index]]
+    return time
+
+
+def propose(tables: Packed, work: Work, room: Room, budget: int, alpha: float, noise: float) -> int:
+    """Collect the candidates that promise most for their time, at the position of highest memory."""
+    count = room.state[NOW]
+    peak = int(work.figures[HIGHEST])
+    found = 0
+    for value in range(tables.fixed[VALUES]):
+        if tables.values[MAKER, value] < 0:
+            continue
+        following = _after(work, value, peak + 1)
+        if following > work.head[value] and work.access[following - 1] // 2 == peak:
+            continue
+        if not _alive(tables, work, value, following) or following == work.head[value]:
+            continue
+        at = tables.fixed[STAGES]
+        if following < work.head[value + 1]:
+            at = room.plans[2 * NOW + 1, work.access[following] // 2]
+        maker = tables.values[MAKER, value]
+        if at == room.plans[2 * NOW + 1, peak] and maker <= room.plans[2 * NOW, peak]:
+            continue
+        there = find(room, at, maker)
+        if there < count and room.plans[2 * NOW + 1, there] == at and room.plans[2 * NOW, there] == maker:
+            continue
+        previous = -1
+        for depth in DEPTHS:
+            listed = collect(tables, work, room, value, at, depth)
+            _release(tables, work, room, listed, at)
+            gain = _gain(work, room, count, budget)
+            if listed == previous:
+                break
+            previous = listed
+            if gain <= 0.0:
+                continue
+            score = (_time_of(tables, room, listed) + 1.0) / math.pow(gain, alpha)
+            if noise > 0.0:
+                score *= math.exp(noise * (2.0 * draw(room) - 1.0))
+            found = _keep(room, found, value, depth, score)
+    return found
+
+
+def _keep(room: Room, found: int, value: int, depth: int, score: float) -> int:
+    """Insert a candidate into the list of the best, which is sorted by score."""
+    if found == CANDIDATES and score >= room.ranking[0, found - 1]:
+        return found
+    index = found if found < CANDIDATES else found - 1
+    while index > 0 and room.ranking[0, index - 1] > score:
+        room.ranking[0, index] = room.ranking[0, index - 1]
+        room.ranking[1, index] = room.ranking[1, index - 1]
+        room.ranking[2, index] = room.ranking[2, index - 1]
+        index -= 1
+    room.ranking[0, index] = score
+    room.ranking[1, index] = value
+    room.ranking[2, index] = depth
+    return min(CANDIDATES, found + 1)
+
+
+def stage_of_candidate(tables: Packed, work: Work, room: Room, value: int) -> int:
+    """Return the stage of a value's first use after the position of highest memory."""
+    following = _after(work, value, int(work.figures[HIGHEST]) + 1)
+    if following < work.head[value + 1]:
+        return int(room.plans[2 * NOW + 1, work.access[following] // 2])
+    return int(tables.fixed[STAGES])
+
+
+def insert(room: Room, listed: int, at: int) -> int:
+    """Merge ``room.items[TODO, :listed]`` into stage `at` of the present plan: the plan to try; -1 if too long."""
+    count = room.state[NOW]
+    if count + listed > room.plans.shape[1] - 2:
+        return -1
+    # Few items: sorting by insertion is enough.
+    for index in range(1, listed):
+        task = room.items[TODO, index]
+        other = index - 1
+        while other >= 0 and room.items[TODO, other] > task:
+            room.items[TODO, other + 1] = room.items[TODO, other]
+            other -= 1
+        room.items[TODO, other + 1] = task
+    taken = 0
+    length = 0
+    for place in range(count):
+        while taken < listed and (
+            room.plans[2 * NOW + 1, place] > at
+            or (room.plans[2 * NOW + 1, place] == at and room.plans[2 * NOW, place] > room.items[TODO, taken])
+        ):
+            room.plans[2 * TRIAL, length] = room.items[TODO, taken]
+            room.plans[2 * TRIAL + 1, length] = at
+            length += 1
+            taken += 1
+        room.plans[2 * TRIAL, length] = room.plans[2 * NOW, place]
+        room.plans[2 * TRIAL + 1, length] = room.plans[2 * NOW + 1, place]
+        length += 1
+    while taken < listed:
+        room.plans[2 * TRIAL, length] = room.items[TODO, taken]
+        room.plans[2 * TRIAL + 1, length] = at
+        length += 1
+        taken += 1
+    room.state[TRIAL] = length
+    return length
+
+
+def take_trial(room: Room) -> None:
+    """Make the tried plan the present one."""
+    for place in range(room.state[TRIAL]):
+        room.plans[2 * NOW, place] = room.plans[2 * TRIAL, place]
+        room.plans[2 * NOW + 1, place] = room.plans[2 * TRIAL + 1, place]
+    room.state[NOW] = room.state[TRIAL]
+
+
+def greedy(tables: Packed, work: Work, spare: Work, room: Room, budget: int, alpha: float, noise: float) -> float:
+    """Add reruns to the present plan until it fits; return the area that is left (0: it fits).
+
+    In each step, at the position of highest memory: every value that is resident across it could be freed
+    after its last use before, and made again for its next use. The `CANDIDATES` ones with the least
+    (time + 1) / gain^alpha by estimate are replayed, and the best by true gain is taken. `room.stop` ends the
+    loop early.
+    """
+    area = replay(tables, work, room, NOW, budget)
+    while area > 0.0 and room.state[STOP] == 0:
+        now = work.figures[TOTAL]
+        found = propose(tables, work, room, budget, alpha, noise)
+        best = -1
+        least = math.inf
+        for index in range(found):
+            if room.state[STOP] != 0:
+                break
+            value = int(room.ranking[1, index])
+            at = stage_of_candidate(tables, work, room, value)
+            listed = collect(tables, work, room, value, at, int(room.ranking[2, index]))
+            _clear(room)
+            length = insert(room, listed, at)
+            if length < 0:
+                continue
+            gain = area - replay(tables, spare, room, TRIAL, budget)
+            if gain <= 0.0:
+                continue
+            score = (max(0.0, spare.figures[TOTAL] - now) + 1.0) / math.pow(gain, alpha)
+            if noise > 0.0:
+                score *= math.exp(noise * (2.0 * draw(room) - 1.0))
+            if score < least:
+                least = score
+                best = index
+        if best < 0:
+            return area
+        value = int(room.ranking[1, best])
+        at = stage_of_candidate(tables, work, room, value)
+        listed = collect(tables, work, room, value, at, int(room.ranking[2, best]))
+        _clear(room)
+        insert(room, listed, at)
+        take_trial(room)
+        area = replay(tables, work, room, NOW, budget)
+    room.cost[NOW] = work.figures[TOTAL]
+    return area
+
+
+def _clear(room: Room) -> None:
+    for place in range(room.state[NOW] + 2):
+        room.plans[DELTA, place] = 0

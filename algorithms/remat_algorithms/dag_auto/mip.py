@@ -1,0 +1,150 @@
+"""Small mixed-integer programs, and solving them with SCIP, as OR-Tools brings it.
+
+The figures are scaled: costs are times in units in which the mean task takes 1000, rows are divided by their
+largest coefficient. A solver's tolerances only ever relax a program, so its bound stays one.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+POLL_SECONDS = 0.02
+"""How often a running solver's caller is asked whether to stop."""
+
+GAP = 1e-7
+"""Relative gap at which a program counts as solved."""
+
+
+@dataclass
+class Program:
+    """Minimise cost * x over 0 <= x <= upper, some x whole, such that each row is at least its right-hand side.
+
+    Attributes
+    ----------
+    cost, upper : list of float
+    whole : list of bool
+    rows : list of (list of (variable, coefficient), right-hand side)
+    """
+
+    cost: list[float] = field(default_factory=list)
+    whole: list[bool] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    rows: list[tuple[list[tuple[int, float]], float]] = field(default_factory=list)
+
+    def variable(self, cost: float = 0.0, *, whole: bool = True, upper: float = 1.0) -> int:
+        """Add a variable; return its number."""
+        self.cost.append(cost)
+        self.whole.append(whole)
+        self.upper.append(upper)
+        return len(self.cost) - 1
+
+    def at_least(self, terms: Sequence[tuple[int, float]], least: float) -> None:
+        """Add a row, scaled so that its largest coefficient is 1."""
+        largest = max((abs(coefficient) for _, coefficient in terms), default=0.0)
+        scale = 1.0 / largest if largest > 0 else 1.0
+        self.rows.append(([(number, coefficient * scale) for number, coefficient in terms], least * scale))
+
+    @property
+    def entries(self) -> int:
+        """Number of coefficients."""
+        return sum(len(terms) for terms, _ in self.rows)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a solver found.
+
+    Attributes
+    ----------
+    bound : float
+        Lower bound on the least cost; infinite where there is no solution.
+    cost : float
+        Of the solution; infinite where none was found.
+    values : sequence of float
+        The solution, or empty.
+    finished : bool
+        Whether the search came to its end, rather than to a limit.
+    """
+
+    bound: float
+    cost: float = math.inf
+    values: Sequence[float] = ()
+    finished: bool = False
+
+
+def solve(
+    program: Program,
+    *,
+    seconds: float | None,
+    stopped: Callable[[], bool],
+    hint: Sequence[float] = (),
+    nodes: int | None = None,
+) -> Answer:
+    """Solve a program in a thread of its own, which holds no lock, and ask meanwhile whether to stop.
+
+    Parameters
+    ----------
+    program : Program
+    seconds : float, optional
+        Limit.
+    stopped : callable
+        Asked every `POLL_SECONDS`.
+    hint : sequence of float, optional
+        Values of all variables to start from.
+    nodes : int, optional
+        Limit on nodes of the search, for answers that do not depend on the clock.
+    """
+    if any(not terms and least > 0 for terms, least in program.rows):
+        return Answer(math.inf, finished=True)
+    from ortools.linear_solver import pywraplp
+
+    solver = pywraplp.Solver.CreateSolver("SCIP")
+    variables = _load(solver, program)
+    if len(hint):
+        solver.SetHint(variables, [float(value) for value in hint])
+    if seconds is not None:
+        solver.SetTimeLimit(max(1, int(1000 * seconds)))
+    # Ctrl-C is for Python: SCIP would take the signal for itself.
+    limit = "" if nodes is None else f"limits/nodes = {nodes}\n"
+    solver.SetSolverSpecificParametersAsString(f"misc/catchctrlc = FALSE\n{limit}")
+    parameters = pywraplp.MPSolverParameters()
+    parameters.SetDoubleParam(parameters.RELATIVE_MIP_GAP, GAP)
+    statuses: list[int] = []
+    thread = threading.Thread(target=lambda: statuses.append(solver.Solve(parameters)), daemon=True)
+    thread.start()
+    thread.join(POLL_SECONDS / 4)
+    while thread.is_alive():
+        if stopped():
+            solver.InterruptSolve()
+        thread.join(POLL_SECONDS)
+    status = statuses[0] if statuses else pywraplp.Solver.ABNORMAL
+    if status == pywraplp.Solver.INFEASIBLE:
+        return Answer(math.inf, finished=True)
+    if status not in (pywraplp.Solver.OPTIMAL, pywraplp.Solver.FEASIBLE):
+        # Without a solution, OR-Tools does not tell the bound.
+        return Answer(0.0)
+    cost, bound = solver.Objective().Value(), solver.Objective().BestBound()
+    finished = status == pywraplp.Solver.OPTIMAL
+    bound = min(cost, max(0.0, cost * (1.0 - GAP) if finished else bound))
+    return Answer(bound, cost, [variable.solution_value() for variable in variables], finished)
+
+
+def _load(solver: Any, program: Program) -> list[Any]:
+    variables = [
+        solver.IntVar(0.0, upper, "") if whole else solver.NumVar(0.0, upper, "")
+        for whole, upper in zip(program.whole, program.upper, strict=True)
+    ]
+    for terms, least in program.rows:
+        row = solver.Constraint(least, solver.infinity())
+        for number, coefficient in terms:
+            row.SetCoefficient(variables[number], coefficient)
+    objective = solver.Objective()
+    for variable, cost in zip(variables, program.cost, strict=True):
+        if cost:
+            objective.SetCoefficient(variable, cost)
+    objective.SetMinimization()
+    return variables

@@ -1,0 +1,169 @@
+"""What the search works on, packed into few arrays: a kernel's compile time grows with the arrays that it passes on.
+
+Interpreted, the arrays hold Python objects, so that integers of any size are exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from remat_algorithms.dag_auto.model import StageModel
+
+Array = Any
+"""An int64 or float64 array where functions are compiled, an array of objects where they are interpreted."""
+
+# Rows of `Packed.items`.
+FIRST, READ_START, WRITE_START, WORKSPACE, IN_PLACE, BYTES, LIGHT, LIGHT_WORKSPACE, LIGHT_SPARED = range(9)
+# Rows of `Packed.times`.
+TIME, LIGHT_TIME = range(2)
+# Rows of `Packed.values`.
+SIZE, MAKER, INITIAL, PINNED, STAYS = range(5)
+# Rows of `Packed.entries`.
+READ, WRITE, SPARED = range(3)
+# Places in `Packed.fixed`.
+STAGES, ITEMS, VALUES, STATIC = range(4)
+
+# Rows of `Work.runs`.
+MEMORY, FULL, CHANGE, FREED = range(4)
+# Places in `Work.figures`.
+AREA, TOTAL, HIGHEST = range(3)
+
+# Plans, by the number p of the plan: rows 2 p and 2 p + 1 of `Room.plans` are its items and its stages.
+NOW, TRIAL, HERE, BEST = range(4)
+DELTA = 8
+# Rows of `Room.items`.
+TODO, DEPTH, MARK = range(3)
+# Places in `Room.state`: the lengths of the four plans come first.
+STAMP, RANDOM, STOP = range(4, 7)
+
+CANDIDATES = 25
+"""Candidates that are replayed in each step of the greedy."""
+
+LONGEST = 12
+"""Most runs of a plan, as a multiple of the order's."""
+
+
+LARGE = 100
+"""Tasks beyond which plans may only be four times as long as the order."""
+
+
+class Packed(NamedTuple):
+    """The tables of a model (see `model.Tables`): a property a row, an item, value or access a column."""
+
+    items: Array
+    times: Array
+    values: Array
+    entries: Array
+    fixed: Array
+
+
+class Work(NamedTuple):
+    """What a replay fills.
+
+    Attributes
+    ----------
+    runs : (4, longest + 2)
+        Bytes while each run lasts; 0 where a light twin stands in for the item; differences of memory from run
+        to run; bytes that a run reads and frees.
+    head, access : rows of value v, ``access[head[v]:head[v + 1]]``
+        Its accesses in order of time: 2 * position for a read, 2 * position + 1 for a write.
+    figures : (3,) float
+        Area above the budget, time of all runs, highest position.
+    """
+
+    runs: Array
+    head: Array
+    access: Array
+    figures: Array
+
+
+class Room(NamedTuple):
+    """What the search writes into.
+
+    Attributes
+    ----------
+    plans : (9, longest + 2)
+        The present plan, one that is tried, the one that rounds of improvement start from, the best one; and the
+        differences of memory that a candidate would make.
+    items : (3, items + 1)
+        Items of a rerun, how deep each lies, in which call each item was entered.
+    ranking : (3, CANDIDATES) float
+        Score, value and depth of the best candidates.
+    state : (7,)
+        Lengths of the plans, the number of the call, the random generator's state, whether to stop (set from
+        another thread).
+    cost : (4,) float
+        Times of the plans.
+    """
+
+    plans: Array
+    items: Array
+    ranking: Array
+    state: Array
+    cost: Array
+
+
+def pack(model: StageModel, *, compiled: bool) -> Packed:
+    """Pack the tables of a model."""
+    tables, whole = model.tables, np.int64 if compiled else np.object_
+    width = len(model.task) + 1
+    return Packed(
+        items=_rows(
+            [
+                *(tables.first, tables.read_start, tables.write_start, tables.workspace, tables.in_place),
+                *(tables.written, tables.light, tables.light_workspace, tables.light_spared),
+            ],
+            width,
+            whole,
+        ),
+        times=_rows([tables.time, tables.light_time], width, np.float64 if compiled else np.object_),
+        values=_rows([tables.size, tables.maker, tables.initial, tables.pinned, tables.stays], len(tables.size), whole),
+        entries=_rows(
+            [tables.read_value, tables.write_value, tables.spared],
+            max(len(tables.read_value), len(tables.write_value)),
+            whole,
+        ),
+        fixed=np.array([model.stages, len(model.task), len(tables.size), tables.static[0]], dtype=whole),
+    )
+
+
+def _rows(rows: list[list[Any]], width: int, kind: Any) -> Array:
+    table = np.zeros((len(rows), width), dtype=kind)
+    for number, row in enumerate(rows):
+        table[number, : len(row)] = row
+    return table
+
+
+def work_room(model: StageModel, *, compiled: bool) -> Work:
+    """Return room for replays of plans of a model."""
+    tables, whole = model.tables, np.int64 if compiled else np.object_
+    real = np.float64 if compiled else np.object_
+    # Plans whose runs read and write more, on average, than a dozen times what the order does are not looked at.
+    accesses = longest(model) // max(1, model.stages) * (len(tables.read_value) + len(tables.write_value)) + 64
+    return Work(
+        runs=np.zeros((4, longest(model) + 2), dtype=whole),
+        head=np.zeros(len(tables.size) + 1, dtype=whole),
+        access=np.zeros(accesses, dtype=whole),
+        figures=np.zeros(3, dtype=real),
+    )
+
+
+def search_room(model: StageModel, seed: int, *, compiled: bool) -> Room:
+    """Return room for a search, its generator seeded."""
+    whole, real = (np.int64, np.float64) if compiled else (np.object_, np.object_)
+    state = np.zeros(7, dtype=whole)
+    state[RANDOM] = 1 + (seed * 7919 + 12345) % 2147483645
+    return Room(
+        plans=np.zeros((9, longest(model) + 2), dtype=whole),
+        items=np.zeros((3, len(model.task) + 1), dtype=whole),
+        ranking=np.zeros((3, CANDIDATES), dtype=real),
+        state=state,
+        cost=np.zeros(4, dtype=real),
+    )
+
+
+def longest(model: StageModel) -> int:
+    """Return the most runs of a plan."""
+    return (LONGEST if model.stages <= LARGE else 4) * model.stages + 64

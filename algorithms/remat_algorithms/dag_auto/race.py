@@ -1,0 +1,135 @@
+"""What the improving and the bounding side of a solve share: the best plan, the best bound, and whether to stop."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from remat.context import Context
+from remat.problem import Problem
+from remat.steps import StepBuilder, Steps, concatenate
+from remat.units import Number
+from remat_algorithms.dag_auto.model import StageModel
+from remat_algorithms.dag_auto.state import Plan
+from remat_algorithms.emit import run_in_order
+
+EQUAL = 1e-6
+"""Share of the overhead up to which a plan counts as optimal."""
+
+
+@dataclass
+class Race:
+    """The state of a solve.
+
+    Attributes
+    ----------
+    problem, model, context
+    budget : int
+    best : Plan or None
+    bound : float
+        Lower bound on the time of the reruns, in the model's unit; infinite where no plan fits.
+    changed : float
+        `time.monotonic()` of the last better plan or bound.
+    patience : float
+        Seconds without either after which to stop.
+    halted : bool
+        Set when all should stop.
+    """
+
+    problem: Problem
+    model: StageModel
+    context: Context
+    budget: int
+    patience: float
+    best: Plan | None = None
+    bound: float = 0.0
+    changed: float = field(default_factory=time.monotonic)
+    halted: bool = False
+    reported: Plan | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def offer(self, plan: Plan | None) -> bool:
+        """Take a plan if it is better than the best one; from any thread."""
+        if plan is None or plan.peak > self.budget:
+            return False
+        with self._lock:
+            better = self.best is None or plan.time < self.best.time * (1.0 - 1e-12)
+            if better:
+                self.best = plan
+                self.changed = time.monotonic()
+            return better
+
+    def raise_bound(self, bound: float) -> None:
+        """Take a bound if it is better; from any thread."""
+        with self._lock:
+            if bound > self.bound * (1.0 + 1e-9):
+                self.bound = bound
+                self.changed = time.monotonic()
+
+    @property
+    def overhead(self) -> float:
+        """Time of the best plan's reruns, in the model's unit."""
+        return math.inf if self.best is None else max(0.0, self.best.time - self.model.once_time)
+
+    @property
+    def proved(self) -> bool:
+        """Whether the best plan is optimal in its class, or there is none at all."""
+        return self.bound == math.inf or self.overhead <= self.bound * (1.0 + EQUAL) + 1e-9
+
+    def over(self) -> bool:
+        """Say whether to stop; from any thread."""
+        return self.halted or self.context.stopped or self.proved
+
+    def watch(self) -> bool:
+        """Report what is new, and say whether to stop; from the thread that solves."""
+        best = self.best
+        if best is not None and best is not self.reported:
+            self.reported = best
+            self.context.report(self.steps(best), makespan=self.makespan(best))
+        if time.monotonic() - self.changed > self.patience:
+            self.halted = True
+        return self.over()
+
+    def say(self, message: str) -> None:
+        """Report progress in words: gap and bound within the class."""
+        self.watch()
+        if self.context.listener is None:
+            return
+        gap = ""
+        if self.best is not None and self.bound < math.inf:
+            least = self.model.once_time + self.bound
+            gap = f", gap {max(0.0, self.best.time - least) / max(least, 1e-300):.3%}"
+        self.context.report(message=f"{message}{gap}")
+
+    def steps(self, plan: Plan) -> Steps:
+        """Return the steps of a plan."""
+        return steps_of(self.problem, self.model, plan.item, plan.full)
+
+    def makespan(self, plan: Plan) -> Number:
+        """Return the makespan of a plan."""
+        return self.model.makespan(self.model.tasks_of(plan.item, plan.full))
+
+
+def steps_of(problem: Problem, model: StageModel, items: Sequence[int], full: Sequence[int]) -> Steps:
+    """Return the steps of a sequence of items: inputs that nobody reads before they are written are dropped first."""
+    tables = model.tables
+    read: set[int] = set()
+    written: set[int] = set()
+    for item in items:
+        own = tables.read_value[tables.read_start[item] : tables.read_start[item + 1]]
+        read.update(value for value in own if value not in written)
+        written.update(tables.write_value[tables.write_start[item] : tables.write_start[item + 1]])
+    unused = [
+        value
+        for value, initial in enumerate(tables.initial)
+        if initial and not tables.pinned[value] and value not in read and (value in written or not tables.stays[value])
+    ]
+    runs = run_in_order(problem.graph, problem.machine, model.tasks_of(items, full))
+    if not unused:
+        return runs
+    head = StepBuilder()
+    head.drop(unused, model.own)
+    return concatenate([head.build(), runs])

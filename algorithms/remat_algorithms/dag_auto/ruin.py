@@ -1,0 +1,158 @@
+"""Ruin and recreate: drop reruns, let the greedy mend the plan, prune, accept what is not much worse.
+
+Interpreted or compiled, like `replay` and `greedy`.
+"""
+
+from __future__ import annotations
+
+from remat_algorithms.dag_auto.greedy import draw, greedy, take_trial
+from remat_algorithms.dag_auto.packed import (
+    FIRST,
+    ITEMS,
+    MEMORY,
+    NOW,
+    READ,
+    READ_START,
+    SIZE,
+    STAGES,
+    STOP,
+    TIME,
+    TOTAL,
+    TRIAL,
+    WRITE,
+    WRITE_START,
+    Packed,
+    Room,
+    Work,
+)
+from remat_algorithms.dag_auto.replay import replay
+
+RUIN, MEND, PRUNE, REPLAY = range(4)
+"""What `act` does: drop reruns, the greedy, drop needless reruns, only replay."""
+
+
+def is_first(tables: Packed, stage: int, task: int) -> bool:
+    """Say whether a run is the first one of the stage's task."""
+    return bool(stage < tables.fixed[STAGES] and tables.items[FIRST, stage] == task)
+
+
+def without(room: Room, place: int) -> None:
+    """Make the present plan without the run at a position the plan to try."""
+    count = room.state[NOW]
+    for other in range(place):
+        room.plans[2 * TRIAL, other] = room.plans[2 * NOW, other]
+        room.plans[2 * TRIAL + 1, other] = room.plans[2 * NOW + 1, other]
+    for other in range(place + 1, count):
+        room.plans[2 * TRIAL, other - 1] = room.plans[2 * NOW, other]
+        room.plans[2 * TRIAL + 1, other - 1] = room.plans[2 * NOW + 1, other]
+    room.state[TRIAL] = count - 1
+
+
+def _hopeless(tables: Packed, work: Work, room: Room, place: int, budget: int) -> bool:
+    """Whether a plan without a run must exceed the budget: its outputs would be kept too long elsewhere."""
+    task = room.plans[2 * NOW, place]
+    spare = 0
+    for entry in range(tables.items[READ_START, task], tables.items[READ_START, task + 1]):
+        spare += tables.values[SIZE, tables.entries[READ, entry]]
+    for entry in range(tables.items[WRITE_START, task], tables.items[WRITE_START, task + 1]):
+        value = tables.entries[WRITE, entry]
+        low, high = work.head[value], work.head[value + 1]
+        while low < high:
+            middle = (low + high) // 2
+            if work.access[middle] < 2 * place + 1:
+                low = middle + 1
+            else:
+                high = middle
+        used = low + 1 < work.head[value + 1] and work.access[low + 1] % 2 == 0
+        if low == work.head[value] or not used:
+            continue
+        for between in range(work.access[low - 1] // 2 + 1, place):
+            if work.runs[MEMORY, between] + tables.values[SIZE, value] - spare > budget:
+                return True
+    return False
+
+
+def prune(tables: Packed, work: Work, spare: Work, room: Room, budget: int) -> None:
+    """Drop each rerun that is not needed, dearest first; the present plan must fit. O(reruns) replays."""
+    reruns = 0
+    for place in range(room.state[NOW]):
+        if not is_first(tables, room.plans[2 * NOW + 1, place], room.plans[2 * NOW, place]):
+            reruns += 1
+    previous = -1.0
+    passed = -1
+    replay(tables, work, room, NOW, budget)
+    for _ in range(reruns):
+        # The dearest of those that have not been looked at: below the last one by (time, key).
+        place = _next_dearest(tables, room, previous, passed)
+        if place < 0 or room.state[STOP] != 0:
+            break
+        previous = tables.times[TIME, room.plans[2 * NOW, place]]
+        passed = _key(tables, room, place)
+        if _hopeless(tables, work, room, place, budget):
+            continue
+        without(room, place)
+        if replay(tables, spare, room, TRIAL, budget) == 0.0:
+            take_trial(room)
+            replay(tables, work, room, NOW, budget)
+    room.cost[NOW] = work.figures[TOTAL]
+
+
+def _key(tables: Packed, room: Room, place: int) -> int:
+    return room.plans[2 * NOW + 1, place] * (tables.fixed[ITEMS] + 1) + room.plans[2 * NOW, place]  # type: ignore[no-any-return]
+
+
+def _next_dearest(tables: Packed, room: Room, previous: float, passed: int) -> int:
+    """Return the position of the dearest rerun after the one last looked at; by time, then from the front."""
+    best = -1
+    most = -1.0
+    for place in range(room.state[NOW]):
+        task = room.plans[2 * NOW, place]
+        time = tables.times[TIME, task]
+        if time <= most or is_first(tables, room.plans[2 * NOW + 1, place], task):
+            continue
+        later = passed < 0 or time < previous or (time == previous and _key(tables, room, place) > passed)
+        if later:
+            most = time
+            best = place
+    return best
+
+
+def ruin(tables: Packed, room: Room) -> None:
+    """Drop reruns: those of a window of stages, some anywhere, or most of them."""
+    kind = draw(room)
+    stages = tables.fixed[STAGES] + 1
+    low, high, share = 0, stages, 1.0
+    if kind < 0.55:
+        width = 1 + int(draw(room) * max(1.0, 0.3 * stages))
+        low = int(draw(room) * stages) - width // 2
+        high = low + width
+        share = 0.5 + 0.5 * draw(room)
+    elif kind < 0.85:
+        share = 0.1 + 0.3 * draw(room)
+    else:
+        share = 0.5 + 0.5 * draw(room)
+    length = 0
+    for place in range(room.state[NOW]):
+        stage, task = room.plans[2 * NOW + 1, place], room.plans[2 * NOW, place]
+        inside = low <= stage < high and not is_first(tables, stage, task)
+        if inside and draw(room) < share:
+            continue
+        room.plans[2 * NOW, length] = task
+        room.plans[2 * NOW + 1, length] = stage
+        length += 1
+    room.state[NOW] = length
+
+
+def act(
+    tables: Packed, work: Work, spare: Work, room: Room, budget: int, what: int, alpha: float, noise: float
+) -> bool:
+    """Do something with the present plan; return whether it fits then. One way in, so that little is compiled twice."""
+    if what == RUIN:
+        ruin(tables, room)
+        return False
+    if what == MEND:
+        return greedy(tables, work, spare, room, budget, alpha, noise) == 0.0
+    if what == PRUNE:
+        prune(tables, work, spare, room, budget)
+        return True
+    return replay(tables, work, room, NOW, budget) == 0.0

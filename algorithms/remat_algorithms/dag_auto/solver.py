@@ -1,0 +1,213 @@
+"""`dag-auto`: greedy, ruin and recreate, and two bounds that exchange what they find."""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import partial
+
+import numpy as np
+from pydantic import Field
+
+from remat.context import Context
+from remat.errors import OptionError
+from remat.options import Options
+from remat.placement import Unplaceable, place
+from remat.problem import Bound, LeastBudget, Problem, Proposal, Termination
+from remat.steps import Steps
+from remat.taskgraph import IntArray
+from remat.units import Number
+from remat_algorithms.dag_auto.bounding import Bounding
+from remat_algorithms.dag_auto.improving import SMALLER, Improver, aside, beside, first_plans
+from remat_algorithms.dag_auto.model import StageModel, stage_model
+from remat_algorithms.dag_auto.race import Race, steps_of
+from remat_algorithms.dag_auto.state import Search
+
+REFERENCE = "schedules in the reference order"
+IMPROVED = "schedules in the improved order"
+
+SMALL = 32
+"""Tasks up to which the two sides take turns, with limits that do not depend on the clock."""
+
+SMALL_ROUNDS = 300
+"""Rounds of ruin and recreate there, divided by the number of tasks."""
+
+SMALL_NODES, NODES = 200, 2000
+"""Nodes that a program may take where the clock does not count: in small graphs, and in others."""
+
+LOWERED = 1e-7
+"""Share by which a bound is lowered against the solver's tolerances."""
+
+
+class DagAutoOptions(Options):
+    """Options of `dag-auto`."""
+
+    iterations: int | None = Field(
+        None,
+        ge=0,
+        le=10_000_000,
+        description="rounds of ruin and recreate; the answer then depends on the seed and not on the clock. "
+        "Default: until it is proved, the time is over, or patience is",
+    )
+    patience: float = Field(30.0, gt=0, description="seconds without a better schedule or bound after which to stop")
+    reorder: bool = Field(False, description="improve the order of first runs before anything is run again")
+
+
+def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Proposal:
+    """Solve a task graph.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of any kind; one processor and its memory are used.
+    options : DagAutoOptions
+    context : Context
+        The best schedule so far is reported, and returned when stopped. With one thread the sides take turns.
+
+    Returns
+    -------
+    Proposal
+        With a bound within its class: schedules that run the needed tasks for the first time in the given order,
+        and between two first runs each earlier task at most once again, in that order.
+
+    Notes
+    -----
+    O(accesses) for each schedule that is looked at; the bounds are mixed-integer programs. When everything fits
+    without recomputation, that is returned at once.
+    """
+    model, scope = _model(problem, context, reorder=options.reorder)
+    budget = problem.budget
+    whole = keep_everything(model, problem)
+    if whole is not None:
+        return Proposal(steps=whole, makespan=problem.no_recompute_time, optimal_within=scope if model.simple else None)
+    assert budget is not None
+    bounds = zip(problem.machine.memories, problem.memory_bounds, strict=True)
+    if any(bound and memory.capacity is not None and bound.size > memory.capacity for memory, bound in bounds):
+        return Proposal(termination=context.termination)
+    search = Search(model, budget, context.seed)
+    race = Race(problem, model, context, budget, options.patience)
+    if options.iterations is not None or model.stages <= SMALL:
+        termination = _in_turns(race, search, options)
+    else:
+        termination = _together(race, search)
+    race.watch()
+    return _conclude(race, scope, termination)
+
+
+def _model(problem: Problem, context: Context, *, reorder: bool) -> tuple[StageModel, str]:
+    """Return the model in the reference order, or in a better one if that is wanted and found."""
+    reference = stage_model(problem)
+    if not reorder or not reference.simple:
+        return reference, REFERENCE
+    from remat_algorithms.order.improving import good_order, improved
+    from remat_algorithms.order.model import order_model
+
+    try:
+        orders = order_model(problem, "dag-auto")
+    except OptionError:
+        return reference, REFERENCE
+    order = improved(orders, good_order(orders), lambda: context.stopped, problem.budget or 0)
+    if orders.peak(order) >= orders.peak(range(len(orders))):
+        return reference, REFERENCE
+    tasks: IntArray = np.array([orders.tasks[index] for index in order], dtype=np.int64)
+    return stage_model(problem, tasks), IMPROVED
+
+
+def keep_everything(model: StageModel, problem: Problem) -> Steps | None:
+    """Return the schedule without reruns if it fits."""
+    steps = steps_of(problem, model, list(model.tables.first), [1] * model.stages)
+    resident = sum(size for size, initial in zip(model.tables.size, model.tables.initial, strict=True) if initial)
+    if problem.budget is not None and resident + model.tables.static[0] > problem.budget:
+        return None
+    return None if isinstance(place(problem.graph, problem.machine, steps), Unplaceable) else steps
+
+
+def _in_turns(race: Race, search: Search, options: DagAutoOptions) -> Termination:
+    """Construct, bound, improve, bound again: with limits that do not depend on the clock."""
+    small = race.model.stages <= SMALL
+    limited = options.iterations is not None
+    aside(race, search, lambda: first_plans(race, search))
+    improver = Improver(race, search)
+    bounding = None
+    if race.model.simple and not race.over():
+        own = Search(race.model, race.budget, race.context.seed)
+        bounding = Bounding(race, own, SMALL_NODES if small else NODES, improver.seeds.append)
+        bounding.cover(None)
+        if small and not race.over():
+            bounding.work()
+    rounds = options.iterations if options.iterations is not None else SMALL_ROUNDS // race.model.stages
+    made: list[int] = []
+    aside(race, search, lambda: made.append(improver.rounds(rounds)))
+    done = sum(made)
+    if bounding is not None and not small and not race.over():
+        bounding.refine(None)
+    if race.proved or not race.context.stopped:
+        return Termination.ITERATION_LIMIT if limited and done >= rounds and not race.proved else Termination.COMPLETED
+    return race.context.termination
+
+
+def _together(race: Race, search: Search) -> Termination:
+    """Improve in a thread of its own, and bound in this one; with one thread, by turns of growing length."""
+    improver = Improver(race, search)
+    own = Search(race.model, race.budget, race.context.seed)
+    if race.context.threads == 1 and race.model.simple:
+        _alternate(race, improver, Bounding(race, own, None, improver.seeds.append))
+    else:
+        with beside(race, search, improver.work):
+            if race.model.simple:
+                bounding = Bounding(race, own, None, improver.seeds.append)
+                bounding.cover(None)
+                bounding.work()
+    return Termination.COMPLETED if race.proved or not race.context.stopped else race.context.termination
+
+
+def _alternate(race: Race, improver: Improver, bounding: Bounding) -> None:
+    """Take turns: each as long as all turns before."""
+    turn, search = 0.5, improver.search
+    aside(race, search, lambda: first_plans(race, search, (1.0,)))
+    if not race.watch():
+        bounding.cover(None)
+    if race.best is None and not race.watch():
+        # Perhaps there is none.
+        bounding.refine(None if race.context.seconds_left is None else race.context.seconds_left / 2)
+    aside(race, search, lambda: first_plans(race, search, SMALLER))
+    while not race.watch():
+        end = time.monotonic() + turn
+        aside(race, search, partial(improver.until, end))
+        start = time.monotonic()
+        while time.monotonic() - start < turn and not race.watch() and not bounding.exhausted:
+            bounding.refine(turn)
+        turn = min(1.4 * turn, 20.0)
+
+
+def _conclude(race: Race, scope: str, termination: Termination) -> Proposal:
+    """Turn the race's end into a proposal, with bounds rounded to the safe side."""
+    best, model = race.best, race.model
+    if best is None:
+        if race.bound == math.inf:
+            least = LeastBudget(race.budget + 1, None, False, model.own)
+            return Proposal(infeasible_within=scope, least=least, termination=termination)
+        return Proposal(termination=termination)
+    makespan = race.makespan(best)
+    bounds = []
+    if model.simple and race.bound > 0:
+        bounds.append(Bound(_bound(race, makespan), scope, "dag-auto"))
+    proved = model.simple and race.proved
+    return Proposal(
+        steps=race.steps(best),
+        makespan=makespan,
+        bounds=tuple(bounds),
+        optimal_within=scope if proved else None,
+        termination=termination,
+    )
+
+
+def _bound(race: Race, makespan: Number) -> Number:
+    """Return the bound in the instance's unit; whole where times are, and never above the makespan."""
+    if race.proved:
+        return makespan
+    once = race.model.makespan([race.model.task[item] for item in race.model.tables.first])
+    over = max(0.0, race.bound * (1.0 - LOWERED)) * race.model.time_unit
+    if isinstance(once, int) and isinstance(makespan, int):
+        return min(makespan, once + math.ceil(over - 1e-6 * max(1.0, over)))
+    return min(makespan, once + over)

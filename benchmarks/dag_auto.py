@@ -1,0 +1,87 @@
+"""dag-auto on task graphs: cost and bound as shares of keep-all's time, and seconds to the best schedule and the proof.
+
+Budgets are shares of the no-recompute peak. Shipped and generated graphs; those under ``$REMAT_DATA/dag``, too, where
+that is set. Two threads, and at most `LIMIT` seconds each.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import remat
+from benchmarks.harness import measure, table
+
+LIMIT = 60
+SHIPPED = ("unet_joint", "unet_b8_512_bf16", "mlp12_joint", "layered_n100")
+GENERATED = (500, 1000)
+FOREIGN = {
+    "checkmate/unet": (90, 80, 60, 40),
+    "checkmate/mobilenet": (90, 80, 60, 40),
+    "checkmate/resnet50": (90, 80, 60, 40),
+    "random_layered/rl100": (90, 80, 70, 60),
+    "random_layered/rl250": (90, 80, 70),
+}
+
+
+def load(name: str) -> remat.Instance:
+    """Return a shipped graph, a generated one ("layered-500"), or a file."""
+    if name.startswith("layered-"):
+        from remat.generate import generate
+
+        return remat.load(dict(generate("dag", "layered", nodes=int(name.removeprefix("layered-")))))
+    return remat.load(name if name.endswith(".json") else remat.example(name))
+
+
+def solve(name: str, share: int) -> dict[str, Any]:
+    """Solve once; what the solver reports is timed from its start."""
+    instance = load(name)
+    keep = remat.solve(instance, algorithm="keep-all")
+    peak = next(iter(keep.peak_memory.values()))
+    found: list[float] = []
+
+    def note(progress: Any) -> None:
+        if progress.makespan is not None and (not found or progress.makespan < found[-1]):
+            found.append(progress.makespan)
+            times.append(progress.seconds)
+
+    times: list[float] = []
+    cpu, wall = time.process_time(), time.perf_counter()
+    result = remat.solve(
+        instance, algorithm="dag-auto", budget=peak * share // 100, time_limit=LIMIT, threads=2, progress=note
+    )
+    bound = max((bound.value for bound in result.bounds), default=0)
+    once = keep.makespan or 1
+    return {
+        "cpu": time.process_time() - cpu,
+        "wall": time.perf_counter() - wall,
+        "ratio": None if result.makespan is None else result.makespan / once,
+        "bound": bound / once,
+        "first": times[0] if times else None,
+        "best": times[-1] if times else None,
+        "status": f"proved ({result.optimal_within})" if result.optimal_within else str(result.status),
+    }
+
+
+def run() -> None:
+    """Print the table."""
+    jobs = [(name, share) for name in SHIPPED for share in (90, 80, 60)]
+    jobs += [(f"layered-{nodes}", share) for nodes in GENERATED for share in (90, 80)]
+    data = os.environ.get("REMAT_DATA")
+    if data:
+        jobs += [(str(Path(data, "dag", f"{name}.json")), s) for name, shares in FOREIGN.items() for s in shares]
+    rows = []
+    for name, share in jobs:
+        seen = measure(solve, name=name, share=share)
+        value = seen.value
+        ratio = "-" if value["ratio"] is None else f"{value['ratio']:.6f}"
+        rows.append(
+            [
+                *(Path(name).stem, f"{share} %", ratio, f"{value['bound']:.6f}"),
+                *(value["first"] or "-", value["best"] or "-", seen.wall, seen.cpu, value["status"]),
+            ]
+        )
+    header = ["graph", "budget", "cost", "bound", "first s", "best s", "wall s", "CPU s", "answer"]
+    table(f"dag-auto, two threads, at most {LIMIT} s (cost and bound: shares of keep-all's time)", header, rows)
