@@ -100,16 +100,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         anytime=True,
     ),
     Algorithm(
-        name="chen-greedy",
-        solver="remat_algorithms.chain.cuts:solve_chen_greedy",
-        options="remat_algorithms.chain.cuts:ChenGreedyOptions",
-        kinds=("chain",),
-        summary="segments of about equal bytes, as few as the budget allows",
-        guarantee="heuristic",
-        complexity="O(L) for each of 200 limits",
-        reference="Chen et al. 2016",
-    ),
-    Algorithm(
         name="revolve-chain",
         solver="remat_algorithms.chain.cuts:solve_revolve_chain",
         options="remat_algorithms.chain.cuts:RevolveChainOptions",

@@ -23,6 +23,8 @@ from math import isqrt
 from remat.context import Context
 from remat.errors import OptionError
 from remat.problem import Problem, Proposal
+from remat_algorithms.chain.cuts import ChenGreedyOptions
+from remat_algorithms.chain.cuts import solve_chen_greedy as cut_greedily
 from remat_algorithms.dag.fitting import fastest
 from remat_algorithms.dag.phases import Training, training_of
 
@@ -129,7 +131,9 @@ def _sqrt(problem: Problem, name: str, candidates: Candidates) -> Proposal:
     return Proposal(steps=replay.steps, makespan=replay.time, peak=replay.peak)
 
 
-def _greedy(problem: Problem, name: str, candidates: Candidates, context: Context) -> Proposal:
+def _greedy(
+    problem: Problem, name: str, candidates: Candidates, context: Context, *, limit: int | None = None
+) -> Proposal:
     training = training_of(problem, name)
     if candidates is _linear:
         _refuse_unless_linear(training, name)
@@ -137,8 +141,8 @@ def _greedy(problem: Problem, name: str, candidates: Candidates, context: Contex
 
     def schedules() -> Iterator[list[int] | None]:
         seen: set[tuple[int, ...]] = set()
-        for limit in _limits(training, found):
-            checkpoints = cut_at(training, found, limit)
+        for most in _limits(training, found) if limit is None else [limit]:
+            checkpoints = cut_at(training, found, most)
             if (key := tuple(checkpoints)) not in seen:
                 seen.add(key)
                 yield runs_for(training, checkpoints)
@@ -167,9 +171,14 @@ def solve_chen_sqrt(problem: Problem, options: None, context: Context) -> Propos
     return _sqrt(problem, "chen-sqrt", _linear)
 
 
-def solve_chen_greedy(problem: Problem, options: None, context: Context) -> Proposal:
-    """Checkpoint a linear forward by bytes, b searched; OptionError for others. O(n * values) for each b."""
-    return _greedy(problem, "chen-greedy", _linear, context)
+def solve_chen_greedy(problem: Problem, options: ChenGreedyOptions, context: Context) -> Proposal:
+    """Checkpoint a linear forward by bytes, b searched; OptionError for others. O(n * values) for each b.
+
+    A chain has saving forwards, and its segments are rerun with them: that is `remat_algorithms.chain.cuts`.
+    """
+    if problem.kind == "chain":
+        return cut_greedily(problem, options, context)
+    return _greedy(problem, "chen-greedy", _linear, context, limit=options.limit)
 
 
 def solve_ap_sqrt(problem: Problem, options: None, context: Context) -> Proposal:
