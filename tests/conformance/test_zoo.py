@@ -4,6 +4,9 @@ import pytest
 
 from remat.testing import AlgorithmSuite, strategies
 from remat_algorithms import catalogue
+from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
+from remat_algorithms.dag_auto.catalogue import ALGORITHMS as DAG_AUTO
+from remat_algorithms.dag_ilp.catalogue import ALGORITHMS as DAG_ILP
 
 OPTIONS = {
     # A few slots only: rounding, and the certificate that goes with it, on small instances.
@@ -51,9 +54,15 @@ INSTANCES = {name: lambda self, kind: strategies.adjoints().map(with_disk) for n
 INSTANCES["two-level-async"] = lambda self, kind: strategies.adjoints().map(beside)
 
 
-def suite(entry, *, examples, suffix=""):
+ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
+"""Algorithms that rematerialise on task graphs; these draw more graphs."""
+
+
+def suite(entry, *, examples, graphs, suffix=""):
     name = "Test" + entry.name.title().replace("-", "") + suffix
     content = {"algorithm": entry.name, "examples": examples, "options": OPTIONS.get(entry.name, ({},))}
+    if entry.name in ON_GRAPHS:
+        content["examples_of"] = lambda self, kind: graphs if kind == "dag" else examples
     if entry.name in TIME_LIMITS:
         content["time_limit"] = TIME_LIMITS[entry.name]
     if entry.name in INSTANCES:
@@ -62,9 +71,9 @@ def suite(entry, *, examples, suffix=""):
 
 
 for _entry in catalogue:
-    _fast = suite(_entry, examples=10)
+    _fast = suite(_entry, examples=10, graphs=40)
     globals()[_fast.__name__] = _fast
-    _thorough = pytest.mark.slow(suite(_entry, examples=150, suffix="Thoroughly"))
+    _thorough = pytest.mark.slow(suite(_entry, examples=150, graphs=500, suffix="Thoroughly"))
     globals()[_thorough.__name__] = _thorough
 
 
