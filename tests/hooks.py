@@ -112,6 +112,7 @@ FAKES = {
     algorithm.name: algorithm
     for algorithm in (
         SWEPT,
+        entry("unswept"),
         entry("swept-interrupted", "interrupted"),
         entry("swept-lying", "lying"),
         entry("swept-short", "short"),

@@ -15,7 +15,7 @@ from remat.problem import ALL_SCHEDULES, Status, Termination
 from remat.scaling import scaled
 from remat.testing import strategies
 from tests import hooks
-from tests.oracles import search
+from tests.oracles import persistent, search
 
 CHAIN = {
     "schema": "remat.instance/1",
@@ -157,7 +157,7 @@ def test_chains(document, budget, of, share):
     largest = 0
     for batch in range(1, 130 * of):
         grown = at_batch(document, batch, of)
-        time = search.persistent_best(grown, budget)
+        time = persistent.Recursion(grown).least_time(budget)
         whole = remat.solve(grown, algorithm="store-all").no_recompute_time
         limit = None if share is None else (1 + share) * Fraction(whole)
         if time is None or (limit is not None and time > limit * (1 + Fraction(1, 10**9))):

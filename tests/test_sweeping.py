@@ -15,7 +15,7 @@ from remat.problem import ALL_SCHEDULES, LeastBudget, Proposal, Status, Terminat
 from remat.testing import strategies
 from remat_algorithms.dag import keep_all
 from tests import hooks
-from tests.oracles import search
+from tests.oracles import persistent, search
 
 PERSISTENT = "memory-persistent schedules"
 CHAIN = {
@@ -60,9 +60,9 @@ def figures(points):
 
 def by_scan(document, top):
     """The breakpoints of a chain: least budget and makespan wherever more memory saves time."""
-    found = []
+    found, least_time = [], persistent.Recursion(document).least_time
     for budget in range(top + 1):
-        makespan = search.persistent_best(document, budget)
+        makespan = least_time(budget)
         if makespan is not None and (not found or makespan < found[-1][1]):
             found.append((budget, makespan))
     return found
@@ -77,9 +77,9 @@ def test_curves_are_exact_where_there_are_enough_points(document):
     document = {key: value for key, value in document.items() if key != "machine"}
     top = remat.solve(document, algorithm="store-all").peak_memory["memory"]
     wanted = by_scan(document, top)
-    found = remat.sweep(document, ("rotor", "swept"), points=None)
-    all_points = remat.sweep(document, "rotor", points=top + 2)
-    for curve in (found.curves[1], all_points.curves[0]):
+    found = remat.sweep(document, ("unswept", "swept", "rotor"), points=None)
+    all_points = remat.sweep(document, "unswept", points=top + 2)
+    for curve in (*found.curves[1:], all_points.curves[0]):
         assert figures(curve.points) == wanted
         assert (curve.least.size, curve.least.sufficient) == (wanted[0][0], True)
         assert curve.least.proved_within in (PERSISTENT, ALL_SCHEDULES)
@@ -324,7 +324,7 @@ def test_a_time_limit():
     found = remat.sweep(CHAIN, ("frugal", "keep-all"), time_limit=0)
     assert [curve.termination for curve in found.curves] == [Termination.TIME_LIMIT] * 2
     assert all(curve.points for curve in found.curves)
-    given = remat.sweep(CHAIN, "rotor", budgets=[100, 200], time_limit="0s")
+    given = remat.sweep(CHAIN, "unswept", budgets=[100, 200], time_limit="0s")
     assert given.curves[0].answers == ()
     assert given.curves[0].least is None
 

@@ -69,6 +69,8 @@ def scaled(instance: Instance, batch: int, of: int = 1) -> Instance:
             _scale(document.get("loss", {}), factor)
             for stage in document["stages"]:
                 _scale(stage, factor)
+                for variant in stage.get("variants", ()):
+                    _scale(variant, factor)
         case AdjointInstance():
             _scale_adjoint(document, instance, factor)
         case DagInstance():

@@ -33,6 +33,11 @@ def one_memory(document):
     return not document.get("storage") and "machine" not in document
 
 
+def no_variants(document):
+    """Whether a chain has one saving forward per stage."""
+    return not any(len(stage.get("variants", ())) > 1 for stage in document["stages"])
+
+
 def solved(document, algorithm, budget, **more):
     try:
         return remat.solve(document, algorithm=algorithm, budget=budget, **more)
@@ -321,8 +326,11 @@ WITHIN_THEIR_CLASS = {
     "bptt-ism": (check_bptt_ism, PLAIN_LOOPS),
     "bptt-msm": (check_bptt_msm, PLAIN_LOOPS),
     "rotor": (check_rotor, strategies.chains(largest=5, exact=True).filter(one_memory)),
-    "rotor-float": (check_rotor_float, strategies.chains(largest=4, plain=True, exact=True)),
-    "chain-exact": (check_chain_exact, strategies.chains(largest=3, exact=True).filter(one_memory)),
+    "rotor-float": (check_rotor_float, strategies.chains(largest=4, plain=True, exact=True).filter(no_variants)),
+    "chain-exact": (
+        check_chain_exact,
+        strategies.chains(largest=3, exact=True).filter(one_memory).filter(no_variants),
+    ),
     "revolve": (check_revolve, LOOPS_OF_EQUAL_STEPS),
     "liu-postorder": (check_liu_postorder, strategies.trees(largest=7, plain=True, exact=True)),
     "liu": (check_liu, strategies.trees(largest=7, plain=True, exact=True)),
