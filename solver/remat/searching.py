@@ -14,6 +14,9 @@ from remat.units import Number
 TIME_TOLERANCE = 1e-9
 """Times within this share of each other are one instant (section 4 of the schedule format)."""
 
+NARROW = 0.001
+"""Share of the budget to which a gap between what a sweep found and what is proved is closed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:
@@ -188,6 +191,13 @@ def _fill(bisection: Bisection, prober: Prober, top: Answered | None, resolution
         bisection.failed = bisection.refuted = (best.peak or 0) - 1
         bisection.scope = best.solver.within or f"the {best.solver.name} schedule"
         return
-    if hook:  # a solve of its own proves that less will not do, or finds what rounded sizes have hidden
-        bisection.next = prober.grid.below(best.peak or 0)
+    if hook:
+        # A solve of its own proves that less will not do, or finds what rounded sizes have hidden.
+        below = prober.grid.below(best.peak or 0)
+        if below > bisection.refuted and not prober.effort.stopped:
+            bisection.note(prober.at(below, 2))
+        # What no proof covers yet is searched once more, to a thousandth: tables of their own round less.
+        bisection.failed = bisection.refuted
+        bisection.run(NARROW)
+        return
     bisection.run(0.0 if prober.solver.guarantee in ("exact", "strategy") else resolution)

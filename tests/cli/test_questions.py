@@ -53,11 +53,19 @@ def test_a_makespan(run: Run, tiny: str) -> None:
 
 
 def test_bytes_that_can_be_pasted(run: Run) -> None:
-    outcome = run("solve", "example:resnet50", "--max-overhead", "20%", "-O", "slots=100")
+    outcome = run("solve", "example:resnet50", "--max-overhead", "30%", "-a", "chen-greedy")
     line = next(line for line in outcome.out.splitlines() if line.startswith("answer"))
-    assert "--budget " in line
+    budget = int(line.partition("--budget ")[2].partition(";")[0])
     assert "at least" in outcome.out
     assert "it is not proved that no smaller one will do" in " ".join(outcome.out.split())
+    again = remat.solve(remat.example("resnet50"), algorithm="chen-greedy", budget=budget)
+    assert again.overhead is not None
+    assert again.overhead <= 0.3
+
+
+def test_rounded_sizes_are_said_to_hide_the_schedule(run: Run) -> None:
+    outcome = run("solve", "example:resnet50", "--max-overhead", "20%", "-a", "rotor", "-O", "slots=100")
+    assert "keep this schedule: for its own peak, rotor finds a slower one or none" in " ".join(outcome.out.split())
 
 
 def test_the_largest_batch(run: Run, tiny: str, tmp_path: Path) -> None:
