@@ -80,7 +80,9 @@ def _others() -> list[Algorithm]:
     from remat_algorithms.chain.catalogue import ALGORITHMS as CHAIN
     from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
 
-    listed = [entry for entry in (*ADJOINT, *CHAIN, *DAG) if entry.accepts("adjoint") and entry.is_available()]
+    # Of those for any graph only the plain one: the others know nothing of storage, and take their time.
+    plain = [entry for entry in DAG if entry.name == "keep-all"]
+    listed = [entry for entry in (*ADJOINT, *CHAIN, *plain) if entry.accepts("adjoint") and entry.is_available()]
     chosen = [entry for entry in listed if entry.name not in ("adjoint-best", "fixed")]
     return sorted(chosen, key=lambda entry: QUICK.index(entry.name) if entry.name in QUICK else len(QUICK))
 
