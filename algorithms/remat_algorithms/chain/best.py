@@ -3,7 +3,7 @@
 1. The start is the quickest schedule of `rotor-float` (which is never worse than `rotor`), `periodic`, `chen-greedy`
    and `revolve-chain`. A schedule that recomputes nothing is the answer, and so is what `rotor-float` says of a budget
    that is too small.
-2. A short search over the live sets (`chain-exact`) settles small chains, and gives a bound for those of moderate length.
+2. A short search over the live sets (`chain-exact`) settles small chains, and gives a bound for those up to 20 stages.
 3. The rest is a walk over bit matrices (`remat_algorithms.chain.phases`: which forwards run before which backward).
    Each round adds a few sweeps of forwards, then removes forwards that can be spared, in a random order that favours
    dear ones; what is not much worse is accepted, and now and then the walk goes back to the best.
@@ -63,8 +63,8 @@ class ChainBestOptions(Options):
     iterations: int | None = Field(
         None,
         ge=0,
-        description="rounds of the walk; the same seed and rounds, the same schedule. Default: some seconds' worth, up to "
-        "20,000 (none for up to 12 stages), fewer where half of them find nothing better",
+        description="rounds of the walk; the same seed and rounds, the same schedule. Default: some seconds' worth, "
+        "up to 20,000 (none for up to 12 stages), fewer where half of them find nothing better",
     )
     states: int | None = Field(
         None,
