@@ -24,15 +24,21 @@ ELSEWHERE = {
     "processors": [{"name": "gpu", "memory": "device"}],
     "links": [{"source": "host", "target": "device", "latency": 1}, {"source": "device", "target": "host"}],
 }
+VARIANTS = moderate("chain") | {
+    "stages": [{"forward_time": 1, "backward_time": 1, "output_size": 2, "variants": [{"saved_size": 3}, {}]}] * 4
+}
+LONG = moderate("chain") | {"stages": moderate("chain")["stages"][:1] * 1001}
 SLOW = [{"name": "disk", "write_time": 1}]
 
 
-def chosen(document, budget=None):
-    return choose(make_problem(remat.load(document), budget=budget)).name
+def chosen(document, budget=None, **more):
+    return choose(make_problem(remat.load(document), budget=budget), **more).name
 
 
 ROWS = [
-    ("chain", moderate("chain"), None, "rotor"),
+    ("chain", moderate("chain"), None, "chain-best"),
+    ("chain with variants", VARIANTS, None, "rotor"),
+    ("long chain", LONG, None, "rotor"),
     ("everything fits", adjoint(), None, "store-all"),
     ("everything just fits", adjoint(), 4, "store-all"),
     ("not everything fits", adjoint(), 3, "adjoint-dp"),
@@ -88,7 +94,34 @@ def test_documentation_shows_the_table():
     rows = re.findall(r"^\| *`?(\w+)`? *\|([^|]*)\|([^|]*)\|", page, flags=re.MULTILINE)
     shown = [(kind, when.strip(), tuple(re.findall(r"`([a-z0-9-]+)`", names))) for kind, when, names in rows]
     table = [(rule.kind, rule.when, rule.algorithms) for rule in TABLE]
+    many = re.findall(r"^\| a (\w+) \| ([^|]*) \| `([a-z0-9-]+)`", page, flags=re.MULTILINE)
+    assert many == [(rule.kind, rule.when, name) for rule in TABLE for name in rule.many]
     assert [row for row in shown if row[0] in registry.KINDS] == table
+
+
+def test_many_budgets_of_a_chain_are_for_rotor():
+    assert chosen(moderate("chain"), 40, many=True) == "rotor"
+    assert chosen(VARIANTS, 40, many=True) == "rotor"
+    assert chosen(moderate("dag"), 40, many=True) == chosen(moderate("dag"), 40)
+    asked = remat.solve(moderate("chain"), options={"max_overhead": "20%"})
+    assert asked.algorithm == "rotor"
+    assert asked.answer.proved
+    curves = [remat.sweep(moderate("chain"), name, points=3).curves[0] for name in ("auto", "rotor")]
+    found, expected = ([(point.algorithm, point.budget, point.makespan) for point in curve.points] for curve in curves)
+    assert found == expected
+    assert {name for name, _, _ in found} == {"rotor"}
+
+
+def test_no_algorithm_for_chains_beats_auto():
+    document = moderate("chain")
+    least = remat.solve(document, budget=0).least_budget.size
+    whole = remat.solve(document, algorithm="keep-all").peak_memory["memory"]
+    for budget in (least, (least + whole) // 2, whole):
+        best = remat.solve(document, budget=budget)
+        assert best.algorithm == "chain-best"
+        for name in ("rotor", "rotor-float", "periodic", "chen-greedy", "revolve-chain"):
+            found = remat.solve(document, algorithm=name, budget=budget)
+            assert found.makespan is None or found.makespan >= best.makespan
 
 
 def test_first_available_algorithm_of_a_row(monkeypatch):

@@ -2,7 +2,8 @@
 
 The first row that applies decides (docs/auto.md shows the table too).
 
-Every family keeps its rows current; a row names the first algorithm of its list that is available.
+Every family keeps its rows current; a row names the first algorithm of its list that is available. Where many budgets
+are asked about (sweeps, questions), a row may name others.
 """
 
 from __future__ import annotations
@@ -20,16 +21,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One row of the table: the first rule that applies decides."""
+    """One row of the table: the first rule that applies decides.
+
+    `many` goes before `algorithms` where many budgets or batches are asked about.
+    """
 
     kind: str
     when: str
     algorithms: tuple[str, ...]
     applies: Callable[[Problem], bool]
+    many: tuple[str, ...] = ()
 
 
 def _always(problem: Problem) -> bool:
     return True
+
+
+MOST_STAGES = 1000
+"""Chains of more stages leave `chain-best` no time beyond `rotor`."""
+
+
+def _one_saving_forward(problem: Problem) -> bool:
+    """Whether a chain's stages have no variants, and are not too many to search further than `rotor`."""
+    chain = problem.chain
+    runs = (3 if chain.saves else 2) * chain.length + 1
+    return len(problem.graph.tasks) == runs and chain.length <= MOST_STAGES
 
 
 def _uniform_adjoint(problem: Problem) -> bool:
@@ -120,7 +136,14 @@ def _nothing_to_free(problem: Problem) -> bool:
 
 
 TABLE: tuple[Rule, ...] = (
-    Rule("chain", "any", ("rotor",), _always),
+    Rule(
+        "chain",
+        "one saving forward per stage, at most 1000 stages",
+        ("chain-best", "rotor"),
+        _one_saving_forward,
+        many=("rotor",),
+    ),
+    Rule("chain", "otherwise", ("rotor",), _always),
     Rule("adjoint", "everything fits", ("store-all",), _fits_whole),
     Rule("adjoint", "one memory, states and adjoints of one size", ("adjoint-dp", "revolve"), _shared_equal_sizes),
     Rule("adjoint", "uniform steps, several levels, or checkpoints that take time", ("h-revolve",), _levels),
@@ -138,12 +161,12 @@ TABLE: tuple[Rule, ...] = (
 )
 
 
-def choose(problem: Problem) -> registry.Algorithm:
-    """Return the algorithm that the table names for a problem."""
+def choose(problem: Problem, *, many: bool = False) -> registry.Algorithm:
+    """Return the algorithm that the table names for a problem, or for many problems that differ in budget or batch."""
     available = {algorithm.name: algorithm for algorithm in registry.algorithms(problem.kind, available=True)}
     for rule in TABLE:
         if rule.kind == problem.kind and rule.applies(problem):
-            for name in rule.algorithms:
+            for name in (*rule.many, *rule.algorithms) if many else rule.algorithms:
                 if name in available:
                     return available[name]
     raise OptionError(f"no algorithm for kind {problem.kind!r} is installed")

@@ -97,7 +97,7 @@ class Effort:
 
     def solver(self, problem: Problem) -> registry.Algorithm:
         """Return the algorithm for a problem."""
-        found = choose(problem) if self.algorithm == "auto" else registry.find(self.algorithm, problem.kind)
+        found = choose(problem, many=True) if self.algorithm == "auto" else registry.find(self.algorithm, problem.kind)
         check_reach(problem, found)
         return found
 

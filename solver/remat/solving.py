@@ -90,7 +90,8 @@ def solve(
         from remat.probing import Effort
         from remat.questions import asked
 
-        question, own = asked(options or {}, solver, problem)
+        probed = choose(problem, many=True) if algorithm == "auto" else solver
+        question, own = asked(options or {}, probed, problem)
         if question is not None:
             effort = Effort.of(algorithm, own, time_limit=time_limit, seed=seed, threads=threads, listener=progress)
             return question.answer(problem, effort, budget)

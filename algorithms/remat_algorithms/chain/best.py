@@ -1,8 +1,9 @@
 """`chain-best`: an anytime solver for heterogeneous chains, beyond persistent schedules.
 
 1. The start is the quickest schedule of `rotor-float` (which is never worse than `rotor`), `periodic`, `chen-greedy`
-   and `revolve-chain`.
-2. A short search over the live sets (`chain-exact`) settles small chains, and gives a bound for the others.
+   and `revolve-chain`. A schedule that recomputes nothing is the answer, and so is what `rotor-float` says of a budget
+   that is too small.
+2. A short search over the live sets (`chain-exact`) settles small chains, and gives a bound for those up to 20 stages.
 3. The rest is a walk over bit matrices (`remat_algorithms.chain.phases`: which forwards run before which backward).
    Each round adds a few sweeps of forwards, then removes forwards that can be spared, in a random order that favours
    dear ones; what is not much worse is accepted, and now and then the walk goes back to the best.
@@ -14,6 +15,7 @@ The bound for all schedules is the greater of what the search proved and of a co
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from pydantic import Field
@@ -29,10 +31,10 @@ from remat_algorithms.chain.cuts import (
     solve_chen_greedy,
     solve_revolve_chain,
 )
-from remat_algorithms.chain.exact import ONE_MEMORY, ChainExactOptions
-from remat_algorithms.chain.exact import solve as solve_exact
+from remat_algorithms.chain.exact import ONE_MEMORY, ChainExactOptions, improve
 from remat_algorithms.chain.phases import Phases
-from remat_algorithms.chain.rotor_float import refuse_alternatives, total_time
+from remat_algorithms.chain.rotor_float import RotorFloatOptions, refuse_alternatives, total_time
+from remat_algorithms.chain.rotor_float import solve as solve_rotor_float
 from remat_algorithms.chain.strategies import PeriodicOptions, solve_periodic
 from remat_algorithms.chain.time_bound import recompute_bound
 from remat_algorithms.emit import run_in_order
@@ -40,18 +42,34 @@ from remat_algorithms.emit import run_in_order
 MOST_STAGES = 1500
 """Longer chains are not walked: a round would take a second."""
 
+TINY = 12
+"""Chains of up to so many stages are settled by the search most often; walking would take longer to load than to do."""
+
 SEARCHED = 1000
-"""States that the search over live sets expands, on chains of up to `SHORT` stages (then fewer)."""
+"""States that the search over live sets expands, on chains of up to `SHORT` stages: it settles no longer ones."""
 
 SHORT = 20
+
+ROUNDS, WORK = 20_000, 40_000_000
+"""Rounds of the walk: so many, or fewer for long chains, whose rounds take O(L^2)."""
+
+PATIENCE = 0.5
+"""Share of these rounds after which a walk ends that has found nothing better meanwhile."""
 
 
 class ChainBestOptions(Options):
     """Options of `chain-best`."""
 
-    iterations: int = Field(50_000, ge=0, description="rounds of the walk; the same seed and rounds, the same schedule")
+    iterations: int | None = Field(
+        None,
+        ge=0,
+        description="rounds of the walk; the same seed and rounds, the same schedule. Default: some seconds' worth, "
+        "up to 20,000 (none for up to 12 stages), fewer where half of them find nothing better",
+    )
     states: int | None = Field(
-        None, ge=0, description="states that the search over live sets expands; default 1000, fewer for long chains"
+        None,
+        ge=0,
+        description="states that the search over live sets expands; default 1000 for up to 20 stages, 0 for others",
     )
 
 
@@ -80,9 +98,12 @@ def solve(problem: Problem, options: ChainBestOptions, context: Context) -> Prop
     length = problem.chain.length
     states = options.states
     if states is None:
-        states = SEARCHED if length <= SHORT else SEARCHED * SHORT**2 // length**2
-    start = solve_exact(problem, ChainExactOptions(states=states), context)
-    if start.steps is None or start.optimal_within is not None or problem.budget is None:
+        states = SEARCHED if length <= SHORT else 0
+    floating = solve_rotor_float(problem, RotorFloatOptions(certificate=False, slots=None), context)
+    start = improve(problem, floating, ChainExactOptions(states=states), context)
+    if start.steps is None:
+        return _without_schedule(floating, start)
+    if start.optimal_within is not None or problem.budget is None:
         return start
     tasks = start.steps.runs.tolist()
     small = len(problem.machine.memories) == 1 and len(problem.machine.processors) == 1
@@ -90,6 +111,7 @@ def solve(problem: Problem, options: ChainBestOptions, context: Context) -> Prop
     covered = problem.no_recompute_time + recompute_bound(problem.chain, problem.budget)
     bound = max([covered, *(bound.value for bound in start.bounds)])
     walk = _Walk(problem, tasks, options.iterations)
+    before = walk.time
     if length <= MOST_STAGES and not context.stopped:
         walk.consider(_strategies(problem, context))
         context.report(bound=bound if small else None)
@@ -100,14 +122,27 @@ def solve(problem: Problem, options: ChainBestOptions, context: Context) -> Prop
 
         walk.go(context, report, bound)
     met = walk.time <= bound or (isinstance(walk.time, float) and walk.time <= bound * (1 + 1e-12))
-    ended = Termination.COMPLETED if met or length > MOST_STAGES else Termination.ITERATION_LIMIT
+    ended = Termination.COMPLETED if met or options.iterations is None else Termination.ITERATION_LIMIT
     return Proposal(
         steps=run_in_order(problem.graph, problem.machine, walk.tasks),
         makespan=walk.time,
         bounds=(Bound(min(bound, walk.time), scope, "chain-best"),),
-        optimal_within=scope if met else None,
+        optimal_within=scope if met else floating.optimal_within if walk.time == before else None,
         termination=context.termination if context.stopped and not met else ended,
     )
+
+
+def _without_schedule(floating: Proposal, searched: Proposal) -> Proposal:
+    """Answer a budget for which nothing was found: a proof over all schedules, or what `rotor-float` says."""
+    if searched.infeasible_within is None:
+        return floating
+    if searched.least is not None and searched.least.sufficient:
+        return searched
+    return replace(searched, least=floating.least)
+
+
+def _rounds(length: int) -> int:
+    return 0 if length <= TINY else min(ROUNDS, WORK // length**2)
 
 
 def _strategies(problem: Problem, context: Context) -> list[list[int]]:
@@ -123,12 +158,13 @@ def _strategies(problem: Problem, context: Context) -> list[list[int]]:
 class _Walk:
     """The best schedule so far, and the walk that improves it."""
 
-    def __init__(self, problem: Problem, tasks: list[int], rounds: int) -> None:
+    def __init__(self, problem: Problem, tasks: list[int], rounds: int | None) -> None:
         assert problem.budget is not None, "without a budget everything fits"
         self._problem = problem
         self._phases = Phases.of(problem.chain)
         self._room = problem.budget - problem.chain.static_memory
-        self._rounds = rounds
+        self._rounds = _rounds(problem.chain.length) if rounds is None else rounds
+        self._patience = self._rounds if rounds is not None else int(PATIENCE * self._rounds)
         self.tasks: list[int] = tasks
         self.time: Number = total_time(problem, tasks)
         self.round = 0
@@ -141,7 +177,9 @@ class _Walk:
                 self.tasks, self.time = tasks, time
 
     def go(self, context: Context, report: Callable[[], None], bound: Number) -> None:
-        """Walk until the rounds are over, the context is stopped, or the bound is met."""
+        """Walk until the rounds or the patience are over, the context is stopped, or the bound is met."""
+        if self._rounds == 0 or self.time <= bound:
+            return
         phases = self._phases
         current: BoolArray | None = phases.matrix(self.tasks)
         if current is None or not current[:-1].any():
@@ -154,12 +192,14 @@ class _Walk:
         best = current.copy()
         cost = np.repeat((current[:-1] * phases.time).sum(), 2)
         state = np.array([context.random().getrandbits(64) | 1], dtype=np.uint64)
-        chunk = max(1, 3_000_000 // (phases.length + 1) ** 2)
-        while self.round < self._rounds and not context.stopped and self.time > bound:
+        chunk = max(1, 500_000 // (phases.length + 1) ** 2)
+        last = 0
+        while self.round < min(self._rounds, last + self._patience) and not context.stopped and self.time > bound:
             rounds = min(chunk, self._rounds - self.round)
             found = phases_kernel.improve(rounds, current, best, cost, phases.time, *arrays, state)
             self.round += rounds
             if found >= 0:
+                last = self.round
                 tasks = phases.tasks(best)
                 time = total_time(self._problem, tasks)
                 if time < self.time:

@@ -52,9 +52,14 @@ def solve(problem: Problem, options: ChainExactOptions, context: Context) -> Pro
         If a stage has several saving forwards.
     """
     refuse_alternatives(problem, "chain-exact")
+    start = solve_rotor_float(problem, RotorFloatOptions(certificate=False, slots=None), context)
+    return improve(problem, start, options, context)
+
+
+def improve(problem: Problem, start: Proposal, options: ChainExactOptions, context: Context) -> Proposal:
+    """Search for what is better than the answer of `rotor-float`, as `solve` does."""
     small = len(problem.machine.memories) == 1 and len(problem.machine.processors) == 1
     scope = ALL_SCHEDULES if small else ONE_MEMORY
-    start = solve_rotor_float(problem, RotorFloatOptions(certificate=False, slots=None), context)
     tasks, time = None, None
     if start.steps is not None:
         tasks = start.steps.runs.tolist()

@@ -86,11 +86,7 @@ def solve(problem: Problem, options: RotorFloatOptions, context: Context) -> Pro
     if least is None:
         return _without_table(persistent, "stopped before the table was full", context)
     if least.whole > room:
-        # Beyond the class that the needs describe exactly, nothing is proved.
-        size, known = least.whole + chain.static_memory, persistent.least
-        task = known.task if known is not None and known.size == size else None
-        named = LeastBudget(size, task, sufficient=True)
-        return Proposal(infeasible_within=FLOATING if needs.plain else None, least=named)
+        return _too_small(persistent, least.whole + chain.static_memory, plain=needs.plain)
     return _within(problem, segments, needs, least, room, persistent, options, context)
 
 
@@ -145,10 +141,29 @@ def _within(
     )
 
 
+def _too_small(persistent: Proposal, size: int, *, plain: bool) -> Proposal:
+    """Answer a budget below the least one of the table, `size`, which is an upper bound where the class is not plain.
+
+    Beyond the class that the needs describe exactly, what `rotor` says is all that is proved; it may know more, too.
+    """
+    if persistent.steps is not None:
+        return _without_table(persistent, "too little memory for the table: this is the schedule of rotor")
+    known = persistent.least
+    if known is not None and known.sufficient and known.size <= size:
+        named = known
+    else:
+        named = LeastBudget(size, None, sufficient=True)
+    return Proposal(infeasible_within=FLOATING if plain else persistent.infeasible_within, least=named)
+
+
 def _without_table(persistent: Proposal, note: str, context: Context | None = None) -> Proposal:
+    if persistent.infeasible_within is not None:
+        return persistent
     return Proposal(
         steps=persistent.steps,
         makespan=persistent.makespan,
+        bounds=persistent.bounds,
+        optimal_within=persistent.optimal_within,
         least=persistent.least,
         termination=persistent.termination if context is None else context.termination,
         notes=(*persistent.notes, note),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -270,3 +271,35 @@ def test_seeds_and_iterations_decide() -> None:
     budget = low + (high - low) // 20
     found = [makespan(instance, "chain-best", budget, iterations=iterations) for iterations in (0, 300, 1000)]
     assert all(later <= earlier for earlier, later in itertools.pairwise(found))
+
+
+def test_chain_best_refuses_as_rotor_float_does() -> None:
+    instance = remat.example("gpt2s")
+    for budget in (2**30, 3523660799):
+        refused = remat.solve(instance, algorithm="chain-best", budget=budget)
+        floating = remat.solve(instance, algorithm="rotor-float", budget=budget)
+        assert refused.status is remat.Status.INFEASIBLE
+        assert refused.termination == "completed"
+        assert refused.notes == ()
+        assert refused.scope == floating.scope == ("all schedules" if budget == 2**30 else FLOATING)
+        assert refused.least_budget == floating.least_budget
+        assert refused.least_budget is not None
+        assert refused.least_budget.sufficient
+    named = refused.least_budget
+    assert refused.graph.tasks[named.task or 0] == "B14"
+    found = remat.solve(instance, algorithm="chain-best", budget=named.size, options={"iterations": 0, "states": 0})
+    assert found.makespan is not None
+
+
+def test_nothing_is_walked_where_everything_fits_or_the_chain_is_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "remat_algorithms.chain.phases_kernel", None)  # importing it fails
+    whole = remat.solve(remat.example("chains/resnet101_b64_224"), algorithm="chain-best")
+    assert whole.status is remat.Status.OPTIMAL
+    assert whole.makespan == pytest.approx(whole.no_recompute_time, rel=1e-12)
+    instance = draw_chain(1112, 12)
+    low, high = whole_range(instance)
+    assert remat.solve(instance, algorithm="chain-best", budget=(3 * low + high) // 4).makespan is not None
+    with pytest.raises(ImportError):
+        remat.solve(
+            instance, algorithm="chain-best", budget=(3 * low + high) // 4, options={"iterations": 1, "states": 0}
+        )

@@ -203,17 +203,16 @@ def test_the_binding_task_is_named() -> None:
 def test_whole_networks_within_their_budgets() -> None:
     gpt2 = remat.example("gpt2s")
     for budget in ("4GiB", "6GiB"):
-        result = remat.solve(gpt2, budget=budget)
-        assert result.algorithm == "rotor"
+        result = remat.solve(gpt2, algorithm="rotor", budget=budget)
         assert result.optimal_within == PERSISTENT
         assert remat.verify(gpt2, result.to_dict()).ok
-    refused = remat.solve(gpt2, budget="1GiB")
+    refused = remat.solve(gpt2, algorithm="rotor", budget="1GiB")
     assert refused.status is remat.Status.INFEASIBLE
     assert refused.least_budget is not None
     assert refused.least_budget.sufficient
     assert refused.graph.tasks[refused.least_budget.task or 0] == "B14"
-    assert remat.solve(gpt2, budget=refused.least_budget.size).report is not None
-    assert remat.solve(gpt2, budget=refused.least_budget.size - 1).report is None
+    assert remat.solve(gpt2, algorithm="rotor", budget=refused.least_budget.size).report is not None
+    assert remat.solve(gpt2, algorithm="rotor", budget=refused.least_budget.size - 1).report is None
 
 
 def test_nothing_is_recomputed_where_everything_fits() -> None:
