@@ -23,6 +23,9 @@ QUICK = ("store-all", "revolve", "multistage", "two-level", "periodic-disk-revol
 MOST_QUICK = 100_000
 """Most steps for which the quick ones are asked although the time is over."""
 
+MOST_IN_WORKING_MEMORY = 200
+"""Most steps for which a schedule in the working memory alone is searched for."""
+
 
 @dataclass
 class Slice(Context):
@@ -73,6 +76,29 @@ def starts(problem: Problem, context: Context) -> Iterator[Start | Proposal]:
             yield start
         elif proposal.steps is None and proposal.infeasible_within == ALL_SCHEDULES:
             yield proposal
+    if _working_memory_has_room(problem) and not context.stopped:
+        start = _in_working_memory(problem, context)
+        if start is not None:
+            yield start
+
+
+def _working_memory_has_room(problem: Problem) -> bool:
+    """Whether smaller states leave room for others in the working memory, which algorithms for storage do not use."""
+    sizes, capacity = problem.chain.activation_size, problem.machine.memories[0].capacity
+    unequal = len(sizes) > 0 and int(sizes.min()) < int(sizes.max())
+    given = getattr(problem.instance, "initial_state", "live") != "live"
+    several = len(problem.machine.memories) > 1
+    return several and unequal and capacity is not None and not given and len(sizes) <= MOST_IN_WORKING_MEMORY
+
+
+def _in_working_memory(problem: Problem, context: Context) -> Start | None:
+    """Return what is best without storage, states coming and going in the working memory alone."""
+    from remat_algorithms.dag_auto.catalogue import ALGORITHMS as DAG_AUTO
+
+    (entry,) = DAG_AUTO
+    options = make_options(entry, {"iterations": 50})
+    proposal: Proposal = entry.load()(problem, options, Slice.of(context, 0.3))
+    return judged(problem, entry.name, proposal)
 
 
 def _others() -> list[Algorithm]:
