@@ -191,6 +191,15 @@ def document_of(result: Result) -> str:
     return json.dumps(document, sort_keys=True)
 
 
+def stopped_by_a_limit(document: str) -> bool:
+    """Whether a schedule document (see `document_of`) is what there was when a limit struck."""
+    try:
+        termination = json.loads(document).get("termination")
+    except (ValueError, AttributeError):  # whatever that is, it is compared
+        return False
+    return termination in (Termination.TIME_LIMIT, Termination.INTERRUPTED)
+
+
 def first_difference(one: str, other: str) -> str:
     """Show the place where two texts part."""
     at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

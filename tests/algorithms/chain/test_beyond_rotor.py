@@ -292,7 +292,9 @@ def test_chain_best_refuses_as_rotor_float_does() -> None:
 
 
 def test_nothing_is_walked_where_everything_fits_or_the_chain_is_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "remat_algorithms.chain.phases_kernel", None)  # importing it fails
+    # Importing it fails, also where another test has imported it before.
+    monkeypatch.setitem(sys.modules, "remat_algorithms.chain.phases_kernel", None)
+    monkeypatch.delattr("remat_algorithms.chain.phases_kernel", raising=False)
     whole = remat.solve(remat.example("chains/resnet101_b64_224"), algorithm="chain-best")
     assert whole.status is remat.Status.OPTIMAL
     assert whole.makespan == pytest.approx(whole.no_recompute_time, rel=1e-12)
