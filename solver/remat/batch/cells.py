@@ -55,6 +55,8 @@ class Answer:
         Of the solver alone.
     seconds : float
         Of the whole job, placement and verification included.
+    picture : str
+        What the report draws of the schedule (see `remat.report.miniature`); empty unless asked for.
     """
 
     outcome: Outcome
@@ -73,6 +75,7 @@ class Answer:
     termination: str = ""
     solve_seconds: float = 0.0
     seconds: float = 0.0
+    picture: str = ""
 
     @property
     def solved(self) -> bool:
