@@ -52,6 +52,8 @@ def test_saving_forwards_and_other_memories():
     _, drawn = lines(offloaded())
     (away,) = [line for line in drawn if line[0] is Stroke.STORED]
     assert away[2] == away[4] == 1  # x1
+    (fetched,) = [line for line in drawn if line[0] is Stroke.CHECKPOINT and line[2] == 1]
+    assert fetched[1] == away[3]  # for its backward; the copy takes no time
 
 
 @pytest.mark.parametrize("name", ["lecture_l5", "heterogeneous_n200", "resnet50_b32_224"])

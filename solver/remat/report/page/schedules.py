@@ -32,7 +32,7 @@ from remat.report.views.stages import Fate
 from remat.units import Units, format_size, format_time
 
 MOST_BYTES = 1_000_000
-"""Size of all these pictures together; what does not fit is counted. About 120 schedules."""
+"""Size of all these pictures together; what does not fit is counted. About 180 schedules."""
 
 MEMORY, ROW, GAP = 84, 15, 10
 """Heights."""
@@ -66,25 +66,28 @@ def schedules(comparison: Comparison) -> str:
 
     If they are too many for `MOST_BYTES`, each instance has one before any has two.
     """
-    drawn = [(cell, figure) for cell in best_cells(comparison) if (figure := _figure(cell))]
-    if not drawn:
-        return ""
+    cells = list(best_cells(comparison))
     seen: dict[str, int] = {}
     turns = []
-    for place, (cell, figure) in enumerate(drawn):
+    for place, cell in enumerate(cells):
         seen[cell.job.instance] = seen.get(cell.job.instance, 0) + 1
-        turns.append((seen[cell.job.instance], place, len(figure.encode())))
-    chosen, size = set(), 0
-    for _, place, length in sorted(turns):
-        size += length
-        if size <= MOST_BYTES:
-            chosen.add(place)
-    shown = "".join(figure for place, (_, figure) in enumerate(drawn) if place in chosen)
-    left = len(drawn) - len(chosen)
+        turns.append((seen[cell.job.instance], place))
+    drawn: dict[int, str] = {}
+    size = 0
+    for _, place in sorted(turns):
+        figure = _figure(cells[place])
+        size += len(figure.encode())
+        if size > MOST_BYTES:
+            break
+        drawn[place] = figure
+    shown = "".join(figure for _, figure in sorted(drawn.items()))
+    if not shown:
+        return ""
+    left = len(cells) - len(drawn)
     more = f'<p class="soft">and {left:,} more, too many for this page</p>' if left else ""
     marks = "".join(f'<span><i class="{style}"></i>{text}</span>' for style, text in LEGEND)
     shades = "".join(f'<i class="t-{chr(ord("a") + k)}"></i>' for k in range(SHADES))
-    trees = any('class="t-' in figure for _, figure in drawn)
+    trees = 'class="t-' in shown
     order = f'<span class="ramp">{shades}trees: runs first to last</span>' if trees else ""
     spilled = '<span><i class="t-S"></i>spilled</span>' if trees else ""
     return f'<div class="legend keys">{marks}{order}{spilled}</div><div class="charts">{shown}</div>{more}'

@@ -65,9 +65,9 @@ def reversal_of(result: Result, layout: ChainLayout, *, columns: int, rows: int,
     most : int
         Lines; beyond, the longest of them, at least two thirds of them sweeps where there are so many.
     """
-    stroke, begin, end = (
-        np.concatenate(parts) for parts in zip(_kept(result, layout), _sweeps(result, layout, most), strict=True)
-    )
+    kept, sweeps = _kept(result, layout), _sweeps(result, layout, most)
+    stroke = np.concatenate((kept[0], sweeps[0]))
+    begin, end = np.concatenate((kept[1], sweeps[1])), np.concatenate((kept[2], sweeps[2]))
     assert result.report is not None
     scale = np.array([columns / (float(result.report.makespan) or 1.0), rows / max(layout.length, 1)])
     pixels = np.column_stack((stroke, np.rint(begin * scale), np.rint(end * scale)))
@@ -76,9 +76,9 @@ def reversal_of(result: Result, layout: ChainLayout, *, columns: int, rows: int,
         # Sweeps tell more than kept states: these get a third of the room, or what the sweeps leave.
         length = np.abs((end - begin) * scale).sum(axis=1)[chosen]
         chosen = chosen[np.argsort(-length, kind="stable")]
-        kept = stroke[chosen] <= Stroke.CHECKPOINT
-        room = max(most // 3, most - int((~kept).sum()))
-        chosen = np.concatenate((chosen[kept][:room], chosen[~kept][: most - min(room, int(kept.sum()))]))
+        sweep = stroke[chosen] > Stroke.CHECKPOINT
+        room = max(most // 3, most - int(sweep.sum()))
+        chosen = np.concatenate((chosen[~sweep][:room], chosen[sweep][: most - min(room, int((~sweep).sum()))]))
     chosen = chosen[np.lexsort((chosen, stroke[chosen]))]
     return Reversal(layout.length, stroke[chosen], begin[chosen], end[chosen], len(stroke) - len(chosen))
 
@@ -87,7 +87,7 @@ _Lines = tuple[IntArray, NDArray[np.float64], NDArray[np.float64]]
 
 
 def _kept(result: Result, layout: ChainLayout) -> _Lines:
-    """States that outlast the first forward that starts from them, and those that lie in other memories."""
+    """States that outlast the first forward from them, or were fetched for their backward; those in other memories."""
     steps, report = result.columns, result.report
     assert steps is not None
     assert report is not None
@@ -98,11 +98,11 @@ def _kept(result: Result, layout: ChainLayout) -> _Lines:
     runs = np.flatnonzero((steps.kind == StepKind.RUN) & (steps.item < layout.loss))
     stage, over = layout.stages(result.graph)[steps.item[runs]], report.end[runs].astype(np.float64)
     used = _next_end(stage - 1, over, inside)
-    lasting = used + NEAR * float(report.makespan) < inside.end
+    fetched = inside.origin == Origin.COPIED
+    lasting = (used + NEAR * float(report.makespan) < inside.end) | (fetched & np.isinf(used))
     # A state is there when the forward that writes it has ended, although its bytes are taken before.
-    made = np.where(
-        np.isin(inside.origin, (Origin.INITIAL, Origin.COPIED)), inside.begin, _next_end(stage, over, inside)
-    )[lasting]
+    there = fetched | (inside.origin == Origin.INITIAL)
+    made = np.where(there, inside.begin, _next_end(stage, over, inside))[lasting]
     stroke = np.repeat(np.array([Stroke.CHECKPOINT, Stroke.STORED], dtype=np.int64), [len(made), len(away.value)])
     value = np.concatenate((inside.value[lasting], away.value)).astype(np.float64)
     begin = np.concatenate((made, away.begin.astype(np.float64)))
