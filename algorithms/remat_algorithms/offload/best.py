@@ -33,7 +33,7 @@ from remat_algorithms.chain.segments import Segments
 from remat_algorithms.offload.choice import Choice, Plan, quicker
 from remat_algorithms.offload.fluid import volume_bound
 from remat_algorithms.offload.greedy import greedy_plan, rankings
-from remat_algorithms.offload.pofo import OFFLOAD_SLOTS, POFO_SLOTS, modelled_plans
+from remat_algorithms.offload.pofo import OFFLOAD_SLOTS, POFO_SLOTS, modelled_plans, rotor_plan
 from remat_algorithms.offload.proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.routes import Route, routes
 from remat_algorithms.offload.swaps import Order
@@ -95,13 +95,11 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
     """
     refuse_alternatives(problem, "remat-offload-best")
     ways = routes(problem.machine)
-    rotor = solve_rotor(problem, RotorOptions(slots=None, certificate=False, gap=None), context)
     reference = Choice(problem, Order.of(problem), ways)
     if not ways or reference.fits:
-        return rotor
+        return solve_rotor(problem, RotorOptions(slots=None, certificate=True, gap=None), context)
     search = _Search(problem, ways, context)
-    if rotor.steps is not None:
-        search.consider_tasks(rotor.steps.runs.tolist())
+    search.consider(rotor_plan(problem, ways, context))
     search.consider(greedy_plan(reference))
     search.starts()
     if search.best is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from pydantic import Field
@@ -15,7 +15,7 @@ from remat_algorithms.chain.rotor import RotorOptions
 from remat_algorithms.chain.rotor import solve as solve_rotor
 from remat_algorithms.chain.rotor_float import refuse_alternatives
 from remat_algorithms.chain.segments import RunList, Segments
-from remat_algorithms.offload.choice import Choice, Plan, best_of, quicker
+from remat_algorithms.offload.choice import Choice, Plan, best_of
 from remat_algorithms.offload.fluid import fluid_bound
 from remat_algorithms.offload.greedy import OffloadOptions, greedy_plan, rankings
 from remat_algorithms.offload.pofo_table import Decision, PofoTable, Rates
@@ -107,7 +107,8 @@ def solve_pofo(problem: Problem, options: PofoOptions, context: Context) -> Prop
     Returns
     -------
     Proposal
-        The quickest of the table's plans, as placed, and of `rotor`'s schedule; a note gives the table's estimate.
+        The quickest of the table's plans, as placed, and of the schedules of `rotor` and `offload-greedy`; a note gives
+        the table's estimate.
 
     Raises
     ------
@@ -123,23 +124,25 @@ def solve_pofo(problem: Problem, options: PofoOptions, context: Context) -> Prop
     order = Order.of(problem)
     if not ways or Choice(problem, order, ways).fits:
         return solve_rotor(problem, RotorOptions(slots=None, certificate=True, gap=None), context)
-    alone = solve_rotor(problem, RotorOptions(slots=None, certificate=False, gap=None), context)
-    if alone.steps is not None:
-        context.report(alone.steps, makespan=alone.makespan, message="rotor")
-    modelled = modelled_plans(problem, ways, options.slots, context, remake=True)
-    plan = best_of(found.plan for found in modelled)
-    time = None if alone.steps is None else problem.graph.time[alone.steps.runs].sum().item()
-    if plan is not None and (time is None or quicker(plan.makespan, time)):
-        return proposal_of(plan, context, source="pofo", notes=_notes(plan, modelled))
-    if alone.steps is not None:
-        estimates = ", ".join(f"{found.estimate:.6g}" for found in modelled) or "none"
-        note = f"rotor's schedule, without offloading, is quicker than the table's (estimates: {estimates})"
-        return replace(alone, optimal_within=None, bounds=(), notes=(note,), termination=context.termination)
     choice = Choice(problem, order, ways)
-    plan = greedy_plan(choice)
+    special = [rotor_plan(problem, ways, context), greedy_plan(choice)]
+    start = best_of(special)
+    if start is not None:
+        context.report(start.outcome.steps, makespan=start.makespan)
+    modelled = modelled_plans(problem, ways, options.slots, context, remake=True)
+    plan = best_of([*(found.plan for found in modelled), start])
     if plan is None:
         return nothing_fits(choice, "pofo", within=None)
-    return proposal_of(plan, context, source="pofo", notes=("the table found nothing: offload-greedy's schedule",))
+    return proposal_of(plan, context, source="pofo", notes=_notes(plan, modelled))
+
+
+def rotor_plan(problem: Problem, ways: tuple[Route, ...], context: Context) -> Plan | None:
+    """Return rotor's schedule, which offloads nothing; None if there is none."""
+    alone = solve_rotor(problem, RotorOptions(slots=None, certificate=False, gap=None), context)
+    if alone.steps is None:
+        return None
+    order = Order(problem.graph, problem.machine, alone.steps.runs.tolist())
+    return Choice(problem, order, ways).plan([])
 
 
 def modelled_plans(
@@ -236,4 +239,5 @@ def _notes(plan: Plan, modelled: list[Modelled]) -> list[str]:
     for found in modelled:
         if found.plan is plan:
             return [f"the table's estimate is {found.estimate:.6g}, the placed schedule takes {plan.makespan:.6g}"]
-    return ["offload-greedy's schedule is quicker than the table's"]
+    estimates = ", ".join(f"{found.estimate:.6g}" for found in modelled) or "none"
+    return [f"a schedule beside the table is quicker than what it proposes (estimates: {estimates})"]

@@ -229,8 +229,11 @@ class PofoTable:
         once = float((self.segments.save_time + self.chain.backward_time)[first : last + 1].sum())
         sweep = float(self.chain.forward_time[first : last + 1].sum())
         room = np.minimum(held, 2 * self.slots + 2)
-        moved = np.minimum(np.nan_to_num(taken * self.rates.back / self.unit, posinf=self.slots), self.slots)
-        return (taken + (sweep - once))[room], moved.astype(np.int64)[room]
+        moved = np.full(len(taken), self.slots, dtype=np.int64)
+        if np.isfinite(self.rates.back):
+            finite = np.where(np.isfinite(taken), taken, 0)
+            moved = np.minimum(finite * (self.rates.back / self.unit), self.slots).astype(np.int64)
+        return (taken + (sweep - once))[room], moved[room]
 
     @cached_property
     def _rotor_rows(self) -> NDArray[np.int64]:
