@@ -5,7 +5,6 @@ import io
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -169,17 +168,20 @@ if __name__ == "__main__":
 
 
 def killed_runs(folder, output, algorithms, *, kills, seed):
-    """Start a comparison again and again, and kill it at random moments."""
+    """Start a comparison again and again, and kill it at random moments after some answers more."""
     chance = random.Random(seed)
+    journal = output / "journal.jsonl"
     for _ in range(kills):
+        size = journal.stat().st_size if journal.exists() else 0
+        wanted = size + chance.randrange(10_000)
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(folder), str(output), ",".join(algorithms)], start_new_session=True
         )
-        try:
-            process.wait(timeout=chance.uniform(0.5, 2.5))
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+        while process.poll() is None and not (journal.exists() and journal.stat().st_size > wanted):
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0, 0.02))
+        process.kill()
+        process.wait()
 
 
 def check_killed_runs(folder, tmp_path, algorithms, *, kills):
@@ -193,6 +195,8 @@ def check_killed_runs(folder, tmp_path, algorithms, *, kills):
     keys = [json.loads(line)["key"] for line in lines[1:]]
     # None lost, none doubled.
     assert len(keys) == len(set(keys)) == tallies[-1].total + tallies[-1].known
+    assert tallies[-1].known > 0
+    return tallies[-1]
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs POSIX signals")
@@ -209,7 +213,9 @@ def test_a_run_killed_ten_times_goes_on(tmp_path):
     for number in range(40):
         scaled = [stage | {"output_size": stage["output_size"] + number} for stage in CHAIN["stages"]]
         (root / f"chain{number}.json").write_text(json.dumps(CHAIN | {"stages": scaled}))
-    check_killed_runs(root, tmp_path, names, kills=10)
+    last = check_killed_runs(root, tmp_path, names, kills=10)
+    assert last.known > 50
+    assert last.total > 50
 
 
 @pytest.mark.slow
