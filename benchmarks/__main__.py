@@ -11,6 +11,7 @@ from importlib import import_module
 NAMES = (
     "startup",
     "referee",
+    "journal",
     "rotor",
     "revolve",
     "streaming",
