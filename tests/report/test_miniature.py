@@ -1,11 +1,14 @@
 """Miniatures: small, true to the schedule as far as their resolution goes, and read back or refused."""
 
 import base64
+import json
 import zlib
 
 import pytest
 
 import remat
+from remat.batch.cells import Answer
+from remat.batch.worker import answer
 from remat.report.miniature import (
     LEVELS,
     MOST_LINES,
@@ -18,7 +21,7 @@ from remat.report.miniature import (
     unpack,
 )
 from remat.report.phases import Phase
-from tests.report.results import chain_result, long_result, offload_result, result_of
+from tests.report.results import CHAIN, chain_result, long_result, offload_result, result_of
 from tests.report.views.by_hand import halves, reversed_adjoint, spilled_tree
 
 RESULTS = {
@@ -133,6 +136,19 @@ def test_names_are_printable_and_short():
 )
 def test_what_is_no_record(text):
     assert unpack(text) is None
+
+
+def test_a_worker_makes_it_where_it_is_asked_for(tmp_path):
+    """And the answer keeps it on its way through JSON, to the journal and back."""
+    path = tmp_path / "chain.json"
+    path.write_text(json.dumps(CHAIN), "utf-8")
+    request = {"source": str(path), "algorithm": "rotor", "options": {}, "capacity": 6 * 2**20, "machine": None}
+    request |= {"seed": 0, "threads": 1, "time_limit": 10.0}
+    assert answer(request).picture == ""
+    found = answer(request | {"picture": True})
+    assert unpack(found.picture) == miniature(remat.solve(CHAIN, algorithm="rotor", budget="6MiB"), "chain")
+    assert Answer.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    assert answer(request | {"capacity": 1, "picture": True}).picture == ""
 
 
 def test_an_empty_schedule():

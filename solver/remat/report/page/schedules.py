@@ -76,7 +76,7 @@ def schedules(comparison: Comparison) -> str:
     size = 0
     for _, place in sorted(turns):
         figure = _figure(cells[place])
-        size += len(figure.encode())
+        size += len(figure.encode("utf-8", "surrogatepass"))
         if size > MOST_BYTES:
             break
         drawn[place] = figure
