@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from remat.options import make_options
 from remat.placement import Placement, place
 from remat.problem import ALL_SCHEDULES, Problem, Proposal
 from remat.registry import Algorithm
-from remat.steps import StepKind, Steps
+from remat.steps import StepBuilder, StepKind, Steps, concatenate
 from remat.units import Number
+from remat_algorithms.adjoint.slots import initially_in
 
 QUICK = ("store-all", "revolve", "multistage", "two-level", "periodic-disk-revolve", "treeverse", "recompute-all")
 """They search nothing, and are asked even when the time is over."""
@@ -96,6 +97,11 @@ def _in_working_memory(problem: Problem, context: Context) -> Start | None:
         proposal: Proposal = entry.load()(problem, options, Slice.of(context, 0.3))
     except OptionError:
         return None
+    given = next((k for k in range(1, len(problem.machine.memories)) if initially_in(problem, k)), None)
+    if given is not None and proposal.steps is not None:
+        head = StepBuilder()
+        head.drop([0], given)
+        proposal = replace(proposal, steps=concatenate([head.build(), proposal.steps]))
     return judged(problem, entry.name, proposal)
 
 
