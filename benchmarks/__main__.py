@@ -19,6 +19,7 @@ NAMES = (
     "postorder_table",
     "parallel_trees",
     "chain_table",
+    "offload_table",
     "dag_auto",
 )
 
