@@ -1,7 +1,7 @@
 """`remat-offload-best`: of every value, keep it, remake it, or send it away; anytime.
 
-1. The starts are the schedules of `rotor`, `offload-greedy`, `offload-dp` and `pofo`, and others between: rotor's
-   schedules for larger budgets than there is, of which as much leaves as must.
+1. The starts are the schedules of `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo`, and others between:
+   rotor's schedules for larger budgets than there is, of which as much leaves as must.
 2. The rest is a walk over bit matrices (`remat_algorithms.chain.phases`: which forwards run before which backward). A
    round spares some forwards, or adds some, or merely ranks anew what shall leave; gaps are then taken in that ranking
    until everything fits, and the dispatcher says how long it takes. What is not much slower is accepted, and now and
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from pydantic import Field
@@ -24,6 +24,8 @@ from remat.options import Options
 from remat.problem import Problem, Proposal, Termination
 from remat.taskgraph import BoolArray
 from remat.units import Number
+from remat_algorithms.chain.best import ChainBestOptions
+from remat_algorithms.chain.best import solve as solve_chain_best
 from remat_algorithms.chain.phases import Phases
 from remat_algorithms.chain.rotor import RotorOptions
 from remat_algorithms.chain.rotor import solve as solve_rotor
@@ -64,12 +66,16 @@ class OffloadBestOptions(Options):
     )
 
 
-@dataclass
-class _Start:
-    """A plan and the runs that it is for."""
+class _Quiet(Context):
+    """A context of the same limits that keeps incumbents to itself: they may be slower than what was reported."""
 
-    plan: Plan
-    tasks: list[int]
+    def __init__(self, outer: Context) -> None:
+        super().__init__(deadline=outer.deadline, seed=outer.seed, threads=outer.threads)
+        self._outer = outer
+
+    @property
+    def stopped(self) -> bool:
+        return self._outer.stopped
 
 
 def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Proposal:
@@ -86,7 +92,7 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
     Returns
     -------
     Proposal
-        Never slower than `rotor`, `offload-greedy`, `offload-dp` and `pofo` within the same time.
+        Never slower than `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo` within the same time.
 
     Raises
     ------
@@ -147,6 +153,9 @@ class _Search:
 
     def starts(self) -> None:
         """Look at the plans of the other algorithms, and between."""
+        alone = solve_chain_best(self.problem, ChainBestOptions(iterations=None, states=None), _Quiet(self.context))
+        if alone.steps is not None:
+            self.consider_tasks(alone.steps.runs.tolist())
         for tasks in self._relaxed():
             if self.done:
                 return
