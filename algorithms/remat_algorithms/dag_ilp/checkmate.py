@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Literal
 
 from pydantic import Field
@@ -12,9 +13,11 @@ from remat.problem import Problem, Proposal, Termination
 from remat_algorithms.dag_ilp.backends import Outcome, solve_program
 from remat_algorithms.dag_ilp.formulation import TooLarge, formulate
 from remat_algorithms.dag_ilp.frontier import FRONTIER
+from remat_algorithms.dag_ilp.program import Program
 from remat_algorithms.dag_ilp.rounding import kept_at_borders, least_runs
 from remat_algorithms.dag_ilp.search import Runs, Search, impossible, prune
 from remat_algorithms.dag_ilp.stage_program import Formulation
+from remat_algorithms.dag_ilp.start import greedy_schedule
 
 SMALL = 400
 """Programs of fewer columns are solved without looking for a schedule first."""
@@ -24,7 +27,8 @@ MOST_ROUNDS = 100
 
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 SHARES = (1.0, 0.95, 0.9, 0.8, 0.7)
-TOO_LARGE = "the program would be too large to be built in reasonable time"
+ROUNDING_TIME = 0.3
+"""Share of the time left that relaxations may take before the program itself is solved."""
 
 
 class CheckmateOptions(Options):
@@ -35,9 +39,10 @@ class CheckmateOptions(Options):
         pattern=r"^(scip|highs|cp-sat|pulp(:[A-Za-z_]\w*)?)$",
         description="scip, highs or cp-sat through OR-Tools; pulp (CBC) or pulp:NAME, a solver that PuLP finds.",
     )
-    rounding: bool = Field(
-        default=True, description="Round the relaxation first, for a schedule that makes the program smaller."
+    greedy: bool = Field(
+        default=True, description="Ask dag-auto's greedy first, for a schedule that makes the program smaller."
     )
+    rounding: bool = Field(default=True, description="Round the relaxation first, for the same purpose.")
 
 
 class RoundingOptions(Options):
@@ -54,10 +59,10 @@ class RoundingOptions(Options):
 def solve(problem: Problem, options: CheckmateOptions, context: Context) -> Proposal:
     """Find the best frontier-advancing schedule, by integer programming.
 
-    `remat_algorithms.dag_ilp.formulation` states the program. The relaxation is rounded first: a schedule known makes
-    the program smaller (what takes longer by itself than all reruns of the schedule need not be looked at) and
-    is the solver's start. Solutions are replayed with the true sizes; where rounding let one through that does
-    not fit, a cut excludes it and the program is solved again.
+    `remat_algorithms.dag_ilp.formulation` states the program. A greedy and the rounded relaxation come first: a
+    schedule known makes the program smaller (what takes longer by itself than all reruns of the schedule need not be
+    looked at) and is the solver's start. Solutions are replayed with the true sizes; where rounding let one through
+    that does not fit, a cut excludes it and the program is solved again.
 
     Parameters
     ----------
@@ -86,13 +91,15 @@ def solve(problem: Problem, options: CheckmateOptions, context: Context) -> Prop
         return search.infeasible()
     try:
         return _solve(search, options)
-    except TooLarge:
-        search.notes.append(TOO_LARGE)
+    except TooLarge as error:
+        search.notes.append(str(error))
         return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
 
 
 def _solve(search: Search, options: CheckmateOptions) -> Proposal:
     front, context = search.front, search.context
+    if options.greedy and front.slots > SMALL:
+        greedy_schedule(search)
     form = formulate(front, search.budget, most_cost=search.most_cost)
     if impossible(form.builder.lower, form.builder.upper):
         return search.infeasible()
@@ -107,16 +114,19 @@ def _solve(search: Search, options: CheckmateOptions) -> Proposal:
         if context.stopped:
             break
         hint = None if search.best_runs is None or form.base_cost else form.point(search.best_runs)
-        answer = solve_program(form.program(), options.solver, context, hint=hint)
+        program = form.program()
+        answer = solve_program(program, options.solver, context, hint=hint)
         if answer.outcome is Outcome.INFEASIBLE:
             return search.infeasible() if search.best is None else search.propose(proved=True)
         if answer.outcome is Outcome.UNKNOWN or answer.solution is None:
+            search.notes.append(unfinished(options.solver, program))
             break
         chosen = form.chosen(answer.solution)
         fits = search.offer(chosen)
         optimal = answer.outcome is Outcome.OPTIMAL
         search.raise_bound(form, answer.bound, proved=optimal)
         if not optimal:
+            search.notes.append(unfinished(options.solver, program))
             break
         met = search.best is not None and search.best.makespan == search.bound
         if met or (fits and form.exact_time):
@@ -131,14 +141,23 @@ def _solve(search: Search, options: CheckmateOptions) -> Proposal:
     return search.propose(proved=False, termination=search.limit)
 
 
+def unfinished(solver: str, program: Program) -> str:
+    """Say which program a solver did not get to the end of."""
+    return f"{solver} did not finish the program of {program.columns:,} columns and {program.rows:,} rows"
+
+
 def first_schedule(search: Search, solver: str) -> bool:
     """Round relaxations at several parts of the budget until that does not help; False if nothing can fit."""
+    left = search.context.seconds_left
+    end = None if left is None else time.monotonic() + ROUNDING_TIME * left
     for share in SHARES:
         before = search.best
-        possible = round_relaxation(search, share, solver)
+        seconds = None if end is None else end - time.monotonic()
+        possible = round_relaxation(search, share, solver, seconds)
         if possible is False and share == 1:
             return False
-        if search.context.stopped or (search.best is not None and search.best is before):
+        late = search.context.stopped or (end is not None and time.monotonic() >= end)
+        if late or (search.best is not None and search.best is before):
             break
     return True
 
@@ -152,7 +171,7 @@ def _refined(search: Search, form: Formulation, objective: float) -> Formulation
     return form.refined(front, least, max(0, extra // int(form.time_unit) - least))
 
 
-def round_relaxation(search: Search, share: float, solver: str) -> bool | None:
+def round_relaxation(search: Search, share: float, solver: str, seconds: float | None = None) -> bool | None:
     """Solve the relaxation at a part of the budget, round it at each threshold, replay and prune the best.
 
     Returns
@@ -165,11 +184,13 @@ def round_relaxation(search: Search, share: float, solver: str) -> bool | None:
     form = formulate(front, budget, most_cost=search.most_cost, integral=False)
     if impossible(form.builder.lower, form.builder.upper):
         return False if share == 1 else None
-    answer = solve_program(form.program(), solver, search.context)
+    program = form.program()
+    answer = solve_program(program, solver, search.context, seconds=seconds)
     if answer.outcome is Outcome.INFEASIBLE:
         # With runs left out for their cost, this only means that nothing better exists.
         return False if search.best is None else None
     if answer.solution is None:
+        search.notes.append(unfinished(solver, program))
         return None
     if share == 1 and answer.outcome is Outcome.OPTIMAL:
         search.raise_bound(form, answer.bound, proved=False)
@@ -219,8 +240,8 @@ def solve_rounded(problem: Problem, options: RoundingOptions, context: Context) 
             return search.infeasible()
         if possible and options.share < 1 and not context.stopped:
             round_relaxation(search, options.share, options.solver)
-    except TooLarge:
-        search.notes.append(TOO_LARGE)
+    except TooLarge as error:
+        search.notes.append(str(error))
         return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
     if search.best is not None and search.best.makespan == search.bound:
         return search.propose(proved=True)

@@ -189,7 +189,10 @@ class _Construction:
                 self._add_memory_row(instant)
                 entries += len(live)
                 if entries > MOST_ENTRIES:
-                    raise TooLarge
+                    raise TooLarge(
+                        f"the program ({front.stages:,} stages, {len(self.runs):,} runs) would have more than "
+                        f"{MOST_ENTRIES:,} entries: too many to be built in reasonable time"
+                    )
             for value in touched:
                 key = stage, position, value
                 if key not in self.uses:

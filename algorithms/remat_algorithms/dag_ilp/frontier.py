@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from remat.problem import Problem
 from remat.units import Number
@@ -86,6 +87,16 @@ class Frontier:
     def stages(self) -> int:
         """Number of stages."""
         return len(self.end)
+
+    @cached_property
+    def slots(self) -> int:
+        """Number of pairs (stage, position) in which a task may run."""
+        windows = zip(self.first, self.last, strict=True)
+        return sum(
+            max(0, last - first + 1)
+            for position, (first, last) in enumerate(windows)
+            if self.end and position <= self.end[first]
+        )
 
     def may_run(self, stage: int, position: int) -> bool:
         """Whether a position's task may run in a stage."""

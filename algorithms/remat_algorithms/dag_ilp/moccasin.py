@@ -11,11 +11,12 @@ from remat.context import Context
 from remat.options import Options
 from remat.problem import Problem, Proposal, Termination
 from remat_algorithms.dag_ilp.backends import Answer, Outcome, watched
-from remat_algorithms.dag_ilp.checkmate import SMALL, TOO_LARGE, first_schedule
+from remat_algorithms.dag_ilp.checkmate import SMALL, first_schedule
 from remat_algorithms.dag_ilp.formulation import TooLarge
 from remat_algorithms.dag_ilp.frontier import FRONTIER
 from remat_algorithms.dag_ilp.intervals import IntervalJob, Intervals
 from remat_algorithms.dag_ilp.search import Runs, Search
+from remat_algorithms.dag_ilp.start import greedy_schedule
 
 COPIES = 2
 MOST_RUN_SLOTS = 400_000
@@ -26,9 +27,8 @@ class MoccasinOptions(Options):
     """Options of `moccasin`."""
 
     copies: int = Field(default=COPIES, ge=1, le=20, description="Most runs of one task, the first one included.")
-    rounding: bool = Field(
-        default=True, description="Round the relaxation of checkmate first, for a schedule to start from."
-    )
+    greedy: bool = Field(default=True, description="Ask dag-auto's greedy first, for a schedule to start from.")
+    rounding: bool = Field(default=True, description="Round the relaxation of checkmate first, for the same purpose.")
 
 
 def scope_of(copies: int) -> str:
@@ -73,14 +73,18 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
     front = search.front
     if front.start > search.budget:
         return search.infeasible()
-    slots = sum(front.may_run(stage, position) for stage in range(front.stages) for position in range(len(front.tasks)))
-    if slots > MOST_RUN_SLOTS:
-        search.notes.append(TOO_LARGE)
+    if front.slots > SMALL and options.greedy:
+        greedy_schedule(search)
+    if front.slots > MOST_RUN_SLOTS:
+        search.notes.append(
+            f"{front.stages:,} stages with {front.slots:,} runs: the program would take too long to be built"
+        )
         return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
-    if options.rounding and slots > SMALL:
+    if options.rounding and front.slots > SMALL:
         if not _possible(search):
             return search.infeasible()
         if context.stopped:
+            search.notes.append("the time was over before the constraint program was begun")
             return search.propose(proved=False, termination=search.limit)
     return _solve(search, options.copies)
 
@@ -105,6 +109,7 @@ def _solve(search: Search, copies: int) -> Proposal:
     if np.isfinite(answer.bound):
         model.raise_bound(search)(answer.bound)
     if answer.outcome is not Outcome.OPTIMAL:
+        search.notes.append(f"cp-sat did not finish the program of {len(model.demands):,} intervals")
         return search.propose(proved=False, termination=search.limit)
     if search.best is None:
         search.notes.append("sizes are too large for the solver; rounded down, its solution does not fit")

@@ -163,7 +163,7 @@ class Search:
             bounds=bounds,
             optimal_within=self.scope if proved else None,
             termination=Termination.COMPLETED if proved else termination,
-            notes=tuple(self.notes),
+            notes=() if proved else tuple(self.notes),
         )
 
 

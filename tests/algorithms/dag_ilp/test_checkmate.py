@@ -16,6 +16,10 @@ from remat.registry import find
 from remat.solving import conclude, make_problem
 from remat.testing import strategies
 from remat.testing.cases import moderate
+from remat_algorithms.dag_ilp import formulation
+from remat_algorithms.dag_ilp.frontier import frontier as make_frontier
+from remat_algorithms.dag_ilp.search import Search
+from remat_algorithms.dag_ilp.start import greedy_schedule, runs_in_stages
 from tests.algorithms.dag_ilp.graphs import DOCUMENT, training_graphs
 from tests.oracles import frontier, search
 
@@ -157,7 +161,7 @@ def test_solvers_agree(solver, rounding):
     bound, peak = span(document)
     budget = (2 * bound + peak) // 3
     expected = remat.solve(document, algorithm="rotor", budget=budget)
-    options = {"solver": solver, "rounding": rounding}
+    options = {"solver": solver, "rounding": rounding, "greedy": not rounding}
     result = remat.solve(document, algorithm="checkmate", budget=budget, options=options)
     assert result.optimal_within == CLASS
     assert result.makespan == remat.solve(document, algorithm="checkmate", budget=budget).makespan
@@ -217,6 +221,22 @@ def test_large_numbers(name):
     run()
 
 
+def test_large_numbers_in_place():
+    """Runs in place whose bytes are rounded: one byte is missing, and few cuts must do."""
+    size, workspace = 10**11, 209_305_157_255
+    tasks = [
+        {"id": "f0", "time": 10**13, "size": size},
+        {"id": "f1", "time": 0, "reads": ["f0"], "size": size, "workspace": workspace, "in_place": True},
+        {"id": "f2", "time": 0, "reads": ["f1"], "size": size},
+        {"id": "b2", "time": 0, "reads": ["f2", "f1"], "size": size},
+        {"id": "b1", "time": 0, "reads": ["f1", "f0", "b2"], "size": size},
+        {"id": "b0", "time": 0, "reads": ["f0", "b1"], "size": size},
+    ]
+    result = remat.solve(DOCUMENT | {"tasks": tasks}, algorithm="checkmate", budget=2 * size + workspace - 1)
+    assert result.makespan == 2 * 10**13
+    assert result.optimal_within == CLASS
+
+
 def test_last_digits_of_times_decide():
     """Two reruns cost almost the same: the dearer one must not be taken for the cheaper one."""
     dear, cheap = 10**13 + 1, 10**13
@@ -274,6 +294,66 @@ def test_no_time_at_all(solver):
     result = remat.solve(document, algorithm="checkmate", budget=budget, options={"solver": solver}, time_limit=0)
     assert result.status == "unknown"
     assert result.termination == "time limit"
+
+
+# --- where it stops, and where it starts ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("checkmate", "scip did not finish the program of"),
+        ("checkmate-lp", "highs did not finish the program of"),
+        ("moccasin", "cp-sat did not finish the program of"),
+    ],
+)
+def test_what_was_not_finished_is_named(name, said, monkeypatch):
+    from remat_algorithms.dag_ilp import checkmate, moccasin
+    from remat_algorithms.dag_ilp.backends import Answer, Outcome
+
+    unknown = Answer(Outcome.UNKNOWN)
+    monkeypatch.setattr(checkmate, "solve_program", lambda *rest, **more: unknown)
+    monkeypatch.setattr(moccasin, "watched", lambda *rest: unknown)
+    document = moderate("dag")
+    budget = sum(span(document)) // 2
+    greedy = {} if name == "checkmate-lp" else {"options": {"greedy": False}}
+    result = remat.solve(document, algorithm=name, budget=budget, **greedy)
+    assert result.status == "unknown"
+    assert any(note.startswith(said) for note in result.notes)
+
+
+def test_programs_that_would_be_too_large_are_named(monkeypatch):
+    monkeypatch.setattr(formulation, "MOST_ENTRIES", 100)
+    document = moderate("dag")
+    result = remat.solve(document, algorithm="checkmate", budget=sum(span(document)) // 2)
+    assert result.status == "feasible"  # the greedy's
+    assert result.optimal_within is None
+    assert "more than 100 entries" in result.notes[0]
+
+
+@draws(25)
+@given(training_graphs(largest=6), st.integers(0, 99))
+def test_the_greedy_starts_within_the_class(document, share):
+    for budget in budgets(document, share):
+        problem = make_problem(remat.load(document), budget=budget)
+        search = Search(problem, Context(), CLASS, "test")
+        greedy_schedule(search)
+        if search.best is not None:
+            best = remat.solve(document, algorithm="checkmate", budget=budget)
+            assert search.best.peak <= budget
+            assert search.best.makespan >= best.makespan
+
+
+def test_runs_in_stages():
+    """a b c a d: the second a stands in the stage of d; what may not run there is left out."""
+    tasks = [
+        {"id": name, "time": 1, "reads": reads, "size": 1} for name, reads in (("a", []), ("b", ["a"]), ("c", ["b"]))
+    ]
+    tasks.append({"id": "d", "time": 1, "reads": ["a", "c"], "size": 1})
+    front = make_frontier(make_problem(remat.load(DOCUMENT | {"tasks": tasks})))
+    assert runs_in_stages(front, [0, 1, 2, 0, 3]) == [(0, 0), (1, 1), (2, 2), (3, 0), (3, 3)]
+    assert runs_in_stages(front, [0, 1, 2, 3, 0]) == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert front.slots == sum(front.may_run(stage, task) for stage in range(4) for task in range(4))
 
 
 # --- known values -----------------------------------------------------------------------------------------------------
