@@ -20,6 +20,8 @@ NAMES = (
     "parallel_trees",
     "chain_table",
     "dag_auto",
+    "dag_exact",
+    "dag_table",
 )
 
 

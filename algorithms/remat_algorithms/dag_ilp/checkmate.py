@@ -43,6 +43,7 @@ class CheckmateOptions(Options):
         default=True, description="Ask dag-auto's greedy first, for a schedule that makes the program smaller."
     )
     rounding: bool = Field(default=True, description="Round the relaxation first, for the same purpose.")
+    reorder: bool = Field(default=False, description="Improve the order of first runs before anything is run again.")
 
 
 class RoundingOptions(Options):
@@ -54,6 +55,7 @@ class RoundingOptions(Options):
     share: float = Field(
         default=0.9, gt=0, le=1, description="Part of the budget at which the relaxation that is rounded is solved."
     )
+    reorder: bool = Field(default=False, description="Improve the order of first runs before anything is run again.")
 
 
 def solve(problem: Problem, options: CheckmateOptions, context: Context) -> Proposal:
@@ -75,15 +77,15 @@ def solve(problem: Problem, options: CheckmateOptions, context: Context) -> Prop
     Returns
     -------
     Proposal
-        Claims makespan and peak; optimal or infeasible within `FRONTIER` if the solver says so; the solver's
-        bound, else.
+        Claims makespan and peak; optimal or infeasible within `FRONTIER` (`IMPROVED`, where a better order was
+        found) if the solver says so; the solver's bound, else.
 
     Raises
     ------
     OptionError
         If PuLP does not find the solver.
     """
-    search = Search(problem, context, FRONTIER, "checkmate")
+    search = Search(problem, context, FRONTIER, "checkmate", reorder=options.reorder)
     early = search.without_reruns()
     if early is not None:
         return early
@@ -228,7 +230,7 @@ def solve_rounded(problem: Problem, options: RoundingOptions, context: Context) 
     Proposal
         Claims makespan and peak; infeasible within `FRONTIER` if the relaxation at the whole budget is.
     """
-    search = Search(problem, context, FRONTIER, "checkmate-lp")
+    search = Search(problem, context, FRONTIER, "checkmate-lp", reorder=options.reorder)
     early = search.without_reruns()
     if early is not None:
         return early

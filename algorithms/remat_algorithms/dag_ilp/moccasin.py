@@ -29,6 +29,7 @@ class MoccasinOptions(Options):
     copies: int = Field(default=COPIES, ge=1, le=20, description="Most runs of one task, the first one included.")
     greedy: bool = Field(default=True, description="Ask dag-auto's greedy first, for a schedule to start from.")
     rounding: bool = Field(default=True, description="Round the relaxation of checkmate first, for the same purpose.")
+    reorder: bool = Field(default=False, description="Improve the order of first runs before anything is run again.")
 
 
 def scope_of(copies: int) -> str:
@@ -65,7 +66,7 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
     Proposal
         Claims makespan and peak; optimal or infeasible within `scope_of(copies)` if that is proved.
     """
-    search = _InClass(problem, context, scope_of(options.copies), "moccasin")
+    search = _InClass(problem, context, scope_of(options.copies), "moccasin", reorder=options.reorder)
     search.copies = options.copies
     early = search.without_reruns()
     if early is not None:

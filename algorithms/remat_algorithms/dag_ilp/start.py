@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from remat_algorithms.dag_auto.model import stage_model
 from remat_algorithms.dag_auto.state import ALPHAS, Plan
 from remat_algorithms.dag_auto.state import Search as Greedy
@@ -14,7 +16,8 @@ from remat_algorithms.dag_ilp.search import Runs, Search, can_run
 
 def greedy_schedule(search: Search) -> None:
     """Offer the greedy's schedules to a search; it is looked at whether they are of its class, and whether they fit."""
-    model = stage_model(search.problem)
+    order = None if search.order is None else np.array(search.order, dtype=np.int64)
+    model = stage_model(search.problem, order)
     job = _Greedy(Greedy(model, search.budget, search.context.seed))
     watched(job, search.context, search.context.seconds_left)
     for plan in job.plans:
