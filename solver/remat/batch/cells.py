@@ -42,6 +42,8 @@ class Answer:
     detail : str
         Why there is no schedule, or the notes of the algorithm.
     makespan, recompute_time, no_recompute_time, lower_bound : int, float or None
+    class_bound : int, float or None
+        The algorithm's own bound, which may hold for the schedules of its class only.
     overhead : float or None
         Makespan over the no-recompute time, minus 1.
     peak_memory : mapping of memory name to int
@@ -64,6 +66,7 @@ class Answer:
     recompute_time: Number | None = None
     overhead: float | None = None
     lower_bound: Number | None = None
+    class_bound: Number | None = None
     peak_memory: Mapping[str, int] = field(default_factory=dict)
     transferred: Mapping[str, int] = field(default_factory=dict)
     optimal_within: str | None = None
