@@ -27,8 +27,6 @@ MOST_ROUNDS = 100
 
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 SHARES = (1.0, 0.95, 0.9, 0.8, 0.7)
-ROUNDING_TIME = 0.3
-"""Share of the time left that relaxations may take before the program itself is solved."""
 
 
 class CheckmateOptions(Options):
@@ -148,10 +146,13 @@ def unfinished(solver: str, program: Program) -> str:
     return f"{solver} did not finish the program of {program.columns:,} columns and {program.rows:,} rows"
 
 
-def first_schedule(search: Search, solver: str) -> bool:
-    """Round relaxations at several parts of the budget until that does not help; False if nothing can fit."""
+def first_schedule(search: Search, solver: str, *, patience: float = 1.0) -> bool:
+    """Round relaxations at several parts of the budget until that does not help; False if nothing can fit.
+
+    They take at most `patience`, a share of the time left.
+    """
     left = search.context.seconds_left
-    end = None if left is None else time.monotonic() + ROUNDING_TIME * left
+    end = None if left is None else time.monotonic() + patience * left
     for share in SHARES:
         before = search.best
         seconds = None if end is None else end - time.monotonic()

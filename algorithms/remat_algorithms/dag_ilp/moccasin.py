@@ -19,6 +19,9 @@ from remat_algorithms.dag_ilp.search import Runs, Search
 from remat_algorithms.dag_ilp.start import greedy_schedule
 
 COPIES = 2
+ROUNDING_TIME = 0.3
+"""Share of the time left that relaxations may take before the constraint program is begun."""
+
 MOST_RUN_SLOTS = 400_000
 """Most (task, stage) pairs; beyond, building the model alone takes minutes."""
 
@@ -93,7 +96,7 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
 def _possible(search: Search) -> bool:
     """Look for a first schedule; False if there is none in the class."""
     try:
-        return first_schedule(search, "highs")
+        return first_schedule(search, "highs", patience=ROUNDING_TIME)
     except TooLarge:
         return True
 
