@@ -25,7 +25,7 @@ JOBS = 2
 SHARES = (0.9, 0.8, 0.6)
 SHIPPED = ("unet_joint", "unet_b8_512_bf16", "mlp12_joint", "layered_n60_mixed", "layered_n100")
 GENERATED = 250
-ORDERS = {"dag-list-memory", "dag-order-exact", "dag-order-greedy", "dag-order-lpmf", "sp-order"}
+OTHERS = {"dag-list-memory", "dag-order-exact", "dag-order-greedy", "dag-order-lpmf", "sp-order", "offload-greedy"}
 """Run nothing twice: they are compared elsewhere."""
 
 BOUNDS = "dag-auto"
@@ -57,7 +57,7 @@ def foreign() -> list[str]:
 
 def compared(instances: Sequence[str | dict[str, Any]]) -> Comparison:
     """Run all jobs that the journal does not have."""
-    names = [entry.name for entry in remat.algorithms(kind="dag") if entry.name not in ORDERS]
+    names = [entry.name for entry in remat.algorithms(kind="dag") if entry.name not in OTHERS]
 
     def tell(tally: Tally) -> None:
         if sys.stderr.isatty():

@@ -65,7 +65,8 @@ def test_figures_are_those_of_solve():
         result = remat.solve(document, algorithm=cell.job.algorithm, budget=cell.job.capacity)
         assert cell.answer.makespan == result.makespan
         assert cell.answer.peak_memory == result.peak_memory
-        assert cell.answer.class_bound == max((bound.value for bound in result.bounds), default=None)
+        if cell.job.algorithm == "rotor":
+            assert cell.answer.class_bound == max(bound.value for bound in result.bounds)
         assert cell.answer.steps == len(result.steps)
         assert str(cell.answer.outcome) == result.status
     names = {algorithm.name for algorithm in remat.algorithms(kind="tree", available=True)}

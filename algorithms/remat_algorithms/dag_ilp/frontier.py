@@ -136,9 +136,8 @@ def frontier(problem: Problem, order: Sequence[int] | None = None) -> Frontier:
     reads = [list(dict.fromkeys(row)) for row in graph.reads.to_lists()]
     writes = [list(dict.fromkeys(row)) for row in graph.writes.to_lists()]
     must = (problem.needed.forced | graph.once).tolist()
-    if order is None:
-        order = reference_order(graph, problem.needed.once | graph.once).tolist()
-    every = _order(order, reads, writes, here, must)
+    listed: list[int] = reference_order(graph, problem.needed.once | graph.once).tolist()
+    every = _order(listed if order is None else order, reads, writes, here, must)
     useful_values, useful_tasks = _useful(every, reads, writes, must, outputs)
     tasks = [task for task in every if useful_tasks[task]]
     end = [position for position, task in enumerate(tasks) if must[task]]

@@ -113,7 +113,7 @@ _NAMES = tuple(item.name for item in fields(Answer))
 _TEXT, _NUMBER, _WHOLE, _SIZES = (str,), (int, float), (int,), (dict,)
 _KINDS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("outcome", "detail", "optimal_within", "scope", "termination"), _TEXT),
-    **dict.fromkeys(("makespan", "no_recompute_time", "recompute_time", "lower_bound"), _NUMBER),
+    **dict.fromkeys(("makespan", "no_recompute_time", "recompute_time", "lower_bound", "class_bound"), _NUMBER),
     **dict.fromkeys(("overhead", "solve_seconds", "seconds"), _NUMBER),
     **dict.fromkeys(("least_budget", "steps"), _WHOLE),
     **dict.fromkeys(("peak_memory", "transferred"), _SIZES),
