@@ -85,7 +85,8 @@ def solve_program(
         possible = bool((program.row_lower <= 0).all() and (program.row_upper >= 0).all())
         return Answer(Outcome.OPTIMAL, np.zeros(0), 0.0) if possible else Answer(Outcome.INFEASIBLE)
     task = _task(program, solver, context, hint, limit)
-    return watched(task, context, limit)
+    left = context.seconds_left  # large programs take seconds to be handed over
+    return watched(task, context, left if limit is None or left is None else min(limit, left))
 
 
 class Job:
