@@ -93,23 +93,32 @@ def solve(problem: Problem, options: CheckmateOptions, context: Context) -> Prop
         return _solve(search, options)
     except TooLarge as error:
         search.notes.append(str(error))
-        return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
+        return _not_built(search)
+
+
+def _not_built(search: Search) -> Proposal:
+    late = search.context.stopped
+    return search.propose(proved=False, termination=search.limit if late else Termination.ITERATION_LIMIT)
 
 
 def _solve(search: Search, options: CheckmateOptions) -> Proposal:
     front, context = search.front, search.context
     if options.greedy and front.slots > SMALL:
         greedy_schedule(search)
-    form = formulate(front, search.budget, most_cost=search.most_cost)
-    if impossible(form.builder.lower, form.builder.upper):
+    large = front.slots > SMALL
+    form = None if large else _formulated(search)
+    if form is not None and impossible(form.builder.lower, form.builder.upper):
         return search.infeasible()
-    if options.rounding and len(form.builder.cost) > SMALL:
+    if options.rounding and (form is None or len(form.builder.cost) > SMALL):
         possible = first_schedule(search, options.solver if options.solver.startswith("pulp") else "highs")
         if not possible:
             return search.infeasible()
         if context.stopped:
             return search.propose(proved=False)
-        form = formulate(front, search.budget, most_cost=search.most_cost)
+        form = None
+    form = form or _formulated(search)
+    if impossible(form.builder.lower, form.builder.upper):
+        return search.infeasible() if search.best is None else search.propose(proved=True)
     for _ in range(MOST_ROUNDS):
         if context.stopped:
             break
@@ -139,6 +148,10 @@ def _solve(search: Search, options: CheckmateOptions) -> Proposal:
         search.notes.append("sizes differ too much in magnitude for the solver; it was given them rounded down")
         return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
     return search.propose(proved=False, termination=search.limit)
+
+
+def _formulated(search: Search) -> Formulation:
+    return formulate(search.front, search.budget, most_cost=search.most_cost, stopped=lambda: search.context.stopped)
 
 
 def unfinished(solver: str, program: Program) -> str:
@@ -184,7 +197,7 @@ def round_relaxation(search: Search, share: float, solver: str, seconds: float |
     """
     front = search.front
     budget = int(search.budget * share) if share < 1 else search.budget
-    form = formulate(front, budget, most_cost=search.most_cost, integral=False)
+    form = formulate(front, budget, most_cost=search.most_cost, integral=False, stopped=lambda: search.context.stopped)
     if impossible(form.builder.lower, form.builder.upper):
         return False if share == 1 else None
     program = form.program()
@@ -245,7 +258,7 @@ def solve_rounded(problem: Problem, options: RoundingOptions, context: Context) 
             round_relaxation(search, options.share, options.solver)
     except TooLarge as error:
         search.notes.append(str(error))
-        return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
+        return _not_built(search)
     if search.best is not None and search.best.makespan == search.bound:
         return search.propose(proved=True)
     return search.propose(proved=False, termination=None if possible and not context.stopped else search.limit)
