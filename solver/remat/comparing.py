@@ -234,7 +234,9 @@ def _sources(instances: Any, stack: ExitStack) -> list[Source]:
 def _written(item: Any, folder: Path, taken: set[str]) -> Source:
     import json
 
-    document = item.model_dump(mode="json") if hasattr(item, "model_dump") else dict(item)
+    from remat.instance.saving import instance_document
+
+    document = instance_document(item) if hasattr(item, "model_dump") else dict(item)
     base = str(document.get("name") or "instance")
     label, number = base, 1
     while label in taken:

@@ -112,6 +112,7 @@ def _answer_of(result: Result, seconds: float) -> Answer:
         recompute_time=result.recompute_time,
         overhead=result.overhead,
         lower_bound=result.lower_bound,
+        class_bound=max((bound.value for bound in result.bounds), default=None),
         peak_memory=result.peak_memory,
         transferred={} if report is None else dict(report.transferred),
         optimal_within=result.optimal_within,
