@@ -18,9 +18,23 @@ from remat_algorithms.dag_auto import greedy, packed, replay, ruin
 
 _HELPERS = (
     (replay, ("_enter", "_copies", "_list_accesses", "replay")),
-    (greedy, ("draw", "find", "_after", "_alive", "collect", "_release", "_gain", "_time_of", "_keep", "propose")),
-    (greedy, ("stage_of_candidate", "insert", "take_trial", "_clear", "greedy")),
-    (ruin, ("is_first", "without", "_hopeless", "_key", "_next_dearest", "prune", "ruin")),
+    (greedy, ("draw", "find", "_after", "_alive", "collect", "_add", "_release", "_clear", "_gain")),
+    (
+        greedy,
+        (
+            "_time_of",
+            "_keep",
+            "_can_free",
+            "propose",
+            "insert",
+            "take_trial",
+            "_try",
+            "_best_of",
+            "_next_peak",
+            "greedy",
+        ),
+    ),
+    (ruin, ("is_first", "without", "_hopeless", "_key", "_next_dearest", "prune", "ruin", "force", "clear")),
 )
 for _module, _names in _HELPERS:
     for _name in _names:

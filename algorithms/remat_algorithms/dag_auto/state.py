@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from remat_algorithms.dag_auto import ruin
 from remat_algorithms.dag_auto.greedy import draw
 from remat_algorithms.dag_auto.model import StageModel
 from remat_algorithms.dag_auto.packed import (
+    AREA,
     BEST,
     FULL,
     HERE,
@@ -23,7 +25,7 @@ from remat_algorithms.dag_auto.packed import (
     search_room,
     work_room,
 )
-from remat_algorithms.dag_auto.ruin import MEND, PRUNE, REPLAY, RUIN
+from remat_algorithms.dag_auto.ruin import CLEAR, MEND, PRUNE, REPLAY, RUIN
 
 COMPILED_FROM = 65
 """Tasks from which the compiled functions pay."""
@@ -36,6 +38,12 @@ WORSENING = 0.0008
 
 RESTARTS = 0.1
 """Share of the rounds that begin from the best plan."""
+
+WORSE_AREA = 0.1
+"""Share by which a plan that does not fit may exceed the budget by more than the one before it, at the most."""
+
+MENDING = (0.2, 0.5, 0.5, 1.0)
+"""Exponents of the gain where nothing fits yet: more for what is saved, and less for its time."""
 
 ALPHAS = (1.0, 0.7, 0.5)
 """Exponents of the gain that the greedy is tried with."""
@@ -81,6 +89,7 @@ class Search:
         self._wanted = model.fits_kernel and model.stages >= COMPILED_FROM and compiled is None
         self.room = search_room(model, seed, compiled=False)
         self._calls = 0
+        self._area = math.inf
         self._interpreted = CALLS_INTERPRETED if model.stages < LARGER else 0
         self._use(compiled=bool(compiled) and model.fits_kernel)
 
@@ -93,6 +102,7 @@ class Search:
                 plans=room.plans.astype(np.int64),
                 items=room.items.astype(np.int64),
                 ranking=room.ranking.astype(np.float64),
+                promise=room.promise.astype(np.float64),
                 state=room.state.astype(np.int64),
                 cost=room.cost.astype(np.float64),
             )
@@ -131,6 +141,30 @@ class Search:
     def _construct(self, alpha: float, noise: float) -> bool:
         """Mend the present plan with the greedy, and prune it."""
         return self._act(MEND, alpha, noise) and self._act(PRUNE)
+
+    def repair(self, tries: int) -> Plan | None:
+        """Look for a plan where the greedy found none: begin anew around the highest memory of one that nearly fits."""
+        room = self.room
+        if self._area == math.inf:
+            self.construct(ALPHAS[-1])
+            self._accept()
+        for _ in range(tries):
+            if room.state[STOP]:
+                break
+            copy_plan(room, HERE, NOW)
+            self._act(REPLAY)
+            self._act(CLEAR)
+            alpha = MENDING[int(draw(room) * len(MENDING))]
+            if self._construct(alpha, 2.0 * draw(room)):
+                return self._plan(NOW)
+            if self._work.figures[AREA] <= self._area * (1.0 + WORSE_AREA * draw(room)):
+                self._accept()
+        return None
+
+    def _accept(self) -> None:
+        """Go on from a plan that does not fit."""
+        copy_plan(self.room, NOW, HERE)
+        self._area = float(self._work.figures[AREA])
 
     def start(self, plan: Plan) -> None:
         """Make a plan that fits the one that `improve` starts from, and the best known."""
