@@ -23,7 +23,6 @@ from remat_algorithms.dag_auto.packed import (
     MOST,
     NOW,
     PINNED,
-    RANDOM,
     READ,
     READ_START,
     SALT,
@@ -44,30 +43,21 @@ from remat_algorithms.dag_auto.packed import (
     Room,
     Work,
 )
+from remat_algorithms.dag_auto.plans import draw, find, insert, take_trial
 from remat_algorithms.dag_auto.replay import replay
 
 DEPTHS = (0, 1, 2, 1000)
-PEAKS = 4
 """How many levels of dead inputs are rerun, too, before the remaining ones are kept longer."""
 
+PEAKS = 4
+"""Positions that are looked at, from the highest memory down, before the greedy gives up."""
 
-def draw(room: Room) -> float:
-    """Return the next random number in [0, 1): the generator of Park and Miller, the same when compiled."""
-    room.state[RANDOM] = room.state[RANDOM] * 48271 % 2147483647
-    return float(room.state[RANDOM] - 1) / 2147483646.0
+WHIMS = 0.7
+"""Share of the runs with noise that have whims: what they draw at first holds for the run."""
 
-
-def find(room: Room, at: int, task: int) -> int:
-    """Return the first position of the present plan whose key is not below (at, task); O(log count)."""
-    low, high = 0, room.state[NOW]
-    while low < high:
-        middle = (low + high) // 2
-        stage = room.plans[2 * NOW + 1, middle]
-        if stage < at or (stage == at and room.plans[2 * NOW, middle] < task):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+LONGER, AGAIN, NEVER = 20, 35, 10
+"""Of 100 inputs, whims keep the first so many longer, and make the others up to the second again; and of 100 values
+they never free so many."""
 
 
 def _after(work: Work, value: int, place: int) -> int:
@@ -89,6 +79,11 @@ def _alive(tables: Packed, work: Work, value: int, entry: int) -> int:
     if entry < work.head[value + 1]:
         return int(1 - work.access[entry] % 2)
     return int(tables.values[STAYS, value])
+
+
+def _whim(room: Room, number: int) -> int:
+    """Draw from 0 to 99, the same for a number during a run of the greedy."""
+    return (number + 1) * room.state[SALT] % 2147483647 % 100  # type: ignore[no-any-return]
 
 
 def collect(tables: Packed, work: Work, room: Room, value: int, at: int, deepest: int, dearest: float) -> int:
@@ -127,11 +122,8 @@ def collect(tables: Packed, work: Work, room: Room, value: int, at: int, deepest
                     twice = 1
             again = level < deepest
             if room.state[SALT] > 0:
-                whim = (read + 1) * room.state[SALT] % 2147483647 % 100
-                if whim < 20:
-                    again = False
-                elif whim < 35:
-                    again = True
+                whim = _whim(room, read)
+                again = whim >= LONGER and (again or whim < AGAIN)
             if again and maker >= 0 and twice == 0:
                 room.items[TODO, listed] = maker
                 room.items[DEPTH, listed] = level + 1
@@ -204,6 +196,8 @@ def _can_free(tables: Packed, work: Work, room: Room, value: int, peak: int) -> 
     at = tables.fixed[STAGES]
     if following < work.head[value + 1]:
         at = room.plans[2 * NOW + 1, work.access[following] // 2]
+    if room.state[SALT] > 0 and _whim(room, value + at * tables.fixed[VALUES]) < NEVER:
+        return -1
     if at == room.plans[2 * NOW + 1, peak] and maker <= room.plans[2 * NOW, peak]:
         return -1
     there = find(room, at, maker)
@@ -269,50 +263,6 @@ def _keep(room: Room, found: int, value: int, depth: int, score: float) -> int:
     return min(CANDIDATES, found + 1)
 
 
-def insert(room: Room, listed: int, at: int) -> int:
-    """Merge ``room.items[TODO, :listed]`` into stage `at` of the present plan: the plan to try; -1 if too long."""
-    count = room.state[NOW]
-    if count + listed > room.plans.shape[1] - 2:
-        return -1
-    # Few items: sorting by insertion is enough.
-    for index in range(1, listed):
-        task = room.items[TODO, index]
-        other = index - 1
-        while other >= 0 and room.items[TODO, other] > task:
-            room.items[TODO, other + 1] = room.items[TODO, other]
-            other -= 1
-        room.items[TODO, other + 1] = task
-    taken = 0
-    length = 0
-    for place in range(count):
-        while taken < listed and (
-            room.plans[2 * NOW + 1, place] > at
-            or (room.plans[2 * NOW + 1, place] == at and room.plans[2 * NOW, place] > room.items[TODO, taken])
-        ):
-            room.plans[2 * TRIAL, length] = room.items[TODO, taken]
-            room.plans[2 * TRIAL + 1, length] = at
-            length += 1
-            taken += 1
-        room.plans[2 * TRIAL, length] = room.plans[2 * NOW, place]
-        room.plans[2 * TRIAL + 1, length] = room.plans[2 * NOW + 1, place]
-        length += 1
-    while taken < listed:
-        room.plans[2 * TRIAL, length] = room.items[TODO, taken]
-        room.plans[2 * TRIAL + 1, length] = at
-        length += 1
-        taken += 1
-    room.state[TRIAL] = length
-    return length
-
-
-def take_trial(room: Room) -> None:
-    """Make the tried plan the present one."""
-    for place in range(room.state[TRIAL]):
-        room.plans[2 * NOW, place] = room.plans[2 * TRIAL, place]
-        room.plans[2 * NOW + 1, place] = room.plans[2 * TRIAL + 1, place]
-    room.state[NOW] = room.state[TRIAL]
-
-
 def _next_peak(work: Work, room: Room, peak: int, budget: int) -> int:
     """Return the position of the next lower memory above the budget, or -1; equal ones from the front."""
     level = work.runs[MEMORY, peak]
@@ -367,7 +317,7 @@ def greedy(tables: Packed, work: Work, spare: Work, room: Room, budget: int, alp
     """
     area = replay(tables, work, room, NOW, budget)
     room.state[SALT] = 0
-    if noise > 0.0 and draw(room) < 0.7:
+    if noise > 0.0 and draw(room) < WHIMS:
         room.state[SALT] = 1 + int(draw(room) * 1000000)
     while area > 0.0 and room.state[STOP] == 0:
         peak = int(work.figures[HIGHEST])

@@ -5,7 +5,7 @@ Interpreted or compiled, like `replay` and `greedy`.
 
 from __future__ import annotations
 
-from remat_algorithms.dag_auto.greedy import draw, find, greedy, insert, take_trial
+from remat_algorithms.dag_auto.greedy import greedy
 from remat_algorithms.dag_auto.packed import (
     FIRST,
     HIGHEST,
@@ -28,6 +28,7 @@ from remat_algorithms.dag_auto.packed import (
     Room,
     Work,
 )
+from remat_algorithms.dag_auto.plans import draw, find, insert, take_trial
 from remat_algorithms.dag_auto.replay import replay
 
 RUIN, MEND, PRUNE, REPLAY, CLEAR = range(5)
@@ -35,6 +36,9 @@ RUIN, MEND, PRUNE, REPLAY, CLEAR = range(5)
 
 FORCED = 4
 """Fewer reruns than this are forced after reruns have been dropped."""
+
+EARLIER, EARLIEST = 0.4, 20
+"""Share of the forced reruns that may come earlier than needed, and by fewer stages than this."""
 
 WIDEST = 7
 """Reruns are dropped from fewer than two to this power of stages around the highest memory."""
@@ -177,6 +181,10 @@ def force(tables: Packed, room: Room) -> None:
     maker = tables.values[MAKER, tables.entries[READ, low + int(draw(room) * (high - low))]]
     if maker < 0:
         return
+    if draw(room) < EARLIER:
+        stage = max(0, stage - int(draw(room) * draw(room) * EARLIEST))
+        if tables.items[FIRST, stage] <= maker:
+            return
     place = find(room, stage, maker)
     if room.plans[2 * NOW + 1, place] == stage and room.plans[2 * NOW, place] == maker:
         return

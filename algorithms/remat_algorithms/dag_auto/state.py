@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from remat_algorithms.dag_auto import ruin
-from remat_algorithms.dag_auto.greedy import draw
 from remat_algorithms.dag_auto.model import StageModel
 from remat_algorithms.dag_auto.packed import (
     AREA,
@@ -25,13 +25,14 @@ from remat_algorithms.dag_auto.packed import (
     search_room,
     work_room,
 )
+from remat_algorithms.dag_auto.plans import draw
 from remat_algorithms.dag_auto.ruin import CLEAR, MEND, PRUNE, REPLAY, RUIN
 
 COMPILED_FROM = 65
 """Tasks from which the compiled functions pay."""
 
 CALLS_INTERPRETED, LARGER = 6, 150
-"""Calls before the compiler is looked for, in graphs of fewer than `LARGER` tasks: importing it takes half a second."""
+"""Calls that are interpreted in graphs of fewer than `LARGER` tasks: compiling takes a second."""
 
 WORSENING = 0.0008
 """Share of the makespan by which an accepted plan may be worse than the present one, at the most."""
@@ -80,7 +81,7 @@ class Search:
     budget : int
     seed : int
     compiled : bool or None
-        None: from `COMPILED_FROM` tasks on, as soon as the compiled functions are at hand.
+        None: from `COMPILED_FROM` tasks on, after the first calls.
     """
 
     def __init__(self, model: StageModel, budget: int, seed: int, compiled: bool | None = None) -> None:
@@ -108,23 +109,27 @@ class Search:
             )
         self._tables = pack(self.model, compiled=compiled)
         self._work, self._spare = (work_room(self.model, compiled=compiled) for _ in range(2))
+        self._function: Callable[..., bool] = ruin.act
+        self._arguments: tuple[Any, ...] = (self._tables, self._work, self._spare, self.room)
+        if compiled:
+            from remat_algorithms.dag_auto import kernel
+            from remat_algorithms.dag_auto.lowering import layout
+
+            self._function = kernel.act(self._tables, self._work, self.room)
+            self._layouts = [layout(arrays) for arrays in self._arguments]
+            self._arguments = tuple(table.ctypes.data for table in self._layouts)
 
     def _act(self, what: int, alpha: float = 1.0, noise: float = 0.0) -> bool:
         """Call `ruin.act`, interpreted or compiled."""
         self._calls += 1
         if self._wanted and not self.compiled and self._calls > self._interpreted:
-            from remat_algorithms.dag_auto.compiling import is_ready
-
-            if is_ready():
+            try:
                 self._use(compiled=True)
-        act: Callable[..., bool]
-        if self.compiled:
-            from remat_algorithms.dag_auto import kernel
-
-            act = kernel.act
-        else:
-            act = ruin.act
-        return bool(act(self._tables, self._work, self._spare, self.room, self.budget, what, alpha, noise))
+            except (ImportError, OSError, RuntimeError):
+                # No compiler on this machine, or no text to compile: what is interpreted gives the same answers.
+                self._wanted = False
+                self._use(compiled=False)
+        return bool(self._function(*self._arguments, self.budget, what, alpha, noise))
 
     def _load(self, item: Sequence[int], stage: Sequence[int], plan: int = NOW) -> None:
         count = len(item)
