@@ -19,6 +19,7 @@ from typing import Any
 
 import remat
 from benchmarks.harness import measure, table
+from remat.instance.saving import save_instance
 
 LIMIT = 60
 SHIPPED = ("unet_joint", "unet_b8_512_bf16", "mlp12_joint", "layered_n100")
@@ -96,7 +97,7 @@ def starts() -> None:
             instance = load(name)
             peak = next(iter(remat.solve(instance, algorithm="keep-all").peak_memory.values()))
             path = Path(folder, f"{name}.json")
-            path.write_text(json.dumps(instance.to_dict()))
+            save_instance(instance, path)
             caches = str(Path(folder, f"caches-{name}"))
             runs = [command(path, peak * share // 100, caches) for _ in range(2)]
             (wall, cpu, cold), (warm_wall, warm_cpu, warm) = runs

@@ -1,6 +1,6 @@
 """The compiled twin of `ruin.act`: the same text, in machine code.
 
-Compiling takes about a second, once in each process that needs it. Nothing is kept on disk, so that a first start is
+Compiling takes less than a second, once in each process that needs it. Nothing is kept on disk, so that a first start is
 like any other.
 """
 

@@ -24,6 +24,9 @@ from llvmlite import ir
 from remat_algorithms.dag_auto.arithmetic import BYTE, INT, KINDS, REAL, TRUTH
 from remat_algorithms.dag_auto.translation import LIBRARY, Body, Field
 
+LARGEST = 12
+"""Blocks of a function beyond which it is never copied into its callers: that would double the time of compiling."""
+
 
 def layout(arrays: Sequence[Any]) -> Any:
     """Return the integers that stand for the arrays of a named tuple; they must live on meanwhile."""
@@ -86,6 +89,8 @@ class Module:
         target.attributes.add("nounwind")
         self.functions[source] = target
         Body(self, source, target, notes).emit()
+        if len(target.blocks) > LARGEST:
+            target.attributes.add("noinline")
         return target
 
     def run_passes(self) -> Any:
