@@ -1,7 +1,7 @@
 """The compiled twin of `ruin.act`: the same text, in machine code.
 
-Compiling takes less than a second, once in each process that needs it. Nothing is kept on disk, so that a first start is
-like any other.
+Compiling takes less than a second, once in each process that needs it. Nothing is kept on disk, so that a first
+start is like any other.
 """
 
 from __future__ import annotations
