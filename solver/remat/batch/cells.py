@@ -55,6 +55,8 @@ class Answer:
         Of the solver alone.
     seconds : float
         Of the whole job, placement and verification included.
+    picture : str
+        What the report draws of the schedule (see `remat.report.miniature`); empty unless asked for.
     """
 
     outcome: Outcome
@@ -73,6 +75,7 @@ class Answer:
     termination: str = ""
     solve_seconds: float = 0.0
     seconds: float = 0.0
+    picture: str = ""
 
     @property
     def solved(self) -> bool:
@@ -109,7 +112,7 @@ class Answer:
 _NAMES = tuple(item.name for item in fields(Answer))
 _TEXT, _NUMBER, _WHOLE, _SIZES = (str,), (int, float), (int,), (dict,)
 _KINDS: Mapping[str, tuple[type, ...]] = {
-    **dict.fromkeys(("outcome", "detail", "optimal_within", "scope", "termination"), _TEXT),
+    **dict.fromkeys(("outcome", "detail", "optimal_within", "scope", "termination", "picture"), _TEXT),
     **dict.fromkeys(("makespan", "no_recompute_time", "recompute_time", "lower_bound"), _NUMBER),
     **dict.fromkeys(("overhead", "solve_seconds", "seconds"), _NUMBER),
     **dict.fromkeys(("least_budget", "steps"), _WHOLE),
