@@ -3,6 +3,7 @@
 import itertools
 
 from remat.placement import Unplaceable, place
+from remat.steps import StepBuilder, concatenate
 from remat_algorithms.dag.keep_all import reference_order
 from remat_algorithms.emit import run_in_order
 
@@ -14,11 +15,22 @@ def best_of_class(problem):
     allowed = [place for place, task in enumerate(order) if graph.recomputable[task] and not graph.once[task]]
     pairs = [(stage, again) for stage in range(1, len(order) + 1) for again in allowed if again < stage]
     first = [(stage, stage) for stage in range(len(order))]
+    idle = without_idle_inputs(graph, order)
     found = []
     for count in range(len(pairs) + 1):
         for some in itertools.combinations(pairs, count):
             tasks = [order[again] for _, again in sorted([*first, *some])]
-            steps = run_in_order(graph, problem.machine, tasks)
+            steps = concatenate([idle, run_in_order(graph, problem.machine, tasks)])
             if not isinstance(place(graph, problem.machine, steps), Unplaceable):
                 found.append(sum(graph.time[tasks].tolist()))
     return min(found, default=None)
+
+
+def without_idle_inputs(graph, order):
+    """Return a step that frees, before anything runs, the inputs that no task reads."""
+    kept = {*graph.pinned, *(place.value for place in graph.outputs)}
+    kept.update(value for task in order for value in graph.reads[task].tolist())
+    builder = StepBuilder()
+    if values := [place.value for place in graph.inputs if place.value not in kept]:
+        builder.drop(values)
+    return builder.build()
