@@ -1,0 +1,1 @@
+"""Offloading to memories behind links, alone and together with recomputation."""
