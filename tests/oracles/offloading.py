@@ -252,13 +252,13 @@ class _Space:
             return wanted
         useful = self.must & ~done
         while True:
-            before = useful
+            before = useful, wanted
             for task in range(len(self.tasks)):
                 if useful >> task & 1:
                     wanted |= self._anywhere(self.read[task])
                 elif not done >> task & 1 and self.written[task] & wanted:
                     useful |= 1 << task
-            if useful == before:
+            if (useful, wanted) == before:
                 return wanted
 
     def _anywhere(self, places):

@@ -55,8 +55,8 @@ def solve(problem: Problem, options: OffloadExactOptions, context: Context) -> P
     """Find the schedule of least makespan in which values come and go whole.
 
     Without `recompute`, each task runs at most once, in the reference order (of a chain: F or Fe of each stage, the
-    loss, the B's backwards; of alternatives the best is chosen), and any value may be copied out and back between any two of
-    its uses, as the links allow. With it, tasks may run again, in any order that their reads allow.
+    loss, the B's backwards; of alternatives the best is chosen), and any value may be copied out and back between any
+    two of its uses, as the links allow. With it, tasks may run again, in any order that their reads allow.
     `remat_algorithms.offload.exact_model` states the program, which CP-SAT solves.
 
     Where times or sizes are too fine for whole numbers, the program is solved twice: rounded up, for the schedule, and
@@ -124,8 +124,8 @@ def _refuse(problem: Problem, setting: Setting, options: OffloadExactOptions) ->
         least = "" if options.copies < 2 and (not options.recompute or options.runs < 2) else ", or lower its options"
         raise OptionError(
             f"--algorithm: {NAME} is for small instances: {len(graph.tasks)} tasks and {len(graph.values)} values "
-            f"would take {len(setting.acts):,} possible runs and copies, and at most {MOST_ACTS} are considered; use another "
-            f"algorithm{least}"
+            f"would take {len(setting.acts):,} possible runs and copies, and at most {MOST_ACTS} are considered; use "
+            f"another algorithm{least}"
         )
     for task, (reads, writes) in enumerate(zip(graph.reads.to_lists(), graph.writes.to_lists(), strict=True)):
         for value in writes:

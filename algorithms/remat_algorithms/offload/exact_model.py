@@ -27,8 +27,8 @@ class Model:
     Notes
     -----
     Each act is an optional interval on its resource (`no-overlap`). Each slot is one on its value's place in its
-    memory: from the start of its maker to a free instant, no two at once, so a value is never made where it lies. A slot is
-    complete at its maker's end, and every act that reads a value picks one slot:
+    memory: from the start of its maker to a free instant, no two at once, so a value is never made where it lies. A
+    slot is complete at its maker's end, and every act that reads a value picks one slot:
 
         ready(slot) <= start(act),  end(act) <= free(slot).
 

@@ -12,7 +12,6 @@ from remat.problem import Problem, Proposal, Termination
 from remat.steps import Steps
 from remat.units import Number
 from remat_algorithms.dag_ilp.backends import Outcome, solve_program
-from remat_algorithms.dag_ilp.checkmate import TOO_LARGE
 from remat_algorithms.dag_ilp.frontier import FRONTIER
 from remat_algorithms.dag_ilp.search import Search
 from remat_algorithms.offload.exact_scale import transfer_time
@@ -21,6 +20,9 @@ from remat_algorithms.offload.poet_steps import steps_of
 
 SCOPE = f"{FRONTIER}, paging by whole stages"
 MOST_COLUMNS = 60_000
+MOST_FOR_CBC = 6_000
+"""Most columns of the program; CBC would hardly find a solution of a larger one, another solver may."""
+
 NAME = "poet"
 
 
@@ -71,8 +73,10 @@ def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
     if search.front.start > search.budget:
         return search.infeasible()
     form = PoetProgram(search.front, problem.machine, pager, search.budget)
-    if len(form.builder.cost) > MOST_COLUMNS:
-        return Proposal(termination=Termination.ITERATION_LIMIT, notes=(TOO_LARGE,))
+    columns, most = len(form.builder.cost), MOST_COLUMNS if options.solver else MOST_FOR_CBC
+    if columns > most:
+        search.notes.append(f"{columns:,} columns are too many: at most {most:,} are tried")
+        return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
     if context.stopped:
         return _fallback(search)
     if min(form.rooms) < 0:
@@ -99,8 +103,7 @@ def _placed(problem: Problem, search: Search, steps: Steps, staged: Number, prov
     placed = place(problem.graph, problem.machine, steps)
     if isinstance(placed, Unplaceable):
         raise AssertionError(f"step {placed.step} of a solution does not fit")
-    what = "least makespan" if proved else "makespan"
-    search.notes.append(f"{what} of stages that wait for each other: {staged:g}; placed without waiting")
+    search.notes.append(f"makespan of stages that wait for each other: {staged:g}; placed without waiting")
     return Proposal(
         steps=steps.placed(placed.start),
         termination=Termination.COMPLETED if proved else search.limit,

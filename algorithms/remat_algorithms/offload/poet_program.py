@@ -10,6 +10,9 @@ from remat.units import Number
 from remat_algorithms.dag_ilp.frontier import Frontier
 from remat_algorithms.dag_ilp.program import INFINITY, FloatArray, ProgramBuilder
 
+IDLE = 1e-3
+"""What a copy or a rerun costs besides, in its own time: none is made only because there is time for it."""
+
 FINEST = 2**22
 """Sizes are exact in the program if the capacities are at most so many times their greatest common divisor."""
 
@@ -83,6 +86,7 @@ class PoetProgram:
 
         minimise the sum of tau_t,   tau_t >= sum of the times of all in stage t that occupies one resource,
 
+    and a thousandth of the time of all copies and runs, so that there are none in vain;
     so what a channel takes beyond the runs beside it is paid for, and on the processor's own channel all of it. Sizes
     are rounded up where they are too fine (`FINEST`).
     """
@@ -171,6 +175,9 @@ class PoetProgram:
             ):
                 own = busy.setdefault(machine.resource_of_link[link], [])
                 own += [(columns[stage, v], float(times[v] / self.time_unit)) for v in self.values]
+        for entries in busy.values():
+            for column, time in entries:
+                self.builder.cost[column] = IDLE * (time + IDLE)
         tau = self.builder.add_column(cost=1, upper=INFINITY)
         self.taus.append(tau)
         for entries in busy.values():
