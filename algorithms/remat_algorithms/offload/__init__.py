@@ -1,1 +1,1 @@
-"""Offloading to memories behind links, alone and together with recomputation."""
+"""Offloading: values that leave for a larger memory and come back while the computation goes on."""

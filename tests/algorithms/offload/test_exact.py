@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import remat
-from tests.algorithms.offload.machines import chain, chains, machine, one_big_value, stage
+from tests.algorithms.offload.small_chains import chain, chains, machine, one_big_value, stage
 from tests.oracles.offloading import least_makespan
 
 DRAWS = {
@@ -44,10 +44,10 @@ def compare(document, share, states, **options):
         assert result.optimal_within is not None
 
 
-@settings(max_examples=40, **DRAWS)
+@settings(max_examples=30, **DRAWS)
 @given(document=chains(largest=3), share=st.integers(0, 60))
 def test_equals_exhaustive_search(document, share):
-    compare(document, share, 5000)
+    compare(document, share, 2000)
 
 
 @settings(max_examples=20, **DRAWS)
@@ -183,7 +183,7 @@ def test_too_fine_times_are_rounded_both_ways():
 
 
 def test_more_memory_never_hurts():
-    document = three_stages(latency=(1, 1))
+    document = two_stages(latency=(1, 1))
     low, high = least_need(document)
     makespans = [solve(document, budget).makespan for budget in range(low, high + 1)]
     known = [makespan for makespan in makespans if makespan is not None]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import remat
-from tests.algorithms.offload.machines import chains, one_big_value
+from tests.algorithms.offload.small_chains import chains, one_big_value
 from tests.oracles.offloading import least_makespan
 
 
