@@ -26,6 +26,7 @@ OPTIONS = {
     "knapsack-dp": ({"levels": 6},),
     "knapsack-ilp": ({"levels": 6},),
     "knapsack-greedy": ({"levels": 6},),
+    "offload-exact": ({"copies": 1}, {"copies": 1, "recompute": True}),
     "kusumoto-exact": ({"budgets": 6},),
     "kusumoto-approx": ({"budgets": 6}, {"budgets": 6, "objective": "memory"}),
 }
@@ -39,7 +40,7 @@ def with_disk(document):
 
 
 # Seconds for one solve, where the default of the suite would only be waited for.
-TIME_LIMITS = {"dag-auto": 1.0}
+TIME_LIMITS = {"dag-auto": 1.0, "offload-exact": 1.0, "poet": 3.0}
 
 ON_DISK = ("disk-revolve", "periodic-disk-revolve", "two-level")
 
@@ -50,7 +51,26 @@ def beside(document):
     return with_disk(document) | {"storage": [first, second | {"channel": "dma"}]}
 
 
+def with_host(document):
+    """Let the device's memory have a host behind it."""
+    links = [{"source": "device", "target": "host", "bandwidth": 2}, {"source": "host", "target": "device"}]
+    memories = [{"name": "device"}, {"name": "host"}]
+    processors = [{"name": "gpu", "memory": "device"}]
+    return document | {"machine": {"memories": memories, "processors": processors, "links": links}}
+
+
+def small(kind):
+    """Draw what an exponential search is done with soon, half of it on a machine with a host."""
+    match kind:
+        case "adjoint":
+            return strategies.adjoints(largest=4)
+        case "chain":
+            return strategies.chains(largest=3) | strategies.chains(largest=3, plain=True).map(with_host)
+    return strategies.dags(largest=4) | strategies.dags(largest=4, plain=True).map(with_host)
+
+
 INSTANCES = {name: lambda self, kind: strategies.adjoints().map(with_disk) for name in ON_DISK}
+INSTANCES |= {name: lambda self, kind: small(kind) for name in ("offload-exact", "poet")}
 INSTANCES["two-level-async"] = lambda self, kind: strategies.adjoints().map(beside)
 
 

@@ -1,0 +1,110 @@
+"""poet: by hand, and never better than exhaustive search."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import remat
+from tests.algorithms.offload.small_chains import chains, one_big_value
+from tests.oracles.offloading import least_makespan
+
+
+def solve(document, budget, **options):
+    return remat.solve(document, algorithm="poet", budget=budget, options=options)
+
+
+def test_five_stages_by_hand():
+    """x1 leaves in the stage of Fe3 and comes back in that of B4, the only ones that are long enough.
+
+    The stages then take as long as their runs, 23 in all. Placed, the copies go as soon as they can: x1 is there at
+    2, when Fe2 starts, and there is room for it again when the loss has ended, at 12.
+    """
+    result = solve(one_big_value(), 17)
+    starts = [
+        (step.get("run") or step["copy"], step["start"])
+        for step in result.to_dict()["steps"]
+        if {"run", "copy"} & step.keys()
+    ]
+    assert sorted(starts) == sorted(
+        [
+            ("Fe1", 0),
+            ("Fe2", 2),
+            ("x1", 2),
+            ("Fe3", 4),
+            ("Fe4", 7),
+            ("Fe5", 9),
+            ("loss", 11),
+            ("B5", 12),
+            ("x1", 12),
+            ("B4", 14),
+            ("B3", 17),
+            ("B2", 19),
+            ("B1", 21),
+        ]
+    )
+    assert result.makespan == 23
+    assert result.status == "optimal"
+    assert result.notes == ("makespan of stages that wait for each other: 23; placed without waiting",)
+
+
+@pytest.mark.parametrize(
+    ("traits", "makespan"),
+    [
+        # F1 again takes 2; on the processor's own channel, x1 would take 3 each way.
+        ({"channels": ("gpu", "gpu")}, 25),
+        ({"host": 5}, 25),
+    ],
+)
+def test_recomputes_where_paging_does_not_pay(traits, makespan):
+    result = solve(one_big_value(**traits), 17)
+    assert result.makespan == makespan
+    assert sum(result.report.transferred.values()) == 0
+
+
+def test_pays_for_paging():
+    """Five times as slow, x1 takes 7 each way: 4 more than Fe3, 4 more than B4. F1 takes 20 here."""
+    document = one_big_value(bandwidth=(1.2, 1.2))
+    document["stages"][0]["forward_time"] = 20
+    result = solve(document, 17)
+    assert result.notes[0].startswith("makespan of stages that wait for each other: 49;")
+    # Out from 20 to 27, beside Fe2 to Fe4: the loss waits for nobody. Back from 30 to 37, when B2 is due.
+    assert result.makespan == 41
+
+
+def test_no_way_back():
+    document = one_big_value()
+    document["machine"]["links"].pop()
+    assert solve(document, 17).makespan == 25
+    with pytest.raises(remat.OptionError, match="'host' is not linked both ways with 'device'"):
+        solve(document, 17, memory="host")
+
+
+def test_unknown_memory_and_solver():
+    with pytest.raises(remat.OptionError, match="unknown memory 'disk'"):
+        solve(one_big_value(), 17, memory="disk")
+    with pytest.raises(remat.OptionError, match="PuLP knows no solver 'NOBODY'"):
+        solve(one_big_value(), 17, solver="NOBODY")
+
+
+def test_infeasible_budget():
+    result = solve(one_big_value(), 11)
+    assert result.status == "infeasible"
+    assert result.least_budget.size == 12
+
+
+@settings(max_examples=15, derandomize=True, database=None, deadline=None)
+@given(document=chains(largest=2), share=st.integers(0, 60))
+def test_never_better_than_exhaustive_search(document, share):
+    free = remat.solve(document, algorithm="keep-all")
+    low, high = free.memory_bounds["device"].size, free.peak_memory["device"]
+    budget = low + (high - low) * share // 100
+    found = solve(document, budget)
+    best = least_makespan(document, budget, recompute=True, states=2000)
+    if best is None:
+        assert found.makespan is None
+    elif not math.isnan(best) and found.makespan is not None:
+        assert found.makespan >= float(best) - 1e-9
+        staged = float(found.notes[0].split(": ")[1].split(";")[0]) if found.notes else math.inf
+        assert found.makespan <= staged * (1 + 1e-5) + 1e-9  # the note has six digits
