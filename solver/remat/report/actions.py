@@ -9,6 +9,7 @@ which a forward can go on: the initial state, the one that the latest forward ma
                                        ``save I.V``, ``backward I.V``: variant V of stage I
 ``loss``                               run the loss
 ``backward I``                         run B{I}
+``update I``                           run U{I}, the update of the parameters of stage I
 ``checkpoint V``                       the state V stays in memory while the forward goes on without saving
 ``checkpoint V to LEVEL``              copy V from working memory to another memory
 ``restore V``                          go back to the state V, which lies in working memory
@@ -38,9 +39,9 @@ from remat.taskgraph import TaskGraph
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where the tasks of a lowered chain stand: F1..FL, Fe1..FeL (or none), loss, B1..BL.
+    """Where the tasks of a lowered chain stand: F1..FL, Fe1..FeL (or none), loss, B1..BL, U1..UL (or none).
 
-    A stage of several variants has several Fe and as many B.
+    A stage of several variants has several Fe and as many B; only one with parameters has a U.
     """
 
     length: int
@@ -49,10 +50,10 @@ class _Layout:
 
     @staticmethod
     def of(graph: TaskGraph) -> _Layout | None:
-        loss = graph.tasks.find("loss") if isinstance(graph.tasks, NumberedNames) else None
-        if loss is None:
+        if not isinstance(graph.tasks, NumberedNames) or (loss := graph.tasks.find("loss")) is None:
             return None
-        backwards = len(graph.tasks) - 1 - loss
+        updates = sum(count for prefix, _, count in graph.tasks.runs if prefix == "U")
+        backwards = len(graph.tasks) - 1 - loss - updates
         saves = loss > backwards
         return _Layout(loss - backwards if saves else loss, saves, loss)
 
@@ -140,6 +141,8 @@ class _Teller:
         elif task == loss:
             yield from self._start_from(length, drop, keeps=False)
             yield "loss"
+        elif self._tasks[task].startswith("U"):
+            yield f"update {self._tasks[task].removeprefix('U')}"
         else:
             name = self._tasks[task].removeprefix("B")
             if not self._layout.saves:
