@@ -1,0 +1,134 @@
+"""Programs: runs in a given order, and the transfers between memories that follow and precede them.
+
+This is what offloading algorithms decide; `remat_algorithms.offload.dispatch` starts each run and transfer in time.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from remat.machine import Link, Machine
+from remat.taskgraph import IntArray, TaskGraph
+from remat.units import Number
+
+AT_ONCE = -1
+"""Of a transfer: ready from the start; its source goes when it ends, whatever runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a task; `drops` go from its processor's memory at its end."""
+
+    task: int
+    processor: int = 0
+    drops: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """A copy of a whole value over one link, described by positions in the list of runs.
+
+    Attributes
+    ----------
+    value, link : int
+    ready : int
+        The run after whose end it may start; `AT_ONCE`.
+    needed : int
+        The run that waits for its end; the number of runs if none does.
+    last_use : int or None
+        The source is freed when the transfer and this run have ended; `AT_ONCE`: with the transfer; None: never.
+    previous : int
+        An earlier transfer that must have ended (the hop before); -1 if there is none.
+    begin : int
+        The run with whose start it may start, at the earliest; -1 if that does not matter.
+    leaves : bool
+        Whether it makes room: its target's bytes are set aside as soon as it may start. One that comes back waits
+        until its bytes are in nobody's way, if `begin` does not say when.
+    """
+
+    value: int
+    link: int
+    ready: int
+    needed: int
+    last_use: int | None
+    previous: int = -1
+    begin: int = -1
+    leaves: bool = True
+
+
+@dataclass(frozen=True)
+class Program:
+    """Runs in order, and transfers."""
+
+    runs: Sequence[Run]
+    transfers: Sequence[Transfer]
+
+
+def transfer_time(link: Link, size: int) -> Number:
+    """Return the time of a transfer: an integer where the division is exact."""
+    if link.bandwidth is None:
+        return link.latency
+    if isinstance(link.bandwidth, int) and size % link.bandwidth == 0:
+        return link.latency + size // link.bandwidth
+    return link.latency + size / link.bandwidth
+
+
+def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> list[IntArray]:
+    """Return for each memory the bytes that each run's position must hold, nothing staying longer than it must.
+
+    O(runs + transfers), beside sorting. Where they exceed no capacity, `dispatch` succeeds.
+    """
+    runs, count = program.runs, len(program.runs)
+    change = np.zeros((len(machine.memories), count + 1), dtype=np.int64)
+    change[0, 0] += graph.static_memory
+    opens: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    closes: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    extra = np.zeros((len(machine.memories), count), dtype=np.int64)
+    for place in graph.inputs:
+        opens[machine.memory_index[place.memory] if place.memory else 0, place.value].append(0)
+    for position, run in enumerate(runs):
+        memory = machine.processors[run.processor].memory
+        for value in graph.writes[run.task].tolist():
+            opens[memory, value].append(position)
+        for value in run.drops:
+            closes[memory, value].append(position)
+        extra[memory, position] += int(graph.workspace[run.task]) - reused_bytes(graph, run.task, run.drops)
+    for transfer in program.transfers:
+        link = machine.links[transfer.link]
+        settled = transfer.leaves or transfer.begin >= 0
+        opens[link.target, transfer.value].append(
+            max(transfer.ready + 1, transfer.begin) if settled else min(transfer.needed, count - 1)
+        )
+        if transfer.last_use is not None:
+            last = transfer.last_use if transfer.leaves else transfer.needed - 1
+            closes[link.source, transfer.value].append(max(last, transfer.ready, 0))
+    for key, starts in opens.items():
+        ends = sorted(closes[key])
+        size, used = int(graph.size[key[1]]), 0
+        starts.sort()
+        for start, following in itertools.zip_longest(starts, starts[1:], fillvalue=count):
+            while used < len(ends) and ends[used] < start:
+                used += 1
+            end = ends[used] if used < len(ends) else count - 1
+            if end < following or following == start:
+                used += 1
+            else:
+                end = following  # a value that is written afresh is there twice while it is
+            if start <= end:
+                change[key[0], start] += size
+                change[key[0], end + 1] -= size
+    return [np.cumsum(row[:-1]) + more for row, more in zip(change, extra, strict=True)]
+
+
+def reused_bytes(graph: TaskGraph, task: int, drops: Sequence[int]) -> int:
+    """Return the bytes of dropped inputs that a task in place takes over."""
+    if not graph.in_place[task]:
+        return 0
+    reads = set(graph.reads[task].tolist())
+    freed = sum(int(graph.size[value]) for value in drops if value in reads)
+    return min(freed, int(graph.size[graph.writes[task]].sum()))

@@ -1,0 +1,90 @@
+"""Ways out of a processor's memory and back, as the machine's links make them."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from remat.errors import OptionError
+from remat.machine import Machine
+from remat.problem import Problem
+from remat.units import Number
+from remat_algorithms.offload.program import transfer_time
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A memory in which values can wait, and the links that lead there and back.
+
+    Attributes
+    ----------
+    memory : int
+        Where values wait.
+    out, back : tuple of int
+        Links, in the order in which a value takes them; several where memories lie behind each other.
+    """
+
+    memory: int
+    out: tuple[int, ...]
+    back: tuple[int, ...]
+
+    def out_time(self, machine: Machine, size: int) -> Number:
+        """Return the time of a value's way out, alone on its links."""
+        return sum(transfer_time(machine.links[link], size) for link in self.out)
+
+    def back_time(self, machine: Machine, size: int) -> Number:
+        """Return the time of a value's way back, alone on its links."""
+        return sum(transfer_time(machine.links[link], size) for link in self.back)
+
+
+def device_of(machine: Machine) -> int:
+    """Return the memory of the first processor."""
+    return machine.processors[0].memory
+
+
+def routes(machine: Machine) -> tuple[Route, ...]:
+    """Return the routes from the first processor's memory, the fewest links first (none: nothing can be offloaded)."""
+    device = device_of(machine)
+    out = _paths(machine, device, backward=False)
+    back = _paths(machine, device, backward=True)
+    found = [Route(memory, out[memory], back[memory]) for memory in out if memory in back and memory != device]
+    return tuple(sorted(found, key=lambda route: (len(route.out) + len(route.back), route.memory)))
+
+
+def required_routes(problem: Problem, name: str) -> tuple[Route, ...]:
+    """Return the routes for an algorithm that only offloads.
+
+    Raises
+    ------
+    remat.OptionError
+        If the machine has no second memory, or no way there, or none back.
+    """
+    machine = problem.machine
+    found = routes(machine)
+    if found:
+        return found
+    device = machine.memories[device_of(machine)].name
+    if len(machine.memories) == 1:
+        raise OptionError(
+            f"--machine: {name} needs a second memory to offload to, and this machine has only {device!r}; give one "
+            f"with --machine, with links both ways"
+        )
+    out = {link.target for link in machine.links if link.source == device_of(machine)}
+    if not out:
+        raise OptionError(f"--machine: {name} needs a link out of {device!r}, and there is none")
+    names = ", ".join(repr(machine.memories[memory].name) for memory in sorted(out))
+    raise OptionError(f"--machine: {name} needs a way back to {device!r}; from {names} there is none")
+
+
+def _paths(machine: Machine, device: int, *, backward: bool) -> dict[int, tuple[int, ...]]:
+    """Return for each memory the fewest links to it (or, `backward`, from it)."""
+    found: dict[int, tuple[int, ...]] = {device: ()}
+    waiting = deque([device])
+    while waiting:
+        here = waiting.popleft()
+        for index, link in enumerate(machine.links):
+            start, end = (link.target, link.source) if backward else (link.source, link.target)
+            if start == here and end not in found:
+                found[end] = (index, *found[here]) if backward else (*found[here], index)
+                waiting.append(end)
+    return found
