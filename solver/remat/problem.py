@@ -118,6 +118,9 @@ class Proposal:
     notes: tuple[str, ...] = ()
 
 
+FOR_PARAMETERS = "; use weight-offload, zero-offload or l2l, or one for task graphs, such as dag-auto"
+
+
 @dataclass(frozen=True)
 class Problem:
     """An instance on a machine; everything derived is computed once, when first asked for.
@@ -165,10 +168,7 @@ class Problem:
 
         if isinstance(self.instance, ChainInstance):
             if self.instance.has_parameters:
-                raise OptionError(
-                    "--algorithm: this one knows chains without parameters only; use weight-offload, zero-offload or "
-                    "l2l, or one for task graphs, such as dag-auto"
-                )
+                raise OptionError(f"--algorithm: this one knows no parameters{FOR_PARAMETERS}")
             return Chain.from_chain(self.instance)
         if isinstance(self.instance, AdjointInstance):
             return Chain.from_adjoint(self.instance)

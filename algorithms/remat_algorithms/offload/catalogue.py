@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from remat.registry import Algorithm
+from remat_algorithms.offload.catalogue_weights import ALGORITHMS as WEIGHTS
 
-ALGORITHMS: tuple[Algorithm, ...] = ()
+ALGORITHMS: tuple[Algorithm, ...] = (*WEIGHTS,)
