@@ -212,8 +212,9 @@ class _Simulation:
         slack = self.slack[target]
         if transfer.leaves or transfer.begin >= 0 or slack is None or transfer.needed <= self.unfinished:
             return True
-        window = slack[self.unfinished : transfer.needed]
-        if window.min() < size:
+        # From its use on, the profile counts it; what no run waits for is counted during the last one.
+        window = slack[self.unfinished : min(transfer.needed, len(self.runs) - 1)]
+        if window.min(initial=size) < size:
             return False
         window -= size
         return True

@@ -8,13 +8,14 @@ hides as much of it as can be; the choice is NP-hard, and this is a heuristic:
 2. A walk flips stages and exchanges one that leaves for one that stays, and moves updates between processors, while
    the dispatched makespan falls.
 
-If nothing fits even when all parameters leave, forwards keep only their outputs and run again before their backward.
+Both are tried with forwards that keep only their outputs, and run again before their backward, too, if something has to
+wait otherwise.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -40,7 +41,7 @@ class WeightOffloadOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    choices: Choices
+    training: Training
     outcome: Dispatched
 
     @property
@@ -61,87 +62,88 @@ def solve(problem: Problem, options: WeightOffloadOptions, context: Context) -> 
     Returns
     -------
     Proposal
-        With the least budget at which its own schedules fit, where they do not. O(evaluations L log L).
+        No longer than those of `zero-offload` and `l2l`, where these apply. With the least budget at which its own
+        first choices fit, where none does. O((evaluations + log L) L log L).
 
     Raises
     ------
     remat.OptionError
         If the chain has no parameters, or the machine no way that they must take.
     """
-    setting = setting_of(problem, "weight-offload")
-    least: LeastBudget | None = None
-    for recompute in (False, True):
-        search = _Search(setting, context, recompute=recompute)
-        found = search.start()
-        if found is not None:
-            found = search.improve(found, options.evaluations)
-            return Proposal(
-                steps=found.outcome.steps,
-                makespan=found.makespan,
-                bounds=_bounds(problem),
-                termination=context.termination,
-                notes=_notes(setting, found.choices, recompute=recompute),
-            )
-        named = search.least()
-        if least is None or (named is not None and named.size < least.size):
-            least = named
-    return Proposal(least=least, bounds=_bounds(problem))
+    search = _Search(setting_of(problem, "weight-offload"), context)
+    found = search.start()
+    if found is None:
+        return Proposal(least=search.least(), bounds=_bounds(problem))
+    found = search.improve(found, options.evaluations)
+    return Proposal(
+        steps=found.outcome.steps,
+        makespan=found.makespan,
+        bounds=_bounds(problem),
+        termination=context.termination,
+        notes=_notes(found.training),
+    )
 
 
 class _Search:
-    def __init__(self, setting: Setting, context: Context, *, recompute: bool) -> None:
-        self.setting, self.context, self.recompute = setting, context, recompute
+    def __init__(self, setting: Setting, context: Context) -> None:
+        self.setting, self.context = setting, context
+        self.fastest = setting.problem.no_recompute_time
         self.movable = [index for index in setting.updated if setting.stages[index].parameters is not None]
         if setting.parameter_home == setting.device and setting.refuge is None:
             self.movable = []
         self.updaters = [0] if setting.helper is None else [setting.helper, 0]
-        self.overfull: list[tuple[Overfull, Choices]] = []
+        self.best: _Found | None = None
+        self.overfull: list[tuple[Overfull, Training]] = []
 
     def start(self) -> _Found | None:
-        """Return the best of the greedy choices, one for each order of stages and each updating processor."""
-        best: _Found | None = None
+        """Return the best of the first choices: for each order of stages and each updater, without recomputation first.
+
+        Those of `l2l` are among them, and of `zero-offload`, where nothing leaves.
+        """
         refused: list[OptionError] = []
-        for updater in self.updaters:
-            for order in self._orders():
+        for recompute in (False, True):
+            for updater in self.updaters:
                 try:
-                    found = self._fewest(order, updater)
+                    self._starts(updater, recompute=recompute)
                 except OptionError as error:  # no way to this processor
                     refused.append(error)
-                    break
-                if found is not None and (best is None or found.makespan < best.makespan):
-                    best = found
-                    self.context.report(best.outcome.steps, makespan=best.makespan)
-                if self.context.stopped:
-                    return best
-        if len(refused) == len(self.updaters):
+                if self.best is not None and (self.context.stopped or self.best.makespan <= self.fastest):
+                    return self.best
+        if len(refused) == 2 * len(self.updaters):
             raise refused[0]
-        return best
+        return self.best
 
     def improve(self, best: _Found, evaluations: int) -> _Found:
         """Flip and exchange while that helps."""
-        chance = random.Random(self.context.seed)
-        fastest = self.setting.problem.no_recompute_time
+        chance = self.context.random()
         for _ in range(evaluations):
-            if self.context.stopped or best.makespan <= fastest:
+            if self.context.stopped or best.makespan <= self.fastest:
                 break
-            found = self._evaluate(self._changed(best.choices, chance))
-            if found is not None and found.makespan < best.makespan:
-                best = found
-                self.context.report(best.outcome.steps, makespan=best.makespan)
+            choices = self._changed(best.training.choices, chance)
+            style = best.training
+            self._evaluate(Training(self.setting, choices, recompute=style.recompute, one_ahead=style.one_ahead))
+            best = self.best or best
         return best
 
     def least(self) -> LeastBudget | None:
-        """Name the least memory at which one of the greedy choices fits."""
+        """Name the least memory at which one of the first choices fits."""
         machine = self.setting.machine
-        for overrun, choices in sorted(self.overfull, key=lambda entry: entry[0].needed):
+        for overrun, training in sorted(self.overfull, key=lambda entry: entry[0].needed):
             if overrun.needed == 0:
                 continue
             larger = machine.with_capacities({machine.memories[overrun.memory].name: overrun.needed})
-            training = Training(self.setting, choices, recompute=self.recompute)
             if isinstance(dispatch(self.setting.graph, larger, training.program), Dispatched):
                 task = training.program.runs[overrun.position].task
                 return LeastBudget(overrun.needed, task, True, overrun.memory)
         return None
+
+    def _starts(self, updater: int, *, recompute: bool) -> None:
+        for order in self._orders():
+            self._fewest(order, updater, recompute=recompute)
+            if self.context.stopped and self.best is not None:
+                return
+        leave = self._leaving(self.movable, len(self.movable) - 1, updater)
+        self._evaluate(Training(self.setting, leave, recompute=recompute, one_ahead=True))
 
     def _orders(self) -> Iterator[list[int]]:
         stages, size = self.setting.stages, self.setting.graph.size
@@ -150,36 +152,37 @@ class _Search:
         yield sorted(self.movable, key=lambda index: (-bytes_of[index], index))
         yield sorted(self.movable, key=lambda index: (bytes_of[index], index))
 
-    def _fewest(self, order: list[int], updater: int) -> _Found | None:
+    def _fewest(self, order: list[int], updater: int, *, recompute: bool) -> None:
         """Let the fewest first stages of an order leave that make everything fit (by bisection)."""
-        found = self._evaluate(self._leaving(order, 0, updater), keep=True)
-        if found is not None or not order:
-            return found
+
+        def fits(count: int) -> bool:
+            choices = self._leaving(order, count, updater)
+            return self._evaluate(Training(self.setting, choices, recompute=recompute))
+
         low, high = 0, len(order)
-        best = self._evaluate(self._leaving(order, high, updater), keep=True)
-        while best is not None and high - low > 1:
+        if fits(low) or not order or not fits(high):
+            return
+        while high - low > 1:
             middle = (low + high) // 2
-            found = self._evaluate(self._leaving(order, middle, updater))
-            if found is None:
-                low = middle
-            else:
-                high, best = middle, found
-        return best
+            low, high = (low, middle) if fits(middle) else (middle, high)
 
     def _leaving(self, order: list[int], count: int, updater: int) -> Choices:
-        leave = set(order[:count])
+        leave = set(order[: max(0, count)])
         return {index: Choice(index in leave, updater) for index in self.setting.updated}
 
-    def _evaluate(self, choices: Choices, *, keep: bool = False) -> _Found | None:
-        training = Training(self.setting, choices, recompute=self.recompute)
+    def _evaluate(self, training: Training) -> bool:
+        """Dispatch, and remember what is best, or what would have been needed; return whether it fits."""
         outcome = dispatch(self.setting.graph, self.setting.machine, training.program)
-        if isinstance(outcome, Dispatched):
-            return _Found(choices, outcome)
-        if keep:
-            self.overfull.append((outcome, choices))
-        return None
+        if not isinstance(outcome, Dispatched):
+            if self.best is None:
+                self.overfull.append((outcome, training))
+            return False
+        if self.best is None or outcome.makespan < self.best.makespan:
+            self.best = _Found(training, outcome)
+            self.context.report(outcome.steps, makespan=outcome.makespan)
+        return True
 
-    def _changed(self, choices: Choices, chance: random.Random) -> Choices:
+    def _changed(self, choices: Mapping[int, Choice], chance: random.Random) -> Choices:
         """Flip one stage, exchange two, or move an update."""
         changed = dict(choices)
         leave = [index for index in self.movable if choices[index].streams]
@@ -226,11 +229,9 @@ def _bounds(problem: Problem) -> tuple[Bound, ...]:
     return (Bound(best, ALL_SCHEDULES, "parameters that must cross the links"),) if best else ()
 
 
-def _notes(setting: Setting, choices: Choices, *, recompute: bool) -> tuple[str, ...]:
-    leave = sum(choice.streams for choice in choices.values())
-    elsewhere = sum(choice.updater != 0 for choice in choices.values())
-    total = len(choices)
-    notes = [f"parameters of {leave} of {total} stages leave between forward and backward; {elsewhere} updates elsewhere"]
-    if recompute:
-        notes.append("each forward runs again before its backward")
-    return tuple(notes)
+def _notes(training: Training) -> tuple[str, ...]:
+    choices = training.choices.values()
+    leave = sum(choice.streams for choice in choices)
+    elsewhere = sum(choice.updater != 0 for choice in choices)
+    counted = f"{len(choices)} stages with parameters: {leave} leave between F and B, {elsewhere} are updated elsewhere"
+    return (counted, "each forward runs again before its backward") if training.recompute else (counted,)

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from remat.errors import OptionError
 from remat.instance import ChainInstance
 from remat.problem import Problem
@@ -28,8 +26,8 @@ class Trained:
 
     Attributes
     ----------
-    forward, again, backward : int
-        The forward of a pass without recomputation, the plain forward of one that recomputes, and the backward.
+    forward, plain, backward : int
+        The forward that the backward needs, the one that only makes the next activation, and the backward.
     update : int or None
     parameters, gradient, optimizer, new_parameters, new_optimizer : int or None
         Values w, g, o, nw, no.
@@ -182,7 +180,8 @@ class Training:
     def __init__(
         self, setting: Setting, choices: Mapping[int, Choice], *, recompute: bool = False, one_ahead: bool = False
     ) -> None:
-        self.setting, self.choices, self.one_ahead = setting, choices, one_ahead
+        self.setting, self.choices = setting, choices
+        self.recompute, self.one_ahead = recompute, one_ahead
         stages = setting.stages
         loss = setting.graph.task("loss")
         self.tasks: list[tuple[int, int]] = []  # (task, processor)
@@ -203,7 +202,7 @@ class Training:
         self.drops: list[list[int]] = [[] for _ in self.tasks]
         self.transfers: list[Transfer] = []
         self._activations()
-        for index in setting.updated:
+        for index in reversed(setting.updated):  # the order in which they are updated, and go home
             self._parameters(index)
             self._gradient(index)
             self._optimizer(index)

@@ -77,7 +77,7 @@ def solve_l2l(problem: Problem, options: LayerToLayerOptions, context: Context) 
             "must be another memory"
         )
     updater = _updater(setting)
-    last = max(index for index in setting.updated)
+    last = max((index for index in setting.updated if setting.stages[index].parameters is not None), default=0)
     choices = {index: Choice(streams=index != last, updater=updater) for index in setting.updated}
     training = Training(setting, choices, recompute=options.recompute, one_ahead=True)
     return conclude(setting, training, "the l2l schedule")
