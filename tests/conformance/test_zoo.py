@@ -1,12 +1,16 @@
 """Every algorithm of the built-in catalogue through the exported suite, one class for each."""
 
+import itertools
+
 import pytest
+from hypothesis import strategies as st
 
 from remat.testing import AlgorithmSuite, strategies
 from remat_algorithms import catalogue
 from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
 from remat_algorithms.dag_auto.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag_ilp.catalogue import ALGORITHMS as DAG_ILP
+from tests.algorithms.offload import trained
 
 OPTIONS = {
     # A few slots only: rounding, and the certificate that goes with it, on small instances.
@@ -20,6 +24,8 @@ OPTIONS = {
     "two-level": ({}, {"period": 3}),
     "two-level-async": ({}, {"period": 3}),
     "adjoint-best": ({"iterations": 20},),
+    "l2l": ({}, {"recompute": True}),
+    "weight-offload": ({"evaluations": 20},),
     # Fewer candidates than by default, which on small instances are the same ones many times over.
     "dtr": ({"limits": 10}, {"limits": 6, "heuristic": "eq"}),
     "min-cut": ({"bans": 6},),
@@ -50,7 +56,34 @@ def beside(document):
     return with_disk(document) | {"storage": [first, second | {"channel": "dma"}]}
 
 
+def with_parameters(home):
+    """Return a strategy of chains with parameters at `home`, and a host whose processor updates them."""
+
+    def build(document, parameters, gradient, optimizer, update, copied, bandwidth):
+        at = itertools.count()
+        sizes = {"parameter_size": parameters, "optimizer_size": optimizer, "update_time": update}
+        sizes |= {"parameter_gradient_size": gradient}
+        stages = [
+            stage | {key: listed[next(at) % len(listed)] for key, listed in sizes.items()}
+            for stage in document["stages"]
+        ]
+        return document | {
+            "schema": "remat.instance/2",
+            "stages": stages,
+            "machine": trained.machine(down=bandwidth, up=bandwidth + 1),
+            "parameter_memory": home,
+            "optimizer_memory": "host",
+            "master_copy": copied,
+        }
+
+    sizes, some = st.lists(st.integers(1, 9), min_size=1, max_size=5), st.lists(st.integers(0, 9), min_size=1)
+    return st.builds(build, strategies.chains(), sizes, some, some, some, st.booleans(), st.integers(1, 3))
+
+
 INSTANCES = {name: lambda self, kind: strategies.adjoints().map(with_disk) for name in ON_DISK}
+INSTANCES["zero-offload"] = lambda self, kind: with_parameters("device")
+INSTANCES["l2l"] = lambda self, kind: with_parameters("host")
+INSTANCES["weight-offload"] = lambda self, kind: st.one_of(with_parameters("device"), with_parameters("host"))
 INSTANCES["two-level-async"] = lambda self, kind: strategies.adjoints().map(beside)
 
 

@@ -5,8 +5,8 @@ hides as much of it as can be; the choice is NP-hard, and this is a heuristic:
 
 1. Stages are put in an order (longest time between forward and backward first; largest parameters first; most bytes
    per transfer time saved at the highest point first). The fewest first ones of it that make everything fit leave.
-2. A walk flips stages and exchanges one that leaves for one that stays, and moves updates between processors, while
-   the dispatched makespan falls.
+2. A walk flips stages, exchanges one that leaves for one that stays, and moves updates between processors. Of short
+   chains all choices are tried.
 
 Both are tried with forwards that keep only their outputs, and run again before their backward, too, if something has to
 wait otherwise.
@@ -14,14 +14,17 @@ wait otherwise.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from remat.bounds import makespan_bound
 from remat.context import Context
 from remat.errors import OptionError
+from remat.options import Options
 from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal
 from remat.units import Number
 from remat_algorithms.offload.dispatch import Dispatched, Overfull, dispatch
@@ -30,11 +33,14 @@ from remat_algorithms.offload.weights_rules import setting_of
 
 Choices = dict[int, Choice]
 
+WORSE = 0.05
+"""Most by which the walk accepts a longer makespan; little is likelier."""
+BACK = 0.05
+"""How often it returns to the best after a refusal."""
 
-class WeightOffloadOptions(BaseModel):
+
+class WeightOffloadOptions(Options):
     """Options of `weight-offload`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     evaluations: int = Field(300, ge=0, description="most changes that the walk tries")
 
@@ -47,6 +53,11 @@ class _Found:
     @property
     def makespan(self) -> Number:
         return self.outcome.makespan
+
+    @property
+    def cost(self) -> tuple[Number, int]:
+        """What is less is better: the makespan, and of equal ones the fewest transfers."""
+        return self.outcome.makespan, len(self.training.transfers)
 
 
 def solve(problem: Problem, options: WeightOffloadOptions, context: Context) -> Proposal:
@@ -87,12 +98,13 @@ def solve(problem: Problem, options: WeightOffloadOptions, context: Context) -> 
 class _Search:
     def __init__(self, setting: Setting, context: Context) -> None:
         self.setting, self.context = setting, context
-        self.fastest = setting.problem.no_recompute_time
+        self.fastest = makespan_bound(setting.graph, setting.machine, setting.problem.needed)
         self.movable = [index for index in setting.updated if setting.stages[index].parameters is not None]
         if setting.parameter_home == setting.device and setting.refuge is None:
             self.movable = []
         self.updaters = [0] if setting.helper is None else [setting.helper, 0]
         self.best: _Found | None = None
+        self.best_of: dict[bool, _Found] = {}  # with and without recomputation
         self.overfull: list[tuple[Overfull, Training]] = []
 
     def start(self) -> _Found | None:
@@ -100,30 +112,49 @@ class _Search:
 
         Those of `l2l` are among them, and of `zero-offload`, where nothing leaves.
         """
-        refused: list[OptionError] = []
         for recompute in (False, True):
-            for updater in self.updaters:
+            for updater in list(self.updaters):
                 try:
                     self._starts(updater, recompute=recompute)
-                except OptionError as error:  # no way to this processor
-                    refused.append(error)
-                if self.best is not None and (self.context.stopped or self.best.makespan <= self.fastest):
+                except OptionError:  # no way to this processor
+                    self.updaters.remove(updater)
+                    if not self.updaters:
+                        raise
+                if self.context.stopped or self._is_fastest():
                     return self.best
-        if len(refused) == 2 * len(self.updaters):
-            raise refused[0]
         return self.best
 
     def improve(self, best: _Found, evaluations: int) -> _Found:
-        """Flip and exchange while that helps."""
+        """Try all choices, if they are no more than that; otherwise flip and exchange, now and then for the worse."""
+        ways = len(self.updaters) ** len(self.setting.updated) * 2 ** len(self.movable)
+        starts = sorted(self.best_of.items(), key=lambda entry: entry[1].cost)
+        for recompute, start in starts:
+            if ways <= evaluations:
+                for choices in self._all_choices():
+                    if self.context.stopped or self._is_fastest():
+                        break
+                    self._evaluate(Training(self.setting, choices, recompute=recompute))
+            else:
+                self._walk(start, evaluations // len(starts), recompute=recompute)
+        return self.best or best
+
+    def _walk(self, best: _Found, evaluations: int, *, recompute: bool) -> None:
         chance = self.context.random()
+        current = best
         for _ in range(evaluations):
-            if self.context.stopped or best.makespan <= self.fastest:
-                break
-            choices = self._changed(best.training.choices, chance)
-            style = best.training
-            self._evaluate(Training(self.setting, choices, recompute=style.recompute, one_ahead=style.one_ahead))
-            best = self.best or best
-        return best
+            if self.context.stopped or self._is_fastest():
+                return
+            changed = self._changed(current.training.choices, chance)
+            found = self._evaluate(Training(self.setting, changed, recompute=recompute))
+            if found is not None and found.cost < best.cost:
+                best = found
+            if found is not None and found.makespan <= current.makespan * (1 + WORSE * chance.random() ** 2):
+                current = found
+            elif chance.random() < BACK:
+                current = best
+
+    def _is_fastest(self) -> bool:
+        return self.best is not None and self.best.makespan <= self.fastest
 
     def least(self) -> LeastBudget | None:
         """Name the least memory at which one of the first choices fits."""
@@ -140,7 +171,7 @@ class _Search:
     def _starts(self, updater: int, *, recompute: bool) -> None:
         for order in self._orders():
             self._fewest(order, updater, recompute=recompute)
-            if self.context.stopped and self.best is not None:
+            if self.context.stopped:
                 return
         leave = self._leaving(self.movable, len(self.movable) - 1, updater)
         self._evaluate(Training(self.setting, leave, recompute=recompute, one_ahead=True))
@@ -157,7 +188,7 @@ class _Search:
 
         def fits(count: int) -> bool:
             choices = self._leaving(order, count, updater)
-            return self._evaluate(Training(self.setting, choices, recompute=recompute))
+            return self._evaluate(Training(self.setting, choices, recompute=recompute)) is not None
 
         low, high = 0, len(order)
         if fits(low) or not order or not fits(high):
@@ -170,17 +201,30 @@ class _Search:
         leave = set(order[: max(0, count)])
         return {index: Choice(index in leave, updater) for index in self.setting.updated}
 
-    def _evaluate(self, training: Training) -> bool:
-        """Dispatch, and remember what is best, or what would have been needed; return whether it fits."""
+    def _evaluate(self, training: Training) -> _Found | None:
+        """Dispatch, and remember what is best, or what would have been needed; return what fits."""
         outcome = dispatch(self.setting.graph, self.setting.machine, training.program)
         if not isinstance(outcome, Dispatched):
             if self.best is None:
                 self.overfull.append((outcome, training))
-            return False
-        if self.best is None or outcome.makespan < self.best.makespan:
-            self.best = _Found(training, outcome)
+            return None
+        found = _Found(training, outcome)
+        known = self.best_of.get(training.recompute)
+        if known is None or found.cost < known.cost:
+            self.best_of[training.recompute] = found
+        if self.best is None or found.cost < self.best.cost:
+            self.best = found
             self.context.report(outcome.steps, makespan=outcome.makespan)
-        return True
+        return found
+
+    def _all_choices(self) -> Iterator[Choices]:
+        movable = set(self.movable)
+        ways = {
+            can: [Choice(s, u) for s in ((False, True) if can else (False,)) for u in self.updaters]
+            for can in (True, False)
+        }
+        for row in itertools.product(*(ways[index in movable] for index in self.setting.updated)):
+            yield dict(zip(self.setting.updated, row, strict=True))
 
     def _changed(self, choices: Mapping[int, Choice], chance: random.Random) -> Choices:
         """Flip one stage, exchange two, or move an update."""

@@ -12,19 +12,18 @@ made it, and update there. With L stages of P_i bytes of parameters, G_i of grad
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from remat.context import Context
 from remat.errors import OptionError
+from remat.options import Options
 from remat.problem import LeastBudget, Problem, Proposal
 from remat_algorithms.offload.dispatch import Dispatched, dispatch
 from remat_algorithms.offload.weights import Choice, Setting, Training
 
 
-class LayerToLayerOptions(BaseModel):
+class LayerToLayerOptions(Options):
     """Options of `l2l`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     recompute: bool = Field(False, description="keep only each stage's input, and run its forward again before B")
 
