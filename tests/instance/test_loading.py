@@ -484,6 +484,15 @@ def test_parameters_and_speeds_that_cannot_be(path, value, wrong):
         assert re.sub(r"\.(\d+)", r"[\1]", path) in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["0.0625", "1", "1.0", "5e-1"])
+def test_speeds_are_read_from_text(text):
+    document = changed(CHAIN | {"machine": HOST, "schema": SECOND}, "machine.processors.1.speed", "?")
+    instance = load(io.StringIO(json.dumps(document).replace('"?"', text)))
+    (_, slower) = instance.machine.build().processors
+    assert slower.speed == float(text)
+    assert type(slower.speed) is (int if slower.speed == 1 else float)
+
+
 @settings(max_examples=60, deadline=None)
 @given(documents)
 def test_the_lowest_schema_is_written(document):

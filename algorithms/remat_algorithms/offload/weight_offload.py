@@ -136,7 +136,20 @@ class _Search:
                     self._evaluate(Training(self.setting, choices, recompute=recompute))
             else:
                 self._walk(start, evaluations // len(starts), recompute=recompute)
+        if ways > evaluations:
+            self._trim()
         return self.best or best
+
+    def _trim(self) -> None:
+        """Let stay what leaves for nothing: the walk is after the makespan alone."""
+        best = self.best
+        for index in self.movable if best is not None and not best.training.one_ahead else ():
+            assert best is not None
+            choice = best.training.choices[index]
+            if choice.streams and not self.context.stopped:
+                changed = {**best.training.choices, index: Choice(False, choice.updater)}
+                self._evaluate(Training(self.setting, changed, recompute=best.training.recompute))
+                best = self.best
 
     def _walk(self, best: _Found, evaluations: int, *, recompute: bool) -> None:
         chance = self.context.random()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
@@ -121,6 +122,8 @@ def _flag(value: object) -> bool:
 
 
 def _speed(value: object) -> Number:
+    if isinstance(value, Decimal):  # as numbers with a point are read from text
+        value = float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise fail(f"expected a number, not {value!r:.60}")
     if not 0 < value <= 1:
