@@ -163,8 +163,9 @@ def transformer(
     check.choice("granularity", granularity, GRANULARITIES)
     check.choice("optimizer", optimizer, tuple(OPTIMIZER_BYTES))
     check.choice("parameters", parameters, HOMES)
-    check.number("link", link, positive=True)
-    if not 0 < check.number("host_speed", host_speed, positive=True) <= 1:
+    link = check.number("link", link, positive=True)
+    host_speed = check.number("host_speed", host_speed, positive=True)
+    if host_speed > 1:
         raise ValueError(f"host_speed must be at most 1, not {host_speed}")
     model = _architecture(
         preset,
