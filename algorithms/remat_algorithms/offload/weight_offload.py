@@ -3,21 +3,19 @@
 After Beaumont, Eyraud-Dubois, Shilova and Zhao 2022, who choose the stages to offload so that they fit and the link
 hides as much of it as can be; the choice is NP-hard, and this is a heuristic:
 
-1. Stages are put in an order (longest time between forward and backward first; largest parameters first; most bytes
-   per transfer time saved at the highest point first). The fewest first ones of it that make everything fit leave.
-2. A walk flips stages, exchanges one that leaves for one that stays, and moves updates between processors. Of short
-   chains all choices are tried.
-
-Both are tried with forwards that keep only their outputs, and run again before their backward, too, if something has to
-wait otherwise.
+1. Stages are put in an order (longest time between forward and backward first; largest parameters first; smallest
+   first). The fewest first ones of it that make everything fit leave. Unless that is the fastest schedule that can be,
+   the fewest forwards that run again (most bytes per time first) are tried in place of that, and beside it.
+2. A walk flips and exchanges stages that leave and forwards that run again, and moves updates between processors. Of
+   very short chains all choices are tried.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
@@ -31,7 +29,7 @@ from remat_algorithms.offload.dispatch import Dispatched, Overfull, dispatch
 from remat_algorithms.offload.weights import Choice, Setting, Training
 from remat_algorithms.offload.weights_rules import setting_of
 
-Choices = dict[int, Choice]
+Choices = list[Choice]
 
 WORSE = 0.05
 """Most by which the walk accepts a longer makespan; little is likelier."""
@@ -99,75 +97,42 @@ class _Search:
     def __init__(self, setting: Setting, context: Context) -> None:
         self.setting, self.context = setting, context
         self.fastest = makespan_bound(setting.graph, setting.machine, setting.problem.needed)
+        self.count = len(setting.stages)
         self.movable = [index for index in setting.updated if setting.stages[index].parameters is not None]
         if setting.parameter_home == setting.device and setting.refuge is None:
             self.movable = []
         self.updaters = [0] if setting.helper is None else [setting.helper, 0]
         self.best: _Found | None = None
-        self.best_of: dict[bool, _Found] = {}  # with and without recomputation
         self.overfull: list[tuple[Overfull, Training]] = []
 
     def start(self) -> _Found | None:
-        """Return the best of the first choices: for each order of stages and each updater, without recomputation first.
+        """Return the best of the first choices: for each updater and each order of stages.
 
-        Those of `l2l` are among them, and of `zero-offload`, where nothing leaves.
+        The choices of `l2l` are among them, and those of `zero-offload`, where nothing leaves.
         """
-        for recompute in (False, True):
-            for updater in list(self.updaters):
-                try:
-                    self._starts(updater, recompute=recompute)
-                except OptionError:  # no way to this processor
-                    self.updaters.remove(updater)
-                    if not self.updaters:
-                        raise
-                if self.context.stopped or self._is_fastest():
-                    return self.best
+        for updater in list(self.updaters):
+            try:
+                self._starts(updater)
+            except OptionError:  # no way to this processor
+                self.updaters.remove(updater)
+                if not self.updaters:
+                    raise
+            if self.context.stopped or self._is_fastest():
+                break
         return self.best
 
     def improve(self, best: _Found, evaluations: int) -> _Found:
         """Try all choices, if they are no more than that; otherwise flip and exchange, now and then for the worse."""
-        ways = len(self.updaters) ** len(self.setting.updated) * 2 ** len(self.movable)
-        starts = sorted(self.best_of.items(), key=lambda entry: entry[1].cost)
-        for recompute, start in starts:
-            if ways <= evaluations:
-                for choices in self._all_choices():
-                    if self.context.stopped or self._is_fastest():
-                        break
-                    self._evaluate(Training(self.setting, choices, recompute=recompute))
-            else:
-                self._walk(start, evaluations // len(starts), recompute=recompute)
-        if ways > evaluations:
+        ways = len(self.updaters) ** len(self.setting.updated) * 2 ** (len(self.movable) + self.count)
+        if ways <= evaluations:
+            for choices in self._all_choices():
+                if self.context.stopped or self._is_fastest():
+                    break
+                self._evaluate(choices)
+        else:
+            self._walk(best, evaluations)
             self._trim()
         return self.best or best
-
-    def _trim(self) -> None:
-        """Let stay what leaves for nothing: the walk is after the makespan alone."""
-        best = self.best
-        for index in self.movable if best is not None and not best.training.one_ahead else ():
-            assert best is not None
-            choice = best.training.choices[index]
-            if choice.streams and not self.context.stopped:
-                changed = {**best.training.choices, index: Choice(False, choice.updater)}
-                self._evaluate(Training(self.setting, changed, recompute=best.training.recompute))
-                best = self.best
-
-    def _walk(self, best: _Found, evaluations: int, *, recompute: bool) -> None:
-        chance = self.context.random()
-        current = best
-        for _ in range(evaluations):
-            if self.context.stopped or self._is_fastest():
-                return
-            changed = self._changed(current.training.choices, chance)
-            found = self._evaluate(Training(self.setting, changed, recompute=recompute))
-            if found is not None and found.cost < best.cost:
-                best = found
-            if found is not None and found.makespan <= current.makespan * (1 + WORSE * chance.random() ** 2):
-                current = found
-            elif chance.random() < BACK:
-                current = best
-
-    def _is_fastest(self) -> bool:
-        return self.best is not None and self.best.makespan <= self.fastest
 
     def least(self) -> LeastBudget | None:
         """Name the least memory at which one of the first choices fits."""
@@ -181,13 +146,22 @@ class _Search:
                 return LeastBudget(overrun.needed, task, True, overrun.memory)
         return None
 
-    def _starts(self, updater: int, *, recompute: bool) -> None:
+    def _starts(self, updater: int) -> None:
+        """Fit by streams alone, by recomputation with and without them, and by streams with all recomputed."""
+        plain = [Choice(updater=updater)] * self.count
         for order in self._orders():
-            self._fewest(order, updater, recompute=recompute)
+            self._fewest(plain, order, lambda choice: replace(choice, streams=True))
+        if self.best is not None and (self.context.stopped or self._is_fastest()):
+            return
+        streaming = [replace(c, streams=index in self.movable[:-1]) for index, c in enumerate(plain)]
+        for choices in (plain, streaming):
+            self._fewest(choices, self._by_gain(), lambda choice: replace(choice, again=True))
             if self.context.stopped:
                 return
-        leave = self._leaving(self.movable, len(self.movable) - 1, updater)
-        self._evaluate(Training(self.setting, leave, recompute=recompute, one_ahead=True))
+        again = [replace(choice, again=True) for choice in plain]
+        self._fewest(again, list(self.movable), lambda choice: replace(choice, streams=True))
+        for choices in (streaming, [replace(choice, again=True) for choice in streaming]):
+            self._evaluate(choices, one_ahead=True)
 
     def _orders(self) -> Iterator[list[int]]:
         stages, size = self.setting.stages, self.setting.graph.size
@@ -196,12 +170,25 @@ class _Search:
         yield sorted(self.movable, key=lambda index: (-bytes_of[index], index))
         yield sorted(self.movable, key=lambda index: (bytes_of[index], index))
 
-    def _fewest(self, order: list[int], updater: int, *, recompute: bool) -> None:
-        """Let the fewest first stages of an order leave that make everything fit (by bisection)."""
+    def _by_gain(self) -> list[int]:
+        """Return the stages by the bytes that running them again frees per time that it takes, most first."""
+        graph, stages = self.setting.graph, self.setting.stages
+        outputs = {stage.plain: set(graph.writes[stage.plain].tolist()) for stage in stages}
 
-        def fits(count: int) -> bool:
-            choices = self._leaving(order, count, updater)
-            return self._evaluate(Training(self.setting, choices, recompute=recompute)) is not None
+        def key(index: int) -> tuple[float, int]:
+            stage = stages[index]
+            saved = [value for value in graph.writes[stage.forward].tolist() if value not in outputs[stage.plain]]
+            time = float(graph.time[stage.plain])
+            return time / max(1, int(graph.size[saved].sum())), index
+
+        return sorted(range(self.count), key=key)
+
+    def _fewest(self, base: Choices, order: list[int], changed: Callable[[Choice], Choice]) -> None:
+        """Change the fewest first stages of an order that make everything fit (by bisection)."""
+
+        def fits(number: int) -> bool:
+            some = set(order[:number])
+            return self._evaluate([changed(c) if k in some else c for k, c in enumerate(base)]) is not None
 
         low, high = 0, len(order)
         if fits(low) or not order or not fits(high):
@@ -210,51 +197,82 @@ class _Search:
             middle = (low + high) // 2
             low, high = (low, middle) if fits(middle) else (middle, high)
 
-    def _leaving(self, order: list[int], count: int, updater: int) -> Choices:
-        leave = set(order[: max(0, count)])
-        return {index: Choice(index in leave, updater) for index in self.setting.updated}
-
-    def _evaluate(self, training: Training) -> _Found | None:
+    def _evaluate(self, choices: Choices, *, one_ahead: bool = False) -> _Found | None:
         """Dispatch, and remember what is best, or what would have been needed; return what fits."""
+        training = Training(self.setting, choices, one_ahead=one_ahead)
         outcome = dispatch(self.setting.graph, self.setting.machine, training.program)
         if not isinstance(outcome, Dispatched):
             if self.best is None:
                 self.overfull.append((outcome, training))
             return None
         found = _Found(training, outcome)
-        known = self.best_of.get(training.recompute)
-        if known is None or found.cost < known.cost:
-            self.best_of[training.recompute] = found
         if self.best is None or found.cost < self.best.cost:
             self.best = found
             self.context.report(outcome.steps, makespan=outcome.makespan)
         return found
 
-    def _all_choices(self) -> Iterator[Choices]:
-        movable = set(self.movable)
-        ways = {
-            can: [Choice(s, u) for s in ((False, True) if can else (False,)) for u in self.updaters]
-            for can in (True, False)
-        }
-        for row in itertools.product(*(ways[index in movable] for index in self.setting.updated)):
-            yield dict(zip(self.setting.updated, row, strict=True))
+    def _walk(self, best: _Found, evaluations: int) -> None:
+        chance = self.context.random()
+        current = best
+        for _ in range(evaluations):
+            if self.context.stopped or self._is_fastest():
+                return
+            found = self._evaluate(self._changed(list(current.training.choices), chance))
+            if found is not None and found.cost < best.cost:
+                best = found
+            if found is not None and found.makespan <= current.makespan * (1 + WORSE * chance.random() ** 2):
+                current = found
+            elif chance.random() < BACK:
+                current = best
 
-    def _changed(self, choices: Mapping[int, Choice], chance: random.Random) -> Choices:
-        """Flip one stage, exchange two, or move an update."""
-        changed = dict(choices)
-        leave = [index for index in self.movable if choices[index].streams]
-        stay = [index for index in self.movable if not choices[index].streams]
-        if len(self.updaters) > 1 and chance.random() < 0.3:
+    def _trim(self) -> None:
+        """Let stay what leaves for nothing: the walk is after the makespan alone."""
+        for index in self.movable:
+            best = self.best
+            if best is None or best.training.one_ahead or self.context.stopped:
+                return
+            if best.training.choices[index].streams:
+                changed = list(best.training.choices)
+                changed[index] = replace(changed[index], streams=False)
+                self._evaluate(changed)
+
+    def _is_fastest(self) -> bool:
+        return self.best is not None and self.best.makespan <= self.fastest
+
+    def _all_choices(self) -> Iterator[Choices]:
+        movable, updated = set(self.movable), set(self.setting.updated)
+        rows = [
+            itertools.product(
+                (False, True) if index in movable else (False,),
+                self.updaters if index in updated else (0,),
+                (False, True),
+            )
+            for index in range(self.count)
+        ]
+        for row in itertools.product(*rows):
+            yield [Choice(*ways) for ways in row]
+
+    def _changed(self, choices: Choices, chance: random.Random) -> Choices:
+        """Move an update, or flip or exchange stages whose parameters leave, or those that run again."""
+        dice = chance.random()
+        if len(self.updaters) > 1 and dice < 0.3:
             index = chance.choice(self.setting.updated)
             other = self.updaters[self.updaters[0] == choices[index].updater]
-            changed[index] = Choice(choices[index].streams, other)
-        elif leave and stay and chance.random() < 0.5:
-            for index in (chance.choice(leave), chance.choice(stay)):
-                changed[index] = Choice(not choices[index].streams, choices[index].updater)
-        elif self.movable:
-            index = chance.choice(self.movable)
-            changed[index] = Choice(not choices[index].streams, choices[index].updater)
-        return changed
+            choices[index] = replace(choices[index], updater=other)
+            return choices
+        streams = dice < 0.65 and bool(self.movable)
+        candidates = self.movable if streams else list(range(self.count))
+        chosen = [choices[index].streams if streams else choices[index].again for index in candidates]
+        yes = [index for index, flag in zip(candidates, chosen, strict=True) if flag]
+        no = [index for index, flag in zip(candidates, chosen, strict=True) if not flag]
+        exchange = yes and no and chance.random() < 0.5
+        for index in (chance.choice(yes), chance.choice(no)) if exchange else (chance.choice(candidates),):
+            choice = choices[index]
+            if streams:
+                choices[index] = replace(choice, streams=not choice.streams)
+            else:
+                choices[index] = replace(choice, again=not choice.again)
+        return choices
 
 
 def _bounds(problem: Problem) -> tuple[Bound, ...]:
@@ -287,8 +305,9 @@ def _bounds(problem: Problem) -> tuple[Bound, ...]:
 
 
 def _notes(training: Training) -> tuple[str, ...]:
-    choices = training.choices.values()
+    choices = [training.choices[index] for index in training.setting.updated]
     leave = sum(choice.streams for choice in choices)
     elsewhere = sum(choice.updater != 0 for choice in choices)
     counted = f"{len(choices)} stages with parameters: {leave} leave between F and B, {elsewhere} are updated elsewhere"
-    return (counted, "each forward runs again before its backward") if training.recompute else (counted,)
+    again = sum(choice.again for choice in training.choices)
+    return (counted, f"{again} of {len(training.choices)} forwards run again") if again else (counted,)

@@ -1,15 +1,15 @@
 """Training a chain with parameters: where they lie, where they are updated, and the transfers that follow.
 
-Every stage runs its forward once (or again before its backward, if recomputed), its activations stay in the first
-processor's memory, the *device*. What is decided for each stage (`Choice`) is whether its parameters leave between
-forward and backward, and which processor updates them. The transfers between the *homes* of parameters and optimizer
+Activations stay in the first processor's memory, the *device*. What is decided for each stage (`Choice`) is whether its
+parameters leave between forward and backward, which processor updates them, and whether its forward keeps nothing but
+its output and runs again before its backward. The transfers between the *homes* of parameters and optimizer
 states (where they lie at the start and at the end), the device and the updating processor's memory are then forced.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -54,10 +54,13 @@ class Choice:
         Whether its parameters leave the device between forward and backward.
     updater : int
         The processor that updates them.
+    again : bool
+        Whether its forward runs again.
     """
 
-    streams: bool
-    updater: int
+    streams: bool = False
+    updater: int = 0
+    again: bool = False
 
 
 class Setting:
@@ -164,10 +167,8 @@ class Training:
     Parameters
     ----------
     setting : Setting
-    choices : mapping of stage index to Choice
-        Of all stages with an update.
-    recompute : bool
-        Whether a forward keeps nothing but its output, and runs again before its backward.
+    choices : sequence of Choice
+        One for each stage.
     one_ahead : bool
         Whether parameters come back while the stage before them runs (double buffering), and not as early as they
         are in nobody's way.
@@ -177,20 +178,20 @@ class Training:
     Updates on the device follow their backward; those elsewhere keep the backward's order.
     """
 
-    def __init__(
-        self, setting: Setting, choices: Mapping[int, Choice], *, recompute: bool = False, one_ahead: bool = False
-    ) -> None:
-        self.setting, self.choices = setting, choices
-        self.recompute, self.one_ahead = recompute, one_ahead
+    def __init__(self, setting: Setting, choices: Sequence[Choice], *, one_ahead: bool = False) -> None:
+        self.setting, self.choices, self.one_ahead = setting, choices, one_ahead
         stages = setting.stages
         loss = setting.graph.task("loss")
         self.tasks: list[tuple[int, int]] = []  # (task, processor)
-        self.first = [self._append(stage.plain if recompute else stage.forward) for stage in stages]
+        self.first = [
+            self._append(stage.plain if choice.again else stage.forward)
+            for stage, choice in zip(stages, choices, strict=True)
+        ]
         self.loss = self._append(loss)
         self.second, self.last, self.update = [0] * len(stages), [0] * len(stages), dict[int, int]()
         for index in reversed(range(len(stages))):
             stage = stages[index]
-            self.second[index] = self._append(stage.forward) if recompute else len(self.tasks)
+            self.second[index] = self._append(stage.forward) if choices[index].again else len(self.tasks)
             self.last[index] = self._append(stage.backward)
             if stage.update is not None and choices[index].updater == 0:
                 self.update[index] = self._append(stage.update)

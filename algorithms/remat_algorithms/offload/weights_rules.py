@@ -50,7 +50,7 @@ def solve_zero_offload(problem: Problem, options: None, context: Context) -> Pro
             f"{_name(setting, setting.parameter_home)}"
         )
     updater = _updater(setting)
-    choices = {index: Choice(streams=False, updater=updater) for index in setting.updated}
+    choices = [Choice(updater=updater)] * len(setting.stages)
     return conclude(setting, Training(setting, choices), "the zero-offload schedule")
 
 
@@ -77,8 +77,8 @@ def solve_l2l(problem: Problem, options: LayerToLayerOptions, context: Context) 
         )
     updater = _updater(setting)
     last = max((index for index in setting.updated if setting.stages[index].parameters is not None), default=0)
-    choices = {index: Choice(streams=index != last, updater=updater) for index in setting.updated}
-    training = Training(setting, choices, recompute=options.recompute, one_ahead=True)
+    choices = [Choice(index != last, updater, options.recompute) for index in range(len(setting.stages))]
+    training = Training(setting, choices, one_ahead=True)
     return conclude(setting, training, "the l2l schedule")
 
 

@@ -40,13 +40,13 @@ def test_by_hand():
 
 
 def all_choices(document, budget):
-    """Return the least makespan over all choices of stages and updaters (without recomputation)."""
+    """Return the least makespan over all choices of stages and updaters, of forwards that run again, too."""
     problem = make_problem(remat.load(document), budget=budget)
     setting = Setting(problem, "weight-offload")
-    ways = [Choice(streams, updater) for streams in (False, True) for updater in (0, 1)]
+    ways = [Choice(*way) for way in itertools.product((False, True), (0, 1), (False, True))]
     best = None
-    for chosen in itertools.product(ways, repeat=len(setting.updated)):
-        training = Training(setting, dict(zip(setting.updated, chosen, strict=True)))
+    for chosen in itertools.product(ways, repeat=len(setting.stages)):
+        training = Training(setting, chosen)
         outcome = dispatch(setting.graph, setting.machine, training.program)
         if isinstance(outcome, Dispatched) and (best is None or outcome.makespan < best):
             best = outcome.makespan
@@ -57,15 +57,15 @@ def all_choices(document, budget):
 def test_against_all_choices(home):
     """Of short chains all choices are tried; where only the walk is left, it is close to the best one."""
     ratios = []
-    for seed in range(10):
+    for seed in range(6):
         document = drawn(seed, longest=3, parameters=home)
         peak = solve(document, "weight-offload").peak_memory["device"]
         for budget in (peak * 9 // 10, peak * 8 // 10):
             best = all_choices(document, budget)
             if best is not None:
-                assert solve(document, "weight-offload", budget=budget).makespan <= best
+                assert solve(document, "weight-offload", budget=budget, evaluations=512).makespan <= best
                 ratios.append(solve(document, "weight-offload", budget=budget, evaluations=60).makespan / best)
-    assert len(ratios) > 6
+    assert len(ratios) > 4
     assert sum(ratios) / len(ratios) <= 1.02
 
 
@@ -100,7 +100,7 @@ def test_traffic_follows_from_the_choices(seed):
     setting = Setting(problem, "weight-offload")
     stages = document["stages"]
     for pattern in range(4):
-        chosen = {i: Choice(bool((i + pattern) % 2), pattern // 2) for i in range(len(stages))}
+        chosen = [Choice(bool((i + pattern) % 2), pattern // 2) for i in range(len(stages))]
         outcome = dispatch(setting.graph, setting.machine, Training(setting, chosen).program)
         report = check(setting.graph, setting.machine, outcome.steps)
         assert report.ok, report.violations
