@@ -11,6 +11,7 @@ from importlib import import_module
 NAMES = (
     "startup",
     "referee",
+    "journal",
     "rotor",
     "revolve",
     "streaming",
@@ -19,6 +20,7 @@ NAMES = (
     "postorder_table",
     "parallel_trees",
     "chain_table",
+    "offload_table",
     "dag_auto",
 )
 

@@ -24,6 +24,8 @@ ELSEWHERE = {
     "processors": [{"name": "gpu", "memory": "device"}],
     "links": [{"source": "host", "target": "device", "latency": 1}, {"source": "device", "target": "host"}],
 }
+OFFLOADING = ELSEWHERE | {"processors": [{"name": "gpu", "memory": "host"}]}
+ONE_WAY = OFFLOADING | {"links": OFFLOADING["links"][:1]}
 VARIANTS = moderate("chain") | {
     "stages": [{"forward_time": 1, "backward_time": 1, "output_size": 2, "variants": [{"saved_size": 3}, {}]}] * 4
 }
@@ -35,10 +37,20 @@ def chosen(document, budget=None, **more):
     return choose(make_problem(remat.load(document), budget=budget), **more).name
 
 
+PARAMETERS = moderate("chain") | {
+    "schema": "remat.instance/2",
+    "stages": [stage | {"parameter_size": 3, "update_time": 1} for stage in moderate("chain")["stages"]],
+}
+
 ROWS = [
     ("chain", moderate("chain"), None, "chain-best"),
     ("chain with variants", VARIANTS, None, "rotor"),
     ("long chain", LONG, None, "rotor"),
+    ("chain that can offload", moderate("chain") | {"machine": OFFLOADING}, None, "remat-offload-best"),
+    ("long chain that can offload", LONG | {"machine": OFFLOADING}, None, "rotor"),
+    ("chain with parameters", PARAMETERS, None, "dag-auto"),
+    ("chain with parameters that can offload", PARAMETERS | {"machine": OFFLOADING}, None, "weight-offload"),
+    ("chain without a way back", moderate("chain") | {"machine": ONE_WAY}, None, "chain-best"),
     ("everything fits", adjoint(), None, "store-all"),
     ("everything just fits", adjoint(), 4, "store-all"),
     ("not everything fits", adjoint(), 3, "adjoint-dp"),

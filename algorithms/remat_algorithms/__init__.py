@@ -13,4 +13,4 @@ from remat_algorithms.out_of_core.catalogue import ALGORITHMS as OUT_OF_CORE
 from remat_algorithms.parallel.catalogue import ALGORITHMS as PARALLEL
 from remat_algorithms.tree.catalogue import ALGORITHMS as TREE
 
-catalogue = (*CHAIN, *ADJOINT, *DAG, *DAG_AUTO, *DAG_ILP, *ORDER, *TREE, *OUT_OF_CORE, *OFFLOAD, *PARALLEL)
+catalogue = (*CHAIN, *ADJOINT, *DAG, *DAG_AUTO, *DAG_ILP, *ORDER, *TREE, *OUT_OF_CORE, *PARALLEL, *OFFLOAD)

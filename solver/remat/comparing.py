@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -155,8 +155,8 @@ def _request(
         raise OptionError(f"--time-limit: {str(time_limit)[:60]!r} is not a duration; write 30, 30s, 5min") from None
     return Request(
         algorithms=() if "all" in names else names,
-        budgets=tuple(budgets),
-        fractions=tuple(fractions),
+        budgets=tuple(dict.fromkeys(budgets)),
+        fractions=tuple(dict.fromkeys(fractions)),
         seeds=tuple(dict.fromkeys(seeds)) or (0,),
         options=chosen,
         machine=machine.model_dump(mode="json") if isinstance(machine, MachineModel) else machine,
@@ -200,7 +200,16 @@ def _memory(limit: int | str | None, workers: int) -> int | None:
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return None
-    return whole * 9 // 10 // workers
+    return min([whole, *_container_memory()]) * 9 // 10 // workers
+
+
+def _container_memory() -> list[int]:
+    """Return what a container may hold, by control groups of version 2 or 1; nothing where there is no limit."""
+    found = []
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            found.append(int(Path(path).read_text("ascii")))  # "max": no limit
+    return found
 
 
 def _sources(instances: Any, stack: ExitStack) -> list[Source]:
@@ -235,6 +244,8 @@ def _written(item: Any, folder: Path, taken: set[str]) -> Source:
 
 
 def _journal(output: str | os.PathLike[str]) -> Journal:
+    if not os.fspath(output):  # of an unset shell variable: not meant for the current folder
+        raise OptionError("--output: name a folder")
     folder = Path(output)
     try:
         folder.mkdir(parents=True, exist_ok=True)

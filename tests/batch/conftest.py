@@ -11,7 +11,7 @@ from remat import registry
 from tests.cli.helpers import CHAIN
 
 SOLVERS = '''
-import os, sys, time
+import os, subprocess, sys, time
 from remat.problem import Proposal
 from remat.registry import Algorithm
 from remat_algorithms.dag.keep_all import solve as keep_all
@@ -32,6 +32,20 @@ def die(problem, options, context):
     """Take the process along."""
     print("last words", file=sys.stderr, flush=True)
     os._exit(7)
+
+
+def vanish(problem, options, context):
+    """Take the process along without a word."""
+    os._exit(9)
+
+
+def spawn(problem, options, context):
+    """Start another process, write down who is there, and wait for ever."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    with open(os.environ["NOTED"] + ".part", "w") as file:
+        file.write(f"{os.getpid()} {child.pid}")
+    os.replace(file.name, os.environ["NOTED"])
+    time.sleep(1000)
 
 
 def hang(problem, options, context):
@@ -61,7 +75,7 @@ catalogue = [
         summary="of a test",
         guarantee="heuristic",
     )
-    for name in ("good", "crash", "die", "hang", "hog", "lie")
+    for name in ("good", "crash", "die", "hang", "hog", "lie", "spawn", "vanish")
 ]
 '''
 

@@ -5,7 +5,6 @@ import io
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import time
 import pytest
 
 import remat
+from remat import comparing
 from remat.batch.cells import Outcome
 from tests.cli.helpers import CHAIN
 
@@ -168,17 +168,20 @@ if __name__ == "__main__":
 
 
 def killed_runs(folder, output, algorithms, *, kills, seed):
-    """Start a comparison again and again, and kill it at random moments."""
+    """Start a comparison again and again, and kill it at random moments after some answers more."""
     chance = random.Random(seed)
+    journal = output / "journal.jsonl"
     for _ in range(kills):
+        size = journal.stat().st_size if journal.exists() else 0
+        wanted = size + chance.randrange(10_000)
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(folder), str(output), ",".join(algorithms)], start_new_session=True
         )
-        try:
-            process.wait(timeout=chance.uniform(0.5, 2.5))
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+        while process.poll() is None and not (journal.exists() and journal.stat().st_size > wanted):
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0, 0.02))
+        process.kill()
+        process.wait()
 
 
 def check_killed_runs(folder, tmp_path, algorithms, *, kills):
@@ -192,6 +195,8 @@ def check_killed_runs(folder, tmp_path, algorithms, *, kills):
     keys = [json.loads(line)["key"] for line in lines[1:]]
     # None lost, none doubled.
     assert len(keys) == len(set(keys)) == tallies[-1].total + tallies[-1].known
+    assert tallies[-1].known > 0
+    return tallies[-1]
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs POSIX signals")
@@ -208,7 +213,9 @@ def test_a_run_killed_ten_times_goes_on(tmp_path):
     for number in range(40):
         scaled = [stage | {"output_size": stage["output_size"] + number} for stage in CHAIN["stages"]]
         (root / f"chain{number}.json").write_text(json.dumps(CHAIN | {"stages": scaled}))
-    check_killed_runs(root, tmp_path, names, kills=10)
+    last = check_killed_runs(root, tmp_path, names, kills=10)
+    assert last.known > 50
+    assert last.total > 50
 
 
 @pytest.mark.slow
@@ -244,6 +251,67 @@ def test_bad_arguments(given, message):
     assert message in str(caught.value)
 
 
+def test_what_is_asked_twice_is_one_cell():
+    given = {"algorithms": ("rotor", "rotor"), "budgets": ("30", "30"), "budget_fractions": (0.5, 0.5), "seeds": (0, 0)}
+    found = remat.compare(CHAIN, **given, jobs=1)
+    assert [(cell.job.budget, cell.job.seed) for cell in found] == [("30", 0), ("50%", 0)]
+
+
+def test_last_words_are_those_of_the_job(misbehaving):
+    found = remat.compare(CHAIN, algorithms=("test-die", "test-good", "test-vanish"), jobs=1)
+    assert [cell.answer.detail for cell in found][::2] == [
+        "the worker died (exit code 7): last words",
+        "the worker died (exit code 9)",
+    ]
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs POSIX signals")
+def test_a_killed_run_takes_its_solvers_children_along(misbehaving, tmp_path):
+    program = "import sys, remat; remat.compare(sys.argv[1], algorithms='test-spawn', jobs=1)"
+    instance = tmp_path / "instance.json"
+    instance.write_text(json.dumps(CHAIN))
+    noted = tmp_path / "pids"
+    process = subprocess.Popen([sys.executable, "-c", program, str(instance)], env=os.environ | {"NOTED": str(noted)})
+    try:
+        wait_for(noted.exists)
+    finally:
+        process.kill()
+        process.wait()
+    for pid in noted.read_text().split():
+        wait_for(lambda pid=int(pid): not alive(pid))
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 100
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def alive(pid):
+    """Whether a process runs; one that ended and that nobody has asked for does not."""
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def test_workers_that_cannot_be_started(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(remat.RematError, match="cannot start a worker process: No such file"):
+        remat.compare(CHAIN, jobs=1)
+
+
+def test_memory_of_a_container_is_shared_by_the_workers(monkeypatch):
+    monkeypatch.setattr(comparing, "_container_memory", lambda: [10**9])
+    assert comparing._memory(None, 2) == 450_000_000
+    assert comparing._memory("3kB", 2) == 3000
+    monkeypatch.setattr(comparing, "_container_memory", lambda: [2**63 - 4096])
+    assert comparing._memory(None, 1) < 2**60
+
+
 def test_bad_paths(tmp_path):
     with pytest.raises(remat.OptionError, match="no such file"):
         remat.compare(tmp_path / "none.json")
@@ -251,6 +319,8 @@ def test_bad_paths(tmp_path):
         remat.compare(tmp_path)
     with pytest.raises(remat.OptionError, match="no instances"):
         remat.compare([])
+    with pytest.raises(remat.OptionError, match="--output: name a folder"):
+        remat.compare(CHAIN, output="")
     (tmp_path / "file").write_text("")
     with pytest.raises(remat.OptionError, match="cannot make folder"):
         remat.compare(CHAIN, output=tmp_path / "file")

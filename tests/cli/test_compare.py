@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,31 @@ def test_options_and_machine(run: Run, tiny: str, save: Any) -> None:
 def test_many_algorithms_show_who_leads(run: Run, tiny: str) -> None:
     out = run("compare", tiny, "-a", "all", "-j", 1).out
     assert "the best of each instance and budget" in out
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs file names of any bytes")
+def test_names_that_are_no_text_nor_markup(run: Run, tiny: str, tmp_path: Any) -> None:
+    folder = tmp_path / "in"
+    (folder / "[").mkdir(parents=True)
+    for name in (b"caf\xe9", b"[red]x[", b"line\nbreak", b"\x1b[31mred", b"[/b]"):
+        with open(os.fsencode(folder) + b"/" + name + b".json", "wb") as file:
+            file.write(Path(tiny).read_bytes())
+    outcome = run("compare", folder, "-a", "rotor", "-o", tmp_path / "out", "-j", 1, "-v")
+    assert outcome.code == 0
+    assert "\x1b" not in outcome.out + outcome.err
+    labels = [cell["instance"] for cell in json.loads((tmp_path / "out" / "comparison.json").read_text())["cells"]]
+    assert labels == ["\x1b[31mred", "[/b]", "[red]x[", "caf\udce9", "line\nbreak"]
+    assert "caf\\udce9" in outcome.out
+    for path in (tmp_path / "out").iterdir():
+        path.read_text("utf-8")
+
+
+def test_the_table_is_shown_though_the_files_cannot_be_written(run: Run, tiny: str, tmp_path: Any) -> None:
+    (tmp_path / "out" / "cells.csv").mkdir(parents=True)
+    outcome = run("compare", tiny, "-a", "rotor", "-o", tmp_path / "out", "-j", 1)
+    assert outcome.code == 2
+    assert "cells.csv" in outcome.err
+    assert outcome.out.startswith("algorithm ")
 
 
 def test_what_is_no_instance_does_not_end_the_run(run: Run, tiny: str, tmp_path: Any) -> None:

@@ -53,6 +53,7 @@ Readings of the format where it is brief
 - `after` is not judged.
 """
 
+import itertools
 import re
 from dataclasses import dataclass, field
 
@@ -71,6 +72,7 @@ class Report:
     recompute_time: float = 0
     transferred: dict = field(default_factory=dict)
     idle: dict = field(default_factory=dict)
+    overlap: dict = field(default_factory=dict)  # of each channel that is no processor: its time beside runs
     machine_differs: bool = False
 
     @property
@@ -283,6 +285,14 @@ def _count(graph, machine, actions, report):
         for resource in action.resources:
             report.idle[resource] -= action.duration
     report.recompute_time = run_time - no_recompute_time(graph)
+    report.overlap = {link.channel: 0 for link in machine.links if link.channel not in machine.processors}
+    instants = sorted({time for action in actions for time in (action.start, action.end)})
+    for begin, end in itertools.pairwise(instants):
+        active = [action for action in actions if action.start <= begin and end <= action.end]
+        if any(action.task is not None for action in active):
+            for channel in {name for action in active if action.link is not None for name in action.resources}:
+                if channel in report.overlap:
+                    report.overlap[channel] += end - begin
 
 
 def no_recompute_time(graph):

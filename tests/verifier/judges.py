@@ -60,6 +60,9 @@ def same_figures(report, verdict):
     for name, idle in verdict.idle.items():
         if isinstance(name, str):  # the oracle's unnamed channels have no counterpart
             assert close(report.idle[name], idle, scale)
+    for name, overlap in verdict.overlap.items():
+        if isinstance(name, str):
+            assert close(report.overlap[name], overlap, scale)
     for name, profile in report.profiles.items():
         assert profile.size.max() == report.peaks[name].size
         assert (profile.time[1:] - profile.time[:-1] >= -1e-9 * scale).all()

@@ -82,6 +82,7 @@ def test_the_figures_of_a_valid_schedule():
     assert report.idle["gpu"] == 0
     assert report.idle["aux"] == 6
     assert report.busy["d2h"] == 2
+    assert report.overlap["d2h"] == 2
     profile = report.profiles["device"]
     assert profile.time.tolist() == [0, 0, 2, 5, 5, 6]
     assert profile.size.tolist() == [5, 9, 13, 12, 14, 10]

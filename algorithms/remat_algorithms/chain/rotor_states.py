@@ -218,7 +218,12 @@ class _Ways:
         return unlike
 
 
-def unfold(states: States, room: int, choose: Callable[[int, int, int], tuple[int, int, int]]) -> list[int]:
+def unfold(
+    states: States,
+    room: int,
+    choose: Callable[[int, int, int], tuple[int, int, int]],
+    segment: tuple[int, int] | None = None,
+) -> list[int]:
     """Return the runs (task indices) that a table's choices describe, from the whole chain down (no recursion).
 
     Parameters
@@ -229,10 +234,12 @@ def unfold(states: States, room: int, choose: Callable[[int, int, int], tuple[in
     choose : callable
         ``choose(state, last, room)`` returns (split, way, room inside): the stage at which the segment is split (-1
         where it is saved through, or a single stage), the way, and the room of the segment that begins there.
+    segment : (int, int), optional
+        State and last stage of the segment to begin with, in place of the whole chain.
     """
     runs: list[int] = []
     forward, backward = states.forward_task.tolist(), states.backward_task.tolist()
-    stack = [(int(states.free[0]), states.length, room, -1)]
+    stack = [(*(segment or (int(states.free[0]), states.length)), room, -1)]
     while stack:
         state, last, room, finished = stack.pop()
         if finished >= 0:

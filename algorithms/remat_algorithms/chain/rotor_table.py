@@ -146,18 +146,24 @@ class RotorTable:
         Choices are not stored: each segment on the way compares its own ways again, O(L) array operations
         for each of at most 2L segments.
         """
-        begin, limits = self.grid.start if row is None else row, self.limits
+        begin = self.grid.start if row is None else row
         if self.segments.length > COMPILED_FROM:
             from remat_algorithms.chain import rotor_kernel
 
             made = zip(*(column.tolist() for column in rotor_kernel.decisions(self, begin)), strict=True)
             return unfold(self.segments.states, begin, lambda state, last, row: (*next(made), 0))
 
-        def choose(state: int, last: int, row: int) -> tuple[int, int, int]:
-            split, way = self._choose(state, last, row)
-            return split, way, row - int(limits.shift[split] if split >= 0 else limits.kept[way])
+        return unfold(self.segments.states, begin, self._choose_inside)
 
-        return unfold(self.segments.states, begin, choose)
+    def segment_runs(self, first: int, last: int, row: int) -> list[int]:
+        """Return the runs of the segment (first, last), its input free to go, in a row in which it fits."""
+        segment = (int(self.segments.states.free[first]), last)
+        return unfold(self.segments.states, row, self._choose_inside, segment)
+
+    def _choose_inside(self, state: int, last: int, row: int) -> tuple[int, int, int]:
+        split, way = self._choose(state, last, row)
+        taken = self.limits.shift[split] if split >= 0 else self.limits.kept[way]
+        return split, way, row - int(taken)
 
     def schedule(self, runs: RunList, row: int | None = None) -> None:
         """Append the runs of `runs`."""

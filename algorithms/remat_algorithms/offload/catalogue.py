@@ -1,8 +1,57 @@
-"""Catalogue of the offloading algorithms: metadata only, one part a file."""
+"""Catalogue of the offloading algorithms on chains and graphs: metadata only."""
 
 from __future__ import annotations
 
 from remat.registry import Algorithm
 from remat_algorithms.offload.catalogue_weights import ALGORITHMS as WEIGHTS
 
-ALGORITHMS: tuple[Algorithm, ...] = (*WEIGHTS,)
+ALGORITHMS: tuple[Algorithm, ...] = (
+    Algorithm(
+        name="offload-greedy",
+        solver="remat_algorithms.offload.greedy:solve",
+        options="remat_algorithms.offload.greedy:OffloadOptions",
+        kinds=("chain", "adjoint", "dag"),
+        summary="whole values leave and come back beside the runs, taken in several rankings; with a fluid bound",
+        guarantee="heuristic",
+        complexity="O(gaps * runs), and a linear program",
+        reference="after Beaumont et al. 2020",
+        several_memories=True,
+    ),
+    Algorithm(
+        name="offload-dp",
+        solver="remat_algorithms.offload.pofo:solve_offload_dp",
+        options="remat_algorithms.offload.pofo:OffloadDpOptions",
+        kinds=("chain",),
+        summary="which activations leave, by dynamic programming over what is still to be sent and already back",
+        guarantee="heuristic",
+        complexity="O(L slots^3)",
+        reference="after Beaumont et al. 2020",
+        several_memories=True,
+        anytime=True,
+    ),
+    Algorithm(
+        name="pofo",
+        solver="remat_algorithms.offload.pofo:solve_pofo",
+        options="remat_algorithms.offload.pofo:PofoOptions",
+        kinds=("chain",),
+        summary="offloading and recomputation of a chain in one dynamic program",
+        guarantee="heuristic",
+        complexity="O(L^2 slots^3)",
+        reference="Beaumont et al. 2021",
+        several_memories=True,
+        anytime=True,
+    ),
+    Algorithm(
+        name="remat-offload-best",
+        solver="remat_algorithms.offload.best:solve",
+        options="remat_algorithms.offload.best:OffloadBestOptions",
+        kinds=("chain",),
+        summary="anytime: keep, remake or offload each value; from rotor, offload-dp and pofo on",
+        guarantee="heuristic",
+        complexity="that of pofo, then O(L) and more for each round",
+        reference="-",
+        several_memories=True,
+        anytime=True,
+    ),
+    *WEIGHTS,
+)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,20 +92,23 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
     O(runs + transfers), beside sorting. Where they exceed no capacity, `dispatch` succeeds.
     """
     runs, count = program.runs, len(program.runs)
-    change = np.zeros((len(machine.memories), count + 1), dtype=np.int64)
-    change[0, 0] += graph.static_memory
+    size, workspace, writes = graph.size.tolist(), graph.workspace.tolist(), graph.writes.to_lists()
+    memory_of = [processor.memory for processor in machine.processors]
+    # Plain lists: most programs are short, and this is what walks over many of them wait for.
+    change = [[0] * (count + 1) for _ in machine.memories]
+    extra = [[0] * count for _ in machine.memories]
+    change[0][0] += graph.static_memory
     opens: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     closes: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-    extra = np.zeros((len(machine.memories), count), dtype=np.int64)
     for place in graph.inputs:
         opens[machine.memory_index[place.memory] if place.memory else 0, place.value].append(0)
     for position, run in enumerate(runs):
-        memory = machine.processors[run.processor].memory
-        for value in graph.writes[run.task].tolist():
+        memory = memory_of[run.processor]
+        for value in writes[run.task]:
             opens[memory, value].append(position)
         for value in run.drops:
             closes[memory, value].append(position)
-        extra[memory, position] += int(graph.workspace[run.task]) - reused_bytes(graph, run.task, run.drops)
+        extra[memory][position] += workspace[run.task] - reused_bytes(graph, run.task, run.drops)
     for transfer in program.transfers:
         link = machine.links[transfer.link]
         settled = transfer.leaves or transfer.begin >= 0
@@ -115,27 +118,35 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
         if transfer.last_use is not None:
             last = transfer.last_use if transfer.leaves else transfer.needed - 1
             closes[link.source, transfer.value].append(max(last, transfer.ready, 0))
-    for key, starts in opens.items():
-        ends = sorted(closes[key])
-        size, used = int(graph.size[key[1]]), 0
-        starts.sort()
-        for start, following in itertools.zip_longest(starts, starts[1:], fillvalue=count):
-            while used < len(ends) and ends[used] < start:
-                used += 1
-            end = ends[used] if used < len(ends) else count - 1
-            if end < following or following == start:
-                used += 1
-            else:
-                end = following  # a value that is written afresh is there twice while it is
-            if start <= end:
-                change[key[0], start] += size
-                change[key[0], end + 1] -= size
-    return [np.cumsum(row[:-1]) + more for row, more in zip(change, extra, strict=True)]
+    for (memory, value), starts in opens.items():
+        row = change[memory]
+        for start, end in _intervals(sorted(starts), sorted(closes[memory, value]), count):
+            row[start] += size[value]
+            row[end + 1] -= size[value]
+    sums = (itertools.accumulate(row[:-1]) for row in change)
+    return [
+        np.array(list(map(int.__add__, held, more)), dtype=np.int64) for held, more in zip(sums, extra, strict=True)
+    ]
+
+
+def _intervals(starts: list[int], ends: list[int], count: int) -> Iterator[tuple[int, int]]:
+    """Pair up when a value comes into a memory and when it goes, by positions of runs."""
+    used = 0
+    for start, following in itertools.zip_longest(starts, starts[1:], fillvalue=count):
+        while used < len(ends) and ends[used] < start:
+            used += 1
+        end = ends[used] if used < len(ends) else count - 1
+        if end < following or following == start:
+            used += 1
+        else:
+            end = following  # a value that is written afresh is there twice while it is
+        if start <= end:
+            yield start, end
 
 
 def reused_bytes(graph: TaskGraph, task: int, drops: Sequence[int]) -> int:
     """Return the bytes of dropped inputs that a task in place takes over."""
-    if not graph.in_place[task]:
+    if not drops or not graph.in_place[task]:
         return 0
     reads = set(graph.reads[task].tolist())
     freed = sum(int(graph.size[value]) for value in drops if value in reads)

@@ -81,9 +81,9 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as JSON, without what is empty."""
-        listed = {item.name: getattr(self, item.name) for item in fields(self)}
-        kept = {name: value for name, value in listed.items() if value not in (None, "", {})}
-        return kept | {"outcome": str(self.outcome)}
+        kept = {name: value for name in _NAMES if (value := getattr(self, name)) not in (None, "", {})}
+        kept["outcome"] = str(self.outcome)
+        return kept
 
     @staticmethod
     def from_dict(document: Mapping[str, Any]) -> Answer:
@@ -94,10 +94,28 @@ class Answer:
         ValueError, TypeError
             If this is no answer.
         """
-        known = {item.name for item in fields(Answer)}
-        given: dict[str, Any] = {name: value for name, value in document.items() if name in known}
+        given: dict[str, Any] = {name: value for name, value in document.items() if name in _KINDS}
+        for name, value in given.items():
+            if type(value) not in _KINDS[name]:
+                raise TypeError(f"{name}: {type(value).__name__}")
+            if isinstance(value, dict) and not all(type(size) is int for size in value.values()):
+                raise TypeError(f"{name}: sizes are whole numbers")
         given["outcome"] = Outcome(document["outcome"])
+        if given["outcome"] in SOLVED and "makespan" not in given:
+            raise ValueError("a schedule without a makespan")
         return Answer(**given)
+
+
+_NAMES = tuple(item.name for item in fields(Answer))
+_TEXT, _NUMBER, _WHOLE, _SIZES = (str,), (int, float), (int,), (dict,)
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("outcome", "detail", "optimal_within", "scope", "termination"), _TEXT),
+    **dict.fromkeys(("makespan", "no_recompute_time", "recompute_time", "lower_bound"), _NUMBER),
+    **dict.fromkeys(("overhead", "solve_seconds", "seconds"), _NUMBER),
+    **dict.fromkeys(("least_budget", "steps"), _WHOLE),
+    **dict.fromkeys(("peak_memory", "transferred"), _SIZES),
+}
+"""What JSON has for each attribute: whoever computes with an answer relies on it, and anybody can edit a journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

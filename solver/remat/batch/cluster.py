@@ -1,7 +1,7 @@
 """The same jobs on many machines: a dask cluster (extra `dask`).
 
 Each thread of a dask worker keeps a supervised `Worker` process of its own, so that limits hold and answers are
-those of the local executor. Documents travel with their jobs' machines: the scheduler scatters each one once.
+those of the local executor. Each document travels once to each machine that needs it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from remat.batch.cells import Answer, Outcome
 from remat.batch.supervision import Limits, Worker
-from remat.errors import MissingExtraError, OptionError
+from remat.errors import MissingExtraError, OptionError, RematError
 
 PATIENCE = 10.0
 """Seconds to wait for a scheduler."""
@@ -38,6 +39,11 @@ def perform(request: dict[str, Any], document: bytes, seconds: float, memory: in
         detail = str(reply["answer"].get("detail", ""))
         reply["answer"]["detail"] = detail.replace(here, request["source"])
     return reply
+
+
+def _kept(document: bytes) -> bytes:
+    """Be a task whose result is a document (runs on the cluster)."""
+    return document
 
 
 def _document_here(document: bytes, source: str) -> str:
@@ -69,7 +75,7 @@ class ClusterExecutor:
     remat.MissingExtraError
         Without dask.distributed.
     remat.OptionError
-        If there is no scheduler at the address.
+        If there is no scheduler at the address, or it has no workers.
     """
 
     def __init__(self, address: str, limits: Limits) -> None:
@@ -86,26 +92,39 @@ class ClusterExecutor:
             )
         except (OSError, ValueError) as error:
             raise OptionError(f"--executor: no dask scheduler answers at {address!r}: {error}") from None
+        if not self._client.scheduler_info()["workers"]:
+            self._client.close()
+            raise OptionError(f"--executor: the dask scheduler at {address!r} has no workers; start some: dask worker")
 
     def run(self, requests: Sequence[dict[str, Any]]) -> Generator[tuple[int, dict[str, Any]], None, None]:
-        """Yield replies as they come."""
+        """Yield replies as they come.
+
+        Raises
+        ------
+        remat.RematError
+            If the scheduler is lost.
+        """
         documents: dict[str, Any] = {}
         futures: dict[Any, int] = {}
-        for index, request in enumerate(requests):
-            source = request["source"]
-            if source not in documents:
-                documents[source] = self._client.scatter(_content(source), broadcast=False)
-            future = self._client.submit(
-                perform, request, documents[source], self._limits.seconds, self._limits.memory, pure=False
-            )
-            futures[future] = index
+        with _without_warnings():  # of large documents
+            for index, request in enumerate(requests):
+                source = request["source"]
+                if source not in documents:
+                    # A task and not scattered data: dask does it again where a worker took the only copy along. And
+                    # never under an old name, whose data it may still be forgetting.
+                    documents[source] = self._client.submit(_kept, _content(source), pure=False)
+                future = self._client.submit(
+                    perform, request, documents[source], self._limits.seconds, self._limits.memory, pure=False
+                )
+                futures[future] = index
         with self._client.as_current():
             completed = self._as_completed(list(futures))
         try:
             for future in completed:
                 yield futures[future], _reply_of(future)
         finally:
-            self._client.cancel(list(futures))
+            with suppress(Exception):  # where the scheduler is gone, nothing is left to be stopped
+                self._client.cancel(list(futures))
 
     def __enter__(self) -> ClusterExecutor:
         return self
@@ -114,6 +133,15 @@ class ClusterExecutor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._client.close()
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _content(source: str) -> bytes:
@@ -125,7 +153,9 @@ def _content(source: str) -> bytes:
 
 
 def _reply_of(future: Any) -> dict[str, Any]:
-    """Return what a job answered; a dask worker that was lost is an answer, too."""
+    """Return what a job answered; a job that took dask workers down is an answer, too."""
+    if future.cancelled():
+        raise RematError("the dask scheduler was lost, or somebody cancelled the jobs; -o lets the same command go on")
     error = future.exception()
     if error is None:
         reply: dict[str, Any] = future.result()

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from remat.batch.cells import Answer, Outcome
+from remat.errors import RematError
 from remat.units import format_size, format_time
 
 GRACE = 5.0
@@ -70,6 +71,7 @@ class Worker:
         """
         watch = _Watch(self._limits)
         process = self._running()
+        self._forget_words()
         assert process.stdin is not None
         assert process.stdout is not None
         guard = threading.Thread(target=watch.guard, args=(process.pid,), daemon=True)
@@ -95,16 +97,19 @@ class Worker:
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None or self._process.poll() is not None:
             self.close()
-            self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "remat.batch.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                text=True,
-                encoding="utf-8",
-                start_new_session=True,  # a Ctrl-C at the terminal is for the parent
-            )
+            try:
+                self._errors = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "remat.batch.worker"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
+                    text=True,
+                    encoding="utf-8",
+                    start_new_session=True,  # a Ctrl-C at the terminal is for the parent
+                )
+            except OSError as error:  # no space for its messages, too many processes or open files
+                raise RematError(f"cannot start a worker process: {error.strerror or error}") from None
             if self._stopped:  # meanwhile, when there was no process to kill yet
                 _kill(self._process.pid)
         return self._process
@@ -124,6 +129,13 @@ class Worker:
             how += ", perhaps because the machine was out of memory"
         detail = f"the worker died ({how})" + (f": {last}" if last else "")
         return Answer(outcome=Outcome.CRASHED, detail=detail, seconds=seconds)
+
+    def _forget_words(self) -> None:
+        """Drop what earlier jobs printed: it is not the next one's, and would pile up. The worker shares the offset."""
+        if self._errors is not None:
+            with suppress(OSError):
+                self._errors.seek(0)
+                self._errors.truncate()
 
     def _last_words(self) -> str:
         if self._errors is None:
@@ -166,6 +178,7 @@ class _Watch:
         self._done = threading.Event()
         self._began = time.monotonic()
         self._deadline = self._began + LOADING
+        self._late = f"killed: still reading the instance after {format_time(LOADING)}"
         self._finished: float | None = None
         self.killed: tuple[Outcome, str] | None = None
 
@@ -178,6 +191,7 @@ class _Watch:
         """Note that the instance is loaded: the time limit counts from now on."""
         self._began = time.monotonic()
         self._deadline = self._began + self._limits.last_seconds
+        self._late = f"killed: still running long after the limit of {format_time(self._limits.seconds)}"
 
     def end(self) -> None:
         """Note that the job is done."""
@@ -192,8 +206,7 @@ class _Watch:
                 held, limit = format_size(resident, both=True), format_size(memory, both=True)
                 self.killed = (Outcome.MEMORY_LIMIT, f"killed at {held}, above the limit of {limit} for a job")
             elif time.monotonic() > self._deadline:
-                limit = format_time(self._limits.seconds)
-                self.killed = (Outcome.TIME_LIMIT, f"killed: still running long after the limit of {limit}")
+                self.killed = (Outcome.TIME_LIMIT, self._late)
             if self.killed is not None:
                 _kill(pid)
                 return

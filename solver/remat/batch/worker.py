@@ -173,8 +173,12 @@ def _prepare() -> TextIO:
 
 def _follow_parent(parent: int) -> None:
     """End with the parent: killed, it can neither stop a worker nor hold it to its limits."""
+    import signal
+
     while os.getppid() == parent:
         time.sleep(1.0)
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():  # and take along what the solver started
+        os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 

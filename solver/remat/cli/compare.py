@@ -94,9 +94,11 @@ def command(
             rerun=rerun,
             progress=listener,
         )
-    if output is not None:
-        _write(comparison, Path(output), session)
-    _print(comparison, format_, session)
+    try:
+        if output is not None:
+            _write(comparison, Path(output), session)
+    finally:  # a full disk shall not take the table away, too
+        _print(comparison, format_, session)
     if comparison.interrupted:
         if not session.quiet:
             resume = "" if output is None else "; the same command goes on from here"
@@ -161,7 +163,8 @@ def _progress(session: Session) -> Iterator[Callable[[Tally], None] | None]:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        what = TextColumn("{task.description}", markup=False)  # names come from files: nothing in them is markup
+        columns = (what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             yield _Bar(bar).show
     else:
@@ -176,21 +179,26 @@ class _Bar:
         self._tasks: dict[str, Any] = {}
 
     def show(self, tally: Tally) -> None:
+        from remat.report.summary import shown_name
+
         if tally.phase not in self._tasks:
             self._tasks[tally.phase] = self._bar.add_task(tally.phase, total=tally.total)
             if tally.phase == "solving":
                 self._bar.console.print(announcement(tally), highlight=False)
-        last = "" if tally.last is None else f" {tally.last.job.algorithm} on {tally.last.job.instance}"[:40]
+        job = None if tally.last is None else tally.last.job
+        last = "" if job is None else f" {job.algorithm} on {shown_name(job.instance)}"[:40]
         self._bar.update(self._tasks[tally.phase], completed=tally.done, description=f"{tally.phase}{last}")
 
 
 def _lines(session: Session) -> Callable[[Tally], None]:
+    from remat.report.summary import shown_name
+
     def show(tally: Tally) -> None:
         if tally.phase == "solving" and tally.last is None:
             click.echo(announcement(tally), err=True)
         elif tally.last is not None:
             job, answer = tally.last.job, tally.last.answer
-            about = f"{job.algorithm} on {job.instance} {job.budget}".rstrip()
+            about = f"{job.algorithm} on {shown_name(job.instance)} {job.budget}".rstrip()
             session.remark(f"{tally.done}/{tally.total} {about}: {answer.outcome}")
 
     return show
@@ -215,7 +223,7 @@ def _write(comparison: Comparison, folder: Path, session: Session) -> None:
         ("comparison.json", to_json),
         ("report.html", page),
     ):
-        write_text(folder / name, [render(comparison)])
+        write_text(folder / name, [_encodable(render(comparison))])
     session.remark(f"wrote tables and report.html into {folder}")
 
 
@@ -223,12 +231,17 @@ def _print(comparison: Comparison, format_: str, session: Session) -> None:
     from remat.report import comparison as text
 
     if format_ == "csv":
-        emit(text.to_csv(comparison).rstrip("\n"))
+        emit(_encodable(text.to_csv(comparison).rstrip("\n")))
     elif format_ == "markdown":
-        emit(text.to_markdown(comparison))
+        emit(_encodable(text.to_markdown(comparison)))
     elif format_ == "json":
-        emit(text.to_json(comparison))
+        emit(_encodable(text.to_json(comparison)))
     elif not session.quiet:
         from remat.report.terminal import comparison_table
 
-        emit(comparison_table(comparison))
+        emit(_encodable(comparison_table(comparison)))
+
+
+def _encodable(text: str) -> str:
+    """Show bytes of file names that are not UTF-8 as escapes (valid ones, in JSON, too)."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

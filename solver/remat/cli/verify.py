@@ -101,6 +101,7 @@ def _verdict(report: Report, causes: dict[str, str]) -> dict[str, Any]:
         "peak_step": causes,
         "transferred": dict(report.transferred),
         "idle": dict(report.idle),
+        "overlap": dict(report.overlap),
         "steps": len(report.start),
         "notes": list(report.notes),
     }

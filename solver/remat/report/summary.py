@@ -67,6 +67,7 @@ def figures(result: Result) -> dict[str, Any]:
             "steps": len(result.steps),
             "peak_step": {name: result.peak_step(name) for name in report.peaks},
             "idle": dict(report.idle),
+            "overlap": dict(report.overlap),
         }
     return document
 
@@ -192,6 +193,10 @@ def traffic(report: Report, machine: Machine, units: Units) -> Iterator[tuple[st
     for label, (resource, idle) in _labelled("idle time", report.idle.items()):
         share = _share(idle, report.makespan)
         yield label, f"{shown_name(resource)}: {format_time(idle, units)}{share and f', {share}'}"
+    working = [(name, time) for name, time in report.overlap.items() if report.busy[name]]
+    for label, (channel, time) in _labelled("overlap", working):
+        busy = report.busy[channel]
+        yield label, f"{shown_name(channel)}: {format_time(time, units)} of {format_time(busy, units)} beside runs"
 
 
 def _labelled(label: str, items: Iterable[Any]) -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 from remat.bounds import needed_tasks, no_recompute_time
 from remat.machine import Machine
 from remat.steps import Steps
-from remat.taskgraph import BoolArray, IntArray, TaskGraph
+from remat.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
 from remat.units import Number
 from remat.verifier.memory import memory_use
 from remat.verifier.report import Report, Violation
@@ -86,12 +86,44 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
         peaks=peaks,
         transferred=_transferred(graph, machine, steps, link),
         busy=busy,
+        overlap=_overlap(machine, steps, timeline, link),
         run_time=run_time,
         recompute_time=recompute_time,
         profiles=profiles,
         start=timeline.start,
         end=timeline.end,
     )
+
+
+def _overlap(machine: Machine, steps: Steps, timeline: Timeline, link: IntArray) -> dict[str, Number]:
+    """Return for each channel that is no processor how long it works while some processor runs a task.
+
+    What any processor has run by an instant is a piecewise linear function: its differences are the overlaps.
+    """
+    runs = np.flatnonzero(steps.kind == RUN)
+    runs = runs[np.argsort(timeline.start[runs], kind="stable")]
+    begin, end = timeline.start[runs], timeline.end[runs]
+    # Runs on several processors may overlap each other: each counts from where the ones before it have ended.
+    begin = np.maximum(begin, np.concatenate((begin[:1], np.maximum.accumulate(end)[:-1])))
+    end = np.maximum(begin, end)
+    done = np.concatenate((begin[:1] * 0, np.cumsum(end - begin)))
+
+    def worked(time: NumberArray) -> NumberArray:
+        which = np.searchsorted(begin, time, side="right") - 1
+        inside = np.minimum(time, end[which]) - begin[which]
+        return np.where(which < 0, 0, done[which] + np.maximum(inside, 0))
+
+    found: dict[str, Number] = {}
+    processors = machine.processor_index
+    for index, ends in enumerate(machine.links):
+        if ends.channel in processors:
+            continue
+        copies = np.flatnonzero(link == index)
+        time = found.get(ends.channel, 0)
+        if len(runs) and len(copies):
+            time += (worked(timeline.end[copies]) - worked(timeline.start[copies])).sum().item()
+        found[ends.channel] = time
+    return found
 
 
 def _exact_sum(times: Any, counts: IntArray) -> Number:

@@ -64,6 +64,8 @@ class Report:
     transferred : mapping of link name to bytes
     busy : mapping of resource name to time
         Time in which each processor and channel is occupied; the rest of the makespan is idle time.
+    overlap : mapping of channel name to time
+        Time in which each channel that is no processor works while some processor runs a task.
     run_time : int or float
         Sum of the times of all runs.
     recompute_time : int or float
@@ -79,6 +81,7 @@ class Report:
     peaks: Mapping[str, Peak]
     transferred: Mapping[str, int]
     busy: Mapping[str, Number]
+    overlap: Mapping[str, Number]
     run_time: Number
     recompute_time: Number
     profiles: Mapping[str, Profile]

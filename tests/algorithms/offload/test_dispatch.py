@@ -76,13 +76,14 @@ CASES = st.tuples(
 )
 
 
+@settings(max_examples=100, deadline=None)
 @given(CASES)
 def test_every_schedule_is_verified(case: Any) -> None:
     judge(*case)
 
 
 @pytest.mark.slow
-@settings(max_examples=5000)
+@settings(max_examples=5000, deadline=None)
 @given(CASES)
 def test_every_schedule_is_verified_thoroughly(case: Any) -> None:
     judge(*case)

@@ -1,0 +1,72 @@
+"""`offload-greedy`: values leave in the order of a few rankings until the budget holds; the quickest plan wins."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from remat.context import Context
+from remat.options import Options
+from remat.problem import Problem, Proposal
+from remat_algorithms.offload.choice import Choice, Plan, best_of
+from remat_algorithms.offload.fluid import fluid_bound
+from remat_algorithms.offload.proposals import nothing_fits, proposal_of
+from remat_algorithms.offload.routes import required_routes
+from remat_algorithms.offload.swaps import Order
+
+
+class OffloadOptions(Options):
+    """Options of the algorithms that only offload."""
+
+    bound: bool = Field(True, description="solve the fluid relaxation as well: a lower bound, and a gap")
+
+
+def solve(problem: Problem, options: OffloadOptions, context: Context) -> Proposal:
+    """Offload whole values of the reference order.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of any kind, on a machine with a way out of the processor's memory and back.
+    options : OffloadOptions
+    context : Context
+
+    Returns
+    -------
+    Proposal
+        Feasible whenever the budget holds each run by itself and the other memories hold the rest. The bound holds for
+        schedules that run the same tasks in the same order.
+
+    Raises
+    ------
+    remat.OptionError
+        If the machine has no way out, or none back.
+
+    Notes
+    -----
+    O(rankings * (gaps + runs) * runs), and the linear program of the bound.
+    """
+    choice = Choice(problem, Order.of(problem), required_routes(problem, "offload-greedy"))
+    plan = greedy_plan(choice)
+    if plan is None:
+        return nothing_fits(choice, "offload-greedy")
+    context.report(plan.outcome.steps, makespan=plan.makespan)
+    bound = fluid_bound(choice, context) if options.bound else None
+    return proposal_of(plan, context, bound=bound, source="fluid relaxation")
+
+
+def greedy_plan(choice: Choice) -> Plan | None:
+    """Return the quickest of the plans that the rankings make."""
+    if choice.fits:
+        return choice.plan([])
+    return best_of(choice.plan(choice.select(ranking)) for ranking in rankings(choice))
+
+
+def rankings(choice: Choice) -> list[np.ndarray]:
+    """Orders in which gaps are taken: longest first, most idle first, largest first, and by products of these."""
+    gaps = choice.candidates
+    size, length = choice.size[gaps].astype(np.float64), choice.length[gaps].astype(np.float64)
+    idle = length - choice.round_trip[gaps]
+    spans = (choice.before[gaps] - choice.after[gaps]).astype(np.float64)
+    scores = (length, spans, idle, size, size * length, size * np.maximum(idle, 0), idle / np.maximum(size, 1))
+    return [gaps[np.argsort(-score, kind="stable")] for score in scores]

@@ -1,0 +1,108 @@
+"""`offload-greedy`, `offload-dp`, `pofo`, `remat-offload-best`: what they promise of each other and of the machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat.testing.strategies import chains
+from tests.algorithms.offload.machines import two_memories
+
+ALL = ("offload-greedy", "offload-dp", "pofo", "remat-offload-best")
+FEW = {"remat-offload-best": {"iterations": 40}, "offload-dp": {"slots": 12}, "pofo": {"slots": 12}}
+"""Enough for chains of a few stages."""
+
+
+def solve(document: dict[str, Any], algorithm: str, budget: int, machine: dict[str, Any]) -> remat.Result:
+    return remat.solve(
+        document, algorithm=algorithm, budget={"device": budget}, machine=machine, options=FEW.get(algorithm)
+    )
+
+
+def plain(document: dict[str, Any]) -> dict[str, Any]:
+    assume("variants" not in str(document))
+    document.pop("machine", None)
+    return document
+
+
+def range_of(document: dict[str, Any], machine: dict[str, Any]) -> tuple[int, int]:
+    """Return the least budget of any schedule, and what keeps everything."""
+    peak = remat.solve(document, algorithm="keep-all", machine=machine).peak_memory["device"]
+    tight = solve(document, "offload-greedy", 0, machine)
+    return (tight.least_budget.size if tight.least_budget is not None else peak), peak
+
+
+@settings(max_examples=25, deadline=None)
+@given(chains(plain=True), st.floats(0, 1))
+def test_infinite_bandwidth_costs_nothing(document: dict[str, Any], share: float) -> None:
+    """At any budget above the least working set."""
+    document, machine = plain(document), two_memories(None)
+    least, peak = range_of(document, machine)
+    budget = least + int(share * (peak - least))
+    time = remat.solve(document, algorithm="keep-all").makespan
+    for algorithm in ALL:
+        assert solve(document, algorithm, budget, machine).makespan == pytest.approx(time), algorithm
+
+
+@settings(max_examples=25, deadline=None)
+@given(chains(plain=True), st.floats(0, 1))
+def test_without_a_link_the_answer_is_that_of_rotor(document: dict[str, Any], share: float) -> None:
+    document = plain(document)
+    peak = remat.solve(document, algorithm="keep-all").peak_memory["memory"]
+    budget = int(share * peak)
+    rotor = remat.solve(document, algorithm="rotor", budget=budget)
+    for algorithm in ("pofo", "remat-offload-best"):
+        found = remat.solve(document, algorithm=algorithm, budget=budget)
+        assert (found.status, found.makespan) == (rotor.status, rotor.makespan)
+    for algorithm in ("offload-greedy", "offload-dp"):
+        with pytest.raises(remat.OptionError, match="needs a second memory"):
+            remat.solve(document, algorithm=algorithm, budget=budget)
+
+
+@settings(max_examples=40, deadline=None)
+@given(chains(plain=True), st.floats(0, 1), st.sampled_from([1, 3, 10]), st.booleans())
+def test_best_is_never_slower(document: dict[str, Any], share: float, bandwidth: int, half: bool) -> None:
+    """Than any other; and no schedule is quicker than the bounds."""
+    document = plain(document)
+    machine = two_memories(bandwidth, channels=("bus", "bus") if half else ("out", "in"))
+    least, peak = range_of(document, machine)
+    budget = least + int(share * (peak - least))
+    results = {name: solve(document, name, budget, machine) for name in (*ALL, "rotor")}
+    best = results.pop("remat-offload-best")
+    for name, result in results.items():
+        if result.makespan is not None:
+            assert best.makespan is not None
+            assert best.makespan <= result.makespan * (1 + 1e-9), name
+            assert result.lower_bound <= result.makespan * (1 + 1e-9)
+    bounds = [bound.value for bound in results["offload-greedy"].bounds]
+    for name in ("offload-greedy", "offload-dp"):
+        if results[name].makespan is not None:
+            assert all(value <= results[name].makespan * (1 + 1e-9) for value in bounds)
+
+
+@pytest.mark.parametrize("algorithm", ["offload-greedy", "offload-dp"])
+def test_bad_machines(algorithm: str) -> None:
+    document = {
+        "schema": "remat.instance/1",
+        "kind": "chain",
+        "units": {"time": "unit", "memory": "unit"},
+        "input_size": 2,
+        "stages": [{"forward_time": 1, "backward_time": 2, "output_size": 2, "repeat": 5}],
+    }
+    machine = two_memories(1)
+    no_return = machine | {"links": machine["links"][:1]}
+    with pytest.raises(remat.OptionError, match="a way back to 'device'"):
+        remat.solve(document, algorithm=algorithm, machine=no_return, budget={"device": 10})
+    no_exit = machine | {"links": machine["links"][1:]}
+    with pytest.raises(remat.OptionError, match="a link out of 'device'"):
+        remat.solve(document, algorithm=algorithm, machine=no_exit, budget={"device": 10})
+    small = machine | {"memories": [{"name": "device"}, {"name": "host", "capacity": 1}]}
+    result = remat.solve(document, algorithm=algorithm, machine=small, budget={"device": 10})
+    assert str(result.status) == "unknown"
+    assert "other memories" in " ".join(result.notes)
+    with pytest.raises(remat.RematError, match="bandwidth"):
+        remat.solve(document, algorithm=algorithm, machine=two_memories(0), budget={"device": 10})
