@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import remat
+from remat import registry
 from remat.bounds import makespan_bound
 from remat.placement import place
 from remat.placement.general import place_general
@@ -107,3 +109,41 @@ def test_the_short_cut_knows_speeds(times):
         assert np.array_equal(quick, general)
         assert quick.dtype == general.dtype
         assert check(case.graph, machine, columns.placed(quick)).ok
+
+
+SLOWER = {
+    "memories": [{"name": "memory"}],
+    "processors": [
+        {"name": f"p{i}", "memory": "memory"} | ({"speed": s} if i else {}) for i, s in enumerate((1, 0.3, 0.5))
+    ],
+}
+TREE = {
+    "schema": "remat.instance/2",
+    "kind": "tree",
+    "units": {"time": "unit", "memory": "unit"},
+    "machine": SLOWER,
+    "parent": [-1, 0, 0, 1, 1, 2, 2, 3, 3],
+    "output_size": [1, 2, 3, 4, 2, 3, 1, 2, 2],
+    "time": [3, 4, 5, 6, 2, 3, 4, 5, 1],
+    "parallel": {"max": 3, "alpha": 0.8},
+}
+
+
+def test_algorithms_for_several_processors_take_slower_ones():
+    """Their schedules are verified, their claims and bounds hold; that processors differ they do not know."""
+    used = set()
+    for algorithm in registry.algorithms("tree", available=True):
+        try:
+            result = remat.solve(TREE, algorithm=algorithm.name, budget=14, time_limit=1)
+        except remat.OptionError:
+            continue
+        if result.makespan is not None:
+            assert result.lower_bound <= result.makespan
+            used.update(name for step in result.to_dict()["steps"] for name in step.get("on", ()))
+    assert used == {"p0", "p1", "p2"}
+
+
+def test_show_names_speeds():
+    facts = remat.show(TREE)
+    assert [processor.speed for processor in facts.machine.processors] == [1, 0.3, 0.5]
+    assert facts.machine.to_document()["processors"][1] == {"name": "p1", "memory": "memory", "speed": 0.3}

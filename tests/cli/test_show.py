@@ -125,3 +125,9 @@ def test_schedules_of_shipped_instances_need_no_instance(run: Run, tmp_path: Pat
     assert "adjoint-dp" in run("show", schedule).out
     assert run("solve", "example:lecture_l5", "-b", 1, "-qo", schedule).code == 3
     run("show", schedule).assert_refused("the solver's answer was 'infeasible'")
+
+
+def test_speeds_of_processors(run: Run) -> None:
+    outcome = run("show", "example:chains/bert_large_b32_parameters")
+    assert outcome.code == 0
+    assert "gpu in device, cpu in host, speed 0.0625" in outcome.out

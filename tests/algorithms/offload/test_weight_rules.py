@@ -243,3 +243,40 @@ def test_a_host_that_is_too_small():
     assert result.machine.memories[result.least_budget.memory].name == "host"
     again = solve(document | {"machine": machine(host=result.least_budget.size)}, "zero-offload")
     assert again.peak_memory["host"] <= result.least_budget.size
+
+
+# --- beside the algorithms --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["keep-all", "checkmate", "dag-auto", "dtr", "chen-sqrt", "dag-order-exact"])
+def test_algorithms_for_task_graphs_take_parameters_in_one_memory(algorithm):
+    document = chain(*[stage(output=2, saved=3) for _ in range(4)], static_memory=5)
+    for key in ("machine", "parameter_memory", "optimizer_memory"):
+        del document[key]
+    result = solve(document, algorithm)
+    # All parameters and states, x0..x4, s1..s4, y4, y3 and a gradient; the schedules of fewest bytes stay below it.
+    assert result.peak_memory["memory"] <= 5 + 4 * 16 + (1 + 4 * 2) + 4 * 3 + 2 * 2 + 4
+    assert result.makespan >= 4 * (2 + 4 + 1)
+    names = [step["run"] for step in result.to_dict()["steps"] if "run" in step]
+    assert sorted(name for name in names if name.startswith("U")) == ["U1", "U2", "U3", "U4"]
+
+
+def test_actions_name_updates():
+    from remat.report.actions import actions
+
+    told = list(actions(solve(chain(stage(), stage(), parameters="host"), "l2l")))
+    assert [line for line in told if not line.startswith(("checkpoint", "discard", "restore"))] == [
+        *("save 1", "save 2", "loss", "backward 2", "backward 1", "update 2", "update 1")
+    ]
+    assert "restore w1 from host" in told
+    assert "checkpoint g1 to host" in told
+
+
+def test_parameters_do_not_grow_with_the_batch():
+    from remat.scaling import scaled
+
+    grown = scaled(remat.load(chain(stage(), stage(optimizer=0), master_copy=True)), 3)
+    assert [s.parameter_size for s in grown.stages] == [4, 4]
+    assert [s.optimizer_size for s in grown.stages] == [12, 0]
+    assert [(s.update_time, s.forward_time, s.output_size) for s in grown.stages] == [(1, 6, 3)] * 2
+    assert (grown.master_copy, grown.parameter_memory, grown.optimizer_memory) == (True, "device", "host")
