@@ -2,7 +2,8 @@
 
 What is done, in this order, each with what was found so far as the bound to beat:
 
-1. Every other algorithm for adjoints that takes the instance (`best_starts`): it is never worse than any of them.
+1. Every other algorithm for adjoints that takes the instance (`best_starts`): it is never worse than any of them. For
+   loops that are not long `rotor-float`, too, for which the working memory alone, with states and tapes, is a chain.
 2. A table over ranges of steps and free bytes of all levels (`best_table`): the best persistent schedule, sizes rounded
    up to the units of the table where need be.
 3. Tiny instances are solved exactly, by shortest path over what lies where (`best_search`); 1. and 2. are what is to
