@@ -1,0 +1,63 @@
+"""Where the tasks and values of lowered chains and trees stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from remat.names import NumberedNames
+from remat.taskgraph import IntArray, TaskGraph
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLayout:
+    """Where the tasks of a lowered chain stand: F1..FL, Fe1..FeL (or none), loss, B1..BL, U1..UL (or none).
+
+    A stage of several variants has several Fe and as many B; only one with parameters has a U.
+    """
+
+    length: int
+    saves: bool
+    loss: int
+
+    @staticmethod
+    def of(graph: TaskGraph) -> ChainLayout | None:
+        """Return the layout of a chain or an adjoint; None for other kinds."""
+        if not isinstance(graph.tasks, NumberedNames) or (loss := graph.tasks.find("loss")) is None:
+            return None
+        updates = sum(count for prefix, _, count in graph.tasks.runs if prefix == "U")
+        backwards = len(graph.tasks) - 1 - loss - updates
+        saves = loss > backwards
+        return ChainLayout(loss - backwards if saves else loss, saves, loss)
+
+    def stages(self, graph: TaskGraph) -> IntArray:
+        """Return the stage of each task, from 1; that of the loss is `length` + 1."""
+        one = np.arange(1, self.length + 1, dtype=np.int64)
+        after = backward = one  # of the tasks after the loss, and of the backwards among them
+        if len(graph.tasks) - 1 - self.loss != self.length:
+            names = (graph.tasks[k] for k in range(self.loss + 1, len(graph.tasks)))
+            after = np.array([int(name[1:].partition(".")[0]) for name in names], dtype=np.int64)
+            backward = after[: self.loss - self.length] if self.saves else after[: self.length]
+        saving = backward if self.saves else one[:0]
+        return np.concatenate((one, saving, [self.length + 1], after))
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLayout:
+    """The parent of each node, -1 of the root; whether children come before their parents."""
+
+    parent: IntArray
+    inward: bool
+
+    @staticmethod
+    def of(graph: TaskGraph) -> TreeLayout | None:
+        """Return the layout of a lowered tree; None for other kinds."""
+        named = isinstance(graph.tasks, NumberedNames) and len(graph.tasks) > 0 and graph.tasks[0] == "T0"
+        if not named or len(graph.values) != len(graph.tasks):
+            return None
+        inward = bool(graph.outputs)
+        children = graph.reads if inward else graph.writes
+        parent = np.full(len(graph.tasks), -1, dtype=np.int64)
+        parent[children.items] = children.rows
+        return TreeLayout(parent, inward)
