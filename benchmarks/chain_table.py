@@ -27,8 +27,8 @@ FOLDER = Path(__file__).parent.parent / "instances" / "chains"
 
 
 def chains() -> list[Path]:
-    """Return the shipped chains, and those of `$REMAT_DATA`."""
-    found = sorted(FOLDER.glob("*.json"))
+    """Return the shipped chains without parameters, and those of `$REMAT_DATA`."""
+    found = [path for path in sorted(FOLDER.glob("*.json")) if not remat.load(path).has_parameters]  # type: ignore[union-attr]
     data = os.environ.get("REMAT_DATA")
     return found + sorted((Path(data) / "chains").glob("*.json*")) if data else found
 

@@ -60,6 +60,12 @@ RECIPES = (
         "transformer",
         {"batch": 16, "granularity": "sublayer", "flash": False},
     ),
+    Recipe(
+        "chains/bert_large_b32_parameters.json",
+        "chain",
+        "transformer",
+        {"preset": "bert-large", "batch": 32, "parameters": "device"},
+    ),
     Recipe("chains/resnet101_b64_224.json", "chain", "resnet", {"depth": "101", "batch": 64}),
     Recipe("chains/random_l30.json", "chain", "random", {"length": 30, "max_workspace": 300, "seed": 1}),
     Recipe("adjoint/lecture_l5.json", "adjoint", "uniform", {"steps": 6}),

@@ -37,12 +37,19 @@ def chosen(document, budget=None, **more):
     return choose(make_problem(remat.load(document), budget=budget), **more).name
 
 
+PARAMETERS = moderate("chain") | {
+    "schema": "remat.instance/2",
+    "stages": [stage | {"parameter_size": 3, "update_time": 1} for stage in moderate("chain")["stages"]],
+}
+
 ROWS = [
     ("chain", moderate("chain"), None, "chain-best"),
     ("chain with variants", VARIANTS, None, "rotor"),
     ("long chain", LONG, None, "rotor"),
     ("chain that can offload", moderate("chain") | {"machine": OFFLOADING}, None, "remat-offload-best"),
     ("long chain that can offload", LONG | {"machine": OFFLOADING}, None, "rotor"),
+    ("chain with parameters", PARAMETERS, None, "dag-auto"),
+    ("chain with parameters that can offload", PARAMETERS | {"machine": OFFLOADING}, None, "weight-offload"),
     ("chain without a way back", moderate("chain") | {"machine": ONE_WAY}, None, "chain-best"),
     ("everything fits", adjoint(), None, "store-all"),
     ("everything just fits", adjoint(), 4, "store-all"),

@@ -148,7 +148,17 @@ def _nothing_to_free(problem: Problem) -> bool:
     return budget is None or everything <= budget
 
 
+def _has_parameters(problem: Problem) -> bool:
+    return getattr(problem.instance, "has_parameters", False)
+
+
+def _parameters_and_memories(problem: Problem) -> bool:
+    return _has_parameters(problem) and len(problem.machine.memories) > 1
+
+
 TABLE: tuple[Rule, ...] = (
+    Rule("chain", "parameters, and several memories", ("weight-offload",), _parameters_and_memories),
+    Rule("chain", "parameters, in one memory", ("dag-auto", "keep-all"), _has_parameters),
     Rule(
         "chain",
         "links to another memory and back, one saving forward per stage, at most 200 stages",

@@ -210,8 +210,9 @@ def _total(graph: TaskGraph, mask: BoolArray) -> Number:
 def makespan_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | None = None) -> Number:
     """Return a lower bound on the makespan of every schedule.
 
-    One processor: the time of everything that must run. Several: the larger of that divided by their number
-    and the critical path; a task on p processors takes time/p^alpha, alpha <= 1, so its work never shrinks.
+    One processor: the time of everything that must run. Several: the larger of that divided by the sum of their speeds
+    and the critical path; a task on p processors takes time/p^alpha at the speed of the slowest, alpha <= 1, so its
+    work never shrinks. (No processor is faster than 1.)
     """
     needed = needed or needed_tasks(graph)
     work = _total(graph, needed.forced) + needed.packed_time
@@ -219,7 +220,8 @@ def makespan_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | Non
     if processors == 1:
         return work
     path = _critical_path(graph, needed)
-    share = work / processors
+    speeds = [processor.speed for processor in machine.processors]
+    share = work / (processors if set(speeds) == {1} else sum(speeds))
     bound = max(share, path)
     return int(bound) if graph.exact_times and graph.parallel_max is None and bound == int(bound) else bound
 

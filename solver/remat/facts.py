@@ -232,7 +232,7 @@ def _time_bound(problem: Problem) -> tuple[Number, str]:
         return bound, "all needed tasks, one after the other"
     tasks = problem.needed.forced
     work = float(problem.graph.time[tasks].sum()) + float(problem.needed.packed_time)
-    if bound > work / processors * (1 + 1e-9):
+    if bound > work / sum(processor.speed for processor in problem.machine.processors) * (1 + 1e-9):
         return bound, "the longest path through the task graph"
     return bound, f"all needed tasks, shared by {processors} processors"
 

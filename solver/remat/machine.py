@@ -21,10 +21,11 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """One processor, working in the memory of this index."""
+    """One processor, working in the memory of this index; a task takes time / `speed` on it, 0 < `speed` <= 1."""
 
     name: str
     memory: int
+    speed: Number = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,7 @@ class Machine:
             ],
             "processors": [
                 {"name": processor.name, "memory": self.memories[processor.memory].name}
+                | ({} if processor.speed == 1 else {"speed": processor.speed})
                 for processor in self.processors
             ],
         }

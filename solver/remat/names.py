@@ -6,6 +6,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
+NameRun = tuple[str, int | None, int]
+"""Prefix, first number (None: the bare prefix) and how many."""
+
 
 class Names(Sequence[str]):
     """An immutable sequence of distinct names that can be searched by name.
@@ -45,8 +48,8 @@ class NumberedNames(Names):
         `count` names ``prefix + str(first + i)``; `first` None stands for the bare prefix.
     """
 
-    def __init__(self, runs: Iterable[tuple[str, int | None, int]]) -> None:
-        self._runs: list[tuple[str, int | None, int]] = []
+    def __init__(self, runs: Iterable[NameRun]) -> None:
+        self._runs: list[NameRun] = []
         self._starts: list[int] = []
         self._by_prefix: dict[str, list[tuple[int | None, int, int]]] = {}
         total = 0
@@ -57,6 +60,11 @@ class NumberedNames(Names):
                 self._by_prefix.setdefault(prefix, []).append((first, count, total))
                 total += count
         self._total = total
+
+    @property
+    def runs(self) -> list[NameRun]:
+        """The runs of which the names consist."""
+        return list(self._runs)
 
     def __len__(self) -> int:
         return self._total

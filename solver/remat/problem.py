@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from remat.bounds import MemoryBound, NeededTasks, memory_bounds, needed_tasks, no_recompute_time
+from remat.errors import OptionError
 from remat.machine import Machine
 from remat.steps import Steps
 from remat.units import Number, Units
@@ -117,6 +118,9 @@ class Proposal:
     notes: tuple[str, ...] = ()
 
 
+FOR_PARAMETERS = "; use weight-offload, zero-offload or l2l, or one for task graphs, such as dag-auto"
+
+
 @dataclass(frozen=True)
 class Problem:
     """An instance on a machine; everything derived is computed once, when first asked for.
@@ -158,11 +162,13 @@ class Problem:
 
     @cached_property
     def chain(self) -> Chain:
-        """The instance as a chain (kinds `chain` and `adjoint` only)."""
+        """The instance as a chain (kinds `chain` and `adjoint` only); OptionError where it has parameters."""
         from remat.chain import Chain
         from remat.instance import AdjointInstance, ChainInstance
 
         if isinstance(self.instance, ChainInstance):
+            if self.instance.has_parameters:
+                raise OptionError(f"--algorithm: this one knows no parameters{FOR_PARAMETERS}")
             return Chain.from_chain(self.instance)
         if isinstance(self.instance, AdjointInstance):
             return Chain.from_adjoint(self.instance)

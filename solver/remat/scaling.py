@@ -58,7 +58,7 @@ def scaled(instance: Instance, batch: int, of: int = 1) -> Instance:
     factor = Fraction(batch, of)
     document = instance.model_dump(mode="python", by_alias=True, exclude_defaults=True)
     document |= {
-        "schema": instance.schema_,
+        "schema": instance.least_schema,
         "kind": instance.kind,
         "name": f"{instance.name or instance.kind} at batch {batch}",
         "source": f"{instance.source and instance.source + '; '}scaled from batch {of} to {batch}",

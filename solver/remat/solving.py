@@ -17,7 +17,7 @@ from remat.lowering import machine_of
 from remat.machine import Machine
 from remat.options import make_options
 from remat.placement import Unplaceable, place
-from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Status
+from remat.problem import ALL_SCHEDULES, FOR_PARAMETERS, Bound, LeastBudget, Problem, Proposal, Status
 from remat.result import Result
 from remat.steps import Steps
 from remat.units import Number, Units, parse_duration, parse_size
@@ -170,9 +170,10 @@ def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
     end = {(place.value, place.memory or first) for place in graph.outputs}
     for value, memory in sorted(begin | end):
         if memory != own and ((value, memory) not in begin or (value, own) not in begin):
+            hint = FOR_PARAMETERS if getattr(problem.instance, "has_parameters", False) else ""
             raise OptionError(
                 f"--algorithm: {solver.name!r} works in memory {own!r} only, and {graph.values[value]!r} lies in "
-                f"{memory!r}"
+                f"{memory!r}{hint}"
             )
 
 

@@ -127,6 +127,12 @@ def test_schedules_of_shipped_instances_need_no_instance(run: Run, tmp_path: Pat
     run("show", schedule).assert_refused("the solver's answer was 'infeasible'")
 
 
+def test_speeds_of_processors(run: Run) -> None:
+    outcome = run("show", "example:chains/bert_large_b32_parameters")
+    assert outcome.code == 0
+    assert "gpu in device, cpu in host, speed 0.0625" in outcome.out
+
+
 def test_pictures_of_schedules(run: Run, tiny: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     schedule, plot = str(tmp_path / "schedule.json"), tmp_path / "x.svg"

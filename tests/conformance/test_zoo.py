@@ -1,12 +1,16 @@
 """Every algorithm of the built-in catalogue through the exported suite, one class for each."""
 
+import itertools
+
 import pytest
+from hypothesis import strategies as st
 
 from remat.testing import AlgorithmSuite, strategies
 from remat_algorithms import catalogue
 from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
 from remat_algorithms.dag_auto.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag_ilp.catalogue import ALGORITHMS as DAG_ILP
+from tests.algorithms.offload import trained
 
 OPTIONS = {
     # A few slots only: rounding, and the certificate that goes with it, on small instances.
@@ -20,12 +24,17 @@ OPTIONS = {
     "two-level": ({}, {"period": 3}),
     "two-level-async": ({}, {"period": 3}),
     "adjoint-best": ({"iterations": 20},),
+    "l2l": ({}, {"recompute": True}),
+    "weight-offload": ({"evaluations": 20},),
     # Fewer candidates than by default, which on small instances are the same ones many times over.
     "dtr": ({"limits": 10}, {"limits": 6, "heuristic": "eq"}),
     "min-cut": ({"bans": 6},),
     "knapsack-dp": ({"levels": 6},),
     "knapsack-ilp": ({"levels": 6},),
     "knapsack-greedy": ({"levels": 6},),
+    "offload-dp": ({"slots": 10},),
+    "pofo": ({"slots": 10},),
+    "remat-offload-best": ({"iterations": 20},),
     "offload-exact": ({"copies": 1}, {"copies": 1, "recompute": True}),
     "kusumoto-exact": ({"budgets": 6},),
     "kusumoto-approx": ({"budgets": 6}, {"budgets": 6, "objective": "memory"}),
@@ -42,6 +51,7 @@ def with_disk(document):
 # Seconds for one solve, where the default of the suite would only be waited for.
 TIME_LIMITS = {"dag-auto": 1.0, "offload-exact": 1.0, "poet": 3.0}
 
+OFFLOADING = ("offload-greedy", "offload-dp", "pofo", "remat-offload-best")
 ON_DISK = ("disk-revolve", "periodic-disk-revolve", "two-level")
 
 
@@ -59,6 +69,11 @@ def with_host(document):
     return document | {"machine": {"memories": memories, "processors": processors, "links": links}}
 
 
+def hosted(kind):
+    """Draw what an algorithm that offloads accepts: on a machine with a host."""
+    return (strategies.chains if kind == "chain" else strategies.dags)(plain=True).map(with_host)
+
+
 def small(kind):
     """Draw what an exponential search is done with soon, half of it on a machine with a host."""
     match kind:
@@ -69,8 +84,36 @@ def small(kind):
     return strategies.dags(largest=4) | strategies.dags(largest=4, plain=True).map(with_host)
 
 
+def with_parameters(home):
+    """Return a strategy of chains with parameters at `home`, and a host whose processor updates them."""
+
+    def build(document, parameters, gradient, optimizer, update, copied, bandwidth):
+        at = itertools.count()
+        sizes = {"parameter_size": parameters, "optimizer_size": optimizer, "update_time": update}
+        sizes |= {"parameter_gradient_size": gradient}
+        stages = [
+            stage | {key: listed[next(at) % len(listed)] for key, listed in sizes.items()}
+            for stage in document["stages"]
+        ]
+        return document | {
+            "schema": "remat.instance/2",
+            "stages": stages,
+            "machine": trained.machine(down=bandwidth, up=bandwidth + 1),
+            "parameter_memory": home,
+            "optimizer_memory": "host",
+            "master_copy": copied,
+        }
+
+    sizes, some = st.lists(st.integers(1, 9), min_size=1, max_size=5), st.lists(st.integers(0, 9), min_size=1)
+    return st.builds(build, strategies.chains(), sizes, some, some, some, st.booleans(), st.integers(1, 3))
+
+
 INSTANCES = {name: lambda self, kind: strategies.adjoints().map(with_disk) for name in ON_DISK}
 INSTANCES |= {name: lambda self, kind: small(kind) for name in ("offload-exact", "poet")}
+INSTANCES |= {name: lambda self, kind: hosted(kind) for name in OFFLOADING}
+INSTANCES["zero-offload"] = lambda self, kind: with_parameters("device")
+INSTANCES["l2l"] = lambda self, kind: with_parameters("host")
+INSTANCES["weight-offload"] = lambda self, kind: st.one_of(with_parameters("device"), with_parameters("host"))
 INSTANCES["two-level-async"] = lambda self, kind: strategies.adjoints().map(beside)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from remat import load
 from remat.generate.transformer import PRESETS, Kernels, activation_bytes, transformer
 
 TRACE = Path(__file__).parents[2] / "instances" / "chains" / "gpt2s_b8_s1024_flash.json"
@@ -159,3 +160,38 @@ def test_a_given_width_brings_its_own_feedforward() -> None:
 def test_errors_name_parameter_figure_and_remedy(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         transformer(**parameters)
+
+
+@pytest.mark.parametrize("granularity", ["block", "sublayer"])
+@pytest.mark.parametrize(
+    ("preset", "dtype", "optimizer", "state", "master"),
+    [
+        ("gpt2-small", "bf16", "adam", 12, True),
+        ("llama-7b-like", "fp32", "adam", 8, False),
+        ("bert-large", "fp16", "sgd", 0, False),
+    ],
+)
+def test_parameters_as_values(
+    granularity: str, preset: str, dtype: str, optimizer: str, state: int, master: bool
+) -> None:
+    made = transformer(
+        preset=preset, dtype=dtype, optimizer=optimizer, granularity=granularity, parameters="host", batch=1
+    )
+    plain = transformer(preset=preset, dtype=dtype, optimizer=optimizer, granularity=granularity, batch=1)
+    instance = load(made)
+    element = 4 if dtype == "fp32" else 2
+    expected = PRESETS[preset].parameters
+    assert sum(stage.repeat * stage.parameter_size for stage in instance.stages) == element * expected
+    assert sum(stage.repeat * stage.optimizer_size for stage in instance.stages) == state * expected
+    # Parameters, gradients and optimizer states are what was static memory.
+    gradients = sum(stage.repeat * stage.parameter_gradient_bytes for stage in instance.stages)
+    assert gradients + (element + state) * expected == plain["static_memory"]
+    assert (instance.static_memory, instance.master_copy, instance.parameter_memory) == (0, master, "host")
+    assert [stage["forward_time"] for stage in made["stages"]] == [stage["forward_time"] for stage in plain["stages"]]
+
+
+def test_parameters_need_a_link_and_a_slower_host() -> None:
+    with pytest.raises(ValueError, match="at most 1"):
+        transformer(parameters="device", host_speed=2)
+    with pytest.raises(ValueError, match="link"):
+        transformer(parameters="device", link=0)

@@ -61,8 +61,8 @@ def machines(draw):
 
 
 @st.composite
-def chains(draw):
-    """Draw a `chain`."""
+def chains(draw, *, trained=False):
+    """Draw a `chain`; `trained`: with parameters, in a document of the second schema."""
     document = draw(common("chain"))
     document["input_size"] = draw(SIZES)
     variant = st.fixed_dictionaries(
@@ -93,9 +93,24 @@ def chains(draw):
         },
     )
     document["stages"] = draw(st.lists(stage, min_size=1, max_size=4))
+    if trained:
+        document["schema"] = "remat.instance/2"
+        parameters = st.fixed_dictionaries(
+            {"parameter_size": st.integers(1, 9)},
+            optional={"parameter_gradient_size": SIZES, "optimizer_size": SIZES, "update_time": TIMES},
+        )
+        document["stages"] = [given | draw(st.one_of(st.just({}), parameters)) for given in document["stages"]]
+        document |= draw(st.fixed_dictionaries({}, optional={"master_copy": FLAGS}))
     loss = st.fixed_dictionaries({}, optional={"time": TIMES, "workspace": SIZES})
     more = {"loss": loss, "in_place": FLAGS, "backward_reads": READS, "input_gradient": FLAGS, "machine": machines()}
-    return document | draw(st.fixed_dictionaries({}, optional=more))
+    document |= draw(st.fixed_dictionaries({}, optional=more))
+    if trained and "machine" in document:
+        names = [memory["name"] for memory in document["machine"]["memories"]]
+        at = st.sampled_from(names)
+        document |= draw(st.fixed_dictionaries({}, optional={"parameter_memory": at, "optimizer_memory": at}))
+        for processor in document["machine"]["processors"][1:]:
+            processor |= draw(st.fixed_dictionaries({}, optional={"speed": st.sampled_from([1, 0.5, 0.1, 1 / 3])}))
+    return document
 
 
 @st.composite
@@ -222,5 +237,5 @@ def trees(draw):
     return document | draw(st.fixed_dictionaries({}, optional=optional))
 
 
-documents = st.one_of(chains(), adjoints(), dags(), trees())
+documents = st.one_of(chains(), chains(trained=True), adjoints(), dags(), trees())
 """Any instance."""

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 
 import remat
 from remat.errors import InstanceError
-from remat.instance import digest, json_schema, load, load_machine
+from remat.instance import digest, instance_document, json_schema, load, load_machine
 from remat.units import Units
 from tests.instance.documents import documents, machines
 
@@ -107,8 +108,28 @@ def test_defaults():
 
 
 def test_the_schema_on_file_is_the_schema():
-    on_file = json.loads((Path(remat.__file__).parents[2] / "docs/schema/remat.instance-1.json").read_text())
-    assert on_file == json_schema(), "write it again: remat show --schema > docs/schema/remat.instance-1.json"
+    on_file = json.loads((Path(remat.__file__).parents[2] / "docs/schema/remat.instance-2.json").read_text())
+    assert on_file == json_schema(), "write it again: remat show --schema > docs/schema/remat.instance-2.json"
+
+
+def test_the_second_schema_only_adds_to_the_first():
+    folder = Path(remat.__file__).parents[2] / "docs/schema"
+    first, second = (json.loads((folder / f"remat.instance-{number}.json").read_text()) for number in (1, 2))
+    added = {
+        f"{name}.{key}"
+        for name, model in second["$defs"].items()
+        for key in model["properties"].keys() - first["$defs"][name]["properties"].keys()
+    }
+    assert added == {
+        *("ChainInstance.parameter_memory", "ChainInstance.optimizer_memory", "ChainInstance.master_copy"),
+        *("Stage.parameter_size", "Stage.parameter_gradient_size", "Stage.optimizer_size", "Stage.update_time"),
+        "ProcessorModel.speed",
+    }
+    for name, model in first["$defs"].items():
+        for key, field in model["properties"].items():
+            later = second["$defs"][name]["properties"][key]
+            if key not in ("schema", "processors"):  # the latter's default has the new field, too
+                assert later == field
 
 
 def test_variants_default_to_their_stage():
@@ -411,3 +432,114 @@ def test_the_digest_does_not_depend_on_the_unit_of_time():
 @given(documents)
 def test_the_digest_is_stable(document):
     assert digest(load(document)) == digest(load(json.loads(json.dumps(document, sort_keys=True))))
+
+
+FIRST, SECOND = "remat.instance/1", "remat.instance/2"
+HOST = {
+    "memories": [{"name": "device"}, {"name": "host"}],
+    "processors": [{"name": "gpu", "memory": "device"}, {"name": "cpu", "memory": "host"}],
+}
+NEWER = [
+    ("stages.0.parameter_size", 3),
+    ("stages.1.parameter_gradient_size", 0),
+    ("stages.1.optimizer_size", 2),
+    ("stages.0.update_time", 0),
+    ("parameter_memory", "host"),
+    ("optimizer_memory", "host"),
+    ("master_copy", False),
+    ("machine.processors.1.speed", 1),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), NEWER)
+def test_newer_fields_need_the_second_schema(path, value):
+    document = changed(CHAIN | {"machine": HOST}, path, value)
+    with pytest.raises(InstanceError) as caught:
+        load(document)
+    assert SECOND in str(caught.value)
+    assert re.sub(r"\.(\d+)", r"[\1]", path) in str(caught.value)
+    load(document | {"schema": SECOND})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "wrong"),
+    [
+        ("stages.0.update_time", 2, "has no update"),
+        ("stages.0.parameter_gradient_size", 2, "has no update"),
+        ("stages.0.parameter_size", -1, "negative"),
+        ("parameter_memory", "disk", "unknown memory 'disk'"),
+        ("machine.processors.0.speed", 0.5, "the first processor has speed 1"),
+        ("machine.processors.1.speed", 0, "out of range"),
+        ("machine.processors.1.speed", 1.5, "out of range"),
+        ("machine.processors.1.speed", True, "expected a number"),
+        ("machine.processors.1.speed", float("nan"), "out of range"),
+        ("stages.0.optimizer_size", 2**61, "add up to"),
+    ],
+)
+def test_parameters_and_speeds_that_cannot_be(path, value, wrong):
+    document = changed(CHAIN | {"machine": HOST, "schema": SECOND}, path, value)
+    with pytest.raises(InstanceError, match=wrong) as caught:
+        load(document)
+    if wrong != "add up to":
+        assert re.sub(r"\.(\d+)", r"[\1]", path) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["0.0625", "1", "1.0", "5e-1"])
+def test_speeds_are_read_from_text(text):
+    document = changed(CHAIN | {"machine": HOST, "schema": SECOND}, "machine.processors.1.speed", "?")
+    instance = load(io.StringIO(json.dumps(document).replace('"?"', text)))
+    (_, slower) = instance.machine.build().processors
+    assert slower.speed == float(text)
+    assert type(slower.speed) is (int if slower.speed == 1 else float)
+
+
+@settings(max_examples=60, deadline=None)
+@given(documents)
+def test_the_lowest_schema_is_written(document):
+    instance = load(document)
+    written = instance_document(instance)
+    again = load(written)
+    assert digest(again) == digest(instance)
+    newer = [
+        *NEWER_KEYS & written.keys(),
+        *(key for part in written.get("stages", ()) for key in NEWER_KEYS & part.keys()),
+    ]
+    newer += [p for p in written.get("machine", {}).get("processors", ()) if "speed" in p]
+    assert written["schema"] == (SECOND if newer else FIRST)
+
+
+NEWER_KEYS = {path.rpartition(".")[2] for path, _ in NEWER} - {"speed"}
+
+
+def test_digests_of_parameters():
+    trained = CHAIN | {"schema": SECOND, "stages": [CHAIN["stages"][0] | {"parameter_size": 3, "optimizer_size": 4}]}
+    spelt = changed(trained, "stages.0.parameter_gradient_size", 3)
+    assert digest(load(spelt)) == digest(load(trained))
+    assert digest(load(CHAIN | {"schema": SECOND})) == digest(load(CHAIN))
+    others = [
+        changed(trained, "stages.0.parameter_gradient_size", 2),
+        changed(trained, "stages.0.update_time", 2),
+        trained | {"master_copy": True},
+        trained | {"parameter_memory": "memory"},
+    ]
+    assert len({digest(load(other)) for other in [trained, *others]}) == 5
+    slow = changed(changed(trained, "stages.0.update_time", 2), "units", {"time": "s"})
+    quick = changed(changed(slow, "units", {"time": "ms"}), "stages.0.update_time", 2000)
+    for stage in quick["stages"]:
+        stage["forward_time"] *= 1000
+        stage["backward_time"] *= 1000
+    assert digest(load(quick)) == digest(load(slow))
+
+
+OF_THE_FIRST_SCHEMA = {
+    "chains/gpt2_xl_b4": "sha256:4f6f054128ae09d68b8467741246ae0a6da7bbfb217f686c7d92e56d55cac22d",
+    "adjoint/lecture_l5": "sha256:58130a2900a3ce519e6c6a089da693c777fdb9671935000a887364abccd38373",
+    "dags/unet_joint": "sha256:e821e252479dc6158404f141ee160d6da6df8e93d07bf55c353d6de377a1a4f9",
+    "trees/random_n200": "sha256:74991a153ed616bf75bed9aa1ed6d9f519dc4db4da06872b3137382e15486e87",
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), OF_THE_FIRST_SCHEMA.items())
+def test_digests_of_the_first_schema_stay(name, expected):
+    """As they were before there was a second schema: schedules refer to instances by them."""
+    assert digest(load(Path(remat.__file__).parents[2] / f"instances/{name}.json")) == expected

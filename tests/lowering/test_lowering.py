@@ -67,7 +67,7 @@ def plain_oracle(graph):
 def plain_machine(machine):
     return {
         "memories": [(memory.name, memory.capacity) for memory in machine.memories],
-        "processors": [(p.name, machine.memories[p.memory].name) for p in machine.processors],
+        "processors": [(p.name, machine.memories[p.memory].name, p.speed) for p in machine.processors],
         "links": [
             (
                 machine.memories[link.source].name,
@@ -84,7 +84,7 @@ def plain_machine(machine):
 def plain_oracle_machine(machine):
     return {
         "memories": list(machine.memories.items()),
-        "processors": list(machine.processors.items()),
+        "processors": [(name, memory, machine.speeds.get(name, 1)) for name, memory in machine.processors.items()],
         "links": [
             (
                 link.source,
@@ -127,6 +127,55 @@ def test_chains(document):
     ]
     for names in (graph.tasks, graph.values):
         assert [names.find(name) for name in names] == list(range(len(names)))
+
+
+@QUICK
+@given(chains(trained=True))
+def test_chains_with_parameters(document):
+    graph, _ = agree(document)
+    stages = [stage for stage in document["stages"] for _ in range(stage.get("repeat", 1))]
+    trained = [i for i, stage in enumerate(stages, 1) if "parameter_size" in stage]
+    bare = lower(load(document | {"stages": [without_parameters(stage) for stage in document["stages"]]}))
+    assert list(graph.tasks) == [*bare.tasks, *(f"U{i}" for i in trained)]
+    assert list(graph.values)[: len(bare.values)] == list(bare.values)
+    for names in (graph.tasks, graph.values):
+        assert [names.find(name) for name in names] == list(range(len(names)))
+
+
+def without_parameters(stage):
+    return {key: value for key, value in stage.items() if not key.startswith(("parameter", "optimizer", "update"))}
+
+
+def test_two_stages_with_parameters():
+    """The table of docs/formats.md: what each task of such a chain reads and writes."""
+    stage = {"forward_time": 1, "backward_time": 2, "output_size": 3, "saved_size": 4}
+    document = {"schema": "remat.instance/2", "kind": "chain", "input_size": 5, "optimizer_memory": "host"}
+    document["machine"] = {
+        "memories": [{"name": "device"}, {"name": "host"}],
+        "processors": [{"name": "gpu", "memory": "device"}, {"name": "cpu", "memory": "host", "speed": 0.25}],
+    }
+    document["stages"] = [stage | {"parameter_size": 6, "optimizer_size": 18, "update_time": 7}, stage]
+    graph, _ = agree(document)
+    tasks = {
+        name: (
+            [graph.values[value] for value in graph.reads[task]],
+            [graph.values[value] for value in graph.writes[task]],
+        )
+        for task, name in enumerate(graph.tasks)
+    }
+    assert tasks["F1"] == (["x0", "w1"], ["x1"])
+    assert tasks["Fe1"] == (["x0", "w1"], ["x1", "s1"])
+    assert tasks["B1"] == (["y1", "x0", "x1", "s1", "w1"], ["y0", "g1"])
+    assert tasks["U1"] == (["w1", "g1", "o1"], ["nw1", "no1"])
+    assert tasks["F2"] == (["x1"], ["x2"])
+    assert "U2" not in tasks
+    sizes = {name: int(size) for name, size in zip(graph.values, graph.size, strict=True)}
+    assert [sizes[name] for name in ("w1", "g1", "o1", "nw1", "no1")] == [6, 6, 18, 6, 18]
+    places = {(graph.values[place.value], place.memory) for place in (*graph.inputs, *graph.outputs)}
+    assert places == {("x0", None), ("w1", None), ("o1", "host"), ("y0", None), ("nw1", None), ("no1", "host")}
+
+    copied = lower(load(document | {"master_copy": True}))
+    assert [copied.values[value] for value in copied.reads[copied.task("U1")]] == ["g1", "o1"]
 
 
 @QUICK

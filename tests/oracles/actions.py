@@ -126,7 +126,7 @@ def _read_run(graph, machine, index, step):
         written = max(0, written - sum(graph.values[value] for value in set(dropped) & set(task.reads)))
     action = Action(
         index=index,
-        duration=run_time(task, len(on)),
+        duration=run_time(task, len(on), min(machine.speeds.get(name, 1) for name in on)),
         resources=tuple(on),
         needs={(memory, value): graph.values[value] for value in task.reads},
         writes={(memory, value): graph.values[value] for value in task.writes},

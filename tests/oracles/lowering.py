@@ -19,7 +19,8 @@ Readings of the format where it is brief
 - B and loss are `once` and leave `recomputable` at its default.
 """
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,12 @@ class Link:
 
 @dataclass(frozen=True)
 class Machine:
-    """Memories (name to capacity or None), processors (name to memory), links."""
+    """Memories (name to capacity or None), processors (name to memory), links; speeds of processors that have one."""
 
     memories: dict
     processors: dict
     links: list
+    speeds: dict = field(default_factory=dict)
 
     @property
     def first(self):
@@ -91,8 +93,16 @@ def ratio(numerator, denominator):
     return numerator / denominator
 
 
-def run_time(task, processors):
-    """Return the time of `task` on that many processors: time / p^alpha."""
+def run_time(task, processors, speed=1):
+    """Return the time of `task` on that many processors: time / p^alpha / the speed of the slowest of them."""
+    time = _time_on(task, processors)
+    if speed == 1:
+        return time
+    slower = time / speed
+    return int(slower) if isinstance(time, int) and slower.is_integer() and slower < 2**53 else slower
+
+
+def _time_on(task, processors):
     if processors == 1:
         return task.time
     alpha = task.parallel.get("alpha", 1)
@@ -133,19 +143,21 @@ def read_machine(document):
     """Read the `machine` object of an instance or of a schedule."""
     memories = {entry["name"]: entry.get("capacity") for entry in document["memories"]}
     first = next(iter(memories))
-    processors = {}
+    processors, speeds = {}, {}
     for entry in document.get("processors") or [{"name": "processor"}]:
         count = entry.get("count", 1)
         names = [entry["name"]] if count == 1 else [f"{entry['name']}{i}" for i in range(count)]
         for name in names:
             processors[name] = entry.get("memory", first)
+            if entry.get("speed", 1) != 1:
+                speeds[name] = entry["speed"]
     links = []
     for number, entry in enumerate(document.get("links", [])):
         channel = entry.get("channel")
         if channel is None:
             channel = ("own channel of link", number)  # a tuple can be nobody else's name
         links.append(Link(entry["source"], entry["target"], entry.get("bandwidth"), entry.get("latency") or 0, channel))
-    return Machine(memories, processors, links)
+    return Machine(memories, processors, links, speeds)
 
 
 def _storage_machine(document):
@@ -207,10 +219,11 @@ def _lower_chain(document, first):
             own = {"saving_forward_time": "saving_time"}
             named = [{own.get(key, key): value for key, value in v.items()} for v in given["variants"]]
             stage["variants"] = [stage | variant for variant in named]
+        stage["parameters"] = _parameters(given)
         stages += [stage] * given.get("repeat", 1)
     loss = document.get("loss") or {}
     input_size = document["input_size"]
-    return _chain_graph(
+    graph = _chain_graph(
         stages=stages,
         input_size=input_size,
         input_gradient_size=input_size if document.get("input_gradient", True) else 0,
@@ -221,6 +234,47 @@ def _lower_chain(document, first):
         first=first,
         static=document.get("static_memory", 0),
     )
+    return _train(graph, document, stages, first)
+
+
+def _parameters(stage):
+    """Return (parameters, their gradient, optimizer state, update time), or None for a stage without an update."""
+    size, state = stage.get("parameter_size", 0), stage.get("optimizer_size", 0)
+    if size == state == 0:
+        return None
+    gradient = stage.get("parameter_gradient_size")
+    return size, size if gradient is None else gradient, state, stage.get("update_time", 0)
+
+
+def _train(graph, document, stages, first):
+    """Add parameters and their updates to a chain."""
+    tasks, values, inputs, outputs = dict(graph.tasks), dict(graph.values), list(graph.inputs), list(graph.outputs)
+    at = {"w": document.get("parameter_memory") or first, "o": document.get("optimizer_memory") or first}
+    for i, stage in enumerate(stages, 1):
+        if stage["parameters"] is None:
+            continue
+        size, gradient, state, time = stage["parameters"]
+        new = []
+        for letter, bytes_ in (("w", size), ("o", state)):
+            if bytes_ > 0:
+                values |= {f"{letter}{i}": bytes_, f"n{letter}{i}": bytes_}
+                inputs.append((f"{letter}{i}", at[letter]))
+                outputs.append((f"n{letter}{i}", at[letter]))
+                new.append(f"n{letter}{i}")
+        values[f"g{i}"] = gradient
+        for name, task in list(tasks.items()):
+            match = re.fullmatch(rf"(F|Fe|B){i}(\.\d+)?", name)
+            if match and size > 0:
+                task = replace(task, reads=(*task.reads, f"w{i}"))
+            if match and match[1] == "B":
+                task = replace(task, writes=(*task.writes, f"g{i}"))
+            tasks[name] = task
+        reads = {f"g{i}"}
+        reads |= {f"o{i}"} if state > 0 else set()
+        if size > 0 and not (document.get("master_copy", False) and state > 0):
+            reads.add(f"w{i}")
+        tasks[f"U{i}"] = Task(time, tuple(sorted(reads)), tuple(new), in_place=True, once=True)
+    return Graph(tasks, values, inputs, graph.pinned, outputs, graph.static)
 
 
 def _chain_graph(*, stages, input_size, input_gradient_size, loss, in_place, saving, inputs, first, static):

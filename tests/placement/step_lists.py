@@ -54,6 +54,10 @@ def draw_world(chance, *, lists, flavour=None, longest=45, sequential=False):
         for _ in range(chance.randint(5, longest)):
             executor.attempt()
     _demand(chance, document, drawn)
+    for processor in document["machine"]["processors"][1:]:
+        if chance.random() < 0.4:
+            document["schema"] = "remat.instance/2"
+            processor["speed"] = chance.choice((0.5, 0.25, 0.1, 1 / 3, 0.7))
     return World(document, [executor.steps for executor in drawn])
 
 

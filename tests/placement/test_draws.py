@@ -61,6 +61,7 @@ def test_the_draws_contain_what_they_are_for():
         seen["several memories"] += len(case.machine.memories) > 1
         seen["several processors"] += len(case.machine.processors) > 1
         channels = [link.channel for link in case.machine.links]
+        seen["slower processors"] += any(processor.speed < 1 for processor in case.machine.processors)
         seen["half duplex"] += channels.count("bus") > 1
         seen["synchronous"] += any(name in case.machine.processor_index for name in channels)
         seen["static memory"] += case.graph.static_memory > 0
@@ -84,7 +85,7 @@ def test_the_draws_contain_what_they_are_for():
             waits = [resource for resource, idle in report.idle.items() if 0 < idle < report.makespan]
             seen["waiting"] += bool(waits)
     assert all(count >= 5 for count in seen.values()), seen
-    assert len(seen) == 18
+    assert len(seen) == 19
 
 
 def tighten(chance, document):

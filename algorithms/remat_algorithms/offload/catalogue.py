@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from remat.registry import Algorithm
 from remat_algorithms.offload.catalogue_exact import ALGORITHMS as EXACT
+from remat_algorithms.offload.catalogue_weights import ALGORITHMS as WEIGHTS
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
@@ -54,4 +55,5 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         anytime=True,
     ),
     *EXACT,
+    *WEIGHTS,
 )

@@ -23,7 +23,7 @@ from remat.machine import Machine
 from remat.steps import StepBuilder, Steps
 from remat.taskgraph import IntArray, TaskGraph, number_array
 from remat.units import Number
-from remat_algorithms.offload.program import Program, planned_profile, reused_bytes, transfer_time
+from remat_algorithms.offload.program import Program, planned_profile, reused_bytes, run_time, transfer_time
 
 _LOOKED_AT = 8
 """Waiting transfers of a channel that are tried before it stays idle."""
@@ -181,8 +181,8 @@ class _Simulation:
         return True
 
     def _run_time(self, position: int) -> Number:
-        time: Number = self.graph.time[self.runs[position].task].item()
-        return time
+        run = self.runs[position]
+        return run_time(self.machine.processors[run.processor], self.graph.time[run.task].item())
 
     def _start_transfer(self, resource: int) -> bool:
         if self.busy[resource]:
@@ -212,8 +212,9 @@ class _Simulation:
         slack = self.slack[target]
         if transfer.leaves or transfer.begin >= 0 or slack is None or transfer.needed <= self.unfinished:
             return True
-        window = slack[self.unfinished : transfer.needed]
-        if window.min() < size:
+        # From its use on, the profile counts it; what no run waits for is counted during the last one.
+        window = slack[self.unfinished : min(transfer.needed, len(self.runs) - 1)]
+        if window.min(initial=size) < size:
             return False
         window -= size
         return True

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.machine import Link, Machine
+from remat.machine import Link, Machine, Processor
 from remat.taskgraph import IntArray, TaskGraph
 from remat.units import Number
 
@@ -67,6 +67,14 @@ class Program:
 
     runs: Sequence[Run]
     transfers: Sequence[Transfer]
+
+
+def run_time(processor: Processor, time: Number) -> Number:
+    """Return the time of a run on a processor: an integer where the division is exact."""
+    if processor.speed == 1:
+        return time
+    longer = time / processor.speed
+    return int(longer) if isinstance(time, int) and longer < 2**53 and longer == int(longer) else longer
 
 
 def transfer_time(link: Link, size: int) -> Number:

@@ -38,7 +38,7 @@ LENGTH_OF_KIND = {"chain": "stages", "adjoint": "steps", "tree": "nodes"}
 @click.argument("instance", required=False, shell_complete=common.complete_instance)
 @click.option("--of", metavar="INSTANCE", help="The instance of a schedule.")
 @click.option("--examples", is_flag=True, help="List the shipped instances.")
-@click.option("--schema", is_flag=True, help="Print the JSON Schema of remat.instance/1.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of remat.instance/2.")
 @common.budget_option
 @common.machine_option
 @common.format_option("table", "json")
@@ -226,7 +226,11 @@ def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
     for k, memory in enumerate(machine.memories):
         limit = "unbounded" if memory.capacity is None else format_size(memory.capacity, units, both=True)
         yield "memories" if k == 0 else "", f"{shown_name(memory.name)}: {limit}"
-    listed = [f"{shown_name(p.name)} in {shown_name(machine.memories[p.memory].name)}" for p in machine.processors]
+    listed = [
+        f"{shown_name(p.name)} in {shown_name(machine.memories[p.memory].name)}"
+        + ("" if p.speed == 1 else f", speed {p.speed:g}")
+        for p in machine.processors
+    ]
     if len(listed) > 4:
         listed = [*listed[:2], f"... {listed[-1]} ({len(listed)} in all)"]
     yield "processors", ", ".join(listed)

@@ -173,6 +173,14 @@ _CATALOGUE = (
             _choice(
                 "optimizer", ("adam", "sgd", "none"), "What stays resident: 16, 4 or 0 bytes a parameter at 16 bit."
             ),
+            _choice(
+                "parameters",
+                ("static", "device", "host"),
+                "Static memory, or values of the graph, at a device or at a host; optimizer states at the host.",
+                "static",
+            ),
+            _float("link", 12e9, "Bandwidth between device and host in bytes/s."),
+            _float("host_speed", 0.0625, "Speed of updates at the host, the device's being 1."),
             *_DEVICE,
         ),
     ),

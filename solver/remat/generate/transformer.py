@@ -17,6 +17,7 @@ from typing import Any
 from remat.generate import check
 from remat.generate.document import SECONDS_AND_BYTES, Document, document
 from remat.generate.operations import BYTES, Device, Operation, Tensor, check_stages, device, stage
+from remat.generate.parameters import HOMES, with_parameters
 
 TOKEN = 8  # bytes of a token or position id (int64)
 FLOAT32 = 4
@@ -67,6 +68,16 @@ class Architecture:
         positions = 0 if self.rotary else self.sequence * self.hidden
         return self.layers * self.layer_parameters + embeddings + positions + self.norm_parameters
 
+    def stage_parameters(self, granularity: str) -> list[int]:
+        """Parameters of each listed stage; a matrix that the head shares counts with the embedding."""
+        table = self.vocabulary * self.hidden
+        embedding = table + (0 if self.rotary else self.sequence * self.hidden)
+        head = self.norm_parameters + (0 if self.tied else table)
+        if granularity == "block":
+            return [embedding, self.layer_parameters, head]
+        attention = 4 * self.hidden**2 + (0 if self.gated else 4 * self.hidden) + self.norm_parameters
+        return [embedding, *[attention, self.layer_parameters - attention] * self.layers, head]
+
 
 PRESETS = {
     # Radford et al. 2019; head counts from the released models
@@ -94,6 +105,9 @@ def transformer(
     flash: bool = True,
     granularity: str = "block",
     optimizer: str = "adam",
+    parameters: str = "static",
+    link: float = 12e9,
+    host_speed: float = 1 / 16,
     flops: float | None = None,
     bandwidth: float | None = None,
 ) -> Document:
@@ -120,6 +134,14 @@ def transformer(
     optimizer : {"adam", "sgd", "none"}
         What stays resident per parameter: adam 16 bytes (mixed precision; as much at fp32), sgd weights and
         gradients, none nothing (the budget then speaks of activations alone).
+    parameters : {"static", "device", "host"}
+        Whether what the optimizer needs is static memory; or parameters, gradients and optimizer states are values of
+        the stages, the parameters at the device or at the host, the optimizer states at the host.
+    link : float
+        Bandwidth each way between device and host, bytes/s.
+    host_speed : float
+        Speed at which the host's processor updates parameters, the device's being 1: at most the ratio of their memory
+        bandwidths, say 100 GB/s to an A100's 1.555 TB/s.
     flops : float, optional
         FLOP/s of the device; default an A100's for `dtype`.
     bandwidth : float, optional
@@ -140,6 +162,11 @@ def transformer(
     check.choice("dtype", dtype, tuple(BYTES))
     check.choice("granularity", granularity, GRANULARITIES)
     check.choice("optimizer", optimizer, tuple(OPTIMIZER_BYTES))
+    check.choice("parameters", parameters, HOMES)
+    link = check.number("link", link, positive=True)
+    host_speed = check.number("host_speed", host_speed, positive=True)
+    if host_speed > 1:
+        raise ValueError(f"host_speed must be at most 1, not {host_speed}")
     model = _architecture(
         preset,
         {
@@ -170,7 +197,7 @@ def transformer(
     static = model.parameters * OPTIMIZER_BYTES[optimizer][BYTES[dtype] == FLOAT32]
     check_stages(stages, static, "make the batch, the sequence or the model smaller")
     attention = "flash attention" if flash else "attention scores stored"
-    return document(
+    made = document(
         kind="chain",
         name=_name(preset, model, batch, dtype, flash, granularity),
         description=(
@@ -185,6 +212,18 @@ def transformer(
         stages=stages,
         loss={"time": _loss_time(logits, softmax, machine), "workspace": softmax},
         input_gradient=False,
+    )
+    if parameters == "static":
+        return made
+    return with_parameters(
+        made,
+        model.stage_parameters(granularity),
+        home=parameters,
+        optimizer=optimizer,
+        element=BYTES[dtype],
+        device=machine,
+        link=link,
+        host_speed=host_speed,
     )
 
 

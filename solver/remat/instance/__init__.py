@@ -1,4 +1,4 @@
-"""The instance format `remat.instance/1`: pydantic models, one kind a module, loading and digests."""
+"""The instance formats `remat.instance/1` and `/2`: pydantic models, one kind a module, loading and digests."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, model_validator
 
@@ -11,6 +12,9 @@ from remat.instance.machine import MachineModel
 from remat.units import Units
 
 SCHEMA: Literal["remat.instance/1"] = "remat.instance/1"
+SCHEMA_2: Literal["remat.instance/2"] = "remat.instance/2"
+"""`remat.instance/1`, and the fields that `Model.since_2` names."""
+SCHEMAS = (SCHEMA, SCHEMA_2)
 
 Text = Annotated[str, Field(strict=True, max_length=100_000)]
 
@@ -29,7 +33,7 @@ class UnitsModel(Model):
 class BaseInstance(Model):
     """Keys that every kind of instance may have."""
 
-    schema_: Annotated[Literal["remat.instance/1"], Field(alias="schema")] = SCHEMA
+    schema_: Annotated[Literal["remat.instance/1", "remat.instance/2"], Field(alias="schema")] = SCHEMA
     name: Text = ""
     description: Text = ""
     source: Text = ""
@@ -50,6 +54,30 @@ class BaseInstance(Model):
             return handler(data)  # reports it, with its place in the document
         with units_scope(units.build()):
             return handler(data)
+
+    @model_validator(mode="after")
+    def _said_by_its_schema(self) -> Self:
+        if self.schema_ == SCHEMA and "schema_" in self.model_fields_set:
+            for model, at in self.parts_with_newer_fields():
+                for key in sorted(model.since_2 & model.model_fields_set):
+                    raise fail(f"this field needs the schema {SCHEMA_2!r}; the document says {SCHEMA!r}", f"{at}.{key}")
+        return self
+
+    @property
+    def least_schema(self) -> str:
+        """The lowest schema that can say what this instance says."""
+        newer = any(
+            getattr(model, key) != type(model).model_fields[key].default
+            for model, _ in self.parts_with_newer_fields()
+            for key in model.since_2
+        )
+        return SCHEMA_2 if newer else SCHEMA
+
+    def parts_with_newer_fields(self) -> Iterator[tuple[Model, str]]:
+        """Yield the models that may have fields of `remat.instance/2`, and their JSON paths."""
+        yield self, ""
+        for index, processor in enumerate(self.machine.processors if self.machine else ()):
+            yield processor, f".machine.processors[{index}]"
 
 
 def check_in_memory_names(names: list[str | None], machine: MachineModel | None, at: str) -> None:

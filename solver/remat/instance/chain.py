@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from remat.instance.base import BaseInstance, Text
-from remat.instance.fields import LARGEST_COUNT, Count, Flag, Model, Size, Time, check_total, fail
+from remat.instance.base import BaseInstance, Text, check_in_memory_names
+from remat.instance.fields import LARGEST_COUNT, Count, Flag, Model, Name, Size, Time, check_total, fail
 from remat.units import Number
 
 Read = Literal["input", "output", "saved"]
@@ -33,9 +34,11 @@ class Stage(Model):
 
     `saved_size` is what the backward needs beyond the stage's input and output. `saving_workspace` and
     `saving_forward_time` belong to the forward that saves, and default to the plain forward's. Where `variants` are
-    listed, they are the stage's alternatives (all of them), the first one the default.
+    listed, they are the stage's alternatives (all of them), the first one the default. A stage with parameters ends
+    with their update, which takes `update_time` and replaces them and the optimizer's state.
     """
 
+    since_2 = frozenset(["parameter_size", "parameter_gradient_size", "optimizer_size", "update_time"])
     name: Text = ""
     forward_time: Time
     backward_time: Time
@@ -48,7 +51,21 @@ class Stage(Model):
     gradient_size: Size | None = None
     backward_reads: Reads | None = None
     variants: Annotated[tuple[Variant, ...], Field(max_length=MOST_VARIANTS)] = ()
+    parameter_size: Size = 0
+    parameter_gradient_size: Size | None = None
+    optimizer_size: Size = 0
+    update_time: Time = 0
     repeat: Count = 1
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether the stage has parameters or an optimizer's state, and thus an update."""
+        return self.parameter_size > 0 or self.optimizer_size > 0
+
+    @property
+    def parameter_gradient_bytes(self) -> int:
+        """Size of the gradient of the stage's parameters."""
+        return self.parameter_size if self.parameter_gradient_size is None else self.parameter_gradient_size
 
     @property
     def alternatives(self) -> tuple[Stage, ...]:
@@ -85,8 +102,14 @@ class Loss(Model):
 
 
 class ChainInstance(BaseInstance):
-    """A chain of stages, each with a forward and a backward."""
+    """A chain of stages, each with a forward and a backward.
 
+    `parameter_memory` and `optimizer_memory` name the memories in which parameters and optimizer states lie at the
+    start, and must lie at the end; None is the first one. With `master_copy` the optimizer states hold the parameters,
+    too (mixed precision): an update then reads the gradient and its optimizer state only.
+    """
+
+    since_2 = frozenset(["parameter_memory", "optimizer_memory", "master_copy"])
     kind: Literal["chain"] = "chain"
     input_size: Size
     stages: Annotated[tuple[Stage, ...], Field(min_length=1)]
@@ -94,6 +117,20 @@ class ChainInstance(BaseInstance):
     in_place: Flag = False
     backward_reads: Reads = ALL_READS
     input_gradient: Flag = True
+    parameter_memory: Name | None = None
+    optimizer_memory: Name | None = None
+    master_copy: Flag = False
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether any stage has parameters or an optimizer's state."""
+        return any(stage.has_parameters for stage in self.stages)
+
+    def parts_with_newer_fields(self) -> Iterator[tuple[Model, str]]:
+        """Yield the instance, its processors and its stages."""
+        yield from super().parts_with_newer_fields()
+        for index, stage in enumerate(self.stages):
+            yield stage, f".stages[{index}]"
 
     @property
     def length(self) -> int:
@@ -113,6 +150,17 @@ class ChainInstance(BaseInstance):
             alternatives = sum(
                 other.saved_size + other.saving_bytes + other.backward_workspace for other in stage.alternatives
             )
-            total += stage.repeat * (stage.output_size + gradient + stage.forward_workspace + alternatives)
+            parameters = 2 * (stage.parameter_size + stage.optimizer_size) + stage.parameter_gradient_bytes
+            total += stage.repeat * (stage.output_size + gradient + stage.forward_workspace + alternatives + parameters)
         check_total(total, "the sizes of the chain")
+        return self
+
+    @model_validator(mode="after")
+    def _parameters(self) -> Self:
+        for index, stage in enumerate(self.stages):
+            if not stage.has_parameters and (stage.parameter_gradient_bytes or stage.update_time):
+                key = "parameter_gradient_size" if stage.parameter_gradient_bytes else "update_time"
+                raise fail("a stage without parameter_size and optimizer_size has no update", f".stages[{index}].{key}")
+        for key in ("parameter_memory", "optimizer_memory"):
+            check_in_memory_names([getattr(self, key)], self.machine, f".{key}")
         return self

@@ -18,7 +18,7 @@ _SECONDS = {"s": 0, "ms": -3, "us": -6, "ns": -9}
 _TIMES = frozenset(
     [
         *("time", "forward_time", "backward_time", "saving_forward_time"),
-        *("tape_time", "write_time", "read_time", "latency"),
+        *("tape_time", "write_time", "read_time", "latency", "update_time"),
     ]
 )
 
@@ -54,6 +54,7 @@ def _leave_out_derived_defaults(document: dict[str, Any]) -> None:
         _drop_equal(stage, "saving_forward_time", stage.get("forward_time", 0))
         _drop_equal(stage, "gradient_size", stage.get("output_size", 0))
         _drop_equal(stage, "backward_reads", reads)
+        _drop_equal(stage, "parameter_gradient_size", stage.get("parameter_size", 0))
         for variant in stage.get("variants", ()):
             _drop_equal(variant, "saving_workspace", stage.get("saving_workspace", stage.get("forward_workspace", 0)))
             _drop_equal(variant, "saving_forward_time", stage.get("saving_forward_time", stage.get("forward_time", 0)))

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Annotated, Any
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -31,6 +32,8 @@ class Model(BaseModel):
     """Base of all document models: immutable, and unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+    since_2: ClassVar[frozenset[str]] = frozenset()
+    """Fields that came with `remat.instance/2`."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,16 @@ def _flag(value: object) -> bool:
     return value
 
 
+def _speed(value: object) -> Number:
+    if isinstance(value, Decimal):  # as numbers with a point are read from text
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise fail(f"expected a number, not {value!r:.60}")
+    if not 0 < value <= 1:
+        raise fail(f"{value!r:.60} is out of range; a speed is more than 0 and at most 1, the first processor's")
+    return 1 if value == 1 else value
+
+
 _SIZE_SCHEMA: dict[str, Any] = {
     "anyOf": [
         {"type": "integer", "minimum": 0, "maximum": LARGEST_SIZE},
@@ -137,6 +150,7 @@ _RATE_SCHEMA: dict[str, Any] = {
         {"type": "null"},
     ]
 }
+_SPEED_SCHEMA: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 _COUNT_SCHEMA: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": LARGEST_COUNT}
 
 
@@ -174,6 +188,7 @@ Size = Annotated[int, PlainValidator(_in_units(parse_size)), WithJsonSchema(_SIZ
 Time = Annotated[Number, PlainValidator(_in_units(parse_time)), WithJsonSchema(_TIME_SCHEMA)]
 Bandwidth = Annotated[Number | None, PlainValidator(_in_units(parse_bandwidth)), WithJsonSchema(_RATE_SCHEMA)]
 Count = Annotated[int, PlainValidator(_count), WithJsonSchema(_COUNT_SCHEMA)]
+Speed = Annotated[Number, PlainValidator(_speed), WithJsonSchema(_SPEED_SCHEMA)]
 Flag = Annotated[bool, PlainValidator(_flag), WithJsonSchema({"type": "boolean"})]
 Name = Annotated[
     str, PlainValidator(_name), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": LONGEST_NAME})

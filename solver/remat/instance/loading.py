@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from remat.documents import read_document
 from remat.errors import InstanceError
 from remat.instance.adjoint import AdjointInstance
-from remat.instance.base import SCHEMA, BaseInstance
+from remat.instance.base import SCHEMA, SCHEMA_2, SCHEMAS, BaseInstance
 from remat.instance.chain import ChainInstance
 from remat.instance.dag import DagInstance
 from remat.instance.fields import units_scope
@@ -56,9 +56,9 @@ def instance_from_document(document: Any) -> Instance:
     if not isinstance(document, dict):
         raise InstanceError(f"an instance is a JSON object, not {_json_type(document)}", "$")
     schema = document.get("schema")
-    if schema != SCHEMA:
+    if schema not in SCHEMAS:
         hint = "the key is missing" if schema is None else f"found {str(schema)[:60]!r}"
-        raise InstanceError(f"expected {SCHEMA!r}: {hint}", "$.schema")
+        raise InstanceError(f"expected {SCHEMA!r} or {SCHEMA_2!r}: {hint}", "$.schema")
     kind = document.get("kind")
     model = KINDS.get(kind) if isinstance(kind, str) else None
     if model is None:
@@ -116,11 +116,11 @@ def _json_type(value: object) -> str:
 
 @cache
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of `remat.instance/1`."""
+    """Return the JSON Schema (draft 2020-12) of `remat.instance/2`, which reads documents of `/1`, too."""
     adapter: TypeAdapter[Any] = TypeAdapter(Annotated[Instance, Field(discriminator="kind")])
     schema = adapter.json_schema(by_alias=True)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": SCHEMA,
+        "title": SCHEMA_2,
         **schema,
     }

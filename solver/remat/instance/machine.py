@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from remat.instance.fields import Bandwidth, Count, Model, Name, Size, Time, fail
+from remat.instance.fields import Bandwidth, Count, Model, Name, Size, Speed, Time, fail
 from remat.machine import Link, Machine, Memory, Processor
 
 MOST_PROCESSORS = 4096
@@ -20,11 +20,16 @@ class MemoryModel(Model):
 
 
 class ProcessorModel(Model):
-    """A processor, or `count` equal ones called name0, name1, ..., working in one memory."""
+    """A processor, or `count` equal ones called name0, name1, ..., working in one memory.
 
+    A task takes time / `speed`. The times are those of the first processor, and no other one is faster.
+    """
+
+    since_2 = frozenset(["speed"])
     name: Name
     memory: Name
     count: Count = 1
+    speed: Speed = 1
 
 
 class LinkModel(Model):
@@ -53,6 +58,8 @@ class MachineModel(Model):
         if sum(processor.count for processor in self.processors) > MOST_PROCESSORS:
             raise fail(f"more than {MOST_PROCESSORS} processors")
         _unique([name for processor in self.processors for name in _expanded(processor)], "processor")
+        if self.processors[0].speed != 1:
+            raise fail("the first processor has speed 1: the instance's times are its own", ".processors[0].speed")
         for index, processor in enumerate(self.processors):
             if processor.memory not in memories:
                 raise fail(f"unknown memory {processor.memory!r}", f".processors[{index}].memory")
@@ -77,7 +84,9 @@ class MachineModel(Model):
         memories = tuple(Memory(memory.name, memory.capacity) for memory in self.memories)
         index = {memory.name: i for i, memory in enumerate(memories)}
         processors = tuple(
-            Processor(name, index[processor.memory]) for processor in self.processors for name in _expanded(processor)
+            Processor(name, index[processor.memory], processor.speed)
+            for processor in self.processors
+            for name in _expanded(processor)
         )
         links = tuple(
             Link(

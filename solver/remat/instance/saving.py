@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def instance_document(instance: BaseInstance) -> dict[str, Any]:
-    """Return the document of an instance, defaults left out."""
-    document = instance.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    """Return the document of an instance, defaults left out, in the lowest schema that can say it."""
+    document = instance.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"schema_"})
     kind = getattr(instance, "kind")  # noqa: B009 - a default, but it says what the rest means
-    return {"schema": instance.schema_, "kind": kind} | document
+    return {"schema": instance.least_schema, "kind": kind} | document
 
 
 def save_instance(instance: BaseInstance, path: str | os.PathLike[str]) -> None:

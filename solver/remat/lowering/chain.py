@@ -13,6 +13,7 @@ import numpy as np
 
 from remat.chain import Chain
 from remat.instance import AdjointInstance, ChainInstance
+from remat.lowering.weights import with_parameters
 from remat.machine import Link, Machine, Memory, Processor
 from remat.names import NumberedNames
 from remat.taskgraph import BoolArray, IntArray, Ragged, Resident, TaskGraph
@@ -20,8 +21,9 @@ from remat.units import Units
 
 
 def lower_chain(instance: ChainInstance) -> TaskGraph:
-    """Lower a `chain` instance."""
-    return graph_of_chain(Chain.from_chain(instance), (Resident(0),), instance.units.build())
+    """Lower a `chain` instance, with its parameters where it has any."""
+    graph = graph_of_chain(Chain.from_chain(instance), (Resident(0),), instance.units.build())
+    return with_parameters(graph, instance) if instance.has_parameters else graph
 
 
 def lower_adjoint(instance: AdjointInstance) -> TaskGraph:

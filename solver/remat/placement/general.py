@@ -42,6 +42,7 @@ class _Placer:
         self.alpha = None if graph.parallel_alpha is None else graph.parallel_alpha.tolist()
         self.machine = machine
         self.memory_of = [processor.memory for processor in machine.processors]
+        self.speed = [processor.speed for processor in machine.processors]
         self.capacity = [math.inf if memory.capacity is None else memory.capacity for memory in machine.memories]
         self.used = [0] * len(machine.memories)
         self.used[0] = graph.static_memory
@@ -102,6 +103,9 @@ class _Placer:
         duration = self.time[task]
         if len(processors) > 1 and self.alpha is not None:
             duration = duration / len(processors) ** self.alpha[task]
+        slowest = min([self.speed[processor] for processor in processors])
+        if slowest != 1:
+            duration = _slowed(duration, slowest)
         for processor in processors:
             if self.free_at[processor] > earliest:
                 earliest = self.free_at[processor]
@@ -240,6 +244,12 @@ class _Placer:
                 used[where] -= released
         used[memory] += size
         return earliest
+
+
+def _slowed(duration: Number, speed: Number) -> Number:
+    """Return the duration at that speed; a whole one stays an integer where the quotient is whole."""
+    longer = duration / speed
+    return int(longer) if isinstance(duration, int) and longer < 2**53 and longer == int(longer) else longer
 
 
 def _ending_after(start: Number, duration: Number, end: Number) -> Number:

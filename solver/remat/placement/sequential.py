@@ -32,6 +32,11 @@ def _durations(graph: TaskGraph, machine: Machine, steps: Steps) -> NumberArray:
     runs = steps.kind == StepKind.RUN
     duration: NumberArray = np.zeros(len(steps), dtype=graph.time.dtype)
     duration[runs] = graph.time[steps.item[runs]]
+    speed = machine.processors[0].speed
+    if speed != 1:
+        duration = duration / speed
+        if graph.exact_times and (duration == np.floor(duration)).all() and duration.max(initial=0) < 2**53:
+            duration = duration.astype(np.int64)
     for (source, target), index in machine.link_index.items():
         mine = np.flatnonzero((steps.kind == StepKind.COPY) & (steps.source == source) & (steps.target == target))
         if len(mine) == 0:

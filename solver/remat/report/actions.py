@@ -9,6 +9,7 @@ which a forward can go on: the initial state, the one that the latest forward ma
                                        ``save I.V``, ``backward I.V``: variant V of stage I
 ``loss``                               run the loss
 ``backward I``                         run B{I}
+``update I``                           run U{I}, the update of the parameters of stage I
 ``checkpoint V``                       the state V stays in memory while the forward goes on without saving
 ``checkpoint V to LEVEL``              copy V from working memory to another memory
 ``restore V``                          go back to the state V, which lies in working memory
@@ -118,6 +119,8 @@ class _Teller:
         elif task == loss:
             yield from self._start_from(length, drop, keeps=False)
             yield "loss"
+        elif self._tasks[task].startswith("U"):
+            yield f"update {self._tasks[task].removeprefix('U')}"
         else:
             name = self._tasks[task].removeprefix("B")
             if not self._layout.saves:

@@ -206,7 +206,7 @@ def run_directly(
     options = make_options(algorithm, given)
     # Compute what is shared before looking, so that it is looked at.
     shared: list[object] = [problem.graph.producers, problem.graph.readers, problem.needed, problem.memory_bounds]
-    if problem.kind in ("chain", "adjoint"):
+    if problem.kind in ("chain", "adjoint") and not getattr(problem.instance, "has_parameters", False):
         shared.append(problem.chain)
     before = watch((problem, options))
     proposals: list[Proposal] = []

@@ -43,7 +43,7 @@ class Timeline:
 
 
 def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolArray, link: IntArray) -> NumberArray:
-    """Return each step's duration: task time / p^alpha, latency + size/bandwidth, 0 for drops.
+    """Return each step's duration: task time / p^alpha / speed, latency + size/bandwidth, 0 for drops.
 
     `valid` masks out steps with unknown names, `link` is the link of each copy (-1: none).
     """
@@ -57,6 +57,8 @@ def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolAr
             speed = steps.on.counts[several].astype(np.float64) ** graph.parallel_alpha[task[several]]
             result = result.astype(np.float64)
             result[several] = graph.time[task[several]] / speed
+    if any(processor.speed != 1 for processor in machine.processors):
+        result = _at_their_speed(result, machine, steps, is_run)
     for index, ends in enumerate(machine.links):
         mine = np.flatnonzero(link == index)
         if len(mine) == 0:
@@ -75,6 +77,24 @@ def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolAr
     # Integer sums that could leave int64 are done in float64 instead.
     if result.dtype == np.int64 and float(np.abs(result.astype(np.float64)).sum()) >= 2.0**62:
         result = result.astype(np.float64)
+    return result
+
+
+def _at_their_speed(times: NumberArray, machine: Machine, steps: Steps, is_run: BoolArray) -> NumberArray:
+    """Divide the runs' times by the speed of the slowest processor of each; integers where all quotients are whole."""
+    speeds = np.array([processor.speed for processor in machine.processors], dtype=np.float64)
+    pace = np.where(is_run, speeds[0], 1.0)
+    if steps.on is not None and len(steps.on.items):
+        named = (steps.on.counts > 0) & is_run
+        rows = np.repeat(np.arange(len(times), dtype=np.int64), steps.on.counts)
+        taken = named[rows]
+        pace[named] = 1.0
+        np.minimum.at(pace, rows[taken], speeds[steps.on.items[taken]])
+    slow = pace < 1.0
+    quotient = times[slow] / pace[slow]
+    whole = (quotient == np.rint(quotient)) & (quotient < 2.0**53)
+    result = times.copy() if whole.all() else times.astype(np.float64)
+    result[slow] = quotient
     return result
 
 

@@ -12,9 +12,9 @@ from remat.taskgraph import IntArray, TaskGraph
 
 @dataclass(frozen=True, slots=True)
 class ChainLayout:
-    """Where the tasks of a lowered chain stand: F1..FL, Fe1..FeL (or none), loss, B1..BL.
+    """Where the tasks of a lowered chain stand: F1..FL, Fe1..FeL (or none), loss, B1..BL, U1..UL (or none).
 
-    A stage of several variants has several Fe and as many B.
+    A stage of several variants has several Fe and as many B; only one with parameters has a U.
     """
 
     length: int
@@ -24,23 +24,23 @@ class ChainLayout:
     @staticmethod
     def of(graph: TaskGraph) -> ChainLayout | None:
         """Return the layout of a chain or an adjoint; None for other kinds."""
-        loss = graph.tasks.find("loss") if isinstance(graph.tasks, NumberedNames) else None
-        if loss is None:
+        if not isinstance(graph.tasks, NumberedNames) or (loss := graph.tasks.find("loss")) is None:
             return None
-        backwards = len(graph.tasks) - 1 - loss
+        updates = sum(count for prefix, _, count in graph.tasks.runs if prefix == "U")
+        backwards = len(graph.tasks) - 1 - loss - updates
         saves = loss > backwards
         return ChainLayout(loss - backwards if saves else loss, saves, loss)
 
     def stages(self, graph: TaskGraph) -> IntArray:
         """Return the stage of each task, from 1; that of the loss is `length` + 1."""
         one = np.arange(1, self.length + 1, dtype=np.int64)
-        ways = len(graph.tasks) - 1 - self.loss
-        backward = one
-        if ways != self.length:
+        after = backward = one  # of the tasks after the loss, and of the backwards among them
+        if len(graph.tasks) - 1 - self.loss != self.length:
             names = (graph.tasks[k] for k in range(self.loss + 1, len(graph.tasks)))
-            backward = np.array([int(name[1:].partition(".")[0]) for name in names], dtype=np.int64)
+            after = np.array([int(name[1:].partition(".")[0]) for name in names], dtype=np.int64)
+            backward = after[: self.loss - self.length] if self.saves else after[: self.length]
         saving = backward if self.saves else one[:0]
-        return np.concatenate((one, saving, [self.length + 1], backward))
+        return np.concatenate((one, saving, [self.length + 1], after))
 
 
 @dataclass(frozen=True, slots=True)
