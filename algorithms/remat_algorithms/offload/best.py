@@ -38,7 +38,7 @@ from remat_algorithms.offload.greedy import greedy_plan, rankings
 from remat_algorithms.offload.pofo import OFFLOAD_SLOTS, POFO_SLOTS, modelled_plans, rotor_plan
 from remat_algorithms.offload.proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.routes import Route, routes
-from remat_algorithms.offload.swaps import Order
+from remat_algorithms.offload.swaps import Order, Swap
 
 BETWEEN = 32
 """Budgets above the given one for which rotor's schedules are taken as starts."""
@@ -51,6 +51,9 @@ ROUNDS, WORK = 2000, 100_000
 
 SLACK = 0.01
 """Share by which a round may be slower than the best and still be gone on from."""
+
+LATER = 0.15
+"""Share of the swaps that a round keeps from leaving, or coming back, as early as they can."""
 
 BACK = 60
 """Rounds without a better one after which the walk goes back to the best."""
@@ -202,7 +205,13 @@ class _Search:
         idle = np.maximum(length - draw.random() * choice.round_trip[gaps], length * 1e-3)
         noise = np.array([draw.gauss(0, 0.3) for _ in range(len(gaps))])
         score = np.log(np.maximum(idle, 1e-30)) + draw.random() * np.log(np.maximum(size, 1)) + noise
-        return choice.plan(choice.select(gaps[np.argsort(-score, kind="stable")]))
+        chosen = choice.select(gaps[np.argsort(-score, kind="stable")])
+        swaps = None if chosen is None else choice.routed(chosen)
+        if swaps is None:
+            return None
+        # What comes back, or leaves, as early as it can may keep the channel or the room from something more urgent.
+        swaps = [_later(swap, choice, draw) if draw.random() < LATER else swap for swap in swaps]
+        return choice.dispatched(swaps)
 
     def _promising(self, choice: Choice, factor: float) -> bool:
         """Whether a plan for these runs can be as quick as `factor` times the best."""
@@ -225,6 +234,14 @@ class _Search:
             if np.isfinite(time) and time not in seen:
                 seen.add(time)
                 yield table.runs(row)
+
+
+def _later(swap: Swap, choice: Choice, draw: random.Random) -> Swap:
+    """Let a swap leave, or come back, only from some run on."""
+    gap = choice.order.gaps[swap.gap]
+    if draw.random() < 0.3 and gap.after >= 0:
+        return replace(swap, leave_with=gap.after)
+    return replace(swap, return_with=draw.randint(gap.after + 1, gap.before - 1))
 
 
 def _changed(runs: BoolArray, draw: random.Random) -> BoolArray:
