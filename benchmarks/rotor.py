@@ -136,6 +136,11 @@ def run() -> None:
         long.append([LONG, share, found.cpu, found.wall, found.peak_mib, found.value["overhead"]])
     header = ["stages", "budget", "solve CPU s", "wall s", "peak MiB", "overhead"]
     table("Rotor, a long chain, 500 slots, two threads", header, long)
+    _sweeps()
+
+
+def _sweeps() -> None:
+    """Print what a sweep takes, and how often as long that is as some of its solves."""
     swept = []
     for stages in LENGTHS:
         value = measure(sweep, stages=stages).value

@@ -134,7 +134,10 @@ def once_bound(limits: RowLimits) -> float:
 
 
 def once_times(limits: RowLimits) -> FloatTable:
-    """Return the times of such schedules in all rows (O(L^2 rows / 2) additions)."""
+    """Return for each row the time of a schedule whose split-off parts are all saved whole; inf where there is none.
+
+    O(L^2 rows / 2) additions.
+    """
     segments, grid = limits.segments, limits.grid
     states, length = segments.states, segments.length
     _, quick, leaf = _stage_times(limits)

@@ -182,12 +182,13 @@ def test_solves_are_what_they_are_without_a_limit(
                 assert with_limit.to_dict()["steps"] == without.to_dict()["steps"]
 
 
+@pytest.mark.parametrize("slots", [12, 400])
 @pytest.mark.parametrize("certificate", [True, False])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_sweeps_are_what_they_are_without_limits(
-    certificate: bool, threads: int, monkeypatch: pytest.MonkeyPatch
+    certificate: bool, threads: int, slots: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"slots": 12, "certificate": certificate}
+    options = {"slots": slots, "certificate": certificate}
     documents = [wide_chain(0, stages=16), wide_chain(1, stages=16), *(draw_chain(seed, most=12) for seed in range(8))]
     for compiled_from in (KERNEL, NUMPY):
         monkeypatch.setattr(rotor_slots, "COMPILED_FROM", compiled_from)
