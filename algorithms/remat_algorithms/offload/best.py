@@ -69,18 +69,6 @@ class OffloadBestOptions(Options):
     )
 
 
-class _Quiet(Context):
-    """A context of the same limits that keeps incumbents to itself: they may be slower than what was reported."""
-
-    def __init__(self, outer: Context) -> None:
-        super().__init__(deadline=outer.deadline, seed=outer.seed, threads=outer.threads)
-        self._outer = outer
-
-    @property
-    def stopped(self) -> bool:
-        return self._outer.stopped
-
-
 def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Proposal:
     """Solve a chain, by recomputation and offloading together.
 
@@ -156,7 +144,7 @@ class _Search:
 
     def starts(self) -> None:
         """Look at the plans of the other algorithms, and between."""
-        alone = solve_chain_best(self.problem, ChainBestOptions(iterations=None, states=None), _Quiet(self.context))
+        alone = solve_chain_best(self.problem, ChainBestOptions(iterations=None, states=None), self.context.aside())
         if alone.steps is not None:
             self.consider_tasks(alone.steps.runs.tolist())
         for tasks in self._relaxed():

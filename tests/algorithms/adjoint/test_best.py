@@ -416,3 +416,12 @@ def test_huge_figures() -> None:
     assert isinstance(large.makespan, int)
     assert small.makespan is not None
     assert large.makespan // 10**13 == (small.makespan - sum(step["backward_time"] for step in document["steps"]))
+
+
+def test_an_idle_channel_costs_nothing() -> None:
+    """A level beside computing that holds nothing makes no schedule slower."""
+    level = {"name": "ram", "bandwidth": 1}
+    document = {"schema": "remat.instance/1", "kind": "adjoint", "steps": 4, "backward_time": 0, "storage": [level]}
+    alone = remat.solve(document, algorithm="adjoint-best", budget=8)
+    document["storage"] = [level, {"name": "disk", "slots": 0, "channel": "bus"}]
+    assert remat.solve(document, algorithm="adjoint-best", budget=8).makespan == alone.makespan == 7
