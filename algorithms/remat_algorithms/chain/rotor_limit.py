@@ -16,11 +16,15 @@ schedule within the limit is left out, so that its time and its choices stay wha
 Two bounds on the time of the whole chain let each part that is split off be saved whole: `quick_bound` whether or not
 it fits (a lower bound), `once_bound` only where it does (the time of a schedule that recomputes each stage at most
 once). Where memory is not very scarce they are close.
+
+A table that is read for several budgets has a limit for each: the dynamic program starts in the rows of all of them,
+and what is left out is what none of them needs.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
     from remat_algorithms.chain.rotor_table import RowLimits
 
 FloatTable = NDArray[np.float64]
+
+TimeLimit = float | Mapping[int, float]
+"""The most time of the whole chain that is wanted: at a table's own budget, or for each budget (bytes beyond x_0)."""
 
 SLACK = 1e-9
 """Share by which a limit is raised, so that sums of floats in another order are within it."""
@@ -43,7 +50,8 @@ class Limit:
     Attributes
     ----------
     debt : (states, rows) float64
-        Least excess of entering a state with at least so many rows free, less what the limit allows; ascending.
+        Least excess of entering a state with at least so many rows free, less what the limit allows; ascending. Of
+        several budgets, the least.
     swept : (L+1,) float64
         Forward times of all stages before.
     whole : (L+1,) float64
@@ -59,18 +67,23 @@ class Limit:
     spared: FloatTable
 
     @staticmethod
-    def of(limits: RowLimits, time: float = math.inf) -> Limit:
-        """Find the excess of entering every state (O(L rows) additions for few variants); `time` may be infinite."""
+    def of(limits: RowLimits, time: TimeLimit = math.inf) -> Limit:
+        """Find the excess of entering every state (O(L rows) additions for few variants); times may be infinite."""
         states, grid, length = limits.segments.states, limits.grid, limits.segments.length
         forward, quick, leaf = _stage_times(limits)
         whole = np.concatenate(([0.0], np.cumsum(quick[:-1])))
         spared = quick - leaf
         swept = np.concatenate(([0.0], np.cumsum(forward)))
         shape = (len(states.stage), grid.rows)
-        if not time < math.inf:
+        wanted = time if isinstance(time, Mapping) else {grid.budget: time}
+        if math.inf in wanted.values():
             return Limit(np.full(shape, -math.inf), swept, whole, leaf, spared)
-        debt = np.full(shape, math.inf)
-        debt[states.free[0], grid.start] = min(0.0, float(whole[-1] + leaf[-1]) - time) - SLACK * abs(time)
+        debt, begin = np.full(shape, math.inf), int(states.free[0])
+        for budget, most in wanted.items():
+            row = grid.row_above(budget)
+            if row >= 0:
+                allowed = min(0.0, float(whole[-1] + leaf[-1]) - most) - SLACK * abs(most)
+                debt[begin, row] = min(float(debt[begin, row]), allowed)
         sweeping = np.full(grid.rows, math.inf)
         for stage in range(length):
             for state in range(int(states.free[stage]), int(states.held[stage]) + 1):
@@ -116,7 +129,12 @@ def quick_bound(limits: RowLimits) -> float:
 
 
 def once_bound(limits: RowLimits) -> float:
-    """Return the time of a schedule in row `start`, all its split-off parts saved whole; inf if there is none.
+    """Return the time of a schedule in row `start`, all its split-off parts saved whole; inf if there is none."""
+    return float(once_times(limits)[limits.grid.start])
+
+
+def once_times(limits: RowLimits) -> FloatTable:
+    """Return for each row the time of a schedule whose split-off parts are all saved whole; inf where there is none.
 
     O(L^2 rows / 2) additions.
     """
@@ -145,7 +163,8 @@ def once_bound(limits: RowLimits) -> float:
         sums = right[first + 1 : first + 1 + end, begin:] + cost[:, None]
         sums[np.arange(begin, grid.rows) < lowest[:end, None]] = math.inf
         np.minimum(best[state, begin:], sums.min(axis=0), out=best[state, begin:])
-    return float(best[states.free[0], grid.start])
+    times: FloatTable = best[states.free[0]].copy()
+    return times
 
 
 def _stage_times(limits: RowLimits) -> tuple[FloatTable, FloatTable, FloatTable]:

@@ -7,7 +7,7 @@ rounded finely, and budgets of one rung share their rows: more memory only helps
 hold a better schedule (the coarse table of sizes rounded down says whether it might), the rung's largest budget is
 solved as well: so more memory never hurts across rungs, either.
 
-A single budget wants only schedules better than one that is known already: tables of long chains are filled within that
+A budget wants only schedules better than one that is known already: tables of long chains are filled within that
 limit (see `rotor_limit`), and finer rungs whose lower bound is beyond it are passed over without a table.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 from remat.context import Context
 from remat.errors import OptionError
 from remat_algorithms.chain.least_memory import LeastMemory
-from remat_algorithms.chain.rotor_limit import SLACK, once_bound, quick_bound
+from remat_algorithms.chain.rotor_limit import SLACK, TimeLimit, once_bound, quick_bound
 from remat_algorithms.chain.rotor_states import Whole
 from remat_algorithms.chain.rotor_table import Grid, RotorTable, RowLimits, WholeTimes, cells_of
 from remat_algorithms.chain.segments import COMPILED_FROM, Segments
@@ -122,7 +122,7 @@ class Search:
         """Find an early answer with few slots, in case the time runs out; `fill` forgets it."""
         ladder = Ladder.of(self.segments, self.whole.need, slots)
         rung = ladder.rung(self.room)
-        table = self._table(self.room, ladder.units[rung], up=True, limit=self._limit(ladder.units[rung]))
+        table = self.table(self.room, ladder.units[rung], up=True, limit=self._limit(ladder.units[rung]))
         if table is not None:
             self.unit, self._glanced = ladder.units[rung], True
             self._take(table)
@@ -134,7 +134,7 @@ class Search:
         rung = ladder.rung(self.room)
         unit, exact = ladder.units[rung], ladder.is_exact(rung)
         limit = self._limit(unit)
-        up, down = self.pair(unit, both=not exact and self.certificate, keep=False, limit=limit)
+        up, down = self.pair(unit, both=not exact and self.certificate, limit=limit)
         if up is None:
             return False
         if self._glanced:  # what few slots found by luck they need not find for more memory
@@ -148,7 +148,7 @@ class Search:
             return True
         if self.certificate and down is None:
             self.context.report(message="filling the second table, for the bound")
-            down = self._table(self.room, unit, up=False, limit=self.time if limit < math.inf else math.inf)
+            down = self.table(self.room, unit, up=False, limit=self.time if limit < math.inf else math.inf)
             if down is None:
                 return True
         bounds = None if down is None else down.whole()
@@ -182,7 +182,7 @@ class Search:
                 grid = Grid.of(self.segments, room, unit, up=True)
                 if quick_bound(RowLimits.of(self.segments, grid)) > limit * (1 + SLACK):
                     continue
-            table = self._table(room, unit, up=True, limit=limit)
+            table = self.table(room, unit, up=True, limit=limit)
             if table is None:
                 return
             self._take(table)
@@ -193,29 +193,28 @@ class Search:
         if time <= self.time and time < math.inf:
             self.time, self.runs, self.from_table = time, table.runs(), True
 
-    def _table(self, room: int, unit: int, *, up: bool, limit: float = math.inf) -> RotorTable | None:
+    def table(self, room: int, unit: int, *, up: bool, limit: TimeLimit = math.inf) -> RotorTable | None:
+        """Fill a table; None if stopped on the way."""
         grid = Grid.of(self.segments, room, unit, up=up)
         return RotorTable.of(self.segments, grid, limit=limit, stopped=lambda: self.context.stopped)
 
     def pair(
-        self, unit: int, *, both: bool, keep: bool = True, limit: float = math.inf
+        self, unit: int, *, both: bool, limit: TimeLimit = math.inf
     ) -> tuple[RotorTable | None, RotorTable | None]:
-        """Fill the table of schedules and, if wanted, that of bounds, at once where there are threads.
+        """Fill the table of schedules and, if wanted and there are threads, that of bounds at once.
 
-        Without `keep`, a second table that would have to wait for the first, or be very large beside it, is left out.
-        A finite `limit` leaves both exact where they are no more than it.
+        A second table that would have to wait for the first, or be very large beside it, is left out: what the first
+        one says limits it more. A finite `limit` leaves both exact where they are no more than it.
         """
         small = 2 * table_bytes(self.segments, self.room // unit) <= MOST_BYTES
         if both and small and self.context.threads > 1 and self.segments.length > COMPILED_FROM:
             found: list[RotorTable | None] = []
-            second = Thread(target=lambda: found.append(self._table(self.room, unit, up=False, limit=limit)))
+            second = Thread(target=lambda: found.append(self.table(self.room, unit, up=False, limit=limit)))
             second.start()
-            first = self._table(self.room, unit, up=True, limit=limit)
+            first = self.table(self.room, unit, up=True, limit=limit)
             second.join()
             return first, found[0] if found else None
-        first = self._table(self.room, unit, up=True, limit=limit)
-        wanted = both and keep and first is not None
-        return first, self._table(self.room, unit, up=False, limit=limit) if wanted else None
+        return self.table(self.room, unit, up=True, limit=limit), None
 
 
 def common_measure(segments: Segments) -> int:

@@ -2,13 +2,14 @@
 
 Row r of a table stands for a known number of bytes (see `rotor_table`), so that the schedule for a smaller budget is
 read off the highest row with no more bytes, and the bound off the lowest row with no fewer. Reading is O(L^2) array
-operations; what costs is the filling, once, at the largest budget that needs it.
+operations; what costs is the filling, once, at the largest budget that needs it. Where the budgets are named, only what
+one of them needs is filled: each has a limit on its time (see `rotor_limit`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,8 +20,17 @@ from remat.steps import Steps
 from remat.taskgraph import TaskGraph
 from remat.units import Number, format_size
 from remat_algorithms.chain.rotor import RotorOptions, Setting, nearly
-from remat_algorithms.chain.rotor_slots import Ladder, Search, check_size, common_measure, default_slots
-from remat_algorithms.chain.rotor_table import RotorTable
+from remat_algorithms.chain.rotor_limit import TimeLimit, once_times
+from remat_algorithms.chain.rotor_slots import (
+    Ladder,
+    Search,
+    check_size,
+    common_measure,
+    default_slots,
+    is_limited,
+)
+from remat_algorithms.chain.rotor_table import Grid, RotorTable, RowLimits
+from remat_algorithms.chain.segments import Segments
 
 
 def sweep(problem: Problem, options: RotorOptions, context: Context, budgets: Sequence[int] = ()) -> Iterator[Proposal]:
@@ -76,8 +86,8 @@ class _Curve:
     least_time: Number
 
     @staticmethod
-    def of(setting: Setting, options: RotorOptions, room: int) -> _Curve:
-        """Fill the tables at the largest room."""
+    def of(setting: Setting, options: RotorOptions, room: int, rooms: Sequence[int] = ()) -> _Curve:
+        """Fill the tables at the largest room; only what some of `rooms` need, if there are any."""
         segments, whole = setting.segments, setting.whole
         slots = options.slots or default_slots(segments)
         check_size(segments, slots)
@@ -91,8 +101,15 @@ class _Curve:
             unit, exact = ladder.units[rung], ladder.is_exact(rung)
         search = Search(segments, setting.least, whole, room, setting.context)
         runs = setting.least.runs()
-        up, down = search.pair(unit, both=options.certificate and not exact)
-        return _Curve(setting, up, down, exact, aligned, runs, setting.time_of(runs))
+        time, both = setting.time_of(runs), options.certificate and not exact
+        limit = _limit(segments, Grid.of(segments, room, unit, up=True), rooms, time)
+        up, down = search.pair(unit, both=both, limit=limit)
+        curve = _Curve(setting, up, down, exact, aligned, runs, time)
+        if not both or up is None or down is not None:
+            return curve
+        if isinstance(limit, Mapping):
+            limit = {room: curve.time(room) for room in limit}
+        return replace(curve, down=search.table(room, unit, up=False, limit=limit))
 
     def time(self, room: int) -> float:
         """Time of the best schedule for a room."""
@@ -106,7 +123,7 @@ class _Curve:
         table = self.up if self.exact else self.down
         if table is None:
             return -math.inf
-        row = table.grid.start - (table.grid.budget - room) // table.grid.unit
+        row = table.grid.row_above(room)
         value = table.best(row) if row >= 0 else -math.inf
         return value if value < math.inf else -math.inf
 
@@ -123,6 +140,15 @@ class _Curve:
         return self.setting.propose(self.up.runs(row), time, self.lower(room), notes)
 
 
+def _limit(segments: Segments, grid: Grid, rooms: Sequence[int], known: Number) -> TimeLimit:
+    """Return for each room the time of the better of two schedules: the one known, and a quickly found one."""
+    if not rooms or not is_limited(segments, grid.start):
+        return math.inf
+    times = once_times(RowLimits.of(segments, grid))
+    rows = {room: grid.row(room) for room in rooms}
+    return {room: min(float(known), float(times[row]) if row >= 0 else math.inf) for room, row in rows.items()}
+
+
 def _at_budgets(setting: Setting, options: RotorOptions, rooms: Sequence[int]) -> Iterator[Proposal]:
     curve = None
     for room in rooms:
@@ -132,7 +158,8 @@ def _at_budgets(setting: Setting, options: RotorOptions, rooms: Sequence[int]) -
             yield setting.too_small()
         else:
             if curve is None:
-                curve = _Curve.of(setting, options, room)
+                between = [each for each in rooms if setting.least.least <= each < setting.whole.need]
+                curve = _Curve.of(setting, options, room, between)
             yield curve.proposal(room)
 
 

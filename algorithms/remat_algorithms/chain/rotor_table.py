@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.taskgraph import IntArray
-from remat_algorithms.chain.rotor_limit import Limit
+from remat_algorithms.chain.rotor_limit import Limit, TimeLimit
 from remat_algorithms.chain.rotor_states import unfold
 from remat_algorithms.chain.segments import COMPILED_FROM, RunList, Segments
 
@@ -85,6 +85,10 @@ class Grid:
         less = self.budget - budget
         return self.start - (-(-less // self.unit) if self.up else less // self.unit)
 
+    def row_above(self, budget: int) -> int:
+        """Return the lowest row of no fewer bytes than a smaller budget; it may be negative."""
+        return self.start - max(0, self.budget - budget) // self.unit
+
     def bytes(self, row: int) -> int:
         """Bytes beyond x_0 of a row."""
         return self.budget - (self.start - row) * self.unit
@@ -123,13 +127,13 @@ class RotorTable:
 
     @staticmethod
     def of(
-        segments: Segments, grid: Grid, *, limit: float = math.inf, stopped: Callable[[], bool] = lambda: False
+        segments: Segments, grid: Grid, *, limit: TimeLimit = math.inf, stopped: Callable[[], bool] = lambda: False
     ) -> RotorTable | None:
         """Fill the table; None if `stopped` became true on the way.
 
         O(L^3 rows / 6) time, O(L^2 rows / 2) memory, for one state a stage and few variants. What is read in row
         `start` or below is exact if it is no more than `limit`, and else more than `limit`; a low limit saves most of
-        the time.
+        the time. With a limit for each of several budgets, this holds of the rows up to that of each budget.
         """
         cells = cells_of(segments)
         lowest = np.full(cells, grid.rows, dtype=np.int64)
