@@ -7,6 +7,7 @@ from remat_algorithms import catalogue
 from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
 from remat_algorithms.dag_auto.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag_ilp.catalogue import ALGORITHMS as DAG_ILP
+from remat_algorithms.offload.catalogue_rules import ALGORITHMS as OFFLOAD_RULES
 
 OPTIONS = {
     # A few slots only: rounding, and the certificate that goes with it, on small instances.
@@ -52,6 +53,28 @@ def beside(document):
 
 INSTANCES = {name: lambda self, kind: strategies.adjoints().map(with_disk) for name in ON_DISK}
 INSTANCES["two-level-async"] = lambda self, kind: strategies.adjoints().map(beside)
+
+
+def beside_host(document):
+    """Give an instance a second memory with links both ways, if it has no machine; and call some stages `conv`."""
+    links = [
+        {"source": source, "target": target, "bandwidth": bandwidth}
+        for source, target, bandwidth in (("device", "host", 2), ("host", "device", 1))
+    ]
+    machine = {
+        "memories": [{"name": "device"}, {"name": "host"}],
+        "processors": [{"name": "gpu", "memory": "device"}],
+        "links": links,
+    }
+    named = [stage | {"name": "conv" if k % 2 else "pool"} for k, stage in enumerate(document.get("stages", []), 1)]
+    return {"machine": machine} | document | ({"stages": named} if named else {})
+
+
+def instances_with_host(self, kind):
+    return strategies.documents(kind).map(beside_host)
+
+
+INSTANCES |= {entry.name: instances_with_host for entry in OFFLOAD_RULES}
 
 
 ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}

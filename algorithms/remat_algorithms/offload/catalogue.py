@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from remat.registry import Algorithm
+from remat_algorithms.offload.catalogue_rules import ALGORITHMS as RULES
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
@@ -52,4 +53,5 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         anytime=True,
     ),
+    *RULES,
 )
