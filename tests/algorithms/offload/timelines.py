@@ -46,3 +46,7 @@ def timeline(text: str) -> list[tuple[float, str]]:
     """Read a timeline written as lines of ``start  step, step``."""
     lines = [line.split(None, 1) for line in text.strip().splitlines()]
     return sorted((float(start), what.strip()) for start, steps in lines for what in steps.split(","))
+
+
+EQUAL = chain_of([(f"stage{k}", 1, 2, 4) for k in range(1, 6)], input_size=4)
+"""Five equal stages: with everything kept, runs hold 8 12 16 20 24 | 28 | 32 28 24 20 16 (the loss between)."""
