@@ -28,6 +28,11 @@ OPTIONS = {
     "knapsack-ilp": ({"levels": 6},),
     "knapsack-greedy": ({"levels": 6},),
     "kusumoto-exact": ({"budgets": 6},),
+    "autoswap": ({}, {"grid": 1}),
+    "swapadvisor": ({"iterations": 30},),
+    "vdnn-all": ({}, {"saved": True}),
+    "vdnn-pp": ({}, {"saved": True}),
+    "tflms": ({}, {"threshold": 2, "ahead": 2}, {"ahead": 0}),
     "kusumoto-approx": ({"budgets": 6}, {"budgets": 6, "objective": "memory"}),
 }
 

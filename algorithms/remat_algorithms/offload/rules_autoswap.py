@@ -132,7 +132,7 @@ class Scores:
         )
         assert isinstance(fixed, np.ndarray)
         if weights[3] == 0:
-            return self.gaps[np.argsort(-fixed, kind="stable")].tolist()
+            return [int(gap) for gap in self.gaps[np.argsort(-fixed, kind="stable")]]
         assert choice.budget is not None
         begins = choice.order.start_times.astype(np.float64)
         profile = choice.profile.copy()

@@ -85,7 +85,8 @@ def free_time(choice: Choice) -> np.ndarray:
     """Return FT of each gap; minus infinity where there is no way out and back."""
     if not choice.routes:
         return np.full(len(choice.size), -math.inf)
-    return choice.length - choice.round_trip
+    free: np.ndarray = choice.length - choice.round_trip
+    return free
 
 
 class _Mixture:
