@@ -5,10 +5,11 @@ instead of measured. The free time of a gap is
 
     FT = length of the gap - time out - time back,
 
-and a swap with FT >= 0 is hidden. Such gaps leave first, the one of most free time first. If that is not enough, the
-others are looked at in the order of MSPS, the bytes that they save per second of remaking their value: a value is
-remade where that takes less time than the part of its swap that is not hidden, -FT. What is remade makes the values
-that are made from it dearer, so that MSPS changes with every choice.
+less where the channels are busy with swaps that have been chosen before; with FT >= 0 a swap is hidden. Of the gaps
+that make room where there is none, those leave first, the most free time first. If that is not enough, the others are
+looked at in the order of MSPS, the bytes that they save per second of remaking their value: a value is remade where
+that takes less time than what its swap adds to the longest wait, -FT. What is remade makes the values that are made
+from it dearer, so that MSPS changes with every choice.
 """
 
 from __future__ import annotations
@@ -56,11 +57,6 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
         assert plan is not None, "nothing moves"
         return proposal_of(plan, context, source="capuchin")
     hidden, exposed = by_free_time(choice)
-    chosen = choice.select(hidden)
-    if chosen is not None:
-        plan = choice.plan(chosen)
-        if plan is not None:
-            return proposal_of(plan, context, source="capuchin")
     plan = best_of(_mixed(choice, hidden, exposed, context, keep=keep) for keep in (True, False))
     if plan is None and ways:
         # What is remade needs room as well; and the other memories may be too small.
@@ -74,19 +70,56 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
 
 
 def by_free_time(choice: Choice) -> tuple[list[int], list[int]]:
-    """Return the candidate gaps whose swaps are hidden, the most free time first, and the others."""
+    """Return the gaps that leave as they are hidden and make room where there is none, and all other candidates.
+
+    Both the most free time first, as it is on channels that are idle otherwise.
+    """
     gaps = choice.candidates
     free = free_time(choice)[gaps]
-    ranked = np.argsort(-free, kind="stable")
-    return gaps[ranked[free[ranked] >= 0]].tolist(), gaps[ranked[free[ranked] < 0]].tolist()
+    assert choice.budget is not None
+    room = choice.budget - choice.profile
+    hidden: list[int] = []
+    exposed: list[int] = []
+    for gap in gaps[np.argsort(-free, kind="stable")].tolist():
+        inside = slice(int(choice.after[gap]) + 1, int(choice.before[gap]))
+        if int(room[inside].min()) < 0 and wait(choice, [*hidden, gap]) <= 0:
+            room[inside] += choice.size[gap]
+            hidden.append(gap)
+        else:
+            exposed.append(gap)
+    return hidden, exposed
 
 
 def free_time(choice: Choice) -> np.ndarray:
-    """Return FT of each gap; minus infinity where there is no way out and back."""
+    """Return FT of each gap, alone; minus infinity where there is no way out and back."""
     if not choice.routes:
         return np.full(len(choice.size), -math.inf)
     free: np.ndarray = choice.length - choice.round_trip
     return free
+
+
+def wait(choice: Choice, gaps: Sequence[int]) -> float:
+    """Return the longest time for which a run would wait for one of several swaps; at most 0: all are hidden.
+
+    One after the other on the way out, in the order in which their gaps begin, and back, in that in which these end, as
+    late as can be. On a processor's own channel nothing is hidden. O(gaps log gaps).
+    """
+    if not choice.routes:
+        return math.inf
+    machine, route, begins = choice.problem.machine, choice.routes[0], choice.order.start_times
+    names = {processor.name for processor in machine.processors}
+    if any(machine.links[link].channel in names for link in (*route.out, *route.back)):
+        return float(sum(choice.round_trip[gap] for gap in gaps))
+    free = -math.inf
+    left: dict[int, float] = {}
+    for gap in sorted(gaps, key=lambda gap: (choice.after[gap], gap)):
+        free = max(free, float(begins[choice.after[gap] + 1])) + route.out_time(machine, int(choice.size[gap]))
+        left[gap] = free
+    longest, free = -math.inf, math.inf
+    for gap in sorted(gaps, key=lambda gap: (-choice.before[gap], gap)):
+        free = min(free, float(begins[choice.before[gap]])) - route.back_time(machine, int(choice.size[gap]))
+        longest = max(longest, left[gap] - free)
+    return longest
 
 
 class _Mixture:
@@ -148,7 +181,6 @@ def _mixed(choice: Choice, hidden: Sequence[int], exposed: list[int], context: C
     """Decide gap after gap until the load fits; None where it never does."""
     mixture = _Mixture(choice, keep=keep)
     mixture.swapped += hidden
-    free = free_time(choice)
     left = list(exposed)
     while not context.stopped:
         arranged = mixture.arranged()
@@ -168,11 +200,17 @@ def _mixed(choice: Choice, hidden: Sequence[int], exposed: list[int], context: C
         best = int(np.argmax(savings))
         index = helpful[best]
         left.remove(index)
-        if times[best] < -free[index]:
+        if times[best] < _added_wait(choice, mixture.swapped, index):
             mixture.lost.append(index)
         elif choice.routes:
             mixture.swapped.append(index)
     return None
+
+
+def _added_wait(choice: Choice, swapped: Sequence[int], gap: int) -> float:
+    if not choice.routes:
+        return math.inf
+    return wait(choice, [*swapped, gap]) - max(0.0, wait(choice, swapped))
 
 
 def _within(place: np.ndarray, after: int, before: int) -> slice:

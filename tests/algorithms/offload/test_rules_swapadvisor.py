@@ -98,7 +98,7 @@ def test_graphs(document: dict[str, Any], share: float) -> None:
     document.pop("machine", None)
     machine = two_memories(3, 2)
     peak = remat.solve(document, algorithm="keep-all", machine=machine).peak_memory["device"]
-    given = {"algorithm": "swapadvisor", "machine": machine, "budget": {"device": int(share * peak)}}
+    given: dict[str, Any] = {"algorithm": "swapadvisor", "machine": machine, "budget": {"device": int(share * peak)}}
     first = remat.solve(document, **given, options={"iterations": 0})
     found = remat.solve(document, **given, options={"iterations": 25})
     if first.makespan is not None:
