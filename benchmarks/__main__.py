@@ -22,6 +22,8 @@ NAMES = (
     "chain_table",
     "offload_table",
     "dag_auto",
+    "dag_exact",
+    "dag_table",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -11,6 +12,7 @@ from benchmarks.harness import Stopwatch, measure, table
 LENGTHS = (50, 100, 200, 339)
 SLOTS = 500
 SWEPT = 20
+LONG = 1000
 
 
 def chain(stages: int, seed: int = 1) -> dict[str, Any]:
@@ -43,10 +45,14 @@ def budget_between(instance: remat.Instance, share: float) -> int:
     return least.size + round((whole - least.size) * share)
 
 
-def fill(stages: int, share: float, compiled: bool) -> dict[str, Any]:
-    """Fill one table of 500 slots; imports and (cached) compilation are not counted."""
+def fill(stages: int, share: float, compiled: bool, limited: bool) -> dict[str, Any]:
+    """Fill one table of 500 slots, whole or as a solve does, within the limit it finds first.
+
+    Imports and (cached) compilation are not counted.
+    """
     from remat.chain import Chain
     from remat_algorithms.chain import rotor_table
+    from remat_algorithms.chain.rotor_limit import once_bound
     from remat_algorithms.chain.segments import Segments
 
     instance = remat.load(chain(stages))
@@ -59,7 +65,9 @@ def fill(stages: int, share: float, compiled: bool) -> dict[str, Any]:
         rotor_table.RotorTable.of(small, rotor_table.Grid.of(small, 10**6, 10**5, up=True))
     unit = -(-room // SLOTS)
     with Stopwatch() as watch:
-        filled = rotor_table.RotorTable.of(segments, rotor_table.Grid.of(segments, room, unit, up=True))
+        grid = rotor_table.Grid.of(segments, room, unit, up=True)
+        limit = once_bound(rotor_table.RowLimits.of(segments, grid)) if limited else math.inf
+        filled = rotor_table.RotorTable.of(segments, grid, limit=limit)
     assert filled is not None
     return watch.report(ratio=filled.best() / segments.time_without_recompute())
 
@@ -84,12 +92,13 @@ def sweep(stages: int, budgets: int) -> dict[str, Any]:
     return watch.report(answers=len(found))
 
 
-def solve(stages: int, share: float) -> dict[str, Any]:
+def solve(stages: int, share: float, slots: int | None = None, threads: int = 1) -> dict[str, Any]:
     """Solve as a user does: both tables, schedule, placement, verification."""
+    options = {} if slots is None else {"slots": slots}
     instance = remat.load(chain(stages))
     budget = budget_between(instance, share)
     with Stopwatch() as watch:
-        result = remat.solve(instance, algorithm="rotor", budget=budget)
+        result = remat.solve(instance, algorithm="rotor", budget=budget, options=options, threads=threads)
     return watch.report(overhead=result.overhead, status=str(result.status))
 
 
@@ -98,17 +107,29 @@ def run() -> None:
     rows = []
     for stages in LENGTHS:
         for share in (0.25, 0.5, 0.9):
-            compiled = measure(fill, stages=stages, share=share, compiled=True)
-            plain = measure(fill, stages=stages, share=share, compiled=False)
+            kernel, kernel_limited, plain, plain_limited = (
+                measure(fill, stages=stages, share=share, compiled=compiled, limited=limited)
+                for compiled in (True, False)
+                for limited in (False, True)
+            )
             whole = measure(solve, stages=stages, share=share)
             rows.append(
                 [
-                    *(stages, share, compiled.cpu, compiled.peak_mib, plain.cpu, plain.cpu / compiled.cpu),
-                    *(whole.cpu, whole.value["overhead"]),
+                    *(stages, share, kernel.cpu, kernel_limited.cpu, kernel.peak_mib, plain.cpu, plain_limited.cpu),
+                    *(plain.cpu / kernel.cpu, whole.cpu, whole.value["overhead"]),
                 ]
             )
-    header = ["stages", "budget", "kernel CPU s", "peak MiB", "numpy CPU s", "numpy/kernel", "solve CPU s", "overhead"]
+    header = [
+        *("stages", "budget", "kernel CPU s", "limited", "peak MiB", "numpy CPU s", "limited"),
+        *("numpy/kernel", "solve CPU s", "overhead"),
+    ]
     table("Rotor, 500 slots, one thread (budget: share of the way from least to no-recompute)", header, rows)
+    long = []
+    for share in (0.05, 0.5):
+        found = measure(solve, stages=LONG, share=share, slots=SLOTS, threads=2)
+        long.append([LONG, share, found.cpu, found.wall, found.peak_mib, found.value["overhead"]])
+    header = ["stages", "budget", "solve CPU s", "wall s", "peak MiB", "overhead"]
+    table("Rotor, a long chain, 500 slots, two threads", header, long)
     swept = []
     for stages in LENGTHS:
         one, many = (measure(sweep, stages=stages, budgets=budgets) for budgets in (1, SWEPT))

@@ -24,6 +24,8 @@ ELSEWHERE = {
     "processors": [{"name": "gpu", "memory": "device"}],
     "links": [{"source": "host", "target": "device", "latency": 1}, {"source": "device", "target": "host"}],
 }
+OFFLOADING = ELSEWHERE | {"processors": [{"name": "gpu", "memory": "host"}]}
+ONE_WAY = OFFLOADING | {"links": OFFLOADING["links"][:1]}
 VARIANTS = moderate("chain") | {
     "stages": [{"forward_time": 1, "backward_time": 1, "output_size": 2, "variants": [{"saved_size": 3}, {}]}] * 4
 }
@@ -39,6 +41,9 @@ ROWS = [
     ("chain", moderate("chain"), None, "chain-best"),
     ("chain with variants", VARIANTS, None, "rotor"),
     ("long chain", LONG, None, "rotor"),
+    ("chain that can offload", moderate("chain") | {"machine": OFFLOADING}, None, "remat-offload-best"),
+    ("long chain that can offload", LONG | {"machine": OFFLOADING}, None, "rotor"),
+    ("chain without a way back", moderate("chain") | {"machine": ONE_WAY}, None, "chain-best"),
     ("everything fits", adjoint(), None, "store-all"),
     ("everything just fits", adjoint(), 4, "store-all"),
     ("not everything fits", adjoint(), 3, "adjoint-dp"),

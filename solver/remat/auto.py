@@ -33,6 +33,10 @@ class Rule:
     many: tuple[str, ...] = ()
 
 
+MOST_OFFLOADED = 200
+"""Chains of more stages leave `remat-offload-best` no time beyond its first starts."""
+
+
 def _always(problem: Problem) -> bool:
     return True
 
@@ -46,6 +50,15 @@ def _one_saving_forward(problem: Problem) -> bool:
     chain = problem.chain
     runs = (3 if chain.saves else 2) * chain.length + 1
     return len(problem.graph.tasks) == runs and chain.length <= MOST_STAGES
+
+
+def _offloads(problem: Problem) -> bool:
+    """Whether values can leave the processor's memory and come back, and the chain is one for `chain-best`."""
+    machine = problem.machine
+    device = machine.processors[0].memory
+    out = {link.target for link in machine.links if link.source == device}
+    back = {link.source for link in machine.links if link.target == device}
+    return device == 0 and bool(out & back) and _one_saving_forward(problem) and problem.chain.length <= MOST_OFFLOADED
 
 
 def _uniform_adjoint(problem: Problem) -> bool:
@@ -136,6 +149,13 @@ def _nothing_to_free(problem: Problem) -> bool:
 
 
 TABLE: tuple[Rule, ...] = (
+    Rule(
+        "chain",
+        "links to another memory and back, one saving forward per stage, at most 200 stages",
+        ("remat-offload-best", "chain-best", "rotor"),
+        _offloads,
+        many=("rotor",),
+    ),
     Rule(
         "chain",
         "one saving forward per stage, at most 1000 stages",

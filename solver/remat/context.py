@@ -67,6 +67,13 @@ class Context:
             return Termination.INTERRUPTED
         return Termination.TIME_LIMIT if self.stopped else Termination.COMPLETED
 
+    def aside(self) -> Context:
+        """Return a context of the same limits whose incumbents stay with it.
+
+        For an algorithm that asks another one, on another machine or for a start: what that one reports is no answer.
+        """
+        return _Aside(self)
+
     def random(self) -> random.Random:
         """Return a generator seeded with `seed`."""
         return random.Random(self.seed)
@@ -87,6 +94,18 @@ class Context:
         if self.listener is not None:
             seconds = time.monotonic() - self.started
             self.listener(Progress(seconds, self.best_makespan, self.best_bound, message))
+
+
+class _Aside(Context):
+    """A context that stops with another one, and reports to nobody."""
+
+    def __init__(self, outer: Context) -> None:
+        super().__init__(deadline=outer.deadline, seed=outer.seed, threads=outer.threads)
+        self._outer = outer
+
+    @property
+    def stopped(self) -> bool:
+        return self._outer.stopped
 
 
 @contextmanager

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from typing import IO, Any
 
 from remat.documents import read_document
-from remat.errors import InstanceError
+from remat.errors import InstanceError, OptionError
 from remat.instance import Instance, MachineModel, digest, load, load_machine
 from remat.lowering import lower, machine_of
 from remat.machine import Machine
 from remat.placement import Unplaceable, place
+from remat.problem import Status, Termination
+from remat.result import Result
 from remat.schedule import parse_steps
 from remat.steps import Steps
 from remat.taskgraph import TaskGraph
@@ -68,6 +70,36 @@ class Examined:
     machine: Machine
     steps: Steps
     report: Report
+
+    def as_result(self) -> Result:
+        """Return the schedule as a result, for those who draw results.
+
+        Whatever was measured is the verifier's; of the bounds and the status that the document states, nothing is taken
+        over.
+
+        Raises
+        ------
+        remat.OptionError
+            If the schedule breaks rules.
+        """
+        if not self.report.ok:
+            raise OptionError("the schedule breaks rules (remat verify names them), so there is nothing to draw")
+        return Result(
+            instance_name=self.instance.name or "",
+            instance_digest=digest(self.instance),
+            graph=self.graph,
+            machine=self.machine,
+            units=self.instance.units.build(),
+            algorithm=str(self.document.get("algorithm") or "(not stated)"),
+            options={},
+            seed=0,
+            status=Status.FEASIBLE,
+            termination=Termination.COMPLETED,
+            columns=self.steps,
+            report=self.report,
+            lower_bound=0,
+            no_recompute_time=self.report.run_time - self.report.recompute_time,
+        )
 
 
 def examine(

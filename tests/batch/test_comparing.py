@@ -49,6 +49,11 @@ def test_every_combination_is_a_cell(folder):
     assert not found.interrupted
 
 
+def test_instances_in_memory():
+    found = remat.compare([remat.load(CHAIN), TREE], algorithms="keep-all", jobs=1)
+    assert outcomes(found) == {("tiny", "keep-all", "", 0): "optimal", ("instance", "keep-all", "", 0): "optimal"}
+
+
 def test_figures_are_those_of_solve():
     found = remat.compare([CHAIN, TREE], algorithms="all", budget_fractions=(1.0, 0.8), jobs=1)
     assert {cell.job.family for cell in found} == {"given"}
@@ -60,6 +65,8 @@ def test_figures_are_those_of_solve():
         result = remat.solve(document, algorithm=cell.job.algorithm, budget=cell.job.capacity)
         assert cell.answer.makespan == result.makespan
         assert cell.answer.peak_memory == result.peak_memory
+        if cell.job.algorithm == "rotor":
+            assert cell.answer.class_bound == max(bound.value for bound in result.bounds)
         assert cell.answer.steps == len(result.steps)
         assert str(cell.answer.outcome) == result.status
     names = {algorithm.name for algorithm in remat.algorithms(kind="tree", available=True)}

@@ -29,9 +29,12 @@ def test_a_table_and_files(run: Run, tiny: str, tmp_path: Any) -> None:
     assert len(document["cells"]) == 4
     assert {s["algorithm"] for s in document["standings"]} == {"rotor", "periodic"}
     assert (out / "summary.md").read_text().startswith("# Comparison")
+    report = (out / "report.html").read_text()
+    assert report.count('<figure class="schedule">') == 2
     again = run("compare", tiny, "-a", "rotor,periodic", "--budget-fraction", "80%,1.0", "-o", out)
     assert "0 cells to solve, 4 already in the journal" in again.err
     assert again.out == outcome.out
+    assert (out / "report.html").read_text() == report  # pictures come from the journal
 
 
 def test_formats(run: Run, tiny: str) -> None:

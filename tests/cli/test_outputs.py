@@ -105,3 +105,19 @@ def test_plot_and_trace(run: Run, tiny: str, tmp_path: Path) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     assert "<svg" in plot.read_text()
     assert json.loads(trace.read_text())
+
+
+def test_views(run: Run, tiny: str, tmp_path: Path, never: str) -> None:
+    pytest.importorskip("matplotlib")
+    plot = tmp_path / "x.svg"
+    outcome = run("solve", tiny, "-a", "keep-all", "--plot", plot, "--view", "stages")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "forward runs" in plot.read_text()
+    plot.unlink()
+    refused = ("solve", tiny, "-a", never, "--view")
+    run(*refused, "stages").assert_refused("--view", "give --plot FILE, too")
+    run(*refused, "tree", "--plot", plot).assert_refused(
+        "'tree' is no view of a chain's schedule", "time, values, stages"
+    )
+    run(*refused, "gantt", "--plot", plot).assert_refused("--view", "'gantt'")
+    assert not plot.exists()

@@ -125,3 +125,26 @@ def test_schedules_of_shipped_instances_need_no_instance(run: Run, tmp_path: Pat
     assert "adjoint-dp" in run("show", schedule).out
     assert run("solve", "example:lecture_l5", "-b", 1, "-qo", schedule).code == 3
     run("show", schedule).assert_refused("the solver's answer was 'infeasible'")
+
+
+def test_pictures_of_schedules(run: Run, tiny: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    schedule, plot = str(tmp_path / "schedule.json"), tmp_path / "x.svg"
+    assert run("solve", tiny, "-b", 22, "-qo", schedule).code == 0
+    for view, word in (("time", "budget 22"), ("reversal", "backward"), ("values", "11 values, as high")):
+        given = [] if view == "time" else ["--view", view]
+        outcome = run("show", schedule, "--of", tiny, "--plot", plot, *given)
+        assert (outcome.code, outcome.err) == (0, "")
+        assert "largest of" in outcome.out
+        assert word in plot.read_text()
+    plot.unlink()
+    of = ("show", schedule, "--of", tiny)
+    run(*of, "--plot", plot, "--view", "tree").assert_refused("'tree' is no view of a chain's schedule")
+    run(*of, "--view", "values").assert_refused("give --plot FILE, too")
+    run(*of, "--plot", "x.pdf").assert_refused("--plot", ".svg")
+    run(*of, "--plot", schedule).assert_refused("--plot", "also SCHEDULE")
+    run(*of, "--plot", "/no/such/folder/x.svg").assert_refused("--plot", "no directory")
+    run("show", tiny, "--plot", plot).assert_refused("of instances there are no pictures")
+    Path(schedule).write_text(json.dumps({"schema": "remat.schedule/1", "steps": [{"run": "loss"}]}))
+    run(*of, "--plot", plot).assert_refused("the schedule breaks rules")
+    assert not plot.exists()

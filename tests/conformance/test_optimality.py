@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import remat
+from remat.schedule import Run
 from remat.testing import strategies
 from remat_algorithms import catalogue
 from tests.oracles import frontier, persistent, search, taped
@@ -275,9 +276,10 @@ def check_levels(document, name, slots, **options):
 def check_frontier(document, name, most_runs=None):
     """The best frontier-advancing schedule, at budgets around the memory bound and below what needs no reruns."""
     keep = remat.solve(document, algorithm="keep-all")
+    reference = [step.task for step in keep.steps if isinstance(step, Run)]
     low, high = keep.memory_bounds["memory"].size, keep.peak_memory["memory"]
     for budget in {low, (low + high) // 2, max(low, high - 1)}:
-        expected = frontier.best(document, budget, most_runs)
+        expected = frontier.best(document, budget, reference, most_runs)
         result = remat.solve(document, algorithm=name, budget=budget)
         assert result.makespan == expected
         if expected is None:

@@ -31,29 +31,30 @@ def needed(graph):
         must |= more
 
 
-def order_of(graph, must):
-    """Names of the tasks in the order that the class is about."""
+def order_of(graph, must, reference):
+    """Names of the tasks in the order that the class is about: what can run and need not, before what must."""
     available = {value for value, _ in graph.inputs}
-    order, left = [], list(graph.tasks)
-    while True:
-        ready = [name for name in left if set(graph.tasks[name].reads) <= available]
-        ready = [name for name in ready if name not in must] or ready
-        if not ready:
-            return order
-        order.append(ready[0])
-        left.remove(ready[0])
-        available |= set(graph.tasks[ready[0]].writes)
+    order, left = [], [name for name in graph.tasks if name not in must]
+    for following in [*(name for name in reference if name in must), None]:
+        while ready := [name for name in left if set(graph.tasks[name].reads) <= available]:
+            order.append(ready[0])
+            left.remove(ready[0])
+            available |= set(graph.tasks[ready[0]].writes)
+        if following is not None:
+            order.append(following)
+            available |= set(graph.tasks[following].writes)
+    return order
 
 
-def best(document, budget, most_runs=None):
+def best(document, budget, reference, most_runs=None):
     """Return the least makespan of the frontier-advancing schedules within a budget; None if there is none.
 
-    `most_runs`: no task runs more often than that.
+    `reference`: names of the needed tasks in the reference order. `most_runs`: no task runs more often than that.
     """
     graph = lowering.lower(document)
     space = _Space(document)
     must = needed(graph)
-    order = order_of(graph, must)
+    order = order_of(graph, must, reference)
     entry = {item[0]: item for item in space.tasks}
     ends = [place for place, name in enumerate(order) if name in must]
     stages = [(end, True) for end in ends] + [(len(order) - 1, False)] * bool(graph.outputs)

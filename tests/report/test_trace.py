@@ -3,14 +3,17 @@
 import gzip
 import itertools
 import json
+import re
 from collections import defaultdict
 from dataclasses import replace
 
 import pytest
 
+import remat
 from remat.errors import OptionError, RematError
 from remat.report.trace import MICROSECONDS, write_trace
 from tests.report.results import CHAIN, chain_result, long_result, offload_result, result_of
+from tests.report.trace_format import problems
 
 RESULTS = {"chain": chain_result, "offload": offload_result, "long": lambda: long_result(12_000)}
 
@@ -138,3 +141,134 @@ def test_without_a_schedule(tmp_path):
 def test_what_cannot_be_written(tmp_path):
     with pytest.raises(RematError, match="cannot write"):
         write_trace(chain_result(), tmp_path / "nowhere" / "trace.json")
+
+
+# ------------------------------------------------------------------------------------------- the format
+
+CHANNELS = {
+    "memories": [{"name": "core"}, {"name": "disk"}],
+    "processors": [{"name": "cpu", "memory": "core"}],
+    "links": [
+        {"source": "core", "target": "disk", "bandwidth": 3, "latency": 1, "channel": "out"},
+        {"source": "disk", "target": "core", "bandwidth": 2, "channel": "in"},
+    ],
+}
+OVERLAPPED_CHAIN = CHAIN | {
+    "units": {"time": "ms", "memory": "unit"},
+    "machine": CHANNELS,
+    "input_size": 4,
+    "stages": [{"forward_time": 3, "backward_time": 5, "output_size": 4, "saved_size": 6}] * 6,
+}
+
+
+def overlapped_chain():
+    """Saved values leave while the next stages run, and come back before their backwards."""
+    steps = []
+    for k in range(1, 7):
+        steps += [{"run": f"Fe{k}"}, {"copy": f"s{k}", "from": "core", "to": "disk", "drop": True}]
+    steps += [{"copy": f"s{k}", "from": "disk", "to": "core", "drop": True} for k in (6, 5)]
+    steps.append({"run": "loss"})
+    for k in range(6, 0, -1):
+        if k > 2:
+            steps.append({"copy": f"s{k - 2}", "from": "disk", "to": "core", "drop": True})
+        steps.append({"run": f"B{k}", "drop": [f"s{k}", f"x{k}", f"y{k}"]})
+    return result_of(OVERLAPPED_CHAIN, steps)
+
+
+def solved(name, **how):
+    return lambda: remat.solve(remat.example(name), **how)
+
+
+ASYNCHRONOUS = {
+    "schema": "remat.instance/1",
+    "kind": "adjoint",
+    "units": {"time": "unit", "memory": "unit"},
+    "steps": 60,
+    "forward_time": 1,
+    "backward_time": 2,
+    "state_size": 1,
+    "storage": [
+        {"name": "ram", "slots": 4},
+        {"name": "disk", "write_time": 8, "read_time": 8, "channel": "dma"},
+    ],
+}
+
+
+INSTANCES = {
+    "chain": solved("resnet50", budget="1.4GB", algorithm="rotor"),
+    "chain in units": solved("random_l30", budget=30_000, algorithm="rotor"),
+    "chain, channels": overlapped_chain,
+    "adjoint": solved("lecture_l5"),
+    "adjoint, synchronous disk": solved("seismic"),
+    "adjoint, levels": solved("three_levels"),
+    "adjoint, channels": lambda: remat.solve(ASYNCHRONOUS, algorithm="two-level-async"),
+    "dag": solved("unet_b8", algorithm="dtr", budget="5GB"),
+    "dag, two processors and a bus": offload_result,
+    "dag, long": lambda: long_result(6000),
+    "tree": solved("random_n200"),
+    "tree, channels": solved("random_n200", machine=CHANNELS, budget={"core": 4_000}, algorithm="postorder-min-io"),
+}
+
+
+def overlap(result, trace):
+    """Time in which a channel and a processor are busy at once."""
+    names = tracks(trace)
+    busy = defaultdict(list)
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            busy[names[event["tid"]].startswith("channel ")].append((event["ts"], event["ts"] + event["dur"]))
+    pairs = ((max(a, c), min(b, d)) for a, b in busy[True] for c, d in busy[False])
+    return sum(max(0.0, end - start) for start, end in pairs)
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_traces_follow_the_format_and_count_the_verified_peak(name, tmp_path):
+    result = INSTANCES[name]()
+    assert result.report is not None
+    trace = traced(result, tmp_path / "trace.json")
+    assert problems(trace) == []
+    highest, steps = defaultdict(int), set()
+    for event in trace["traceEvents"]:
+        if event["ph"] == "C":
+            (size,) = event["args"].values()
+            highest[event["name"]] = max(highest[event["name"]], size)
+        elif event["ph"] == "X":
+            steps.add(event["args"]["step"])
+    assert highest == {f"memory {memory}": size for memory, size in result.report.peak_memory.items()}
+    assert len(steps) == sum(step.__class__.__name__ != "Drop" for step in result.steps)
+    last = max(event["ts"] + event["dur"] for event in trace["traceEvents"] if event["ph"] == "X")
+    assert last == pytest.approx(float(result.makespan) * MICROSECONDS[result.units.time])
+    assert set(tracks(trace).values()) == {
+        name if name in result.machine.processor_index else f"channel {name}" for name in result.machine.resources
+    }
+    if name.endswith("channels"):
+        assert overlap(result, trace) > 0
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (lambda e: e["X"].pop("dur"), r"lacks \['dur'\]"),
+        (lambda e: e["X"].update(ts=-1), "ts is no number"),
+        (lambda e: e["X"].update(ts="3"), "ts is no number"),
+        (lambda e: e["X"].update(dur=float("nan")), "dur is no number"),
+        (lambda e: e["X"].update(tid=1.0), "tid is no integer"),
+        (lambda e: e["X"].update(tid=99), "track 99 has no thread_name"),
+        (lambda e: e["X"].update(ph="Q"), "unknown phase"),
+        (lambda e: e["X"].update(dur=1.5 * e["X"]["dur"]), "overlaps another one in part"),
+        (lambda e: e["C"].update(args={}), "a counter has numbers"),
+        (lambda e: e["C"].update(args={"bytes": "1"}), "a counter has numbers"),
+        (lambda e: e["C"].update(ts=1e12), "goes back in time"),
+        (lambda e: e["M"].update(args={"title": "x"}), "metadata"),
+        (lambda e: e["M"].pop("pid"), r"lacks \['pid'\]"),
+    ],
+)
+def test_the_format_is_checked(spoil, complaint, tmp_path):
+    """What would be no trace is told from one."""
+    trace = traced(chain_result(), tmp_path / "trace.json")
+    assert problems(trace) == []
+    first = {}
+    for event in trace["traceEvents"]:
+        first.setdefault(event["ph"], event)
+    spoil(first)
+    assert re.search(complaint, "\n".join(problems(trace)))

@@ -2,7 +2,8 @@
 
 What is done, in this order, each with what was found so far as the bound to beat:
 
-1. Every other algorithm for adjoints that takes the instance (`best_starts`): it is never worse than any of them.
+1. Every other algorithm for adjoints that takes the instance (`best_starts`): it is never worse than any of them. For
+   loops that are not long `rotor-float`, too, for which the working memory alone, with states and tapes, is a chain.
 2. A table over ranges of steps and free bytes of all levels (`best_table`): the best persistent schedule, sizes rounded
    up to the units of the table where need be.
 3. Tiny instances are solved exactly, by shortest path over what lies where (`best_search`); 1. and 2. are what is to
@@ -12,8 +13,8 @@ What is done, in this order, each with what was found so far as the bound to bea
    room that the working memory has before the first adjoint is there, and finds what is not persistent.
 
 The model has whole states, moved one at a time, adjoints that stay in the working memory, and tapes that are made
-right before their backward; where transfers overlap with computing, only 1. applies. The lower bound (`best_bound`)
-holds for all schedules.
+right before their backward. Where transfers overlap with computing, only 1. applies, and the answer for a machine on
+which they do not is placed as well. The lower bound (`best_bound`) holds for all schedules.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from remat.units import Number
 from remat_algorithms.adjoint.best_bound import lower_bound
 from remat_algorithms.adjoint.best_model import Model, Operation, cost, operations_of, steps_of
 from remat_algorithms.adjoint.best_search import Search
-from remat_algorithms.adjoint.best_starts import starts
+from remat_algorithms.adjoint.best_starts import makespan_of, starts
 from remat_algorithms.adjoint.best_table import LevelTable, SharedTable, stores
 from remat_algorithms.adjoint.best_windows import Windows
 
@@ -106,6 +107,8 @@ def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Pr
             return start
         bound = max(bound, start.bound)
         best.offer(start.makespan, start.steps, start.name, bound)
+    if model is None and not context.stopped:
+        _one_at_a_time(problem, options, best, bound)
     if best.makespan > bound and not context.stopped:
         bound = max(bound, lower_bound(problem, context))
     if model is None or best.makespan <= bound:
@@ -122,6 +125,19 @@ def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Pr
         return exact
     _search_windows(problem, model, options, context, best, bound, operations)
     return _conclude(problem, model, context, best, bound, options)
+
+
+def _one_at_a_time(problem: Problem, options: AdjointBestOptions, best: _Best, bound: Number) -> None:
+    """Offer the schedule for a machine whose transfers overlap nothing: as placed, here they do."""
+    machine = problem.machine
+    links = tuple(replace(link, channel=machine.processors[0].name) for link in machine.links)
+    proposal = solve(problem.on(replace(machine, links=links)), options, best.context.aside())
+    if proposal.steps is None:
+        return
+    placement = place(problem.graph, machine, proposal.steps)
+    if isinstance(placement, Placement):
+        makespan = makespan_of(problem, proposal.steps, placement)
+        best.offer(makespan, proposal.steps, "transfers one at a time", bound)
 
 
 def _exact(

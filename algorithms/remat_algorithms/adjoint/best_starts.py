@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from remat.options import make_options
 from remat.placement import Placement, place
 from remat.problem import ALL_SCHEDULES, Problem, Proposal
 from remat.registry import Algorithm
-from remat.steps import StepKind, Steps
+from remat.steps import StepBuilder, StepKind, Steps, concatenate
 from remat.units import Number
+from remat_algorithms.adjoint.slots import initially_in
 
 QUICK = ("store-all", "revolve", "multistage", "two-level", "periodic-disk-revolve", "treeverse", "recompute-all")
 """They search nothing, and are asked even when the time is over."""
@@ -24,7 +25,7 @@ MOST_QUICK = 100_000
 """Most steps for which the quick ones are asked although the time is over."""
 
 MOST_IN_WORKING_MEMORY = 200
-"""Most steps for which a schedule in the working memory alone is searched for."""
+"""Most steps for which the best chain in the working memory is searched for."""
 
 
 @dataclass
@@ -76,29 +77,44 @@ def starts(problem: Problem, context: Context) -> Iterator[Start | Proposal]:
             yield start
         elif proposal.steps is None and proposal.infeasible_within == ALL_SCHEDULES:
             yield proposal
-    if _working_memory_has_room(problem) and not context.stopped:
+    if problem.chain.length <= MOST_IN_WORKING_MEMORY and _x0_can_stay(problem) and not context.stopped:
         start = _in_working_memory(problem, context)
         if start is not None:
             yield start
 
 
-def _working_memory_has_room(problem: Problem) -> bool:
-    """Whether smaller states leave room for others in the working memory, which algorithms for storage do not use."""
-    sizes, capacity = problem.chain.activation_size, problem.machine.memories[0].capacity
-    unequal = len(sizes) > 0 and int(sizes.min()) < int(sizes.max())
-    given = getattr(problem.instance, "initial_state", "live") != "live"
-    several = len(problem.machine.memories) > 1
-    return several and unequal and capacity is not None and not given and len(sizes) <= MOST_IN_WORKING_MEMORY
-
-
 def _in_working_memory(problem: Problem, context: Context) -> Start | None:
-    """Return what is best without storage, states coming and going in the working memory alone."""
-    from remat_algorithms.dag_auto.catalogue import ALGORITHMS as DAG_AUTO
+    """Return what is best without storage, where states and tapes come and go as in a chain.
 
-    (entry,) = DAG_AUTO
-    options = make_options(entry, {"iterations": 50})
-    proposal: Proposal = entry.load()(problem, options, Slice.of(context, 0.3))
+    No algorithm for adjoints keeps tapes of their own sizes, and those for storage leave alone what room smaller
+    states leave beside the working one.
+    """
+    from remat_algorithms.chain.catalogue import ALGORITHMS as CHAIN
+
+    entry = next(entry for entry in CHAIN if entry.name == "rotor-float")
+    try:
+        options = make_options(entry, {"certificate": False})
+        proposal: Proposal = entry.load()(problem, options, Slice.of(context, 0.3))
+    except OptionError:
+        return None
+    given = next((k for k in range(1, len(problem.machine.memories)) if initially_in(problem, k)), None)
+    if given is not None and proposal.steps is not None:
+        head = StepBuilder()
+        head.drop([0], given)
+        proposal = replace(proposal, steps=concatenate([head.build(), proposal.steps]))
     return judged(problem, entry.name, proposal)
+
+
+def _x0_can_stay(problem: Problem) -> bool:
+    """Whether x0 leaves room for every step in the working memory: without storage, it has to stay to the end."""
+    chain, capacity = problem.chain, problem.machine.memories[0].capacity
+    state, adjoint = chain.activation_size, chain.gradient_size
+    if capacity is None or chain.length == 0:
+        return True
+    need = max(int(state[1:].max()), int(adjoint[1:].max()))
+    if not chain.saves and chain.length > 1:
+        need = max(need, int((state[1:-1] + adjoint[2:]).max()))
+    return int(state[0]) + need + chain.static_memory <= capacity
 
 
 def _others() -> list[Algorithm]:

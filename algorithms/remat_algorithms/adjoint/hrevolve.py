@@ -31,6 +31,7 @@ from remat.errors import OptionError
 from remat.problem import Bound, Problem, Proposal
 from remat_algorithms.adjoint.level_rows import Row, Stopped, binomial_row, emit, fill, no_storage
 from remat_algorithms.adjoint.plan import Plan
+from remat_algorithms.adjoint.revolve import if_built
 from remat_algorithms.adjoint.uniform import TimeLoop, finish
 
 MOST_WORK = 10**12
@@ -68,7 +69,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     scope = f"hierarchical checkpointing schedules with {slots} slots"
     refused = loop.infeasible(scope)
     if refused is not None:
-        return refused
+        return refused if any(level.slots for level in loop.levels) else if_built(problem, refused)
     advances = loop.steps - 1
     work = advances * advances * sum(1 if c >= advances else c for c in (level.slots for level in loop.levels)) // 2
     if work > MOST_WORK:

@@ -17,7 +17,7 @@ from remat.units import Number
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import READ, READ_LAST, WRITE, Split, Splits, reversal
-from remat_algorithms.adjoint.revolve import advances, beta, repetition
+from remat_algorithms.adjoint.revolve import advances, beta, if_built, repetition
 from remat_algorithms.adjoint.uniform import TimeLoop
 from remat_algorithms.emit import check_length
 
@@ -55,7 +55,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     scope = f"checkpointing schedules with {total} slots"
     refused = loop.infeasible(scope)
     if refused is not None:
-        return refused
+        return refused if total else if_built(problem, refused)
     least = advances(loop.steps, max(total, 1))
     check_length(least + loop.steps, f"multistage with {total} slots")
     levels, split = allocate(loop, max(total, 1))

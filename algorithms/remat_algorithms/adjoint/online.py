@@ -56,7 +56,7 @@ from remat_algorithms.adjoint.ranges import (
     Splits,
     reverse_ranges,
 )
-from remat_algorithms.adjoint.revolve import advances, refused_by_revolve, scope_of
+from remat_algorithms.adjoint.revolve import advances, if_built, refused_by_revolve, scope_of
 from remat_algorithms.adjoint.slots import Slots, forgotten, initially_in, transfer_times
 from remat_algorithms.emit import check_length
 
@@ -157,7 +157,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     facts, slots = Facts.of(problem), Slots.of(problem)
     refused = refused_by_revolve(facts, slots, "online-revolve")
     if refused is not None:
-        return refused
+        return if_built(problem, refused)
     least = advances(facts.steps, max(slots.count, 1))
     name = f"online-revolve with {slots.count} slots"
     check_length(least + facts.steps, name)

@@ -13,6 +13,7 @@ least such m stores the fewest checkpoints of the two ends.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from math import comb
 
@@ -25,7 +26,7 @@ from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import Alike, reversal
 from remat_algorithms.adjoint.slots import Slots, forgotten, initially_in, slot_notes, transfer_times
-from remat_algorithms.emit import check_length
+from remat_algorithms.emit import MOST_RUNS, check_length
 
 
 def beta(slots: int, repeats: int) -> int:
@@ -86,7 +87,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     facts, slots = Facts.of(problem), Slots.of(problem)
     refused = refused_by_revolve(facts, slots)
     if refused is not None:
-        return refused
+        return if_built(problem, refused)
     steps = facts.steps
     scope = scope_of(slots)
     check_length(advances(steps, max(slots.count, 1)) + steps, f"revolve with {slots.count} slots")
@@ -132,6 +133,26 @@ def refused_by_revolve(facts: Facts, slots: Slots, name: str = "revolve") -> Pro
     if slots.count < 1 and facts.steps > 1:
         return Proposal(infeasible_within=scope_of(slots), least=slots.least)
     return None
+
+
+def if_built(problem: Problem, refused: Proposal) -> Proposal:
+    """Take back that room for one checkpoint is enough, where its schedule is longer than what is built whole."""
+    facts, least = Facts.of(problem), refused.least
+    alone = advances(facts.steps, 1) + facts.steps
+    if least is None or alone <= MOST_RUNS:
+        return refused
+    note = f"with one checkpoint a schedule has {alone:,} runs; at most {MOST_RUNS:,} are built"
+    if 2 * facts.steps - 1 <= MOST_RUNS:
+        low, high = 1, facts.steps
+        while high - low > 1:
+            middle = (low + high) // 2
+            if advances(facts.steps, middle) + facts.steps <= MOST_RUNS:
+                high = middle
+            else:
+                low = middle
+        name, size = problem.machine.memories[least.memory].name, least.size + (high - 1) * facts.state
+        note += f", which takes {high} checkpoints at least: --budget {name}={size}"
+    return replace(refused, least=replace(least, sufficient=False), notes=(*refused.notes, note))
 
 
 def scope_of(slots: Slots) -> str:

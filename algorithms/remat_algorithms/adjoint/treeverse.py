@@ -28,7 +28,7 @@ from remat.problem import Problem, Proposal
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE
-from remat_algorithms.adjoint.revolve import repetition
+from remat_algorithms.adjoint.revolve import if_built, repetition
 from remat_algorithms.adjoint.slots import Slots, forget_elsewhere, forgotten, initially_in, slot_notes
 from remat_algorithms.emit import check_length
 
@@ -66,7 +66,7 @@ def solve(problem: Problem, options: TreeverseOptions, context: Context) -> Prop
     steps = Facts.of(problem).steps
     slots = Slots.of(problem)
     if slots.count < 1 and steps > 1:
-        return Proposal(infeasible_within=NO_SLOTS, least=slots.least)
+        return if_built(problem, Proposal(infeasible_within=NO_SLOTS, least=slots.least))
     level = slots.level
     given = initially_in(problem, level)
     plan = plan_treeverse(steps, max(slots.count, 1), level, options.split, given=given)

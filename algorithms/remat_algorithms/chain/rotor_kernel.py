@@ -15,18 +15,18 @@ from numba import njit
 from numpy.typing import NDArray
 
 from remat.taskgraph import IntArray
+from remat_algorithms.chain.rotor_limit import Limit
 from remat_algorithms.chain.rotor_table import RotorTable
 
 FloatTable = NDArray[np.float64]
 
 
-def filler(table: RotorTable) -> Callable[[int, int, int], None]:
+def filler(table: RotorTable, allowed: Limit) -> Callable[[int, int, int], None]:
     """Return the function that fills a column of a table for a range of states."""
     segments, grid, limits = table.segments, table.grid, table.limits
     states = segments.states
     shape = (len(states.stage), grid.rows)
-    column = np.empty(shape, dtype=np.float64)
-    lowest = np.zeros(len(table.time), dtype=np.int64)
+    column, floor = np.empty(shape, dtype=np.float64), np.empty(len(states.stage), dtype=np.int64)
     forward_time = segments.forward_time.astype(np.float64)
     least = states.quickest()
     quickest = limits.time[least]
@@ -37,12 +37,13 @@ def filler(table: RotorTable) -> Callable[[int, int, int], None]:
         *(states.stage, states.free, states.start, states.inner, table.first_cell),
         *(limits.kept, limits.shift, limits.time, limits.leaf_time, limits.leaf_row),
         *(segments.first_need, segments.next_need, forward_time),
-        *(quickest[states.free], leaf[states.free], alone, grid.budget, grid.unit, grid.start),
+        *(quickest[states.free], leaf[states.free], alone, allowed.debt, allowed.spared),
+        *(grid.budget, grid.unit, grid.start),
     )
 
     def fill(last: int, low: int, top: int) -> None:
         live = int(segments.gradient[last + 1])
-        fill_states(last, low, top, live, table.time, column, lowest, limits.save_row(last), *common)
+        fill_states(last, low, top, live, table.time, column, floor, table.lowest, limits.save_row(last), *common)
 
     return fill
 
@@ -62,6 +63,7 @@ def fill_states(
     live: int,
     time: FloatTable,
     column: FloatTable,
+    floor: IntArray,
     lowest: IntArray,
     save_row: IntArray,
     stage: IntArray,
@@ -80,40 +82,56 @@ def fill_states(
     quickest: FloatTable,
     leaf_quickest: FloatTable,
     alone: bool,
+    debt: FloatTable,
+    spared: FloatTable,
     budget: int,
     unit: int,
     start_row: int,
 ) -> None:
     """Fill column `last` of the table for the states top_state-1 .. low_state.
 
-    ``column[state]`` is the cell (state, last); ``lowest[cell]`` the first row in which a cell is finite. A split at j
+    ``column[state]`` is the cell (state, last), ``floor[state]`` its first row that is not inf. A split at j
     costs at least the segment's time without recomputation, `whole`, plus a sweep that grows with j: rows that
     are already as good need not look at j or beyond. This skips most of the work where memory is not scarce.
+    ``debt[state] + behind + excess`` is what a schedule that reads a row exceeds the limit by.
     """
     rows = time.shape[1]
     whole = leaf_quickest[last]
     for k in range(stage[top_state - 1] + 1, last):
         whole += quickest[k]
     reached = stage[top_state - 1] + 1
+    split_off = last < len(forward_time)
+    behind = 0.0
+    if split_off:
+        behind -= spared[last]
+        for k in range(reached, last + 1):
+            behind += forward_time[k]
     for state in range(top_state - 1, low_state - 1, -1):
         first = stage[state]
-        out = column[state]
-        out[:] = np.inf
         if first < reached:
             reached = first
             if first < last:
                 whole += quickest[first]
+            if split_off:
+                behind += forward_time[first]
+        # Above `cap` there are more free rows than any schedule within the limit can still have.
+        cap = np.searchsorted(debt[state], -behind, side="right")
+        floor[state] = rows
+        if cap == 0:
+            continue
+        out = column[state]
+        out[:] = np.inf
         for way in range(start[state], start[state + 1]):
             if first == last:
-                for r in range(leaf_row[way], rows):
+                for r in range(leaf_row[way], cap):
                     out[r] = min(out[r], leaf_time[way])
-            else:
+            elif floor[inner[way]] < rows:
                 k = kept[way]
                 inside = column[inner[way]]
-                for r in range(save_row[way], rows):
+                for r in range(save_row[way], cap):
                     out[r] = min(out[r], inside[min(r - k, rows - 1)] + way_time[way])
         if first < last:
-            high = rows
+            high = cap
             need = first_need[first]
             swept = float(forward_time[first])
             sweep_row = min(rows, max(0, start_row - (budget - need - live) // unit))
@@ -127,19 +145,27 @@ def fill_states(
                     swept += saving
                 elif alone:
                     saving = swept
+                beyond = swept - spared[j - 1] + behind
+                while high > 0 and debt[state, high - 1] + beyond > 0:
+                    high -= 1
+                if high == 0:
+                    break  # later splits sweep no less
                 bound = whole + (swept - saving if alone else swept)
                 k = shift[j]
                 right = free[j]
                 left = first_cell[state] + j - 1
-                low = max(sweep_row, lowest[left], lowest[first_cell[right] + last] + k)
+                low = max(sweep_row, lowest[left], floor[right] + k)
                 while high > low and out[high - 1] <= bound:
                     high -= 1
                 if low < high:
                     _relax(out[low:high], time[left, low:high], column[right, low - k : high - k], swept)
         r = 0
-        while r < rows and out[r] == np.inf:
+        while r < cap and (out[r] == np.inf or out[r] - whole + behind + debt[state, r] > 0):
+            out[r] = np.inf
             r += 1
-        lowest[first_cell[state] + last] = r
+        out[cap:] = out[cap - 1]
+        floor[state] = r if r < cap else rows
+        lowest[first_cell[state] + last] = floor[state]
         time[first_cell[state] + last] = out
 
 
@@ -154,7 +180,7 @@ def decisions(table: RotorTable, row: int) -> tuple[IntArray, IntArray]:
         *(states.save_need, states.backward_need, segments.gradient, segments.first_need, segments.next_need),
         *(segments.forward_time.astype(np.float64), grid.budget, grid.unit, grid.start),
     )
-    count = _decide(splits, ways, row, table.time, *common)
+    count = _decide(splits, ways, row, table.time, table.lowest, *common)
     return splits[:count], ways[:count]
 
 
@@ -164,6 +190,7 @@ def _decide(
     ways: IntArray,
     row: int,
     time: FloatTable,
+    lowest: IntArray,
     stage: IntArray,
     free: IntArray,
     start: IntArray,
@@ -200,9 +227,10 @@ def _decide(
                     best, chosen = leaf_time[way], way
                 continue
             under = min(room - kept[way], rows - 1)
+            cell = first_cell[inner[way]] + last
             need = max(save_need[way] + live, backward_need[way])
-            if under >= 0 and room >= start_row - (budget - need) // unit:
-                cost = way_time[way] + time[first_cell[inner[way]] + last, under]
+            if under >= lowest[cell] and room >= start_row - (budget - need) // unit:
+                cost = way_time[way] + time[cell, under]
                 if cost < best:
                     best, chosen = cost, way
         need, swept = np.int64(0), 0.0
@@ -212,8 +240,9 @@ def _decide(
             under = room - shift[j]
             if room < start_row - (budget - need - live) // unit:
                 break
-            if under >= 0:
-                cost = time[first_cell[state] + j - 1, room] + (time[first_cell[free[j]] + last, under] + swept)
+            left, right = first_cell[state] + j - 1, first_cell[free[j]] + last
+            if under >= lowest[right] and room >= lowest[left]:
+                cost = time[left, room] + (time[right, under] + swept)
                 if cost < best:
                     best, split = cost, j
         splits[count], ways[count] = split, chosen

@@ -6,6 +6,9 @@ rounded any more. A budget takes the finest unit that divides it into no more th
 rounded finely, and budgets of one rung share their rows: more memory only helps. Where a finer rung below might still
 hold a better schedule (the coarse table of sizes rounded down says whether it might), the rung's largest budget is
 solved as well: so more memory never hurts across rungs, either.
+
+A single budget wants only schedules better than one that is known already: tables of long chains are filled within that
+limit (see `rotor_limit`), and finer rungs whose lower bound is beyond it are passed over without a table.
 """
 
 from __future__ import annotations
@@ -19,8 +22,9 @@ import numpy as np
 from remat.context import Context
 from remat.errors import OptionError
 from remat_algorithms.chain.least_memory import LeastMemory
+from remat_algorithms.chain.rotor_limit import SLACK, once_bound, quick_bound
 from remat_algorithms.chain.rotor_states import Whole
-from remat_algorithms.chain.rotor_table import Grid, RotorTable, cells_of
+from remat_algorithms.chain.rotor_table import Grid, RotorTable, RowLimits, WholeTimes, cells_of
 from remat_algorithms.chain.segments import COMPILED_FROM, Segments
 
 MOST_BYTES = 2_500_000_000
@@ -31,6 +35,9 @@ LARGEST_BYTES = 16_000_000_000
 
 COARSE_FROM = 5_000_000_000
 """Additions (some seconds) from which on a coarse table is filled first, so that there is an early answer."""
+
+LIMITED_FROM = 20_000_000
+"""Additions from which on finding a limit costs less than it saves."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,7 @@ class Search:
         """Find an early answer with few slots, in case the time runs out; `fill` forgets it."""
         ladder = Ladder.of(self.segments, self.whole.need, slots)
         rung = ladder.rung(self.room)
-        table = self._table(self.room, ladder.units[rung], up=True)
+        table = self._table(self.room, ladder.units[rung], up=True, limit=self._limit(ladder.units[rung]))
         if table is not None:
             self.unit, self._glanced = ladder.units[rung], True
             self._take(table)
@@ -126,7 +133,8 @@ class Search:
         ladder = Ladder.of(self.segments, self.whole.need, slots)
         rung = ladder.rung(self.room)
         unit, exact = ladder.units[rung], ladder.is_exact(rung)
-        up, down = self.pair(unit, both=not exact and self.certificate, keep=False)
+        limit = self._limit(unit)
+        up, down = self.pair(unit, both=not exact and self.certificate, keep=False, limit=limit)
         if up is None:
             return False
         if self._glanced:  # what few slots found by luck they need not find for more memory
@@ -140,15 +148,25 @@ class Search:
             return True
         if self.certificate and down is None:
             self.context.report(message="filling the second table, for the bound")
-            down = self._table(self.room, unit, up=False)
+            down = self._table(self.room, unit, up=False, limit=self.time if limit < math.inf else math.inf)
             if down is None:
                 return True
-        if down is not None and down.best() < math.inf:
-            self.lower = max(self.lower, down.best())
-        self._descend(ladder, rung, down)
+        bounds = None if down is None else down.whole()
+        del down
+        if bounds is not None and bounds.best() < math.inf:
+            self.lower = max(self.lower, bounds.best())
+        self._descend(ladder, rung, bounds)
         return True
 
-    def _descend(self, ladder: Ladder, rung: int, down: RotorTable | None) -> None:
+    def _limit(self, unit: int) -> float:
+        """Return a time that the least one of the table of schedules is no more than, or else is not wanted."""
+        if not is_limited(self.segments, self.room // unit):
+            return math.inf
+        grid = Grid.of(self.segments, self.room, unit, up=True)
+        known = self._least_time if self._glanced else self.time
+        return min(known, once_bound(RowLimits.of(self.segments, grid)))
+
+    def _descend(self, ladder: Ladder, rung: int, down: WholeTimes | None) -> None:
         """Look at the largest budgets of the finer rungs, as long as they may hold a better schedule."""
         for finer in range(rung + 1, len(ladder.units)):
             room = ladder.largest(finer)
@@ -158,36 +176,46 @@ class Search:
                 row = down.grid.row(room)
                 if row >= 0 and down.best(row) >= self.time:
                     return
-            table = self._table(room, ladder.units[finer], up=True)
+            limit, unit = math.inf, ladder.units[finer]
+            if is_limited(self.segments, room // unit):
+                limit = self.time
+                grid = Grid.of(self.segments, room, unit, up=True)
+                if quick_bound(RowLimits.of(self.segments, grid)) > limit * (1 + SLACK):
+                    continue
+            table = self._table(room, unit, up=True, limit=limit)
             if table is None:
                 return
             self._take(table)
+            del table  # before the next one is filled
 
     def _take(self, table: RotorTable) -> None:
         time = table.best()
         if time <= self.time and time < math.inf:
             self.time, self.runs, self.from_table = time, table.runs(), True
 
-    def _table(self, room: int, unit: int, *, up: bool) -> RotorTable | None:
+    def _table(self, room: int, unit: int, *, up: bool, limit: float = math.inf) -> RotorTable | None:
         grid = Grid.of(self.segments, room, unit, up=up)
-        return RotorTable.of(self.segments, grid, stopped=lambda: self.context.stopped)
+        return RotorTable.of(self.segments, grid, limit=limit, stopped=lambda: self.context.stopped)
 
-    def pair(self, unit: int, *, both: bool, keep: bool = True) -> tuple[RotorTable | None, RotorTable | None]:
+    def pair(
+        self, unit: int, *, both: bool, keep: bool = True, limit: float = math.inf
+    ) -> tuple[RotorTable | None, RotorTable | None]:
         """Fill the table of schedules and, if wanted, that of bounds, at once where there are threads.
 
         Without `keep`, a second table that would have to wait for the first, or be very large beside it, is left out.
+        A finite `limit` leaves both exact where they are no more than it.
         """
         small = 2 * table_bytes(self.segments, self.room // unit) <= MOST_BYTES
         if both and small and self.context.threads > 1 and self.segments.length > COMPILED_FROM:
             found: list[RotorTable | None] = []
-            second = Thread(target=lambda: found.append(self._table(self.room, unit, up=False)))
+            second = Thread(target=lambda: found.append(self._table(self.room, unit, up=False, limit=limit)))
             second.start()
-            first = self._table(self.room, unit, up=True)
+            first = self._table(self.room, unit, up=True, limit=limit)
             second.join()
             return first, found[0] if found else None
-        first = self._table(self.room, unit, up=True)
+        first = self._table(self.room, unit, up=True, limit=limit)
         wanted = both and keep and first is not None
-        return first, self._table(self.room, unit, up=False) if wanted else None
+        return first, self._table(self.room, unit, up=False, limit=limit) if wanted else None
 
 
 def common_measure(segments: Segments) -> int:
@@ -226,6 +254,11 @@ def check_size(segments: Segments, slots: int) -> None:
             f"--algorithm: rotor's table of {slots:,} slots for {length:,} stages takes {needed / 1e9:,.0f} GB, more "
             f"than {LARGEST_BYTES / 1e9:.0f} GB; {remedy}"
         )
+
+
+def is_limited(segments: Segments, slots: int) -> bool:
+    """Whether a table takes so long that it is filled within a limit."""
+    return segments.length**3 * slots // 6 > LIMITED_FROM
 
 
 def is_long(segments: Segments, slots: int) -> bool:

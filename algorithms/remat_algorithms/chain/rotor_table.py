@@ -6,10 +6,13 @@ fits; rounded down, the table is a lower bound within the class. So one table an
 
 Only cells (state, l) with l no earlier than the state's stage exist: they lie below each other, those of a state
 together, so that a state's earlier segments are one block.
+
+With a limit on the time (see `rotor_limit`), what no schedule within it reads is left out.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.taskgraph import IntArray
+from remat_algorithms.chain.rotor_limit import Limit
 from remat_algorithms.chain.rotor_states import unfold
 from remat_algorithms.chain.segments import COMPILED_FROM, RunList, Segments
 
@@ -87,6 +91,19 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class WholeTimes:
+    """Least times of the whole chain in all rows of a table."""
+
+    grid: Grid
+    time: FloatTable
+
+    def best(self, row: int | None = None) -> float:
+        """Least time in a row (`start` by default); inf if the chain does not fit."""
+        at = self.grid.start if row is None else row
+        return float(self.time[at]) if at >= 0 else np.inf
+
+
+@dataclass(frozen=True)
 class RotorTable:
     """The filled table.
 
@@ -94,25 +111,36 @@ class RotorTable:
     ----------
     time : (cells, rows) float64
         Least time of each cell's segment in each row; inf where it does not fit. Sums of integers are exact
-        below 2^53.
+        below 2^53. What a limit leaves out is inf or too large.
+    lowest : (cells,) int64
+        First row of each cell that is not inf; cells without one may be left unwritten.
     """
 
     segments: Segments
     grid: Grid
     time: FloatTable
+    lowest: IntArray
 
     @staticmethod
-    def of(segments: Segments, grid: Grid, *, stopped: Callable[[], bool] = lambda: False) -> RotorTable | None:
+    def of(
+        segments: Segments, grid: Grid, *, limit: float = math.inf, stopped: Callable[[], bool] = lambda: False
+    ) -> RotorTable | None:
         """Fill the table; None if `stopped` became true on the way.
 
-        O(L^3 rows / 6) time, O(L^2 rows / 2) memory, for one state a stage and few variants.
+        O(L^3 rows / 6) time, O(L^2 rows / 2) memory, for one state a stage and few variants. What is read in row
+        `start` or below is exact if it is no more than `limit`, and else more than `limit`; a low limit saves most of
+        the time.
         """
-        table = RotorTable(segments, grid, np.empty((cells_of(segments), grid.rows), dtype=np.float64))
-        fill_states: Callable[[int, int, int], None] = NumpyFiller(table).fill_states
+        cells = cells_of(segments)
+        lowest = np.full(cells, grid.rows, dtype=np.int64)
+        table = RotorTable(segments, grid, np.empty((cells, grid.rows), dtype=np.float64), lowest)
+        allowed = Limit.of(table.limits, limit)
         if segments.length > COMPILED_FROM:
             from remat_algorithms.chain import rotor_kernel
 
-            fill_states = rotor_kernel.filler(table)
+            fill_states: Callable[[int, int, int], None] = rotor_kernel.filler(table, allowed)
+        else:
+            fill_states = NumpyFiller(table, allowed).fill_states
         stage = segments.states.stage
         for last in range(segments.length + 1):
             top = int(np.searchsorted(stage, last, side="right"))
@@ -135,10 +163,13 @@ class RotorTable:
         cell: FloatTable = self.time[self.first_cell[state] + last]
         return cell
 
+    def whole(self) -> WholeTimes:
+        """Return what remains of the table when it is let go."""
+        return WholeTimes(self.grid, self.row(0, self.segments.length).copy())
+
     def best(self, row: int | None = None) -> float:
         """Least time of the whole chain in a row (`start` by default); inf if it does not fit."""
-        at = self.grid.start if row is None else row
-        return float(self.row(0, self.segments.length)[at]) if at >= 0 else np.inf
+        return WholeTimes(self.grid, self.row(0, self.segments.length)).best(row)
 
     def runs(self, row: int | None = None) -> list[int]:
         """Return the runs of a schedule of the whole chain that takes the time of a row (`start` by default).
@@ -184,17 +215,19 @@ class RotorTable:
                 cost = limits.leaf_time[through] if row >= limits.leaf_row[through] else np.inf
             else:
                 under = min(row - int(limits.kept[through]), self.grid.rows - 1)
-                fits = under >= 0 and row >= limits.save_row(last)[through]
-                cost = limits.time[through] + self.row(int(states.inner[through]), last)[under] if fits else np.inf
+                cell = int(self.first_cell[states.inner[through]]) + last
+                fits = under >= self.lowest[cell] and row >= limits.save_row(last)[through]
+                cost = limits.time[through] + self.time[cell, under] if fits else np.inf
             if cost < best:
                 best, way = cost, through
         splits = np.arange(first + 1, last + 1)
         under_split = row - limits.shift[splits]
-        fits = (under_split >= 0) & (row >= limits.sweep_rows(first, last))
-        splits, under_split = splits[fits], under_split[fits]
+        left_cell, right_cell = self.first_cell[state] + splits - 1, self.first_cell[states.free[splits]] + last
+        fits = (under_split >= self.lowest[right_cell]) & (row >= limits.sweep_rows(first, last))
+        fits &= row >= self.lowest[left_cell]
+        splits = splits[fits]
         if len(splits):
-            left = self.time[self.first_cell[state] + splits - 1, row]
-            right = self.time[self.first_cell[states.free[splits]] + last, under_split]
+            left, right = self.time[left_cell[fits], row], self.time[right_cell[fits], under_split[fits]]
             costs = left + (right + self.segments.sweep_time(first)[splits - first - 1])
             at = int(np.argmin(costs))
             if costs[at] < best:
@@ -280,9 +313,9 @@ class NumpyFiller:
     minimisation over splits is one contiguous (splits x rows) sum and one minimum.
     """
 
-    def __init__(self, table: RotorTable) -> None:
+    def __init__(self, table: RotorTable, allowed: Limit) -> None:
         self._table = table
-        self._limits = table.limits
+        self._limits, self._allowed = table.limits, allowed
         self._whole_row = table.limits.whole_row()
         self._shifted = np.empty((table.segments.length + 1, table.grid.rows), dtype=np.float64)
 
@@ -295,38 +328,60 @@ class NumpyFiller:
             first = int(states.stage[state])
             out = table.row(state, last)
             out[:] = np.inf
-            for way in states.ways(state):
-                if first == last:
-                    part = out[limits.leaf_row[way] :]
-                    np.minimum(part, limits.leaf_time[way], out=part)
+            spare = -self._allowed.behind(first, last) - self._allowed.debt[state]
+            # Rows of more free memory than any schedule within the limit can still have.
+            cap = int(np.searchsorted(-spare, 0.0, side="right"))
+            for way in states.ways(state) if cap else ():
+                begin = int(limits.leaf_row[way]) if first == last else int(save_row[way])
+                if begin >= cap:
                     continue
-                begin = int(save_row[way])
-                if begin < rows:
-                    under = np.minimum(np.arange(begin, rows) - limits.kept[way], rows - 1)
-                    through = table.row(int(states.inner[way]), last)[under] + limits.time[way]
-                    np.minimum(out[begin:], through, out=out[begin:])
-            if first < last:
-                self._splits(state, last, out)
+                if first == last:
+                    np.minimum(out[begin:cap], limits.leaf_time[way], out=out[begin:cap])
+                    continue
+                under = np.minimum(np.arange(begin, cap) - limits.kept[way], rows - 1)
+                through = table.row(int(states.inner[way]), last)[under] + limits.time[way]
+                np.minimum(out[begin:cap], through, out=out[begin:cap])
+            if first < last and cap:
+                self._splits(state, last, out[:cap], float(spare[0]))
+            self._finish(state, last, out, spare[:cap])
             if state == states.free[first]:
                 step = int(limits.shift[first])
                 self._shifted[first, :step] = np.inf
                 if step < rows:
                     self._shifted[first, step:] = out[: rows - step]
 
-    def _splits(self, state: int, last: int, out: FloatTable) -> None:
-        segments = self._table.segments
+    def _finish(self, state: int, last: int, out: FloatTable, spare: FloatTable) -> None:
+        """Drop the rows below the first that is within the limit."""
+        cap, rows = len(spare), len(out)
+        whole = self._allowed.without_recompute(int(self._table.segments.states.stage[state]), last)
+        within = np.flatnonzero((out[:cap] < np.inf) & (out[:cap] - whole <= spare))
+        lowest = int(within[0]) if len(within) else rows
+        out[:lowest] = np.inf
+        if 0 < cap < rows:
+            out[cap:] = out[cap - 1]
+        self._table.lowest[self._table.first_cell[state] + last] = lowest
+
+    def _splits(self, state: int, last: int, out: FloatTable, spare: float) -> None:
+        segments, lowest = self._table.segments, self._table.lowest
         first, rows = int(segments.states.stage[state]), len(out)
         high = min(int(self._whole_row[state, last]), rows)
-        bounds = self._limits.sweep_rows(first, last)
-        swept = segments.sweep_time(first)[: last - first, None].astype(np.float64)
         cell = int(self._table.first_cell[state])
+        swept = segments.sweep_time(first)[: last - first].astype(np.float64)
         # Sweeps need more the further they go: above `free` all of them fit.
+        bounds = self._limits.sweep_rows(first, last)
+        lefts = lowest[cell + first : cell + last]
+        known = np.flatnonzero((swept - self._allowed.spared[first:last] <= spare) & (lefts < self._table.grid.rows))
+        if not len(known):
+            return
+        count = int(known[-1]) + 1
+        bounds, swept = bounds[:count], swept[:count, None]
         free = min(int(bounds[-1]), high)
-        for a, b in ((min(int(bounds[0]), free), free), (free, high)):
+        low = int(np.maximum(bounds, lefts[:count]).min())
+        for a, b in ((min(low, free), free), (max(low, free), high)):
             if a >= b:
                 continue
-            sums = self._shifted[first + 1 : last + 1, a:b] + swept
-            sums += self._table.time[cell + first : cell + last, a:b]
+            sums = self._shifted[first + 1 : first + 1 + count, a:b] + swept
+            sums += self._table.time[cell + first : cell + first + count, a:b]
             if b == free:
                 sums[np.arange(a, b) < bounds[:, None]] = np.inf
             np.minimum(out[a:b], sums.min(axis=0), out=out[a:b])

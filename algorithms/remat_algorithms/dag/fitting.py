@@ -11,12 +11,11 @@ from remat_algorithms.dag.retention import Replay, Stages
 Runs = Sequence[int]
 
 
-def whole(stages: Stages) -> Replay | None:
-    """Return the schedule that recomputes nothing if it fits the budget."""
+def whole(stages: Stages) -> list[int]:
+    """Return the runs that recompute nothing."""
     everything = stages.nothing_held()
     everything[:] = True
-    replay = stages.replay(stages.runs(everything))
-    return replay if fits(stages, replay.peak) else None
+    return stages.runs(everything)
 
 
 def fits(stages: Stages, peak: int) -> bool:
@@ -42,24 +41,26 @@ def fastest(problem: Problem, stages: Stages, candidates: Iterable[Runs | None],
     Proposal
         Claims time and peak. Without steps if nothing fits.
     """
-    best = whole(stages)
-    if best is not None:
-        return Proposal(steps=best.steps, makespan=best.time, peak=best.peak)
-    seen: set[tuple[int, ...]] = set()
-    least: int | None = None
+    once = whole(stages)
+    replay = stages.replay(once)
+    if fits(stages, replay.peak):
+        return Proposal(steps=replay.steps, makespan=replay.time, peak=replay.peak)
+    best: Replay | None = None
+    seen = {tuple(once)}
+    least = replay.peak
     for runs in _until_stopped(candidates, context):
         if runs is None or (key := tuple(runs)) in seen:
             continue
         seen.add(key)
         replay = stages.replay(runs)
-        least = replay.peak if least is None else min(least, replay.peak)
+        least = min(least, replay.peak)
         if fits(stages, replay.peak) and (best is None or (replay.time, replay.peak) < (best.time, best.peak)):
             best = replay
             context.report(best.steps, makespan=best.time)
     stopped = context.termination if context.stopped else Termination.COMPLETED
     if best is not None:
         return Proposal(steps=best.steps, makespan=best.time, peak=best.peak, termination=stopped)
-    if least is None or stopped is not Termination.COMPLETED:
+    if stopped is not Termination.COMPLETED:
         return Proposal(termination=stopped)
     # The same candidates are tried at every budget, so this one will be found again.
     named = LeastBudget(least, None, True, problem.machine.processors[0].memory)

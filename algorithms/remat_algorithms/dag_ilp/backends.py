@@ -85,6 +85,10 @@ def solve_program(
         possible = bool((program.row_lower <= 0).all() and (program.row_upper >= 0).all())
         return Answer(Outcome.OPTIMAL, np.zeros(0), 0.0) if possible else Answer(Outcome.INFEASIBLE)
     task = _task(program, solver, context, hint, limit)
+    left = context.seconds_left
+    if limit is not None and left is not None and left < limit:  # large programs take seconds to be handed over
+        limit = left
+        task.shorten(limit)
     return watched(task, context, limit)
 
 
@@ -100,6 +104,9 @@ class Job:
 
     def poll(self) -> None:
         """Look, in the caller's thread, at what the solver has found."""
+
+    def shorten(self, seconds: float) -> None:
+        """Give the solver, before it is called, less time than it was made for."""
 
 
 def _task(program: Program, solver: str, context: Context, hint: FloatArray | None, limit: float | None) -> Job:
@@ -189,6 +196,9 @@ class _Builder(Job):
     def stop(self) -> None:
         self.solver.interrupt_solve()
 
+    def shorten(self, seconds: float) -> None:
+        self.solver.set_time_limit_in_seconds(seconds)
+
     def solve(self) -> Answer:
         self.solver.solve(self.model)
         status = self.solver.status()
@@ -239,6 +249,9 @@ class _Scip(Job):
 
     def stop(self) -> None:
         self.solver.InterruptSolve()
+
+    def shorten(self, seconds: float) -> None:
+        self.solver.SetTimeLimit(max(1, int(seconds * 1000)))
 
     def solve(self) -> Answer:
         # A relative gap of 0 instead of the wrapper's 1e-4: what is called optimal has to be.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import gcd
 
 from remat_algorithms.dag_ilp.frontier import Frontier
@@ -19,10 +20,17 @@ MOST_ENTRIES = 6_000_000
 
 
 class TooLarge(Exception):
-    """The program would have more than `MOST_ENTRIES` entries."""
+    """The program would have more than `MOST_ENTRIES` entries, or the time was over while it was built."""
 
 
-def formulate(front: Frontier, budget: int, *, most_cost: float = INFINITY, integral: bool = True) -> Formulation:
+def formulate(
+    front: Frontier,
+    budget: int,
+    *,
+    most_cost: float = INFINITY,
+    integral: bool = True,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Formulation:
     """Build the program for a budget.
 
     Parameters
@@ -34,6 +42,8 @@ def formulate(front: Frontier, budget: int, *, most_cost: float = INFINITY, inte
         Reruns that alone take longer are left out: the time beyond the forced runs of a known schedule.
     integral : bool
         Whether runs are integer columns (else continuous, for the relaxation).
+    stopped : callable
+        Looked at all the time: a large program takes seconds.
 
     Raises
     ------
@@ -59,12 +69,14 @@ def formulate(front: Frontier, budget: int, *, most_cost: float = INFINITY, inte
     solvers (`FINEST`, `DEAREST`) they are rounded *down*: the program is then a relaxation, whose solutions are
     replayed with the true sizes, and cut off if they do not fit.
     """
-    return _Construction(front, budget, most_cost, integral).build()
+    return _Construction(front, budget, most_cost, integral, stopped).build()
 
 
 class _Construction:
-    def __init__(self, front: Frontier, budget: int, most_cost: float, integral: bool) -> None:
-        self.front, self.most_cost, self.integral = front, most_cost, integral
+    def __init__(
+        self, front: Frontier, budget: int, most_cost: float, integral: bool, stopped: Callable[[], bool]
+    ) -> None:
+        self.front, self.most_cost, self.integral, self.stopped = front, most_cost, integral, stopped
         self.room = budget - front.fixed
         self.builder = ProgramBuilder()
         self.runs: dict[tuple[int, int], int] = {}
@@ -79,6 +91,7 @@ class _Construction:
         self.borders: list[dict[int, int]] = []
         starts: dict[int, int | None] = {}
         for value in range(len(self.front.size)):
+            self._look_at_the_clock()
             if self.front.makers[value] or self.front.users[value] or value in self.front.outputs:
                 starts[value] = self._add_chain(value)
         instants = self._add_memory(starts)
@@ -93,6 +106,10 @@ class _Construction:
             self.time_unit,
             self.exact_time,
         )
+
+    def _look_at_the_clock(self) -> None:
+        if self.stopped():
+            raise TooLarge(f"the time was over while the program ({len(self.runs):,} runs) was built")
 
     def _add_runs(self) -> None:
         front = self.front
@@ -179,6 +196,7 @@ class _Construction:
         instants: list[Instant] = []
         entries = 0
         for (stage, position), run in sorted(self.runs.items()):
+            self._look_at_the_clock()
             while len(self.borders) <= stage:
                 self.borders.append(dict(live))
             touched = dict.fromkeys((*front.reads[position], *front.writes[position]))
@@ -189,7 +207,10 @@ class _Construction:
                 self._add_memory_row(instant)
                 entries += len(live)
                 if entries > MOST_ENTRIES:
-                    raise TooLarge
+                    raise TooLarge(
+                        f"the program ({front.stages:,} stages, {len(self.runs):,} runs) would have more than "
+                        f"{MOST_ENTRIES:,} entries: too many to be built in reasonable time"
+                    )
             for value in touched:
                 key = stage, position, value
                 if key not in self.uses:

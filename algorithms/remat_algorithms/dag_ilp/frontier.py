@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from remat.problem import Problem
 from remat.units import Number
+from remat_algorithms.dag.keep_all import reference_order
 
 FRONTIER = "frontier-advancing schedules of the reference order"
+IMPROVED = "frontier-advancing schedules of the improved order"
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,16 @@ class Frontier:
         """Number of stages."""
         return len(self.end)
 
+    @cached_property
+    def slots(self) -> int:
+        """Number of pairs (stage, position) in which a task may run."""
+        windows = zip(self.first, self.last, strict=True)
+        return sum(
+            max(0, last - first + 1)
+            for position, (first, last) in enumerate(windows)
+            if self.end and position <= self.end[first]
+        )
+
     def may_run(self, stage: int, position: int) -> bool:
         """Whether a position's task may run in a stage."""
         return self.first[position] <= stage <= self.last[position] and position <= self.end[stage]
@@ -98,13 +111,19 @@ class Frontier:
         return [self.tasks[position] for _, position in sorted(every)]
 
 
-def frontier(problem: Problem) -> Frontier:
+def frontier(problem: Problem, order: Sequence[int] | None = None) -> Frontier:
     """Order the tasks and find out what may run when.
+
+    Parameters
+    ----------
+    problem : Problem
+    order : sequence of int, optional
+        A topological order of the tasks that `problem.needed.once` names; default: the reference order.
 
     Notes
     -----
-    Needed tasks (required ones, and sole makers of needed values) keep their reference order; the others,
-    alternatives, stand as early as they can run. A value is of use as long as one of its readers may still run,
+    Needed tasks (required ones, and sole makers of needed values) keep the order; the others, alternatives, stand as
+    early as they can run. A value is of use as long as one of its readers may still run,
     and a run may be repeated as long as one of its values is of use. O(tasks * graph) in the worst case.
     """
     graph, machine = problem.graph, problem.machine
@@ -117,9 +136,10 @@ def frontier(problem: Problem) -> Frontier:
     reads = [list(dict.fromkeys(row)) for row in graph.reads.to_lists()]
     writes = [list(dict.fromkeys(row)) for row in graph.writes.to_lists()]
     must = (problem.needed.forced | graph.once).tolist()
-    order = _order(reads, writes, here, must)
-    useful_values, useful_tasks = _useful(order, reads, writes, must, outputs)
-    tasks = [task for task in order if useful_tasks[task]]
+    listed: list[int] = reference_order(graph, problem.needed.once | graph.once).tolist()
+    every = _order(listed if order is None else order, reads, writes, here, must)
+    useful_values, useful_tasks = _useful(every, reads, writes, must, outputs)
+    tasks = [task for task in every if useful_tasks[task]]
     end = [position for position, task in enumerate(tasks) if must[task]]
     terminal = [True] * len(end)
     if outputs:
@@ -169,20 +189,21 @@ def frontier(problem: Problem) -> Frontier:
     )
 
 
-def _order(reads: list[list[int]], writes: list[list[int]], here: set[int], must: list[bool]) -> list[int]:
-    """Take the first ready task of the listed order, one that need not run before all that must."""
+def _order(
+    sequence: Sequence[int], reads: list[list[int]], writes: list[list[int]], here: set[int], must: list[bool]
+) -> list[int]:
+    """Return the tasks of the sequence that must run, and before each of them all others that can run."""
     available = set(here)
-    missing = [sum(value not in available for value in set(row)) for row in reads]
+    missing = [sum(value not in available for value in row) for row in reads]
     waiting: dict[int, list[int]] = {}
     for task, row in enumerate(reads):
         for value in row:
-            if value not in available:
+            if value not in available and not must[task]:
                 waiting.setdefault(value, []).append(task)
-    ready = [(must[task], task) for task, count in enumerate(missing) if count == 0]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, task = heapq.heappop(ready)
+    ready = [task for task, count in enumerate(missing) if count == 0 and not must[task]]
+    order: list[int] = []
+
+    def run(task: int) -> None:
         order.append(task)
         for value in writes[task]:
             if value not in available:
@@ -190,7 +211,13 @@ def _order(reads: list[list[int]], writes: list[list[int]], here: set[int], must
                 for reader in waiting.get(value, ()):
                     missing[reader] -= 1
                     if missing[reader] == 0:
-                        heapq.heappush(ready, (must[reader], reader))
+                        heapq.heappush(ready, reader)
+
+    for following in [*(task for task in sequence if must[task]), -1]:
+        while ready:
+            run(heapq.heappop(ready))
+        if following >= 0:
+            run(following)
     return order
 
 

@@ -11,13 +11,17 @@ from remat.context import Context
 from remat.options import Options
 from remat.problem import Problem, Proposal, Termination
 from remat_algorithms.dag_ilp.backends import Answer, Outcome, watched
-from remat_algorithms.dag_ilp.checkmate import SMALL, TOO_LARGE, first_schedule
+from remat_algorithms.dag_ilp.checkmate import SMALL, first_schedule
 from remat_algorithms.dag_ilp.formulation import TooLarge
 from remat_algorithms.dag_ilp.frontier import FRONTIER
 from remat_algorithms.dag_ilp.intervals import IntervalJob, Intervals
 from remat_algorithms.dag_ilp.search import Runs, Search
+from remat_algorithms.dag_ilp.start import greedy_schedule
 
 COPIES = 2
+ROUNDING_TIME = 0.3
+"""Share of the time left that relaxations may take before the constraint program is begun."""
+
 MOST_RUN_SLOTS = 400_000
 """Most (task, stage) pairs; beyond, building the model alone takes minutes."""
 
@@ -26,9 +30,9 @@ class MoccasinOptions(Options):
     """Options of `moccasin`."""
 
     copies: int = Field(default=COPIES, ge=1, le=20, description="Most runs of one task, the first one included.")
-    rounding: bool = Field(
-        default=True, description="Round the relaxation of checkmate first, for a schedule to start from."
-    )
+    greedy: bool = Field(default=True, description="Ask dag-auto's greedy first, for a schedule to start from.")
+    rounding: bool = Field(default=True, description="Round the relaxation of checkmate first, for the same purpose.")
+    reorder: bool = Field(default=False, description="Improve the order of first runs before anything is run again.")
 
 
 def scope_of(copies: int) -> str:
@@ -65,7 +69,7 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
     Proposal
         Claims makespan and peak; optimal or infeasible within `scope_of(copies)` if that is proved.
     """
-    search = _InClass(problem, context, scope_of(options.copies), "moccasin")
+    search = _InClass(problem, context, scope_of(options.copies), "moccasin", reorder=options.reorder)
     search.copies = options.copies
     early = search.without_reruns()
     if early is not None:
@@ -73,14 +77,18 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
     front = search.front
     if front.start > search.budget:
         return search.infeasible()
-    slots = sum(front.may_run(stage, position) for stage in range(front.stages) for position in range(len(front.tasks)))
-    if slots > MOST_RUN_SLOTS:
-        search.notes.append(TOO_LARGE)
+    if front.slots > SMALL and options.greedy:
+        greedy_schedule(search)
+    if front.slots > MOST_RUN_SLOTS:
+        search.notes.append(
+            f"{front.stages:,} stages with {front.slots:,} runs: the program would take too long to be built"
+        )
         return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
-    if options.rounding and slots > SMALL:
+    if options.rounding and front.slots > SMALL:
         if not _possible(search):
             return search.infeasible()
         if context.stopped:
+            search.notes.append("the time was over before the constraint program was begun")
             return search.propose(proved=False, termination=search.limit)
     return _solve(search, options.copies)
 
@@ -88,7 +96,7 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
 def _possible(search: Search) -> bool:
     """Look for a first schedule; False if there is none in the class."""
     try:
-        return first_schedule(search, "highs")
+        return first_schedule(search, "highs", patience=ROUNDING_TIME)
     except TooLarge:
         return True
 
@@ -105,6 +113,7 @@ def _solve(search: Search, copies: int) -> Proposal:
     if np.isfinite(answer.bound):
         model.raise_bound(search)(answer.bound)
     if answer.outcome is not Outcome.OPTIMAL:
+        search.notes.append(f"cp-sat did not finish the program of {len(model.demands):,} intervals")
         return search.propose(proved=False, termination=search.limit)
     if search.best is None:
         search.notes.append("sizes are too large for the solver; rounded down, its solution does not fit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from itertools import pairwise
 from typing import Any
@@ -34,12 +35,12 @@ def _found(name: str, limit: float | None, threads: int, warm: bool) -> Any:
     name = name or "PULP_CBC_CMD"
     if name not in known:
         raise OptionError(f"--option solver: PuLP knows no solver {name!r}; it knows {', '.join(dict.fromkeys(known))}")
-    settings: dict[str, Any] = {"msg": False}
+    wanted: dict[str, Any] = {"msg": False, "threads": threads, "gapRel": 0.0, "warmStart": warm}
     if limit is not None:
-        settings["timeLimit"] = limit
-    if name == "PULP_CBC_CMD":
-        settings |= {"threads": threads, "gapRel": 0.0, "warmStart": warm, "keepFiles": False}
-    solver = pulp.getSolver(name, **settings)
+        wanted["timeLimit"] = limit
+    # Not every solver takes all of these. Many stop at a gap of 1e-4 by default, and call that optimal.
+    accepted = inspect.signature(type(pulp.getSolver(name)).__init__).parameters
+    solver = pulp.getSolver(name, **{key: value for key, value in wanted.items() if key in accepted})
     if not solver.available():
         available = ", ".join(pulp.listSolvers(onlyAvailable=True)) or "none"
         raise OptionError(f"--option solver: PuLP does not find {name!r} here; it finds {available}")

@@ -13,9 +13,10 @@ from remat.problem import Bound, LeastBudget, Problem, Proposal, Termination
 from remat.steps import Steps
 from remat.units import Number
 from remat_algorithms.dag.keep_all import reference_order
-from remat_algorithms.dag_ilp.frontier import Frontier, frontier
+from remat_algorithms.dag_ilp.frontier import FRONTIER, IMPROVED, Frontier, frontier
 from remat_algorithms.dag_ilp.replay import Execution, execute, steps_of
 from remat_algorithms.dag_ilp.stage_program import Formulation
+from remat_algorithms.order.improving import better_order
 
 Runs = list[tuple[int, int]]
 
@@ -34,10 +35,14 @@ class Search:
         The class of schedules that bounds speak of.
     source : str
         The algorithm's name.
+    reorder : bool
+        Whether to look for a better order than the reference order first.
     """
 
-    def __init__(self, problem: Problem, context: Context, scope: str, source: str) -> None:
-        self.problem, self.context, self.scope, self.source = problem, context, scope, source
+    def __init__(self, problem: Problem, context: Context, scope: str, source: str, *, reorder: bool = False) -> None:
+        self.problem, self.context, self.source = problem, context, source
+        self.order = better_order(problem, source, lambda: context.stopped) if reorder else None
+        self.scope = scope if self.order is None else scope.replace(FRONTIER, IMPROVED)
         self.best: Execution | None = None
         self.best_runs: Runs | None = None
         self.bound: Number | None = None
@@ -46,7 +51,7 @@ class Search:
     @cached_property
     def front(self) -> Frontier:
         """The class's tasks and stages."""
-        return frontier(self.problem)
+        return frontier(self.problem, self.order)
 
     @cached_property
     def budget(self) -> int:
@@ -62,7 +67,7 @@ class Search:
     def without_reruns(self) -> Proposal | None:
         """Return the schedule that runs everything once, if it fits."""
         problem = self.problem
-        order = reference_order(problem.graph, problem.needed.once).tolist()
+        order = self.order or reference_order(problem.graph, problem.needed.once).tolist()
         if len(order) != int(problem.needed.once.sum()):
             return None
         found = execute(problem, order)
@@ -163,7 +168,7 @@ class Search:
             bounds=bounds,
             optimal_within=self.scope if proved else None,
             termination=Termination.COMPLETED if proved else termination,
-            notes=tuple(self.notes),
+            notes=() if proved else tuple(self.notes),
         )
 
 

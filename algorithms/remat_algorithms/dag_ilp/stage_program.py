@@ -139,43 +139,44 @@ class Formulation:
     def cut_off(self, solution: FloatArray, room: int) -> bool:
         """Add a row for each instant at which a point takes more than `room` bytes; False if there is none.
 
-        Each row forbids a minimal set of columns that together exceed the room; where runs in place are
-        involved, it forbids this one choice of runs.
+        Each row forbids a set of columns that together exceed the room, whatever else is chosen.
         """
         found = False
         for instant in self.instants:
-            if solution[instant.run] < 0.5:
-                continue
-            items = sorted(
-                ((size, column) for column, size in instant.held if size and solution[column] > 0.5), reverse=True
-            )
-            gone = sum(
-                size
-                for before, after, size in instant.reused
-                if solution[before] > 0.5 and (after is None or solution[after] < 0.5)
-            )
-            total = instant.workspace + max(0, instant.added - gone) + sum(size for size, _ in items)
-            if total <= room:
-                continue
-            found = True
-            if instant.own is not None:
-                self._forbid(solution)
-                return True
-            cover, bytes_there = [instant.run], instant.workspace + instant.added
-            for size, column in items:
-                if bytes_there > room:
-                    break
-                cover.append(column)
-                bytes_there += size
-            self.builder.add_row([(column, 1) for column in cover], upper=len(cover) - 1)
+            if solution[instant.run] > 0.5:
+                cover = _cover(instant, solution, room)
+                if cover:
+                    found = True
+                    self.builder.add_row([(column, 1) for column in cover], upper=len(cover) - 1)
         return found
-
-    def _forbid(self, solution: FloatArray) -> None:
-        ones = [column for column in self.runs.values() if solution[column] > 0.5]
-        zeros = [column for column in self.runs.values() if solution[column] <= 0.5]
-        entries = [(column, 1.0) for column in ones] + [(column, -1.0) for column in zeros]
-        self.builder.add_row(entries, upper=len(ones) - 1)
 
     def chosen(self, solution: FloatArray, threshold: float = 0.5) -> list[tuple[int, int]]:
         """Return the runs (stage, position) whose column is at least the threshold."""
         return [key for key, column in self.runs.items() if solution[column] >= threshold]
+
+
+def _cover(instant: Instant, solution: FloatArray, room: int) -> list[int]:
+    """Return columns of a point that together exceed the room at an instant; none if the point fits.
+
+    A value whose bytes the run may take over counts as taken over unless the column behind the run is in the cover,
+    too. Any further value adds its bytes, and lowers those that the run adds by no more.
+    """
+    gone = {
+        before
+        for before, after, _ in instant.reused
+        if solution[before] > 0.5 and (after is None or solution[after] < 0.5)
+    }
+    behind = {before: after for before, after, _ in instant.reused}
+    there = [(column in gone, -size, column, size) for column, size in instant.held if size and solution[column] > 0.5]
+    cover, held, added = [instant.run], instant.workspace, instant.added
+    for taken, _, column, size in sorted(there):
+        if held + max(0, added) > room:
+            break
+        held += size
+        cover.append(column)
+        after = behind.get(column)
+        if taken:
+            added -= size
+        elif after is not None:
+            cover.append(after)
+    return cover if held + max(0, added) > room else []

@@ -1,7 +1,7 @@
 """`remat-offload-best`: of every value, keep it, remake it, or send it away; anytime.
 
-1. The starts are the schedules of `rotor`, `offload-greedy`, `offload-dp` and `pofo`, and others between: rotor's
-   schedules for larger budgets than there is, of which as much leaves as must.
+1. The starts are the schedules of `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo`, and others between:
+   rotor's schedules for larger budgets than there is, of which as much leaves as must.
 2. The rest is a walk over bit matrices (`remat_algorithms.chain.phases`: which forwards run before which backward). A
    round spares some forwards, or adds some, or merely ranks anew what shall leave; gaps are then taken in that ranking
    until everything fits, and the dispatcher says how long it takes. What is not much slower is accepted, and now and
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from pydantic import Field
@@ -24,6 +24,8 @@ from remat.options import Options
 from remat.problem import Problem, Proposal, Termination
 from remat.taskgraph import BoolArray
 from remat.units import Number
+from remat_algorithms.chain.best import ChainBestOptions
+from remat_algorithms.chain.best import solve as solve_chain_best
 from remat_algorithms.chain.phases import Phases
 from remat_algorithms.chain.rotor import RotorOptions
 from remat_algorithms.chain.rotor import solve as solve_rotor
@@ -36,7 +38,7 @@ from remat_algorithms.offload.greedy import greedy_plan, rankings
 from remat_algorithms.offload.pofo import OFFLOAD_SLOTS, POFO_SLOTS, modelled_plans, rotor_plan
 from remat_algorithms.offload.proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.routes import Route, routes
-from remat_algorithms.offload.swaps import Order
+from remat_algorithms.offload.swaps import Order, Swap
 
 BETWEEN = 32
 """Budgets above the given one for which rotor's schedules are taken as starts."""
@@ -50,6 +52,9 @@ ROUNDS, WORK = 2000, 100_000
 SLACK = 0.01
 """Share by which a round may be slower than the best and still be gone on from."""
 
+LATER = 0.15
+"""Share of the swaps that a round keeps from leaving, or coming back, as early as they can."""
+
 BACK = 60
 """Rounds without a better one after which the walk goes back to the best."""
 
@@ -62,14 +67,6 @@ class OffloadBestOptions(Options):
         ge=0,
         description="rounds of the walk; the same seed and rounds, the same schedule. Default: some seconds' worth",
     )
-
-
-@dataclass
-class _Start:
-    """A plan and the runs that it is for."""
-
-    plan: Plan
-    tasks: list[int]
 
 
 def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Proposal:
@@ -86,7 +83,7 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
     Returns
     -------
     Proposal
-        Never slower than `rotor`, `offload-greedy`, `offload-dp` and `pofo` within the same time.
+        Never slower than `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo` within the same time.
 
     Raises
     ------
@@ -147,6 +144,9 @@ class _Search:
 
     def starts(self) -> None:
         """Look at the plans of the other algorithms, and between."""
+        alone = solve_chain_best(self.problem, ChainBestOptions(iterations=None, states=None), self.context.aside())
+        if alone.steps is not None:
+            self.consider_tasks(alone.steps.runs.tolist())
         for tasks in self._relaxed():
             if self.done:
                 return
@@ -193,7 +193,13 @@ class _Search:
         idle = np.maximum(length - draw.random() * choice.round_trip[gaps], length * 1e-3)
         noise = np.array([draw.gauss(0, 0.3) for _ in range(len(gaps))])
         score = np.log(np.maximum(idle, 1e-30)) + draw.random() * np.log(np.maximum(size, 1)) + noise
-        return choice.plan(choice.select(gaps[np.argsort(-score, kind="stable")]))
+        chosen = choice.select(gaps[np.argsort(-score, kind="stable")])
+        swaps = None if chosen is None else choice.routed(chosen)
+        if swaps is None:
+            return None
+        # What comes back, or leaves, as early as it can may keep the channel or the room from something more urgent.
+        swaps = [_later(swap, choice, draw) if draw.random() < LATER else swap for swap in swaps]
+        return choice.dispatched(swaps)
 
     def _promising(self, choice: Choice, factor: float) -> bool:
         """Whether a plan for these runs can be as quick as `factor` times the best."""
@@ -216,6 +222,14 @@ class _Search:
             if np.isfinite(time) and time not in seen:
                 seen.add(time)
                 yield table.runs(row)
+
+
+def _later(swap: Swap, choice: Choice, draw: random.Random) -> Swap:
+    """Let a swap leave, or come back, only from some run on."""
+    gap = choice.order.gaps[swap.gap]
+    if draw.random() < 0.3 and gap.after >= 0:
+        return replace(swap, leave_with=gap.after)
+    return replace(swap, return_with=draw.randint(gap.after + 1, gap.before - 1))
 
 
 def _changed(runs: BoolArray, draw: random.Random) -> BoolArray:

@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from remat.errors import OptionError
 from remat.machine import Machine
 from remat.problem import Problem
 from remat.taskgraph import IntArray, TaskGraph
@@ -80,12 +81,20 @@ class Order:
     machine : Machine
     tasks : sequence of int
         Tasks in execution order, repeats allowed; all on the first processor.
+
+    Raises
+    ------
+    remat.OptionError
+        If a value that is read begins, or an output ends, elsewhere than in the processor's memory.
     """
 
     def __init__(self, graph: TaskGraph, machine: Machine, tasks: Sequence[int]) -> None:
         self.graph, self.machine, self.tasks = graph, machine, list(tasks)
         device = machine.memories[device_of(machine)].name
         first = machine.memories[0].name
+        elsewhere = [place.value for place in graph.outputs if (place.memory or first) != device]
+        if elsewhere:
+            raise OptionError(f"--algorithm: {graph.values[elsewhere[0]]!r} must end elsewhere than in {device!r}")
         self.inputs = [place.value for place in graph.inputs if (place.memory or first) == device]
         self.outputs = {place.value for place in graph.outputs if (place.memory or first) == device}
         self.gaps: list[Gap] = []
@@ -137,6 +146,9 @@ class Order:
         for position, task in enumerate(self.tasks):
             writes = self.graph.writes[task].tolist()
             for value in self.graph.reads[task].tolist():
+                if value not in current:
+                    name = self.machine.memories[device_of(self.machine)].name
+                    raise OptionError(f"--algorithm: {self.graph.values[value]!r} does not begin in {name!r}")
                 copy, latest = current[value]
                 if value not in self.graph.pinned:
                     self.gaps.append(Gap(value, latest, position, copy))

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from remat.context import Context
+from remat.errors import OptionError
+from remat.problem import Problem
 from remat.taskgraph import IntArray, TaskGraph
 from remat_algorithms.order.greedy import greedy_order
 from remat_algorithms.order.lpmf import largest_peak_first
-from remat_algorithms.order.model import OrderModel, model_of_graph
+from remat_algorithms.order.model import OrderModel, model_of_graph, order_model
 from remat_algorithms.order.search import block_of, search
 
 WINDOWS = (8, 16, 32, 64)
@@ -46,6 +48,27 @@ def improve(graph: TaskGraph, *, context: Context | None = None) -> IntArray:
     around = context or Context()
     order = improved(model, good_order(model), lambda: around.stopped)
     return np.array([model.tasks[index] for index in order], dtype=np.int64)
+
+
+def better_order(problem: Problem, name: str, stopped: Callable[[], bool]) -> list[int] | None:
+    """Return the graph's needed tasks in an order of lower peak than the reference order; None if none is found.
+
+    Parameters
+    ----------
+    problem : Problem
+        Down to its budget, the order is improved.
+    name : str
+        The algorithm that asks.
+    stopped : callable
+    """
+    try:
+        model = order_model(problem, name)
+    except OptionError:  # values of several origins
+        return None
+    order = improved(model, good_order(model), stopped, problem.budget or 0)
+    if model.peak(order) >= model.peak(range(len(model))):
+        return None
+    return [model.tasks[index] for index in order]
 
 
 def good_order(model: OrderModel) -> list[int]:

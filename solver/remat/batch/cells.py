@@ -42,6 +42,8 @@ class Answer:
     detail : str
         Why there is no schedule, or the notes of the algorithm.
     makespan, recompute_time, no_recompute_time, lower_bound : int, float or None
+    class_bound : int, float or None
+        The algorithm's own bound, which may hold for the schedules of its class only.
     overhead : float or None
         Makespan over the no-recompute time, minus 1.
     peak_memory : mapping of memory name to int
@@ -55,6 +57,8 @@ class Answer:
         Of the solver alone.
     seconds : float
         Of the whole job, placement and verification included.
+    picture : str
+        What the report draws of the schedule (see `remat.report.miniature`); empty unless asked for.
     """
 
     outcome: Outcome
@@ -64,6 +68,7 @@ class Answer:
     recompute_time: Number | None = None
     overhead: float | None = None
     lower_bound: Number | None = None
+    class_bound: Number | None = None
     peak_memory: Mapping[str, int] = field(default_factory=dict)
     transferred: Mapping[str, int] = field(default_factory=dict)
     optimal_within: str | None = None
@@ -73,6 +78,7 @@ class Answer:
     termination: str = ""
     solve_seconds: float = 0.0
     seconds: float = 0.0
+    picture: str = ""
 
     @property
     def solved(self) -> bool:
@@ -109,8 +115,8 @@ class Answer:
 _NAMES = tuple(item.name for item in fields(Answer))
 _TEXT, _NUMBER, _WHOLE, _SIZES = (str,), (int, float), (int,), (dict,)
 _KINDS: Mapping[str, tuple[type, ...]] = {
-    **dict.fromkeys(("outcome", "detail", "optimal_within", "scope", "termination"), _TEXT),
-    **dict.fromkeys(("makespan", "no_recompute_time", "recompute_time", "lower_bound"), _NUMBER),
+    **dict.fromkeys(("outcome", "detail", "optimal_within", "scope", "termination", "picture"), _TEXT),
+    **dict.fromkeys(("makespan", "no_recompute_time", "recompute_time", "lower_bound", "class_bound"), _NUMBER),
     **dict.fromkeys(("overhead", "solve_seconds", "seconds"), _NUMBER),
     **dict.fromkeys(("least_budget", "steps"), _WHOLE),
     **dict.fromkeys(("peak_memory", "transferred"), _SIZES),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -88,6 +88,14 @@ class Comparison:
     def bound(self) -> Mapping[Case, Number]:
         """Best lower bound of each case; all of them hold for all schedules, whoever proved them."""
         return self._extremes(max, lambda cell: cell.answer.lower_bound)
+
+    @cached_property
+    def by_case(self) -> Mapping[Case, Sequence[Cell]]:
+        """The cells of each case, in their order; a file that is no instance is a case of its own."""
+        grouped: dict[Case, list[Cell]] = {}
+        for cell in self.cells:
+            grouped.setdefault(case_of(cell), []).append(cell)
+        return grouped
 
     def _extremes(self, better: Any, figure: Any) -> dict[Case, Number]:
         found: dict[Case, Number] = {}
@@ -175,6 +183,14 @@ class Comparison:
 def case_of(cell: Cell) -> Case:
     """Return what a cell is compared on."""
     return cell.job.instance, cell.job.budget
+
+
+def by_algorithm(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
+    """Return the cells of each algorithm: several seeds, or sets of options."""
+    grouped: dict[str, list[Cell]] = {}
+    for cell in cells:
+        grouped.setdefault(cell.job.algorithm, []).append(cell)
+    return grouped
 
 
 def geometric_mean(ratios: Iterable[float | None]) -> float | None:

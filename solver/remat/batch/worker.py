@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
@@ -66,7 +67,8 @@ def answer(request: Mapping[str, Any]) -> Answer:
     Parameters
     ----------
     request : mapping
-        ``source``, ``algorithm``, ``options``, ``capacity``, ``machine``, ``seed``, ``threads``, ``time_limit``.
+        ``source``, ``algorithm``, ``options``, ``capacity``, ``machine``, ``seed``, ``threads``, ``time_limit``,
+        ``picture`` (whether to make one).
     """
     from remat.solving import solve
 
@@ -76,8 +78,9 @@ def answer(request: Mapping[str, Any]) -> Answer:
         return round(time.perf_counter() - started, 6)
 
     try:
+        instance = _load(request["source"])
         result = solve(
-            _load(request["source"]),
+            instance,
             algorithm=request["algorithm"],
             options=request["options"],
             budget=request["capacity"],
@@ -86,7 +89,8 @@ def answer(request: Mapping[str, Any]) -> Answer:
             threads=request["threads"],
             time_limit=request["time_limit"],
         )
-        return _answer_of(result, spent())
+        found = _answer_of(result, spent())
+        return replace(found, picture=_picture(result, instance.kind)) if request.get("picture") else found
     except RematError as error:
         return Answer(outcome=Outcome.REFUSED, detail=str(error), seconds=spent())
     except ClaimError as error:
@@ -108,6 +112,7 @@ def _answer_of(result: Result, seconds: float) -> Answer:
         recompute_time=result.recompute_time,
         overhead=result.overhead,
         lower_bound=result.lower_bound,
+        class_bound=max((bound.value for bound in result.bounds), default=None),
         peak_memory=result.peak_memory,
         transferred={} if report is None else dict(report.transferred),
         optimal_within=result.optimal_within,
@@ -118,6 +123,15 @@ def _answer_of(result: Result, seconds: float) -> Answer:
         solve_seconds=round(result.solve_seconds, 6),
         seconds=seconds,
     )
+
+
+def _picture(result: Result, kind: str) -> str:
+    """Keep what a report shows of a schedule: the schedule itself goes with the process."""
+    if result.report is None:
+        return ""
+    from remat.report.miniature import miniature, pack
+
+    return pack(miniature(result, kind))
 
 
 def _load(source: str) -> Instance:

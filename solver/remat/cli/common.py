@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from remat.cli.session import Session
 from remat.errors import InstanceError, MissingExtraError, OptionError
+from remat.report import VIEWS
 
 if TYPE_CHECKING:
     from remat.instance import Instance, MachineModel
@@ -65,6 +66,15 @@ def format_option(*choices: str) -> Callable[[Decorated], Decorated]:
     return click.option(
         "--format", "format_", type=click.Choice(choices), default=choices[0], show_default=True, help="What to print."
     )
+
+
+def plot_options(command: Decorated) -> Decorated:
+    """Add --plot and --view, a picture of a schedule."""
+    shown = click.option("--view", type=click.Choice(list(VIEWS)), help="What --plot shows; default: time.")
+    where = click.option(
+        "--plot", metavar="FILE", help="Draw memory and resources over time, or a --view (.svg, .png)."
+    )
+    return where(shown(command))
 
 
 def verbosity_options(command: Decorated) -> Decorated:
@@ -205,6 +215,17 @@ def check_plot(path: str) -> None:
 
     if find_spec("matplotlib") is None:
         raise MissingExtraError("--plot", "plot")
+
+
+def check_view(view: str | None, plot: str | None, kind: str) -> None:
+    """Refuse a view without a picture, or of another kind of instance."""
+    if view is None:
+        return
+    if plot is None:
+        raise OptionError("--view: says what --plot shows; give --plot FILE, too")
+    if kind not in VIEWS[view]:
+        suited = ", ".join(name for name, kinds in VIEWS.items() if kind in kinds)
+        raise OptionError(f"--view: {view!r} is no view of a {kind}'s schedule; those are {suited}")
 
 
 def check_distinct(files: Mapping[str, str | None]) -> None:

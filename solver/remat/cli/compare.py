@@ -92,6 +92,7 @@ def command(
             executor=executor,
             output=output,
             rerun=rerun,
+            pictures=output is not None,
             progress=listener,
         )
     try:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from remat.hiding import Hiding
     from remat.machine import Link, Machine
     from remat.units import Number, Units
+    from remat.verifying import Examined
 
 HELP = """Print an instance's facts: sizes, time and peak without recomputation, lower bounds, and what sets them.
 
@@ -27,6 +28,7 @@ that is a shipped one.
   remat show example:resnet50
   remat show net.json --budget 8GB         does it fit, can it fit at all?
   remat show schedule.json --of net.json   what fills the memory, and when?
+  remat show schedule.json --plot values.svg --view values
   remat show --examples                    the shipped instances
   remat show --schema                      the JSON Schema of instances"""
 
@@ -41,6 +43,7 @@ LENGTH_OF_KIND = {"chain": "stages", "adjoint": "steps", "tree": "nodes"}
 @common.budget_option
 @common.machine_option
 @common.format_option("table", "json")
+@common.plot_options
 @common.verbosity_options
 @click.pass_obj
 def command(
@@ -52,6 +55,8 @@ def command(
     budget: tuple[str, ...],
     machine: str | None,
     format_: str,
+    plot: str | None,
+    view: str | None,
 ) -> int:
     """Print one of the three."""
     if (instance is not None) + examples + schema != 1:
@@ -63,8 +68,13 @@ def command(
     elif examples:
         _print_examples(format_)
     elif instance is not None and (document := _schedule(instance, of)) is not None:
-        _print_schedule(session, document, instance, of, machine, format_)
+        examined = _examined(session, document, instance, of, machine, plot)
+        if plot is not None or view is not None:
+            _plot(examined, plot, view)
+        _print_schedule(examined, format_)
     elif instance is not None:
+        if plot is not None or view is not None:
+            raise OptionError("--plot: of instances there are no pictures; name a schedule")
         if of is not None:
             raise OptionError(f"--of: {instance!r} is no schedule")
         _print_facts(session, instance, budget, machine, format_)
@@ -111,15 +121,37 @@ def _begins_as(path: str, schema: str) -> bool:
         return False
 
 
-def _print_schedule(
-    session: Session, document: dict[str, Any], path: str, of: str | None, machine: str | None, format_: str
-) -> None:
+def _examined(
+    session: Session,
+    document: dict[str, Any],
+    path: str,
+    of: str | None,
+    machine: str | None,
+    plot: str | None,
+) -> Examined:
+    """Find the instance of a schedule, and verify the schedule."""
     from remat.verifying import examine
 
+    if plot is not None:
+        common.check_distinct({"SCHEDULE": path, "--of": of, "--machine": machine, "--plot": plot})
+        common.check_writable("--plot", plot)
+        common.check_plot(plot)
     common.refuse_answers_without_steps(document, path)
     loaded = common.load_instance(of) if of is not None else common.instance_of_schedule(document, path)
     examined = examine(loaded, document, machine=common.load_machine_option(machine, loaded.units.build()))
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'} and its schedule")
+    return examined
+
+
+def _plot(examined: Examined, path: str | None, view: str | None) -> None:
+    common.check_view(view, path, examined.instance.kind)
+    from remat.report.plot import plot
+
+    assert path is not None
+    plot(examined.as_result(), path, view=view or "time")
+
+
+def _print_schedule(examined: Examined, format_: str) -> None:
     if format_ == "json":
         from remat.report.schedule_view import to_dict
 

@@ -23,6 +23,7 @@ INSTANCE is a JSON file (.gz too), - for standard input, or example:NAME for a s
 \b
   remat solve example:resnet50 --budget 1GiB
   remat solve net.json -b 8GB -o schedule.json.gz --plot memory.svg --trace trace.json
+  remat solve net.json -b 8GB --plot stages.svg --view stages
   remat solve net.json -b device=8GB -b host=64GB -a rotor -O slots=1000
   remat solve loop.json -b 20 --format actions
   remat solve net.json --max-overhead 20%                    the least budget for a time
@@ -39,6 +40,7 @@ class _Outputs:
     schedule: str | None
     instance: str | None
     plot: str | None
+    view: str | None
     trace: str | None
     format: str
 
@@ -88,7 +90,7 @@ class _Outputs:
 @click.option("-o", "--output", metavar="FILE", help="Write the schedule; - is standard output.")
 @click.option("--output-instance", metavar="FILE", help="With -O scale=batch: write the instance for the batch found.")
 @common.format_option("table", "json", "actions")
-@click.option("--plot", metavar="FILE", help="Draw memory and resources over time (.svg, .png).")
+@common.plot_options
 @click.option("--trace", metavar="FILE", help="Write a trace for Chrome or Perfetto.")
 @common.verbosity_options
 @click.pass_obj
@@ -108,10 +110,11 @@ def command(
     output_instance: str | None,
     format_: str,
     plot: str | None,
+    view: str | None,
     trace: str | None,
 ) -> int:
     """Solve, then hand the result to the renderers."""
-    outputs = _Outputs(schedule=output, instance=output_instance, plot=plot, trace=trace, format=format_)
+    outputs = _Outputs(schedule=output, instance=output_instance, plot=plot, view=view, trace=trace, format=format_)
     outputs.check(instance, machine)
     chosen = common.split_assignments("--option", options)
     _ask(chosen, max_overhead=max_overhead, max_makespan=max_makespan)
@@ -124,6 +127,7 @@ def command(
     loaded = common.load_instance(instance)
     units = loaded.units.build()
     _check_kind(loaded, format_)
+    common.check_view(view, plot, loaded.kind)
     model = common.load_machine_option(machine, units)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'}")
     with progress(session, units, f"solving {loaded.name or instance}") as listener:
@@ -174,7 +178,7 @@ def _write(result: Result, outputs: _Outputs, session: Session) -> None:
         if outputs.plot is not None:
             from remat.report.plot import plot
 
-            plot(result, outputs.plot)
+            plot(result, outputs.plot, view=outputs.view or "time")
         if outputs.trace is not None:
             from remat.report.trace import write_trace
 

@@ -1,1 +1,10 @@
 """Renderers of results: table, actions, plot, trace. They compute nothing that the verifier has not measured."""
+
+VIEWS = {
+    "time": ("chain", "adjoint", "dag", "tree"),
+    "values": ("chain", "adjoint", "dag", "tree"),
+    "stages": ("chain", "adjoint"),
+    "reversal": ("chain", "adjoint"),
+    "tree": ("tree",),
+}
+"""The pictures of a schedule (see `remat.report.plot`), each with the kinds of instances that it is for."""

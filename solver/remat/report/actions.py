@@ -27,34 +27,12 @@ preceded by `restore` where that state is not the current one. Frees of values t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from remat.errors import OptionError
-from remat.names import NumberedNames
+from remat.report.views.layout import ChainLayout
 from remat.result import Result
 from remat.steps import WHOLE, StepKind, Steps
 from remat.taskgraph import TaskGraph
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Where the tasks of a lowered chain stand: F1..FL, Fe1..FeL (or none), loss, B1..BL.
-
-    A stage of several variants has several Fe and as many B.
-    """
-
-    length: int
-    saves: bool
-    loss: int
-
-    @staticmethod
-    def of(graph: TaskGraph) -> _Layout | None:
-        loss = graph.tasks.find("loss") if isinstance(graph.tasks, NumberedNames) else None
-        if loss is None:
-            return None
-        backwards = len(graph.tasks) - 1 - loss
-        saves = loss > backwards
-        return _Layout(loss - backwards if saves else loss, saves, loss)
 
 
 def actions(result: Result) -> Iterator[str]:
@@ -70,7 +48,7 @@ def actions(result: Result) -> Iterator[str]:
     OptionError
         For other kinds.
     """
-    layout = _Layout.of(result.graph)
+    layout = ChainLayout.of(result.graph)
     if layout is None:
         raise OptionError("actions describe chains and adjoints only; this schedule is of another kind")
     if result.columns is None:
@@ -88,7 +66,7 @@ def _stage_of(name: str) -> int:
 class _Teller:
     """Walks through the steps with the current state, the checkpoints, and the advance under way."""
 
-    def __init__(self, layout: _Layout, working: int, memories: tuple[str, ...], graph: TaskGraph) -> None:
+    def __init__(self, layout: ChainLayout, working: int, memories: tuple[str, ...], graph: TaskGraph) -> None:
         self._layout = layout
         self._working = working
         self._memories = memories

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from remat.batch.cells import Cell, Outcome
-from remat.batch.comparison import Comparison, Standing
+from remat.batch.comparison import Comparison, Standing, by_algorithm
 from remat.report.summary import shown_name
 from remat.units import Units, format_size, format_time
 
@@ -69,13 +69,9 @@ def grid(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     seeds the best. The column `best` is the best makespan itself.
     """
     algorithms = list(dict.fromkeys(cell.job.algorithm for cell in comparison if cell.job.algorithm))
-    rows: dict[tuple[str, str], dict[str, list[Cell]]] = {}
-    for cell in comparison:
-        of_case = rows.setdefault((cell.job.instance, cell.job.budget), {})
-        of_case.setdefault(cell.job.algorithm, []).append(cell)
     lines = []
-    for (instance, budget), of_case in rows.items():
-        first = next(iter(of_case.values()))[0]
+    for (instance, budget), cells in comparison.by_case.items():
+        first, of_case = cells[0], by_algorithm(cells)
         if not first.job.algorithm:  # no instance at all
             lines.append([shown_name(instance), "", SHORT[first.answer.outcome], *["" for _ in algorithms]])
             continue
@@ -86,11 +82,8 @@ def grid(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 
 def leaders(comparison: Comparison, most: int = 4) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of the short grid: who is best on each instance and budget, and against what bound."""
-    rows: dict[tuple[str, str], list[Cell]] = {}
-    for cell in comparison:
-        rows.setdefault((cell.job.instance, cell.job.budget), []).append(cell)
     lines = []
-    for (instance, budget), cells in rows.items():
+    for (instance, budget), cells in comparison.by_case.items():
         first = cells[0]
         if not first.job.algorithm:
             lines.append([shown_name(instance), "", SHORT[first.answer.outcome], "", "", ""])

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from remat.documents import write_atomically
 from remat.errors import MissingExtraError, OptionError
-from remat.units import Units
+from remat.report.summary import shown_name
+from remat.result import Result
+from remat.units import Units, format_time
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SUFFIXES = (".svg", ".png")
+WIDTH = 11.0
+"""Inches across, of all pictures of schedules."""
+LEFT, RIGHT = 0.095, 0.975
+"""Where their axes begin and end, as shares of the width."""
 
 _STYLE: Any = {
     "svg.hashsalt": "remat",
@@ -74,6 +80,48 @@ def save_figure(path: str | os.PathLike[str], draw: Callable[[], Figure]) -> Non
             figure.savefig(file, format=kind, dpi=150, metadata=metadata)
 
         write_atomically(path, write)
+
+
+def add_titles(figure: Figure, result: Result, height: float) -> None:
+    """Write the instance's name and what came of it above a picture of so many inches."""
+    assert result.report is not None
+    name = shown_name(result.instance_name) or "(unnamed)"
+    figure.text(LEFT, 1 - 0.3 / height, name, fontsize=13, fontweight="bold", va="center", parse_math=False)
+    parts = [f"algorithm {result.algorithm}", f"makespan {format_time(result.report.makespan, result.units)}"]
+    if result.overhead is not None:
+        parts.append(f"overhead {result.overhead:.1%}")
+    parts.append(str(result.status))
+    parts.append(f"{len(result.steps):,} steps")
+    figure.text(LEFT, 1 - 0.56 / height, "  ·  ".join(parts), color="#404040", va="center", parse_math=False)
+
+
+def add_legend(figure: Figure, colours: Mapping[str, str], notes: Sequence[str], height: float) -> None:
+    """Write a legend of labels and colours below a picture of so many inches, and remarks to its right."""
+    from matplotlib.patches import Patch
+
+    handles = [Patch(facecolor=colour, label=label) for label, colour in colours.items()]
+    figure.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(LEFT - 0.007, 0.06 / height),
+        ncols=max(len(handles), 1),
+        frameon=False,
+        handlelength=1.1,
+        handleheight=1.0,
+        columnspacing=1.6,
+        borderpad=0,
+    )
+    if notes:
+        figure.text(
+            RIGHT,
+            0.1 / height,
+            "; ".join(notes),
+            ha="right",
+            va="bottom",
+            fontsize=7.5,
+            color="#606060",
+            parse_math=False,
+        )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""A schedule as a picture: memory over time with its budget and peak, and what every resource does."""
+"""A schedule as a picture: memory over time with its budget and peak, and what every resource does.
+
+`plot` draws this and the other views (see `remat.report.plot_views`).
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.errors import OptionError
-from remat.report.figures import TimeScale, check_suffix, save_figure
+from remat.report.figures import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles, check_suffix, save_figure
 from remat.report.phases import Phase, step_phases
+from remat.report.plot_views import drawing
 from remat.report.slices import busy_shares, size_scale, slice_maxima, without_dips
 from remat.report.summary import shown_name
+from remat.report.views.resources import occupied
 from remat.result import Result
 from remat.steps import StepKind
 from remat.taskgraph import IntArray
-from remat.units import format_size, format_time
+from remat.units import format_size
 from remat.verifier import Profile, Report
 
 if TYPE_CHECKING:
@@ -44,27 +49,34 @@ COLOURS = {
 }
 _BUDGET = "#C4470A"
 _LINE, _FILL = "#3B4A5A", "#D9E1EA"
-_WIDTH = 11.0
 
 
-def plot(result: Result, path: str | os.PathLike[str]) -> None:
+def plot(result: Result, path: str | os.PathLike[str], *, view: str = "time") -> None:
     """Draw a schedule: SVG or PNG, by the suffix of the path.
 
-    Above, for each memory that is used, the bytes over time, the budget and what sets the peak; below, one
-    row for each processor and channel. Schedules of more than `MOST_BARS` steps are cut into `SLICES` time
-    slices: the memory line is the maximum of each slice, so the peak is never lost, and the rows show each
-    phase's share of the slice. So time and file size stay bounded. Equal results give equal files.
+    Time and file size stay bounded, however long the schedule is. Equal results give equal files.
 
     Parameters
     ----------
     result : Result
         With a schedule.
     path : path
+    view : str
+        What to show:
+
+        - ``time``: above, for each memory that is used, the bytes over time, the budget and what sets the peak;
+          below, one row for each processor and channel. Schedules of more than `MOST_BARS` steps are cut into
+          `SLICES` time slices: the memory line is the maximum of each slice, so the peak is never lost, and the
+          rows show each phase's share of the slice.
+        - ``values``: each value where it is resident, a band as high as its size.
+        - ``stages``, of chains and adjoints: what is kept, checkpointed, recomputed and offloaded.
+        - ``reversal``, of chains and adjoints: sweeps forward and back over time, and the states that are kept.
+        - ``tree``, of trees: order of execution, and what is spilled.
 
     Raises
     ------
     remat.OptionError
-        If the result has no schedule, or the suffix is unknown.
+        If the result has no schedule, the suffix is unknown, or the view does not suit the instance.
     remat.MissingExtraError
         If matplotlib is not installed.
     remat.RematError
@@ -74,7 +86,8 @@ def plot(result: Result, path: str | os.PathLike[str]) -> None:
     report = result.report
     if report is None:
         raise OptionError("there is no schedule to plot")
-    save_figure(path, lambda: _Picture(result, report).draw())
+    draw = drawing(result, view)
+    save_figure(path, draw or (lambda: _Picture(result, report).draw()))
 
 
 class _Picture:
@@ -110,12 +123,14 @@ class _Picture:
         heights = [2.5] * len(self.memories) + [0.5 + 0.32 * len(self.rows)]
         gap, top, bottom = 0.28, 0.75, 0.85
         total = sum(heights) + gap * (len(heights) - 1) + top + bottom
-        figure = Figure(figsize=(_WIDTH, total), facecolor="white")
+        figure = Figure(figsize=(WIDTH, total), facecolor="white")
         y = 1 - top / total
         panels: list[Axes] = []
         for height in heights:
             y -= height / total
-            panels.append(figure.add_axes((0.095, y, 0.88, height / total), sharex=panels[0] if panels else None))
+            panels.append(
+                figure.add_axes((LEFT, y, RIGHT - LEFT, height / total), sharex=panels[0] if panels else None)
+            )
             y -= gap / total
         for axes, name in zip(panels, self.memories, strict=False):
             self._draw_memory(axes, name)
@@ -124,55 +139,22 @@ class _Picture:
             axes.tick_params(labelbottom=False)
         panels[0].set_xlim(0, self.span / self.scale.factor)
         panels[-1].set_xlabel(f"time ({self.scale.unit})")
-        self._titles(figure, total)
-        self._legend(figure, total)
+        add_titles(figure, self.result, total)
+        add_legend(figure, self._legend(), self._notes(), total)
         return figure
 
-    # ------------------------------------------------------------------------------------------ words
-
-    def _titles(self, figure: Figure, total: float) -> None:
-        result, units = self.result, self.result.units
-        figure.text(
-            0.095,
-            1 - 0.3 / total,
-            shown_name(result.instance_name) or "(unnamed)",
-            fontsize=13,
-            fontweight="bold",
-            va="center",
-            parse_math=False,
-        )
-        parts = [f"algorithm {result.algorithm}", f"makespan {format_time(self.report.makespan, units)}"]
-        if result.overhead is not None:
-            parts.append(f"overhead {result.overhead:.1%}")
-        parts.append(str(result.status))
-        parts.append(f"{len(self.steps):,} steps")
-        figure.text(0.095, 1 - 0.56 / total, "  ·  ".join(parts), color="#404040", va="center", parse_math=False)
-
-    def _legend(self, figure: Figure, total: float) -> None:
-        from matplotlib.patches import Patch
-
+    def _legend(self) -> dict[str, str]:
         lasting = self.report.end > self.report.start
-        present = [phase for phase in COLOURS if (lasting & (self.phases == phase)).any()]
-        handles = [Patch(facecolor=COLOURS[phase], label=phase.label) for phase in present]
-        figure.legend(
-            handles=handles,
-            loc="lower left",
-            bbox_to_anchor=(0.088, 0.06 / total),
-            ncols=max(len(handles), 1),
-            frameon=False,
-            handlelength=1.1,
-            handleheight=1.0,
-            columnspacing=1.6,
-            borderpad=0,
-        )
+        return {phase.label: COLOURS[phase] for phase in COLOURS if (lasting & (self.phases == phase)).any()}
+
+    def _notes(self) -> list[str]:
         notes = []
         if self.sliced:
             notes.append(f"{SLICES:,} time slices: maximum of memory, shares of phases")
         hidden = sum(time > 0 for time in self.report.busy.values()) - len(self.rows)
         if hidden > 0:
             notes.append(f"{hidden} less busy resources not shown")
-        if notes:
-            figure.text(0.975, 0.1 / total, "; ".join(notes), ha="right", va="bottom", fontsize=7.5, color="#606060")
+        return notes
 
     # ----------------------------------------------------------------------------------------- memory
 
@@ -258,7 +240,7 @@ class _Picture:
         for label in axes.get_yticklabels():
             label.set_parse_math(False)
         axes.tick_params(axis="y", length=0)
-        step, resource = self._occupied()
+        step, resource = occupied(self.result.machine, self.steps)
         if self.sliced:
             picture = np.concatenate([self._shares(step[resource == index]) for index in self.rows])
             axes.imshow(
@@ -270,27 +252,6 @@ class _Picture:
             return
         for row, index in enumerate(self.rows):
             self._draw_bars(axes, row, step[resource == index])
-
-    def _occupied(self) -> tuple[IntArray, IntArray]:
-        """(step, resource) pairs."""
-        steps, machine = self.steps, self.result.machine
-        runs = np.flatnonzero(steps.kind == StepKind.RUN)
-        used = np.zeros(len(runs), dtype=np.int64)
-        several, on = runs[:0], runs[:0]
-        if steps.on is not None:
-            named = steps.on.counts[runs] > 0
-            lists = steps.on.gather(runs[named])
-            several, on = np.repeat(runs[named], lists.counts), lists.items
-            runs, used = runs[~named], used[~named]
-        copies = np.flatnonzero(steps.kind == StepKind.COPY)
-        channel = [
-            machine.resource_of_link[machine.link_index[ends]]
-            for ends in zip(steps.source[copies].tolist(), steps.target[copies].tolist(), strict=True)
-        ]
-        return (
-            np.concatenate((runs, several, copies)),
-            np.concatenate((used, on, np.array(channel, dtype=np.int64))),
-        )
 
     def _draw_bars(self, axes: Axes, row: int, step: IntArray) -> None:
         start = self.report.start[step] / self.scale.factor

@@ -59,3 +59,42 @@ def size_scale(largest: int, units: Units) -> tuple[float, str]:
     names = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
     power = min((largest.bit_length() - 1) // 10, len(names) - 1)
     return float(1024**power), names[power]
+
+
+def coverage(
+    across: tuple[NDArray[Any], NDArray[Any]],
+    down: tuple[NDArray[Any], NDArray[Any]],
+    shape: tuple[int, int],
+    weight: FloatArray | None = None,
+) -> FloatArray:
+    """Return how much of each pixel rectangles cover, each times its weight, added up (O(rectangles + pixels)).
+
+    Parameters
+    ----------
+    across, down : (begins, ends)
+        Sides of the rectangles, in pixels.
+    shape : (rows, columns)
+    weight : (rectangles,) float64, optional
+        Default: 1 each.
+    """
+    rows, columns = shape
+    # The second difference of a rectangle is at its corners, each shared by the pixels that it lies between.
+    corners = np.zeros((rows + 2) * (columns + 2))
+    scale = np.ones(len(across[0])) if weight is None else weight
+    for down_sign, y in ((1.0, down[0]), (-1.0, down[1])):
+        for across_sign, x in ((1.0, across[0]), (-1.0, across[1])):
+            for row, row_share in _shared(y, rows):
+                for column, column_share in _shared(x, columns):
+                    share = down_sign * across_sign * row_share * column_share * scale
+                    corners += np.bincount(row * (columns + 2) + column, share, len(corners))
+    covered = corners.reshape(rows + 2, columns + 2).cumsum(0).cumsum(1)[:rows, :columns]
+    covered[np.abs(covered) < 1e-9] = 0.0
+    return covered
+
+
+def _shared(edge: NDArray[Any], pixels: int) -> tuple[tuple[NDArray[np.int64], FloatArray], ...]:
+    """Split edges between the pixel in which they lie and the next one."""
+    inside = np.clip(edge.astype(np.float64), 0.0, pixels)
+    pixel = inside.astype(np.int64)
+    rest = inside - pixel
+    return (pixel, 1.0 - rest), (pixel + 1, rest)

@@ -181,6 +181,47 @@ def test_never_worse_than_any_other_thoroughly(document: dict[str, Any], budget:
     check_never_worse(document, budget)
 
 
+LARGE_AND_SMALL: list[dict[str, Any]] = [
+    {},
+    {"backward_time": 0},
+    {"forward_time": 0, "state_size": 0},
+    {"forward_time": 0, "backward_time": 0, "state_size": 0, "adjoint_size": 0},
+    {"backward_time": 0},
+    {"forward_time": 0},
+    {"state_size": 5},
+    {"backward_time": 0, "state_size": 4, "adjoint_size": 1},
+    {"forward_time": 5, "backward_time": 3},
+    {"forward_time": 6},
+]
+
+
+@pytest.mark.parametrize("storage", [False, True])
+@pytest.mark.parametrize("tape_size", [None, 3])
+@pytest.mark.parametrize("budget", [13, 20])
+def test_room_beside_small_states_is_used(storage: bool, tape_size: int | None, budget: int) -> None:
+    """The working memory has room for the largest state; what is small leaves room for other states, and for tapes."""
+    levels = [
+        {"name": "near", "write_time": 4},
+        {"name": "disk", "slots": 0, "write_time": 5, "read_time": 4, "channel": "disk"},
+    ]
+    document = loop(1, 0) | {"steps": LARGE_AND_SMALL}
+    document |= {"storage": levels} if storage else {}
+    document |= {} if tape_size is None else {"tape_size": tape_size}
+    few = {"iterations": 0, "moves": 0}
+    own = remat.solve(document, algorithm="adjoint-best", budget=budget, options=few)
+    for name in ("ap-sqrt", "feng-huang", "checkmate"):
+        other = remat.solve(document, algorithm=name, budget=budget)
+        if other.makespan is not None:
+            assert own.makespan is not None, name
+            assert own.makespan <= other.makespan, name
+
+
+def test_equal_steps_and_their_tapes_share_one_memory() -> None:
+    document = loop(1, 0, backward_time=0, tape_size=3) | {"steps": 6}
+    own = remat.solve(document, algorithm="adjoint-best", budget=8)
+    assert own.makespan == remat.solve(document, algorithm="checkmate", budget=8).makespan
+
+
 @pytest.mark.parametrize("capacities", [(8,), (6, 15), (6, 9, 30)])
 def test_better_than_slots_of_the_largest_state(capacities: tuple[int, ...]) -> None:
     document = loop(40, 3, *capacities)
@@ -375,3 +416,12 @@ def test_huge_figures() -> None:
     assert isinstance(large.makespan, int)
     assert small.makespan is not None
     assert large.makespan // 10**13 == (small.makespan - sum(step["backward_time"] for step in document["steps"]))
+
+
+def test_an_idle_channel_costs_nothing() -> None:
+    """A level beside computing that holds nothing makes no schedule slower."""
+    level = {"name": "ram", "bandwidth": 1}
+    document = {"schema": "remat.instance/1", "kind": "adjoint", "steps": 4, "backward_time": 0, "storage": [level]}
+    alone = remat.solve(document, algorithm="adjoint-best", budget=8)
+    document["storage"] = [level, {"name": "disk", "slots": 0, "channel": "bus"}]
+    assert remat.solve(document, algorithm="adjoint-best", budget=8).makespan == alone.makespan == 7

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 import remat
+from remat.solving import make_problem
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.revolve import advances, beta, first_split, plan_revolve, repetition
+from remat_algorithms.adjoint.slots import Slots
+from remat_algorithms.emit import MOST_RUNS
 from tests.oracles import search
 
 REFERENCE = json.loads((Path(__file__).parents[2] / "data/reference/adjoint.json").read_text())["points"]
@@ -106,6 +109,27 @@ def test_no_slot_is_infeasible_and_names_the_least_budget() -> None:
     answer = remat.solve(loop(5), algorithm="revolve", budget=2)
     assert answer.least_budget is not None
     assert answer.least_budget.size == 3
+
+
+@pytest.mark.parametrize("name", ["revolve", "bptt-hsm", "online-revolve", "treeverse", "multistage", "h-revolve"])
+@pytest.mark.parametrize("storage", [True, False])
+def test_a_least_budget_whose_schedule_is_too_long_is_only_a_bound(name: str, storage: bool) -> None:
+    document = loop(20_000, 0) | {"state_size": 10}
+    if not storage:
+        del document["storage"]
+    answer = remat.solve(document, algorithm=name, budget=5)
+    assert answer.status is remat.Status.INFEASIBLE
+    assert answer.least_budget is not None
+    assert not answer.least_budget.sufficient
+    (note,) = (note for note in answer.notes if "200,010,000 runs" in note)
+    assert answer.least_budget.size == (10 if storage else 30)
+    with pytest.raises(remat.OptionError, match=r"200,0\d\d,\d\d\d steps"):
+        remat.solve(document, algorithm=name, budget=answer.least_budget.size)
+    if name == "revolve":
+        enough = note.rsplit("=", 1)[1]
+        problem = make_problem(remat.load(document), budget=enough)
+        slots = Slots.of(problem).count
+        assert advances(20_000, slots) + 20_000 <= MOST_RUNS < advances(20_000, slots - 1) + 20_000
 
 
 def test_more_slots_than_steps() -> None:

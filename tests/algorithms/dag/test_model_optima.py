@@ -70,9 +70,7 @@ def all_sequences(sets, everything):
                 yield [*chosen, everything]
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_canonical_strategies_are_optimal_in_the_model(seed):
-    found = drawn(seed, most=6)
+def check_canonical(found):
     before, size, time = found.before, found.weight, found.stages.time[: found.forward]
     everything = frozenset(range(len(before)))
     lower = [
@@ -105,6 +103,18 @@ def test_canonical_strategies_are_optimal_in_the_model(seed):
         rough = lower_sets.best_sequence(approximate, budget, "time", Context())
         assert (None if rough is None else rough[0]) == less
         assert less is None or best <= less
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_canonical_strategies_are_optimal_in_the_model(seed):
+    check_canonical(drawn(seed, most=6))
+
+
+@pytest.mark.parametrize("seed", [17, 63, 76, 134, 192, 196, 350])
+def test_canonical_strategies_are_optimal_with_more_vertices(seed):
+    """Nine or ten vertices; seeds of graphs with few lower sets, all of whose sequences can be tried."""
+    rng = seeded(seed)
+    check_canonical(found_in(training(rng, rng.randint(8, 10), most_reads=3)))
 
 
 def test_too_many_lower_sets_are_refused():

@@ -1,5 +1,6 @@
 """`checkmate` and `moccasin`: exhaustive search over their class, back ends, large numbers, limits, known values."""
 
+import importlib
 import json
 import os
 import threading
@@ -13,9 +14,15 @@ import remat
 from remat.context import Context
 from remat.options import make_options
 from remat.registry import find
+from remat.schedule import Run
 from remat.solving import conclude, make_problem
 from remat.testing import strategies
 from remat.testing.cases import moderate
+from remat_algorithms.dag_ilp import formulation
+from remat_algorithms.dag_ilp.frontier import frontier as make_frontier
+from remat_algorithms.dag_ilp.search import Search
+from remat_algorithms.dag_ilp.start import greedy_schedule, runs_in_stages
+from remat_algorithms.order.improving import better_order
 from tests.algorithms.dag_ilp.graphs import DOCUMENT, training_graphs
 from tests.oracles import frontier, search
 
@@ -36,6 +43,11 @@ def span(document):
     return bound, keep.peak_memory["memory"]
 
 
+def reference_of(document):
+    """The order in which nothing runs twice."""
+    return [step.task for step in remat.solve(document, algorithm="keep-all").steps if isinstance(step, Run)]
+
+
 def budgets(document, share):
     bound, peak = span(document)
     return sorted({budget for budget in (bound + (peak - bound) * share // 100, peak - 1) if budget >= 0})
@@ -47,7 +59,7 @@ def one_memory(document):
 
 def check_optimal(document, share, name="checkmate", most_runs=None, **options):
     for budget in budgets(document, share):
-        expected = frontier.best(document, budget, most_runs)
+        expected = frontier.best(document, budget, reference_of(document), most_runs)
         result = remat.solve(document, algorithm=name, budget=budget, options=options)
         assert result.makespan == expected, budget
         if expected is None:
@@ -157,7 +169,7 @@ def test_solvers_agree(solver, rounding):
     bound, peak = span(document)
     budget = (2 * bound + peak) // 3
     expected = remat.solve(document, algorithm="rotor", budget=budget)
-    options = {"solver": solver, "rounding": rounding}
+    options = {"solver": solver, "rounding": rounding, "greedy": not rounding}
     result = remat.solve(document, algorithm="checkmate", budget=budget, options=options)
     assert result.optimal_within == CLASS
     assert result.makespan == remat.solve(document, algorithm="checkmate", budget=budget).makespan
@@ -194,6 +206,27 @@ def test_solver_that_pulp_lacks(solver):
         remat.solve(document, algorithm="checkmate", budget=budget, options={"solver": solver})
 
 
+def test_any_solver_of_pulp_proves_to_the_end(monkeypatch):
+    """It gets of the settings what it takes: the gap among them, which would be 1e-4 by default."""
+    pulp = importlib.import_module("pulp")
+    given = []
+
+    class Own(pulp.PULP_CBC_CMD):
+        def __init__(self, msg=True, timeLimit=None, gapRel=None):
+            given.append((msg, timeLimit, gapRel))
+            super().__init__(msg=msg, timeLimit=timeLimit, gapRel=gapRel)
+
+    monkeypatch.setattr(pulp, "listSolvers", lambda *rest, **more: ["OWN"])
+    monkeypatch.setattr(pulp, "getSolver", lambda name, **settings: Own(**settings))
+    document = moderate("chain") | {"stages": moderate("chain")["stages"][:4]}
+    budget = (2 * span(document)[0] + span(document)[1]) // 3
+    result = remat.solve(document, algorithm="checkmate", budget=budget, options={"solver": "pulp:OWN"}, time_limit=99)
+    assert result.makespan == remat.solve(document, algorithm="checkmate", budget=budget).makespan
+    assert given[-1][0] is False
+    assert 0 < given[-1][1] <= 99
+    assert given[-1][2] == 0
+
+
 def test_unknown_solver():
     with pytest.raises(remat.OptionError, match="solver"):
         remat.solve(moderate("dag"), algorithm="checkmate", options={"solver": "abacus"})
@@ -215,6 +248,22 @@ def test_large_numbers(name):
         check_optimal(document, share, name, None if name == "checkmate" else 2)
 
     run()
+
+
+def test_large_numbers_in_place():
+    """Runs in place whose bytes are rounded: one byte is missing, and few cuts must do."""
+    size, workspace = 10**11, 209_305_157_255
+    tasks = [
+        {"id": "f0", "time": 10**13, "size": size},
+        {"id": "f1", "time": 0, "reads": ["f0"], "size": size, "workspace": workspace, "in_place": True},
+        {"id": "f2", "time": 0, "reads": ["f1"], "size": size},
+        {"id": "b2", "time": 0, "reads": ["f2", "f1"], "size": size},
+        {"id": "b1", "time": 0, "reads": ["f1", "f0", "b2"], "size": size},
+        {"id": "b0", "time": 0, "reads": ["f0", "b1"], "size": size},
+    ]
+    result = remat.solve(DOCUMENT | {"tasks": tasks}, algorithm="checkmate", budget=2 * size + workspace - 1)
+    assert result.makespan == 2 * 10**13
+    assert result.optimal_within == CLASS
 
 
 def test_last_digits_of_times_decide():
@@ -240,7 +289,7 @@ def test_last_byte_of_a_large_budget_decides(name):
     tasks.append({"id": "end", "time": 1, "reads": ["f0", "f1"], "size": 0})
     document = DOCUMENT | {"tasks": tasks}
     for budget in (sum(sizes), sum(sizes) - 1, sizes[0] + sizes[2], sizes[0] + sizes[2] - 1):
-        expected = frontier.best(document, budget, 2)
+        expected = frontier.best(document, budget, reference_of(document), 2)
         assert remat.solve(document, algorithm=name, budget=budget).makespan == expected
 
 
@@ -274,6 +323,99 @@ def test_no_time_at_all(solver):
     result = remat.solve(document, algorithm="checkmate", budget=budget, options={"solver": solver}, time_limit=0)
     assert result.status == "unknown"
     assert result.termination == "time limit"
+
+
+# --- where it stops, and where it starts ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("checkmate", "scip did not finish the program of"),
+        ("checkmate-lp", "highs did not finish the program of"),
+        ("moccasin", "cp-sat did not finish the program of"),
+    ],
+)
+def test_what_was_not_finished_is_named(name, said, monkeypatch):
+    from remat_algorithms.dag_ilp import checkmate, moccasin
+    from remat_algorithms.dag_ilp.backends import Answer, Outcome
+
+    unknown = Answer(Outcome.UNKNOWN)
+    monkeypatch.setattr(checkmate, "solve_program", lambda *rest, **more: unknown)
+    monkeypatch.setattr(moccasin, "watched", lambda *rest: unknown)
+    document = moderate("dag")
+    budget = sum(span(document)) // 2
+    greedy = {} if name == "checkmate-lp" else {"options": {"greedy": False}}
+    result = remat.solve(document, algorithm=name, budget=budget, **greedy)
+    assert result.status == "unknown"
+    assert any(note.startswith(said) for note in result.notes)
+
+
+def test_programs_that_would_be_too_large_are_named(monkeypatch):
+    monkeypatch.setattr(formulation, "MOST_ENTRIES", 100)
+    document = moderate("dag")
+    result = remat.solve(document, algorithm="checkmate", budget=sum(span(document)) // 2)
+    assert result.status == "feasible"  # the greedy's
+    assert result.optimal_within is None
+    assert "more than 100 entries" in result.notes[0]
+
+
+@draws(25)
+@given(training_graphs(largest=6), st.integers(0, 99))
+def test_the_greedy_starts_within_the_class(document, share):
+    for budget in budgets(document, share):
+        problem = make_problem(remat.load(document), budget=budget)
+        search = Search(problem, Context(), CLASS, "test")
+        greedy_schedule(search)
+        if search.best is not None:
+            best = remat.solve(document, algorithm="checkmate", budget=budget)
+            assert search.best.peak <= budget
+            assert search.best.makespan >= best.makespan
+
+
+def test_runs_in_stages():
+    """a b c a d: the second a stands in the stage of d; what may not run there is left out."""
+    tasks = [
+        {"id": name, "time": 1, "reads": reads, "size": 1} for name, reads in (("a", []), ("b", ["a"]), ("c", ["b"]))
+    ]
+    tasks.append({"id": "d", "time": 1, "reads": ["a", "c"], "size": 1})
+    front = make_frontier(make_problem(remat.load(DOCUMENT | {"tasks": tasks})))
+    assert runs_in_stages(front, [0, 1, 2, 0, 3]) == [(0, 0), (1, 1), (2, 2), (3, 0), (3, 3)]
+    assert runs_in_stages(front, [0, 1, 2, 3, 0]) == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert front.slots == sum(front.may_run(stage, task) for stage in range(4) for task in range(4))
+
+
+# --- another order ----------------------------------------------------------------------------------------------------
+
+
+@draws(25)
+@given(strategies.dags(largest=7, exact=True).filter(one_memory), st.integers(0, 99))
+def test_better_orders(document, share):
+    """The best within the improved order, where there is one."""
+    for budget in budgets(document, share):
+        problem = make_problem(remat.load(document), budget=budget)
+        order = better_order(problem, "test", lambda: False)
+        reference = reference_of(document) if order is None else [problem.graph.tasks[task] for task in order]
+        for name, most in (("checkmate", None), ("moccasin", 2)):
+            result = remat.solve(document, algorithm=name, budget=budget, options={"reorder": True})
+            assert result.makespan == frontier.best(document, budget, reference, most)
+
+
+def test_a_better_order_saves_reruns():
+    """Two branches, side by side in the listed order, one after the other in the better one."""
+    tasks = []
+    for i in range(6):
+        for branch in "ab":
+            reads = [f"{branch}{i - 1}"] if i else []
+            tasks.append({"id": f"{branch}{i}", "time": 5, "reads": reads, "size": 8 if i < 5 else 1})
+    tasks.append({"id": "end", "time": 1, "reads": ["a5", "b5"], "size": 0})
+    document = DOCUMENT | {"tasks": tasks}
+    for name in ("checkmate", "checkmate-lp", "moccasin"):
+        as_listed = remat.solve(document, algorithm=name, budget=17)
+        better = remat.solve(document, algorithm=name, budget=17, options={"reorder": True})
+        assert as_listed.makespan is None or as_listed.makespan > 61
+        assert better.makespan == 61
+        assert better.status == "optimal"
 
 
 # --- known values -----------------------------------------------------------------------------------------------------

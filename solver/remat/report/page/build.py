@@ -8,9 +8,10 @@ from importlib import resources
 
 from remat import __version__
 from remat.batch.cells import Cell, Outcome
-from remat.batch.comparison import Comparison, Standing
+from remat.batch.comparison import Comparison, Standing, by_algorithm
 from remat.report.comparison import SHORT, peak_text, problems, units_of
 from remat.report.page.charts import COLOURS, curves, legend, profile
+from remat.report.page.schedules import schedules
 from remat.units import format_size, format_time
 
 MOST_CHARTS = 60
@@ -34,6 +35,8 @@ def page(comparison: Comparison) -> str:
     """
     standings = comparison.standings()
     order = [standing.algorithm for standing in standings]
+    pictured = schedules(comparison)
+    link = '<a href="#schedules">Schedules</a>' if pictured else ""
     body = [
         "<header><h1>remat: comparison</h1>",
         f'<p class="soft">remat {escape(__version__)}. Every makespan and peak here was measured by the verifier.</p>',
@@ -41,7 +44,7 @@ def page(comparison: Comparison) -> str:
         *(f"<p>{escape(note)}</p>" for note in comparison.notes),
         "<p><b>Interrupted: cells are missing.</b></p>" if comparison.interrupted else "",
         (
-            '<nav><a href="#algorithms">Algorithms</a><a href="#pictures">Pictures</a><a href="#grid">Grid</a>'
+            f'<nav><a href="#algorithms">Algorithms</a><a href="#pictures">Pictures</a>{link}<a href="#grid">Grid</a>'
             '<a href="#cells">Cells</a></nav></header>'
         ),
         '<h2 id="algorithms">Algorithms</h2>',
@@ -49,6 +52,7 @@ def page(comparison: Comparison) -> str:
         _families(comparison),
         '<h2 id="pictures">Pictures</h2>',
         _pictures(comparison, order),
+        f'<h2 id="schedules">The best schedules</h2>{pictured}' if pictured else "",
         '<h2 id="grid">Makespan over the best of the row</h2>',
         '<p class="soft">* proved optimal over all schedules. Click a heading to sort.</p>',
         _grid(comparison, order),
@@ -181,17 +185,16 @@ def _curve(name: str, cells: Sequence[Cell], order: Sequence[str]) -> str:
 def _grid(comparison: Comparison, order: Sequence[str]) -> str:
     columns: list[Column] = [("instance", True), ("budget", False), ("best", False)]
     columns += [(name, False) for name in order]
-    rows: dict[tuple[str, str], dict[str, list[Cell]]] = {}
-    for cell in comparison:
-        if cell.job.algorithm:
-            rows.setdefault((cell.job.instance, cell.job.budget), {}).setdefault(cell.job.algorithm, []).append(cell)
     lines = []
-    for (instance, budget), cells in rows.items():
-        first = next(iter(cells.values()))[0]
+    for (instance, budget), cells in comparison.by_case.items():
+        first = cells[0]
+        if not first.job.algorithm:  # no instance at all
+            continue
         best = comparison.best.get((instance, budget))
         shown = "" if best is None else format_time(best, units_of(first))
         line: list[Entry] = [(instance, instance, ""), (budget, first.job.capacity, ""), (shown, best, "")]
-        lines.append([*line, *(_grid_entry(comparison, cells.get(name, [])) for name in order)])
+        by_name = by_algorithm(cells)
+        lines.append([*line, *(_grid_entry(comparison, by_name.get(name, [])) for name in order)])
     return _table(columns, lines)
 
 

@@ -1,0 +1,138 @@
+"""Every algorithm that rematerialises on task graphs: cost, bound and time on the same graphs and budgets.
+
+Budgets are shares of the no-recompute peak. Shipped and generated graphs, then those under ``$REMAT_DATA/dag`` where
+that is set. The jobs run in `remat.compare`'s supervised workers, one thread each, one worker for each of two cores.
+Answers are kept in ``build/dag_table``: an interrupted run goes on with what is missing; remove the folder to measure
+again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import remat
+from benchmarks.harness import table
+from remat.batch.cells import Cell
+from remat.batch.comparison import Comparison, case_of
+from remat.comparing import Tally
+
+LIMIT = 20
+JOBS = 2
+SHARES = (0.9, 0.8, 0.6)
+SHIPPED = ("unet_joint", "unet_b8_512_bf16", "mlp12_joint", "layered_n60_mixed", "layered_n100")
+GENERATED = 250
+OTHERS = {"dag-list-memory", "dag-order-exact", "dag-order-greedy", "dag-order-lpmf", "sp-order", "offload-greedy"}
+"""Run nothing twice: they are compared elsewhere."""
+
+BOUNDS = "dag-auto"
+"""Whose bounds are shown beside all algorithms."""
+
+COLUMNS = ("cost", "bound", "s")
+SHORT = {"infeasible": "inf", "unknown": "none", "refused": "ref", "time limit": "time", "memory limit": "mem"}
+LEGEND = """
+Per cent on top of the time without recomputation. `*`: proved in its class. `none`: found nothing; `inf`: proved that
+nothing fits, in its class; `ref`: does not accept the graph; `time`, `mem`: stopped by force, at half as much again as
+the limit. `s`: the longest job of the row. The bound is dag-auto's, for schedules in the reference order.
+"""
+FOLDER = Path(__file__).parent.parent / "build" / "dag_table"
+
+
+def graphs() -> list[str | dict[str, Any]]:
+    """Return the shipped graphs, and a generated one."""
+    from remat.generate import generate
+
+    layered = dict(generate("dag", "layered", nodes=GENERATED)) | {"name": f"layered_n{GENERATED}"}
+    return [*(f"example:dags/{name}" for name in SHIPPED), layered]
+
+
+def foreign() -> list[str]:
+    """Return the graphs of ``$REMAT_DATA``."""
+    data = os.environ.get("REMAT_DATA")
+    return sorted(map(str, Path(data, "dag").rglob("*.json"))) if data else []
+
+
+def compared(instances: Sequence[str | dict[str, Any]]) -> Comparison:
+    """Run all jobs that the journal does not have."""
+    names = [entry.name for entry in remat.algorithms(kind="dag") if entry.name not in OTHERS]
+
+    def tell(tally: Tally) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{tally.phase} {tally.done}/{tally.total} ")
+
+    return remat.compare(
+        list(instances),
+        algorithms=names,
+        budget_fractions=SHARES,
+        time_limit=LIMIT,
+        jobs=JOBS,
+        output=FOLDER,
+        progress=tell,
+    )
+
+
+def cost(cell: Cell) -> str:
+    """Format the overhead, or why there is none."""
+    answer = cell.answer
+    if not answer.solved or answer.overhead is None:
+        return SHORT.get(str(answer.outcome), str(answer.outcome))
+    proved = answer.optimal_within is not None or str(answer.outcome) == "optimal"
+    return f"{100 * answer.overhead:.2f}" + ("*" if proved else "")
+
+
+def name_of(label: str) -> str:
+    """Return an instance's name, without the folders that it lies in."""
+    return Path(label).name.partition(".")[0]
+
+
+def bound(cell: Cell) -> str:
+    """Format an algorithm's own bound, for its class or for all schedules."""
+    answer = cell.answer
+    best = max((value for value in (answer.class_bound, answer.lower_bound) if value is not None), default=None)
+    once = answer.no_recompute_time
+    return "-" if best is None or not once else f"{100 * (best / once - 1):.2f}"
+
+
+def summary(title: str, comparison: Comparison) -> None:
+    """Print one row for each algorithm, one column for each graph and budget; dag-auto's bound last."""
+    cases = list(dict.fromkeys(case_of(cell) for cell in comparison))
+    rows, bounds = [], {}
+    for standing in comparison.standings():
+        mine = {case_of(cell): cell for cell in comparison if cell.job.algorithm == standing.algorithm}
+        if standing.algorithm == BOUNDS:
+            bounds = mine
+        longest = max(cell.answer.seconds for cell in mine.values())
+        cells = (cost(mine[case]) if case in mine else "" for case in cases)  # interrupted: some are missing
+        rows.append([standing.algorithm, *cells, f"{longest:.1f}"])
+    rows.append(["bound", *(bound(bounds[case]) if case in bounds else "" for case in cases), ""])
+    table(title, ["algorithm", *(f"{name_of(graph)} {budget}" for graph, budget in cases), "s"], rows)
+
+
+def details(comparison: Comparison) -> None:
+    """Print one table for each graph: cost, bound and seconds of every algorithm at every budget."""
+    for graph in dict.fromkeys(cell.job.instance for cell in comparison):
+        rows: dict[str, list[str]] = {}
+        cells = [cell for cell in comparison if cell.job.instance == graph]
+        for cell in cells:
+            rows.setdefault(cell.job.algorithm, []).extend([cost(cell), bound(cell), f"{cell.answer.seconds:.1f}"])
+        header = [f"{budget} {what}" for budget in dict.fromkeys(c.job.budget for c in cells) for what in COLUMNS]
+        table(name_of(graph), ["algorithm", *header], [[name, *row] for name, row in rows.items()])
+
+
+def run() -> None:
+    """Print the tables."""
+    for title, instances in (("Shipped and generated graphs", graphs()), ("REMAT_DATA", foreign())):
+        if not instances:
+            sys.stdout.write("\nREMAT_DATA is not set: shipped and generated graphs only.\n")
+            continue
+        comparison = compared(instances)
+        summary(f"{title}: recomputation on task graphs, {LIMIT} s at most", comparison)
+        sys.stdout.write(LEGEND)
+        details(comparison)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,155 @@
+"""The reversal of a chain or an adjoint as lines over time: sweeps forward, sweeps back, states that are kept.
+
+The picture of Griewank and Walther (*Evaluating Derivatives*, 2nd ed. 2008, ch. 12): time across, stages upwards.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remat.report.views.layout import ChainLayout
+from remat.report.views.lives import NEAR, Lives, Origin, lives_of
+from remat.result import Result
+from remat.steps import StepKind
+from remat.taskgraph import IntArray
+
+
+class Stroke(enum.IntEnum):
+    """What a line stands for."""
+
+    STORED = 0
+    CHECKPOINT = 1
+    FORWARD = 2
+    SAVING = 3
+    RECOMPUTATION = 4
+    BACKWARD = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Reversal:
+    """Lines of the picture.
+
+    Attributes
+    ----------
+    length : int
+        Stages.
+    stroke : (lines,) int64
+        `Stroke`; those below come first.
+    begin, end : (lines, 2) float64
+        Time, and state (0..length).
+    hidden : int
+        Lines left out: they would cover what others show, or there are too many.
+    """
+
+    length: int
+    stroke: IntArray
+    begin: NDArray[np.float64]
+    end: NDArray[np.float64]
+    hidden: int
+
+
+def reversal_of(result: Result, layout: ChainLayout, *, columns: int, rows: int, most: int) -> Reversal:
+    """Return the lines; O(events log events).
+
+    Parameters
+    ----------
+    result : Result
+        Of a chain or an adjoint, with a schedule.
+    layout : ChainLayout
+    columns, rows : int
+        Pixels of the picture: lines that look the same are one.
+    most : int
+        Lines; beyond, the longest of them, at least two thirds of them sweeps where there are so many.
+    """
+    kept, sweeps = _kept(result, layout), _sweeps(result, layout, most)
+    stroke = np.concatenate((kept[0], sweeps[0]))
+    begin, end = np.concatenate((kept[1], sweeps[1])), np.concatenate((kept[2], sweeps[2]))
+    assert result.report is not None
+    scale = np.array([columns / (float(result.report.makespan) or 1.0), rows / max(layout.length, 1)])
+    pixels = np.column_stack((stroke, np.rint(begin * scale), np.rint(end * scale)))
+    _, chosen = np.unique(pixels, axis=0, return_index=True)
+    if len(chosen) > most:
+        # Sweeps tell more than kept states: these get a third of the room, or what the sweeps leave.
+        length = np.abs((end - begin) * scale).sum(axis=1)[chosen]
+        chosen = chosen[np.argsort(-length, kind="stable")]
+        sweep = stroke[chosen] > Stroke.CHECKPOINT
+        room = max(most // 3, most - int(sweep.sum()))
+        chosen = np.concatenate((chosen[~sweep][:room], chosen[sweep][: most - min(room, int((~sweep).sum()))]))
+    chosen = chosen[np.lexsort((chosen, stroke[chosen]))]
+    return Reversal(layout.length, stroke[chosen], begin[chosen], end[chosen], len(stroke) - len(chosen))
+
+
+_Lines = tuple[IntArray, NDArray[np.float64], NDArray[np.float64]]
+
+
+def _kept(result: Result, layout: ChainLayout) -> _Lines:
+    """States that outlast the first forward from them, or were fetched for their backward; those in other memories."""
+    steps, report = result.columns, result.report
+    assert steps is not None
+    assert report is not None
+    lives = lives_of(result.graph, result.machine, steps, report)
+    state = lives.value <= layout.length
+    working = lives.memory == result.machine.processors[0].memory
+    inside, away = lives.of(state & working), lives.of(state & ~working)
+    runs = np.flatnonzero((steps.kind == StepKind.RUN) & (steps.item < layout.loss))
+    stage, over = layout.stages(result.graph)[steps.item[runs]], report.end[runs].astype(np.float64)
+    used = _next_end(stage - 1, over, inside)
+    fetched = inside.origin == Origin.COPIED
+    lasting = (used + NEAR * float(report.makespan) < inside.end) | (fetched & np.isinf(used))
+    # A state is there when the forward that writes it has ended, although its bytes are taken before.
+    there = fetched | (inside.origin == Origin.INITIAL)
+    made = np.where(there, inside.begin, _next_end(stage, over, inside))[lasting]
+    stroke = np.repeat(np.array([Stroke.CHECKPOINT, Stroke.STORED], dtype=np.int64), [len(made), len(away.value)])
+    value = np.concatenate((inside.value[lasting], away.value)).astype(np.float64)
+    begin = np.concatenate((made, away.begin.astype(np.float64)))
+    end = np.concatenate((inside.end[lasting], away.end)).astype(np.float64)
+    return stroke, np.column_stack((begin, value)), np.column_stack((end, value))
+
+
+def _next_end(state: IntArray, over: NDArray[np.float64], lives: Lives) -> NDArray[np.float64]:
+    """Return when the first of the runs that belong to its state ends after a stay began; infinite if none does."""
+    order = np.lexsort((over, state))
+    state, over = state[order], over[order]
+    times, rank = np.unique(np.concatenate((over, lives.begin)), return_inverse=True)
+    count = len(times) + 1
+    known, asked = state * count + rank[: len(over)], lives.value * count + rank[len(over) :]
+    place = np.searchsorted(known, asked, side="right")
+    found: NDArray[np.float64] = np.where(
+        np.append(state, -1)[place] == lives.value, np.append(over, np.inf)[place], np.inf
+    )
+    return found
+
+
+def _sweeps(result: Result, layout: ChainLayout, most: int) -> _Lines:
+    """Runs; if there are more than `most`, those that follow each other along the chain are one line."""
+    steps, report = result.columns, result.report
+    assert steps is not None
+    assert report is not None
+    runs = np.flatnonzero(steps.kind == StepKind.RUN)
+    runs = runs[np.argsort(report.start[runs], kind="stable")]
+    tasks = steps.item[runs]
+    stage = layout.stages(result.graph)[tasks]
+    start, over = report.start[runs].astype(np.float64), report.end[runs].astype(np.float64)
+    forward = tasks < layout.loss
+    again = np.ones(len(runs), dtype=bool)
+    firsts = np.flatnonzero(forward)
+    again[firsts[np.unique(stage[firsts], return_index=True)[1]]] = False
+    stroke = np.where(tasks < layout.length, Stroke.FORWARD, Stroke.SAVING)
+    stroke = np.where(again, Stroke.RECOMPUTATION, stroke)
+    stroke = np.where(forward, stroke, Stroke.BACKWARD)
+    # Forward i goes from state i-1 to i, its backward back again; the loss, of state L, to the state itself.
+    low = np.minimum(stage - 1, layout.length).astype(np.float64)
+    high = np.minimum(stage, layout.length).astype(np.float64)
+    origin, goal = np.where(forward, low, high), np.where(forward, high, low)
+    near = NEAR * float(report.makespan)
+    joins = (stroke[1:] == stroke[:-1]) & (origin[1:] == goal[:-1]) & (start[1:] <= over[:-1] + near)
+    if len(runs) <= most:
+        joins[:] = False
+    first = np.flatnonzero(np.concatenate(([True], ~joins))) if len(runs) else runs
+    last = np.append(first[1:], len(runs)) - 1
+    lines = np.column_stack((start[first], origin[first])), np.column_stack((over[last], goal[last]))
+    return stroke[first].astype(np.int64), *lines

@@ -1,0 +1,131 @@
+"""What becomes of each stage of a chain: kept, checkpointed, recomputed, or offloaded, and how often it runs."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+
+from remat.report.views.layout import ChainLayout
+from remat.report.views.lives import lives_of
+from remat.result import Result
+from remat.steps import StepKind
+from remat.taskgraph import BoolArray, IntArray
+
+
+class Fate(enum.IntEnum):
+    """What becomes of a value between its forward and its backward."""
+
+    KEPT = 0
+    CHECKPOINT = 1
+    RECOMPUTED = 2
+    OFFLOADED = 3
+
+    @property
+    def label(self) -> str:
+        """The name that a legend shows."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The stages of a chain, neighbours put together where there are many.
+
+    Attributes
+    ----------
+    first : (groups + 1,) int64
+        The first stage of each group, and the end; stage 0 is the input.
+    sizes : (groups, fates) int64
+        Bytes of the states and saved values of each group, by their fate.
+    runs : (groups,) int64
+        How often the forward of a stage runs: the most in each group.
+    recomputations : int
+        Forward runs beyond one for each stage that runs at all.
+    """
+
+    first: IntArray
+    sizes: IntArray
+    runs: IntArray
+    recomputations: int
+
+    @property
+    def totals(self) -> IntArray:
+        """Bytes of each fate."""
+        totals: IntArray = self.sizes.sum(axis=0)
+        return totals
+
+
+def stages_of(result: Result, layout: ChainLayout, most: int) -> Stages:
+    """Return the fate of each stage's state x{i} and saved values s{i}; O(events log events).
+
+    A value that is copied out of the working memory is *offloaded*. A state from which forwards start more than
+    once while it stays is a *checkpoint*. Otherwise what one forward made is *kept*, what more than one made is
+    *recomputed*.
+
+    Parameters
+    ----------
+    result : Result
+        Of a chain or an adjoint, with a schedule.
+    layout : ChainLayout
+    most : int
+        Groups; of longer chains as many stages each as it takes.
+    """
+    assert result.columns is not None
+    graph, steps, length = result.graph, result.columns, layout.length
+    stage_of_task = layout.stages(graph)
+    tasks = steps.item[steps.kind == StepKind.RUN]
+    forwards = tasks[tasks < layout.loss]
+    runs = np.bincount(stage_of_task[forwards], minlength=length + 1)
+    offloaded = _offloaded(result)
+    again = runs > 1
+    fate = np.where(again, Fate.RECOMPUTED, Fate.KEPT)
+    states = fate.copy()
+    states[_checkpoints(result, layout)] = Fate.CHECKPOINT
+    states[offloaded[: length + 1]] = Fate.OFFLOADED
+    saved_stage = stage_of_task[length : layout.loss]
+    ran = np.bincount(tasks, minlength=len(graph.tasks))[length : layout.loss] > 0
+    saved = np.where(offloaded[length + 1 : length + 1 + len(saved_stage)], Fate.OFFLOADED, fate[saved_stage])
+    stage = np.concatenate((np.arange(length + 1), saved_stage[ran]))
+    kind = np.concatenate((states, saved[ran]))
+    size = np.concatenate((graph.size[: length + 1], graph.size[length + 1 : length + 1 + len(ran)][ran]))
+    group = -(-(length + 1) // most)
+    groups = -(-(length + 1) // group)
+    sizes = np.zeros((groups, len(Fate)), dtype=np.int64)
+    np.add.at(sizes, (stage // group, kind), size)
+    first = np.minimum(np.arange(groups + 1) * group, length + 1)
+    return Stages(
+        first=first,
+        sizes=sizes,
+        runs=np.maximum.reduceat(runs, first[:-1]),
+        recomputations=int(np.maximum(runs - 1, 0).sum()),
+    )
+
+
+def _offloaded(result: Result) -> BoolArray:
+    """Whether each value is ever copied out of the working memory."""
+    steps = result.columns
+    assert steps is not None
+    out = (steps.kind == StepKind.COPY) & (steps.source == result.machine.processors[0].memory)
+    found = np.zeros(len(result.graph.values), dtype=bool)
+    found[steps.item[out]] = True
+    return found
+
+
+def _checkpoints(result: Result, layout: ChainLayout) -> IntArray:
+    """Return the states from which, while they stay in the working memory, forwards start more than once."""
+    steps, report = result.columns, result.report
+    assert steps is not None
+    assert report is not None
+    lives = lives_of(result.graph, result.machine, steps, report)
+    working = result.machine.processors[0].memory
+    lives = lives.of((lives.memory == working) & (lives.value <= layout.length))
+    runs = np.flatnonzero((steps.kind == StepKind.RUN) & (steps.item < layout.loss))
+    state = layout.stages(result.graph)[steps.item[runs]] - 1
+    # A forward starts from the stay that began last; between those of a state, time is told by its rank.
+    times, rank = np.unique(np.concatenate((lives.begin, report.start[runs])), return_inverse=True)
+    born, asked = rank[: len(lives.begin)], rank[len(lives.begin) :]
+    count = len(times) + 1
+    found = np.searchsorted(lives.value * count + born, state * count + asked, side="right") - 1
+    starts = np.bincount(np.maximum(found, 0), minlength=len(lives.value))
+    return np.unique(lives.value[starts > 1])

@@ -1,0 +1,144 @@
+"""Rotor's tables within a limit on the time: what is left out of them is never missed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+import remat
+from remat.solving import make_problem
+from remat_algorithms.chain import rotor_slots, rotor_table
+from remat_algorithms.chain.least_memory import LeastMemory
+from remat_algorithms.chain.rotor_limit import once_bound, quick_bound
+from remat_algorithms.chain.rotor_table import Grid, RotorTable, RowLimits
+from remat_algorithms.chain.segments import Segments
+from tests.algorithms.chain.test_rotor_forms import Document, draw_chain
+from tests.algorithms.chain.test_rotor_sweep import range_of, wide_chain
+
+KERNEL, NUMPY = -1, 10**9
+
+
+def segments_of(document: Document) -> Segments:
+    return Segments.of(make_problem(remat.load(document)).chain)
+
+
+def grids(segments: Segments, slots: int) -> list[Grid]:
+    """Lay rows at a tight, a middling and a wide room, rounded up and down."""
+    least, whole = LeastMemory.of(segments).least, segments.states.whole().need
+    rooms = {max(1, least + (whole - least) * share // 10) for share in (0, 2, 5, 9)}
+    return [Grid.of(segments, room, max(1, -(-room // slots)), up=up) for room in rooms for up in (True, False)]
+
+
+def filled(segments: Segments, grid: Grid, limit: float = math.inf) -> RotorTable:
+    table = RotorTable.of(segments, grid, limit=limit)
+    assert table is not None
+    return table
+
+
+def check_limited(segments: Segments, grid: Grid, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Compare tables with and without limits; return the number of cells left out."""
+    monkeypatch.setattr(rotor_table, "COMPILED_FROM", NUMPY)
+    full = filled(segments, grid)
+    whole, best, left_out = float(segments.states.whole().time), full.best(), 0
+    finite = best if best < math.inf else 2 * whole + 1
+    for limit in {whole, finite, finite + 1, (whole + finite) / 2, 1.1 * finite}:
+        floors = []
+        for compiled_from in (KERNEL, NUMPY):
+            monkeypatch.setattr(rotor_table, "COMPILED_FROM", compiled_from)
+            table = filled(segments, grid, limit)
+            floors.append(table.lowest.tolist())
+            for row in range(grid.start + 1):
+                if full.best(row) > limit:
+                    assert table.best(row) > limit
+                    continue
+                assert table.best(row) == full.best(row)
+                assert table.runs(row) == full.runs(row)
+        assert floors[0] == floors[1]
+        left_out += floors[0].count(grid.rows)
+    return left_out
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_within_the_limit_is_exact(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    segments = segments_of(draw_chain(seed, most=9))
+    for grid in grids(segments, slots=7):
+        check_limited(segments, grid, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(10))
+def test_what_is_within_the_limit_is_exact_on_many_chains(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(9000 + 30 * chunk, 9030 + 30 * chunk):
+        segments = segments_of(draw_chain(seed, most=12))
+        for grid in grids(segments, slots=11):
+            check_limited(segments, grid, monkeypatch)
+
+
+def test_a_limit_leaves_much_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    segments = segments_of(wide_chain(3, stages=30))
+    *_, grid = grids(segments, slots=40)
+    assert check_limited(segments, grid, monkeypatch) > 30 * 31 // 2
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_bounds_enclose_the_table(seed: int) -> None:
+    for document in (draw_chain(seed, most=9), wide_chain(seed)):
+        segments = segments_of(document)
+        for grid in grids(segments, slots=12):
+            limits, best = RowLimits.of(segments, grid), filled(segments, grid).best()
+            assert quick_bound(limits) <= best <= once_bound(limits)
+
+
+def test_the_bounds_meet_where_one_level_is_enough() -> None:
+    segments = segments_of(wide_chain(5, stages=40))
+    room = 2 * segments.states.whole().need // 3
+    limits = RowLimits.of(segments, Grid.of(segments, room, room // 200, up=True))
+    assert segments.states.whole().time < quick_bound(limits) <= once_bound(limits) < 1.01 * quick_bound(limits)
+
+
+@pytest.mark.parametrize("certificate", [True, False])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_solves_are_what_they_are_without_a_limit(
+    certificate: bool, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"slots": 12, "certificate": certificate}
+    documents = [wide_chain(0, stages=16), wide_chain(1, stages=16), *(draw_chain(seed, most=12) for seed in range(4))]
+    for compiled_from in (KERNEL, NUMPY):
+        monkeypatch.setattr(rotor_slots, "COMPILED_FROM", compiled_from)
+        monkeypatch.setattr(rotor_table, "COMPILED_FROM", compiled_from)
+        for document in documents:
+            low, high = range_of(document)
+            for budget in {low + (high - low) * k // 4 for k in range(4)}:
+                answers: list[Any] = []
+                for limited_from in (-1, 10**12):
+                    monkeypatch.setattr(rotor_slots, "LIMITED_FROM", limited_from)
+                    answers.append(
+                        remat.solve(document, algorithm="rotor", budget=budget, options=options, threads=threads)
+                    )
+                with_limit, without = answers
+                assert with_limit.makespan == without.makespan
+                assert with_limit.bounds == without.bounds
+                assert with_limit.notes == without.notes
+                assert with_limit.peak_memory == without.peak_memory
+                assert with_limit.to_dict()["steps"] == without.to_dict()["steps"]
+
+
+def test_rungs_without_a_better_schedule_need_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    fill, rooms = RotorTable.of, []
+
+    def counted(*given: Any, **more: Any) -> RotorTable | None:
+        rooms.append(given[1].budget)
+        return fill(*given, **more)
+
+    monkeypatch.setattr(RotorTable, "of", counted)
+    document = wide_chain(2, stages=30)
+    low, high = range_of(document)
+    looked = []
+    for limited_from in (10**12, -1):
+        monkeypatch.setattr(rotor_slots, "LIMITED_FROM", limited_from)
+        rooms.clear()
+        remat.solve(document, algorithm="rotor", budget=(low + high) // 2, options={"slots": 20})
+        looked.append(len(set(rooms)))
+    assert looked[0] > looked[1] >= 1

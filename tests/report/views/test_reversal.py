@@ -1,0 +1,94 @@
+"""Lines of a reversal: every run and every kept state where it belongs; bounded where there are many."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import remat
+from remat.report.views.layout import ChainLayout
+from remat.report.views.reversal import Stroke, reversal_of
+from remat.steps import StepKind
+from tests.report.views.by_hand import halves, offloaded, reversed_adjoint
+
+
+def lines(result, *, columns=10_000, rows=10_000, most=10_000):
+    found = reversal_of(result, ChainLayout.of(result.graph), columns=columns, rows=rows, most=most)
+    rows_of = zip(found.stroke.tolist(), found.begin.tolist(), found.end.tolist(), strict=True)
+    return found, [(Stroke(stroke), *begin, *end) for stroke, begin, end in rows_of]
+
+
+def test_a_reversal_by_hand():
+    """Steps of 1, backwards of 2: three forwards, the last step, its backward, one forward again, two backwards.
+
+    x1, which nothing starts from after it was made again, is no state that is kept, but the current one.
+    """
+    found, drawn = lines(reversed_adjoint())
+    assert found.length == 3
+    assert found.hidden == 0
+    assert sorted(drawn) == sorted(
+        [
+            (Stroke.CHECKPOINT, 0, 0, 12, 0),
+            (Stroke.CHECKPOINT, 2, 2, 7, 2),
+            (Stroke.FORWARD, 0, 0, 1, 1),
+            (Stroke.FORWARD, 1, 1, 2, 2),
+            (Stroke.FORWARD, 2, 2, 3, 3),
+            (Stroke.BACKWARD, 3, 3, 5, 3),
+            (Stroke.BACKWARD, 5, 3, 7, 2),
+            (Stroke.RECOMPUTATION, 7, 0, 8, 1),
+            (Stroke.BACKWARD, 8, 2, 10, 1),
+            (Stroke.BACKWARD, 10, 1, 12, 0),
+        ]
+    )
+
+
+def test_saving_forwards_and_other_memories():
+    _, drawn = lines(halves())
+    strokes = [line[0] for line in drawn]
+    assert strokes == sorted(strokes)
+    assert strokes.count(Stroke.FORWARD) == 2
+    assert strokes.count(Stroke.SAVING) == 1
+    assert strokes.count(Stroke.RECOMPUTATION) == 2
+    _, drawn = lines(offloaded())
+    (away,) = [line for line in drawn if line[0] is Stroke.STORED]
+    assert away[2] == away[4] == 1  # x1
+    (fetched,) = [line for line in drawn if line[0] is Stroke.CHECKPOINT and line[2] == 1]
+    assert fetched[1] == away[3]  # for its backward; the copy takes no time
+
+
+@pytest.mark.parametrize("name", ["lecture_l5", "heterogeneous_n200", "resnet50_b32_224"])
+def test_sweeps_put_together_are_the_same_sweeps(name):
+    """With little room, runs that follow each other are one line: as long, and over the same states."""
+    result = remat.solve(remat.example(name), budget=3 if name == "lecture_l5" else None)
+    runs = int((result.columns.kind == StepKind.RUN).sum())
+    single, _ = lines(result)
+    assert int((single.stroke > Stroke.CHECKPOINT).sum()) == runs
+    joined, drawn = lines(result, most=runs - 1)
+    for stroke in (Stroke.FORWARD, Stroke.RECOMPUTATION, Stroke.BACKWARD):
+        one, other = single.stroke == stroke, joined.stroke == stroke
+        for axis in (0, 1):
+            spans = [np.abs(v.end[m, axis] - v.begin[m, axis]).sum() for v, m in ((single, one), (joined, other))]
+            assert spans[0] == pytest.approx(spans[1])
+        assert other.sum() <= one.sum()
+    # No two sweeps at once: there is one processor.
+    sweeps = sorted(line[1:] for line in drawn if line[0] > Stroke.CHECKPOINT)
+    assert all(one[2] <= other[0] + 1e-9 * result.makespan for one, other in itertools.pairwise(sweeps))
+
+
+def test_bounded():
+    result = remat.solve(remat.example("loop_n10000"))
+    for most in (30, 300):
+        found, drawn = lines(result, columns=200, rows=100, most=most)
+        assert len(drawn) <= most
+        assert found.hidden > 10_000
+        sweeps = int((found.stroke > Stroke.CHECKPOINT).sum())
+        assert sweeps >= most // 2
+        # The first sweep is the longest.
+        assert any(line[0] is Stroke.FORWARD and line[2] == 0 for line in drawn)
+
+
+def test_one_step():
+    document = {"schema": "remat.instance/1", "kind": "adjoint", "steps": 1, "state_size": 1}
+    document |= {"forward_time": 1, "backward_time": 1}
+    _, drawn = lines(remat.solve(document))
+    assert [line[0] for line in drawn if line[0] > Stroke.CHECKPOINT] == [Stroke.BACKWARD]
