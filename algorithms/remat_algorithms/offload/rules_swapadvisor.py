@@ -113,9 +113,10 @@ class _Search:
     def free(self) -> bool:
         """Whether there may be several orders: no chain, and nothing is written twice."""
         graph = self.problem.graph
-        written = np.bincount(graph.writes.gather(np.array(self.reference.tasks, dtype=np.int64)).items, minlength=1)
+        tasks = np.array(self.reference.tasks, dtype=np.int64)
+        written = np.bincount(graph.writes.gather(tasks).items, minlength=len(graph.size))
         inputs = [place.value for place in graph.inputs]
-        return self.problem.kind == "dag" and int(written.max()) <= 1 and not written[inputs].any()
+        return self.problem.kind == "dag" and int(written.max(initial=0)) <= 1 and not written[inputs].any()
 
     @property
     def done(self) -> bool:
