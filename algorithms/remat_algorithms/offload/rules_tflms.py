@@ -83,7 +83,9 @@ def _first_fitting(
             high = middle
         else:
             low = middle + 1
-    swaps: list[Swap] | None = None
+    nearest = _swaps(choice, longest[: counts[low]], ahead)
+    if not _fits(choice, nearest):
+        return None, nearest
     for count in counts[low:]:
         swaps = _routed(choice, longest[:count], ahead)
         if swaps is None:
@@ -91,7 +93,8 @@ def _first_fitting(
         plan = choice.dispatched(swaps)
         if plan is not None:
             return plan, swaps
-    return None, swaps
+        nearest = swaps
+    return None, nearest
 
 
 def _fits(choice: Choice, swaps: list[Swap]) -> bool:

@@ -175,3 +175,13 @@ def test_infeasible_budgets_say_what_they_need(algorithm: str, least: int) -> No
     assert tight.least_budget.size == least
     enough = remat.solve(EQUAL, algorithm=algorithm, machine=two_memories(4), budget={"device": least})
     assert enough.makespan is not None
+
+
+def test_tflms_tells_a_small_device_from_a_small_host() -> None:
+    """One run ahead, FIVE needs 28 with B2, however much leaves: x0 is back beside x1, x2, y2, y1."""
+    machine = two_memories(2, 1)
+    machine["memories"][1]["capacity"] = 3
+    result = remat.solve(FIVE, algorithm="tflms", machine=machine, budget={"device": 27})
+    assert str(result.status) == "infeasible"
+    assert result.least_budget is not None
+    assert result.least_budget.size == 28

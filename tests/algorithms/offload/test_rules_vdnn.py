@@ -181,3 +181,17 @@ def test_no_way_out_or_back(algorithm: str) -> None:
         remat.solve(FIVE, algorithm=algorithm, machine=machine | {"links": machine["links"][:1]})
     with pytest.raises(remat.OptionError, match="a second memory"):
         remat.solve(FIVE, algorithm=algorithm)
+
+
+def test_a_third_memory_behind_a_small_host() -> None:
+    """x0, x2, x4 are 13 bytes in all; a host of 9 holds x2 and x4, and x0, which stays longest, goes on."""
+    machine = two_memories(2, 1)
+    machine["memories"][1]["capacity"] = 9
+    machine["memories"].append({"name": "nvme"})
+    for source, target in (("host", "nvme"), ("nvme", "host")):
+        machine["links"].append({"source": source, "target": target, "bandwidth": 1, "channel": "disk"})
+    result = remat.solve(FIVE, algorithm="vdnn-conv", machine=machine)
+    assert result.makespan is not None
+    assert result.makespan >= 31  # as with an unbounded host
+    assert result.peak_memory["host"] == 9
+    assert result.peak_memory["nvme"] == 4
