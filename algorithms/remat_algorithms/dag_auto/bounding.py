@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from remat_algorithms.dag_auto.blocks import Blocks, Facts, Pairs, facts_of
-from remat_algorithms.dag_auto.gaps import gap_cover, lives_of
+from remat_algorithms.dag_auto.gaps import GapCover, gap_cover, lives_of
 from remat_algorithms.dag_auto.mip import Answer, Program, solve
 from remat_algorithms.dag_auto.race import Race
 from remat_algorithms.dag_auto.state import ALPHAS, Plan, Search
@@ -17,6 +17,9 @@ FIRST_POINTS = 5
 
 MORE = 5
 """Points or rows that each round adds at most."""
+
+RELAXED_FIRST = 2000
+"""Variables of a gap cover beyond which its linear relaxation is solved first: it gives a bound in a second or two."""
 
 MOST_ENTRIES = 3_000_000
 """Coefficients of the largest program that is built."""
@@ -46,11 +49,13 @@ class Bounding:
     exhausted: bool = False
     _facts: Facts | None = None
 
-    def _solve(self, program: Program, seconds: float | None, hint: Sequence[float] = ()) -> Answer:
+    def _solve(
+        self, program: Program, seconds: float | None, hint: Sequence[float] = (), *, relaxed: bool = False
+    ) -> Answer:
         left = self.race.context.seconds_left
         if left is not None:
             seconds = left if seconds is None else min(left, seconds)
-        answer = solve(program, seconds=seconds, stopped=self.race.watch, hint=hint, nodes=self.nodes)
+        answer = solve(program, seconds=seconds, stopped=self.race.watch, hint=hint, nodes=self.nodes, relaxed=relaxed)
         self.race.raise_bound(answer.bound)
         return answer
 
@@ -58,7 +63,14 @@ class Bounding:
         """Solve the gap cover, and try its solution as a plan."""
         race = self.race
         cover = gap_cover(race.model, race.budget)
-        answer = self._solve(cover.program, seconds)
+        if len(cover.program.cost) > RELAXED_FIRST:
+            self._realise(cover, self._solve(cover.program, seconds, relaxed=True))
+        if not race.over():
+            self._realise(cover, self._solve(cover.program, seconds))
+
+    def _realise(self, cover: GapCover, answer: Answer) -> None:
+        """Try what a solution of the gap cover frees as a plan."""
+        race = self.race
         race.say("gap cover")
         if not answer.values or race.over():
             return

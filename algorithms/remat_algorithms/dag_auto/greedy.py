@@ -12,16 +12,22 @@ from remat_algorithms.dag_auto.packed import (
     CANDIDATES,
     DELTA,
     DEPTH,
+    FACTOR,
+    HIGH,
     HIGHEST,
+    LISTED,
+    LOW,
     MAKER,
     MARK,
     MEMORY,
+    MOST,
     NOW,
     PINNED,
-    RANDOM,
     READ,
     READ_START,
+    SALT,
     SIZE,
+    STAGE,
     STAGES,
     STAMP,
     STAYS,
@@ -37,29 +43,21 @@ from remat_algorithms.dag_auto.packed import (
     Room,
     Work,
 )
+from remat_algorithms.dag_auto.plans import draw, find, insert, take_trial
 from remat_algorithms.dag_auto.replay import replay
 
 DEPTHS = (0, 1, 2, 1000)
 """How many levels of dead inputs are rerun, too, before the remaining ones are kept longer."""
 
+PEAKS = 4
+"""Positions that are looked at, from the highest memory down, before the greedy gives up."""
 
-def draw(room: Room) -> float:
-    """Return the next random number in [0, 1): the generator of Park and Miller, the same when compiled."""
-    room.state[RANDOM] = room.state[RANDOM] * 48271 % 2147483647
-    return float(room.state[RANDOM] - 1) / 2147483646.0
+WHIMS = 0.7
+"""Share of the runs with noise that have whims: what they draw at first holds for the run."""
 
-
-def find(room: Room, at: int, task: int) -> int:
-    """Return the first position of the present plan whose key is not below (at, task); O(log count)."""
-    low, high = 0, room.state[NOW]
-    while low < high:
-        middle = (low + high) // 2
-        stage = room.plans[2 * NOW + 1, middle]
-        if stage < at or (stage == at and room.plans[2 * NOW, middle] < task):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+LONGER, AGAIN, NEVER = 20, 35, 10
+"""Of 100 inputs, whims keep the first so many longer, and make the others up to the second again; and of 100 values
+they never free so many."""
 
 
 def _after(work: Work, value: int, place: int) -> int:
@@ -83,7 +81,12 @@ def _alive(tables: Packed, work: Work, value: int, entry: int) -> int:
     return int(tables.values[STAYS, value])
 
 
-def collect(tables: Packed, work: Work, room: Room, value: int, at: int, deepest: int) -> int:
+def _whim(room: Room, number: int) -> int:
+    """Draw from 0 to 99, the same for a number during a run of the greedy."""
+    return (number + 1) * room.state[SALT] % 2147483647 % 100  # type: ignore[no-any-return]
+
+
+def collect(tables: Packed, work: Work, room: Room, value: int, at: int, deepest: int, dearest: float) -> int:
     """List in `room.todo` what making a value again in stage `at` takes, and in `room.delta` what that adds.
 
     Inputs that are dead by then are made again, too, down to `deepest` levels; the others are kept longer.
@@ -96,8 +99,12 @@ def collect(tables: Packed, work: Work, room: Room, value: int, at: int, deepest
     room.items[MARK, tables.values[MAKER, value]] = stamp
     listed = 1
     index = 0
+    time = 1.0
     while index < listed:
         task = room.items[TODO, index]
+        time += tables.times[TIME, task]
+        if time > dearest:
+            return 0
         level = room.items[DEPTH, index]
         place = find(room, at, task)
         for entry in range(tables.items[READ_START, task], tables.items[READ_START, task + 1]):
@@ -113,7 +120,11 @@ def collect(tables: Packed, work: Work, room: Room, value: int, at: int, deepest
                 there = find(room, at, maker)
                 if there < count and room.plans[2 * NOW + 1, there] == at and room.plans[2 * NOW, there] == maker:
                     twice = 1
-            if level < deepest and maker >= 0 and twice == 0:
+            again = level < deepest
+            if room.state[SALT] > 0:
+                whim = _whim(room, read)
+                again = whim >= LONGER and (again or whim < AGAIN)
+            if again and maker >= 0 and twice == 0:
                 room.items[TODO, listed] = maker
                 room.items[DEPTH, listed] = level + 1
                 room.items[MARK, maker] = stamp
@@ -122,8 +133,7 @@ def collect(tables: Packed, work: Work, room: Room, value: int, at: int, deepest
                 last = -1
                 if following > work.head[read]:
                     last = work.access[following - 1] // 2
-                room.plans[DELTA, last + 1] += tables.values[SIZE, read]
-                room.plans[DELTA, place + 1] -= tables.values[SIZE, read]
+                _add(room, last + 1, place + 1, tables.values[SIZE, read])
         index += 1
     return listed
 
@@ -141,22 +151,28 @@ def _release(tables: Packed, work: Work, room: Room, listed: int, at: int) -> No
             last = -1
             if following > work.head[value]:
                 last = work.access[following - 1] // 2
-            room.plans[DELTA, last + 1] -= tables.values[SIZE, value]
-            room.plans[DELTA, place] += tables.values[SIZE, value]
+            _add(room, last + 1, place, -tables.values[SIZE, value])
+
+
+def _add(room: Room, low: int, high: int, size: int) -> None:
+    """Enter that memory from position `low` to before `high` changes by `size`."""
+    room.plans[DELTA, low] += size
+    room.plans[DELTA, high] -= size
+    room.state[LOW] = min(room.state[LOW], low)
+    room.state[HIGH] = max(room.state[HIGH], high)
 
 
 def _gain(work: Work, room: Room, count: int, budget: int) -> float:
     """Return by how much the collected differences lower the area above the budget; clears them."""
     change = 0
     gain = 0.0
-    for place in range(count):
+    for place in range(room.state[LOW], min(count, room.state[HIGH])):
         change += room.plans[DELTA, place]
         room.plans[DELTA, place] = 0
         if change != 0:
             before = work.runs[MEMORY, place] - budget
             gain += float(max(0, before) - max(0, before + change))
-    room.plans[DELTA, count] = 0
-    room.plans[DELTA, count + 1] = 0
+    _clear(room)
     return gain
 
 
@@ -167,42 +183,67 @@ def _time_of(tables: Packed, room: Room, listed: int) -> float:
     return time
 
 
-def propose(tables: Packed, work: Work, room: Room, budget: int, alpha: float, noise: float) -> int:
-    """Collect the candidates that promise most for their time, at the position of highest memory."""
+def _can_free(tables: Packed, work: Work, room: Room, value: int, peak: int) -> int:
+    """Return the stage in which a value would be made again if it were free at a position; -1 if it cannot be."""
+    maker = tables.values[MAKER, value]
+    if maker < 0:
+        return -1
+    following = _after(work, value, peak + 1)
+    if following == work.head[value] or work.access[following - 1] // 2 == peak:
+        return -1
+    if not _alive(tables, work, value, following):
+        return -1
+    at = tables.fixed[STAGES]
+    if following < work.head[value + 1]:
+        at = room.plans[2 * NOW + 1, work.access[following] // 2]
+    if room.state[SALT] > 0 and _whim(room, value + at * tables.fixed[VALUES]) < NEVER:
+        return -1
+    if at == room.plans[2 * NOW + 1, peak] and maker <= room.plans[2 * NOW, peak]:
+        return -1
+    there = find(room, at, maker)
+    if there < room.state[NOW] and room.plans[2 * NOW + 1, there] == at and room.plans[2 * NOW, there] == maker:
+        return -1
+    return int(at)
+
+
+def propose(tables: Packed, work: Work, room: Room, budget: int, peak: int, alpha: float, noise: float) -> int:
+    """Collect the candidates that promise most for their time, among what is resident at a position."""
     count = room.state[NOW]
-    peak = int(work.figures[HIGHEST])
     found = 0
     for value in range(tables.fixed[VALUES]):
-        if tables.values[MAKER, value] < 0:
+        room.promise[MOST, value] = 0.0
+        at = _can_free(tables, work, room, value, peak)
+        if at < 0:
             continue
-        following = _after(work, value, peak + 1)
-        if following > work.head[value] and work.access[following - 1] // 2 == peak:
-            continue
-        if not _alive(tables, work, value, following) or following == work.head[value]:
-            continue
-        at = tables.fixed[STAGES]
-        if following < work.head[value + 1]:
-            at = room.plans[2 * NOW + 1, work.access[following] // 2]
-        maker = tables.values[MAKER, value]
-        if at == room.plans[2 * NOW + 1, peak] and maker <= room.plans[2 * NOW, peak]:
-            continue
-        there = find(room, at, maker)
-        if there < count and room.plans[2 * NOW + 1, there] == at and room.plans[2 * NOW, there] == maker:
-            continue
-        previous = -1
-        for depth in DEPTHS:
-            listed = collect(tables, work, room, value, at, depth)
+        room.items[TODO, 0] = tables.values[MAKER, value]
+        _release(tables, work, room, 1, at)
+        room.promise[MOST, value] = math.pow(_gain(work, room, count, budget), alpha)
+        room.promise[STAGE, value] = float(at)
+        room.promise[LISTED, value] = 0.0
+        room.promise[FACTOR, value] = 1.0
+        if noise > 0.0:
+            room.promise[FACTOR, value] = math.exp(noise * (2.0 * draw(room) - 1.0))
+    # Shallow ones first: what they cost bounds the search for deeper ones.
+    for depth in DEPTHS:
+        for value in range(tables.fixed[VALUES]):
+            if room.promise[MOST, value] <= 0.0:
+                continue
+            dearest = math.inf
+            if found == CANDIDATES:
+                dearest = room.ranking[0, found - 1] * room.promise[MOST, value] / room.promise[FACTOR, value]
+            at = int(room.promise[STAGE, value])
+            listed = collect(tables, work, room, value, at, depth, dearest)
+            if listed == 0 or float(listed) == room.promise[LISTED, value]:
+                # Too dear, or with nothing left to make again: so it will be for greater depths.
+                room.promise[MOST, value] = 0.0
+                _clear(room)
+                continue
+            room.promise[LISTED, value] = float(listed)
             _release(tables, work, room, listed, at)
             gain = _gain(work, room, count, budget)
-            if listed == previous:
-                break
-            previous = listed
-            if gain <= 0.0:
-                continue
-            score = (_time_of(tables, room, listed) + 1.0) / math.pow(gain, alpha)
-            if noise > 0.0:
-                score *= math.exp(noise * (2.0 * draw(room) - 1.0))
-            found = _keep(room, found, value, depth, score)
+            if gain > 0.0:
+                score = room.promise[FACTOR, value] * (_time_of(tables, room, listed) + 1.0) / math.pow(gain, alpha)
+                found = _keep(room, found, value, depth, score)
     return found
 
 
@@ -222,56 +263,48 @@ def _keep(room: Room, found: int, value: int, depth: int, score: float) -> int:
     return min(CANDIDATES, found + 1)
 
 
-def stage_of_candidate(tables: Packed, work: Work, room: Room, value: int) -> int:
-    """Return the stage of a value's first use after the position of highest memory."""
-    following = _after(work, value, int(work.figures[HIGHEST]) + 1)
-    if following < work.head[value + 1]:
-        return int(room.plans[2 * NOW + 1, work.access[following] // 2])
-    return int(tables.fixed[STAGES])
+def _next_peak(work: Work, room: Room, peak: int, budget: int) -> int:
+    """Return the position of the next lower memory above the budget, or -1; equal ones from the front."""
+    level = work.runs[MEMORY, peak]
+    best = -1
+    for place in range(room.state[NOW]):
+        other = work.runs[MEMORY, place]
+        lower = other < level or (other == level and place > peak)
+        if lower and other > budget and (best < 0 or other > work.runs[MEMORY, best]):
+            best = place
+    return best
 
 
-def insert(room: Room, listed: int, at: int) -> int:
-    """Merge ``room.items[TODO, :listed]`` into stage `at` of the present plan: the plan to try; -1 if too long."""
-    count = room.state[NOW]
-    if count + listed > room.plans.shape[1] - 2:
-        return -1
-    # Few items: sorting by insertion is enough.
-    for index in range(1, listed):
-        task = room.items[TODO, index]
-        other = index - 1
-        while other >= 0 and room.items[TODO, other] > task:
-            room.items[TODO, other + 1] = room.items[TODO, other]
-            other -= 1
-        room.items[TODO, other + 1] = task
-    taken = 0
-    length = 0
-    for place in range(count):
-        while taken < listed and (
-            room.plans[2 * NOW + 1, place] > at
-            or (room.plans[2 * NOW + 1, place] == at and room.plans[2 * NOW, place] > room.items[TODO, taken])
-        ):
-            room.plans[2 * TRIAL, length] = room.items[TODO, taken]
-            room.plans[2 * TRIAL + 1, length] = at
-            length += 1
-            taken += 1
-        room.plans[2 * TRIAL, length] = room.plans[2 * NOW, place]
-        room.plans[2 * TRIAL + 1, length] = room.plans[2 * NOW + 1, place]
-        length += 1
-    while taken < listed:
-        room.plans[2 * TRIAL, length] = room.items[TODO, taken]
-        room.plans[2 * TRIAL + 1, length] = at
-        length += 1
-        taken += 1
-    room.state[TRIAL] = length
-    return length
+def _try(tables: Packed, work: Work, room: Room, candidate: int) -> bool:
+    """Make the plan to try from the present one and a candidate; say whether there is room for it."""
+    value = int(room.ranking[1, candidate])
+    at = int(room.promise[STAGE, value])
+    listed = collect(tables, work, room, value, at, int(room.ranking[2, candidate]), math.inf)
+    _clear(room)
+    return insert(room, listed, at) >= 0
 
 
-def take_trial(room: Room) -> None:
-    """Make the tried plan the present one."""
-    for place in range(room.state[TRIAL]):
-        room.plans[2 * NOW, place] = room.plans[2 * TRIAL, place]
-        room.plans[2 * NOW + 1, place] = room.plans[2 * TRIAL + 1, place]
-    room.state[NOW] = room.state[TRIAL]
+def _best_of(
+    tables: Packed, work: Work, spare: Work, room: Room, budget: int, found: int, area: float, alpha: float
+) -> int:
+    """Replay the candidates; return the one with the best true gain for its time, or -1."""
+    best = -1
+    least = math.inf
+    for index in range(found):
+        # Estimates seldom promise too little: what promises less than the best has brought is left.
+        if room.state[STOP] != 0 or room.ranking[0, index] >= least:
+            break
+        if not _try(tables, work, room, index):
+            continue
+        gain = area - replay(tables, spare, room, TRIAL, budget)
+        if gain <= 0.0:
+            continue
+        score = (max(0.0, spare.figures[TOTAL] - work.figures[TOTAL]) + 1.0) / math.pow(gain, alpha)
+        score *= room.promise[FACTOR, int(room.ranking[1, index])]
+        if score < least:
+            least = score
+            best = index
+    return best
 
 
 def greedy(tables: Packed, work: Work, spare: Work, room: Room, budget: int, alpha: float, noise: float) -> float:
@@ -279,41 +312,27 @@ def greedy(tables: Packed, work: Work, spare: Work, room: Room, budget: int, alp
 
     In each step, at the position of highest memory: every value that is resident across it could be freed
     after its last use before, and made again for its next use. The `CANDIDATES` ones with the least
-    (time + 1) / gain^alpha by estimate are replayed, and the best by true gain is taken. `room.stop` ends the
-    loop early.
+    (time + 1) / gain^alpha by estimate are replayed, and the best by true gain is taken. Where none gains, the
+    next lower positions are looked at. `room.stop` ends the loop early.
     """
     area = replay(tables, work, room, NOW, budget)
+    room.state[SALT] = 0
+    if noise > 0.0 and draw(room) < WHIMS:
+        room.state[SALT] = 1 + int(draw(room) * 1000000)
     while area > 0.0 and room.state[STOP] == 0:
-        now = work.figures[TOTAL]
-        found = propose(tables, work, room, budget, alpha, noise)
+        peak = int(work.figures[HIGHEST])
         best = -1
-        least = math.inf
-        for index in range(found):
-            if room.state[STOP] != 0:
+        for _ in range(PEAKS):
+            found = propose(tables, work, room, budget, peak, alpha, noise)
+            best = _best_of(tables, work, spare, room, budget, found, area, alpha)
+            if best >= 0:
                 break
-            value = int(room.ranking[1, index])
-            at = stage_of_candidate(tables, work, room, value)
-            listed = collect(tables, work, room, value, at, int(room.ranking[2, index]))
-            _clear(room)
-            length = insert(room, listed, at)
-            if length < 0:
-                continue
-            gain = area - replay(tables, spare, room, TRIAL, budget)
-            if gain <= 0.0:
-                continue
-            score = (max(0.0, spare.figures[TOTAL] - now) + 1.0) / math.pow(gain, alpha)
-            if noise > 0.0:
-                score *= math.exp(noise * (2.0 * draw(room) - 1.0))
-            if score < least:
-                least = score
-                best = index
+            peak = _next_peak(work, room, peak, budget)
+            if peak < 0:
+                break
         if best < 0:
-            return area
-        value = int(room.ranking[1, best])
-        at = stage_of_candidate(tables, work, room, value)
-        listed = collect(tables, work, room, value, at, int(room.ranking[2, best]))
-        _clear(room)
-        insert(room, listed, at)
+            break
+        _try(tables, work, room, best)
         take_trial(room)
         area = replay(tables, work, room, NOW, budget)
     room.cost[NOW] = work.figures[TOTAL]
@@ -321,5 +340,7 @@ def greedy(tables: Packed, work: Work, spare: Work, room: Room, budget: int, alp
 
 
 def _clear(room: Room) -> None:
-    for place in range(room.state[NOW] + 2):
+    for place in range(room.state[LOW], room.state[HIGH] + 1):
         room.plans[DELTA, place] = 0
+    room.state[LOW] = room.plans.shape[1]
+    room.state[HIGH] = 0

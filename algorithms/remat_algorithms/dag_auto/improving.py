@@ -17,6 +17,9 @@ SMALLER = (0.97, 0.94, 0.9)
 STALE = 200
 """Rounds without a better plan after which to go on from another one, built with noise."""
 
+AGAIN = 12
+"""As long as nothing fits, each attempt of this number begins from the order alone, with noise."""
+
 ROUNDS = 4
 """Rounds of ruin and recreate between two looks at what the other side has found."""
 
@@ -54,7 +57,7 @@ def first_plans(race: Race, search: Search, shares: Sequence[float] = (1.0, *SMA
         search.budget = int(race.budget * share) if share < 1 else race.budget
         for alpha in ALPHAS:
             # Where it fails, it fails slowly: then for smaller budgets there is nothing to be had.
-            if race.over() or (share < 1 and not found):
+            if race.over() or not found:
                 break
             plan = search.construct(alpha)
             found = plan is not None
@@ -85,7 +88,7 @@ class Improver:
         race, search = self.race, self.search
         best = race.best
         if best is None:
-            race.offer(self._noisy())
+            race.offer(self._noisy() if self._attempts % AGAIN == AGAIN - 1 else self._repaired())
             return 1
         if self._best is None or best.time < self._best.time:
             search.start(best)
@@ -104,6 +107,11 @@ class Improver:
             self._best = better
             race.offer(better)
         return made
+
+    def _repaired(self) -> Plan | None:
+        """Go on from a plan that nearly fits."""
+        self._attempts += 1
+        return self.search.repair(1)
 
     def _noisy(self) -> Plan | None:
         """Build a plan with the greedy and noise."""

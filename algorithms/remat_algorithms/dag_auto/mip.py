@@ -1,4 +1,4 @@
-"""Small mixed-integer programs, and solving them with SCIP, as OR-Tools brings it.
+"""Small mixed-integer programs, and solving them with SCIP, or relaxed with GLOP, as OR-Tools brings them.
 
 The figures are scaled: costs are times in units in which the mean task takes 1000, rows are divided by their
 largest coefficient. A solver's tolerances only ever relax a program, so its bound stays one.
@@ -17,6 +17,9 @@ POLL_SECONDS = 0.02
 
 GAP = 1e-7
 """Relative gap at which a program counts as solved."""
+
+RELAXED_GAP = 1e-5
+"""Share by which the value of a linear relaxation is lowered against its solver's tolerances."""
 
 
 @dataclass
@@ -83,6 +86,7 @@ def solve(
     stopped: Callable[[], bool],
     hint: Sequence[float] = (),
     nodes: int | None = None,
+    relaxed: bool = False,
 ) -> Answer:
     """Solve a program in a thread of its own, which holds no lock, and ask meanwhile whether to stop.
 
@@ -97,22 +101,25 @@ def solve(
         Values of all variables to start from.
     nodes : int, optional
         Limit on nodes of the search, for answers that do not depend on the clock.
+    relaxed : bool
+        Solve the linear relaxation, with GLOP.
     """
     if any(not terms and least > 0 for terms, least in program.rows):
         return Answer(math.inf, finished=True)
     from ortools.linear_solver import pywraplp
 
-    solver = pywraplp.Solver.CreateSolver("SCIP")
-    variables = _load(solver, program)
+    solver = pywraplp.Solver.CreateSolver("GLOP" if relaxed else "SCIP")
+    variables = _load(solver, program, relaxed=relaxed)
     if len(hint):
         solver.SetHint(variables, [float(value) for value in hint])
     if seconds is not None:
         solver.SetTimeLimit(max(1, int(1000 * seconds)))
     # Ctrl-C is for Python: SCIP would take the signal for itself.
     limit = "" if nodes is None else f"limits/nodes = {nodes}\n"
-    solver.SetSolverSpecificParametersAsString(f"misc/catchctrlc = FALSE\n{limit}")
     parameters = pywraplp.MPSolverParameters()
-    parameters.SetDoubleParam(parameters.RELATIVE_MIP_GAP, GAP)
+    if not relaxed:
+        solver.SetSolverSpecificParametersAsString(f"misc/catchctrlc = FALSE\n{limit}")
+        parameters.SetDoubleParam(parameters.RELATIVE_MIP_GAP, GAP)
     statuses: list[int] = []
     thread = threading.Thread(target=lambda: statuses.append(solver.Solve(parameters)), daemon=True)
     thread.start()
@@ -127,15 +134,22 @@ def solve(
     if status not in (pywraplp.Solver.OPTIMAL, pywraplp.Solver.FEASIBLE):
         # Without a solution, OR-Tools does not tell the bound.
         return Answer(0.0)
-    cost, bound = solver.Objective().Value(), solver.Objective().BestBound()
     finished = status == pywraplp.Solver.OPTIMAL
+    cost = solver.Objective().Value()
+    if relaxed:
+        return Answer(max(0.0, cost * (1.0 - RELAXED_GAP)) if finished else 0.0, math.inf, _values(variables), finished)
+    bound = solver.Objective().BestBound()
     bound = min(cost, max(0.0, cost * (1.0 - GAP) if finished else bound))
-    return Answer(bound, cost, [variable.solution_value() for variable in variables], finished)
+    return Answer(bound, cost, _values(variables), finished)
 
 
-def _load(solver: Any, program: Program) -> list[Any]:
+def _values(variables: list[Any]) -> list[float]:
+    return [float(variable.solution_value()) for variable in variables]
+
+
+def _load(solver: Any, program: Program, *, relaxed: bool) -> list[Any]:
     variables = [
-        solver.IntVar(0.0, upper, "") if whole else solver.NumVar(0.0, upper, "")
+        solver.IntVar(0.0, upper, "") if whole and not relaxed else solver.NumVar(0.0, upper, "")
         for whole, upper in zip(program.whole, program.upper, strict=True)
     ]
     for terms, least in program.rows:

@@ -35,8 +35,10 @@ NOW, TRIAL, HERE, BEST = range(4)
 DELTA = 8
 # Rows of `Room.items`.
 TODO, DEPTH, MARK = range(3)
+# Rows of `Room.promise`.
+MOST, STAGE, LISTED, FACTOR = range(4)
 # Places in `Room.state`: the lengths of the four plans come first.
-STAMP, RANDOM, STOP = range(4, 7)
+STAMP, RANDOM, STOP, LOW, HIGH, SALT = range(4, 10)
 
 CANDIDATES = 25
 """Candidates that are replayed in each step of the greedy."""
@@ -101,6 +103,7 @@ class Room(NamedTuple):
     plans: Array
     items: Array
     ranking: Array
+    promise: Array
     state: Array
     cost: Array
 
@@ -153,12 +156,13 @@ def work_room(model: StageModel, *, compiled: bool) -> Work:
 def search_room(model: StageModel, seed: int, *, compiled: bool) -> Room:
     """Return room for a search, its generator seeded."""
     whole, real = (np.int64, np.float64) if compiled else (np.object_, np.object_)
-    state = np.zeros(7, dtype=whole)
+    state = np.zeros(10, dtype=whole)
     state[RANDOM] = 1 + (seed * 7919 + 12345) % 2147483645
     return Room(
         plans=np.zeros((9, longest(model) + 2), dtype=whole),
         items=np.zeros((3, len(model.task) + 1), dtype=whole),
         ranking=np.zeros((3, CANDIDATES), dtype=real),
+        promise=np.zeros((4, len(model.tables.size)), dtype=real),
         state=state,
         cost=np.zeros(4, dtype=real),
     )

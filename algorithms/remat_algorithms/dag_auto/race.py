@@ -34,7 +34,7 @@ class Race:
     changed : float
         `time.monotonic()` of the last better plan or bound.
     patience : float
-        Seconds without either after which to stop.
+        Seconds without either after which to stop, where time is not limited.
     halted : bool
         Set when all should stop.
     """
@@ -89,7 +89,8 @@ class Race:
         if best is not None and best is not self.reported:
             self.reported = best
             self.context.report(self.steps(best), makespan=self.makespan(best))
-        if time.monotonic() - self.changed > self.patience:
+        # Who sets a limit has the time.
+        if self.context.seconds_left is None and time.monotonic() - self.changed > self.patience:
             self.halted = True
         return self.over()
 

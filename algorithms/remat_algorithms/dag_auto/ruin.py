@@ -5,10 +5,12 @@ Interpreted or compiled, like `replay` and `greedy`.
 
 from __future__ import annotations
 
-from remat_algorithms.dag_auto.greedy import draw, greedy, take_trial
+from remat_algorithms.dag_auto.greedy import greedy
 from remat_algorithms.dag_auto.packed import (
     FIRST,
+    HIGHEST,
     ITEMS,
+    MAKER,
     MEMORY,
     NOW,
     READ,
@@ -17,6 +19,7 @@ from remat_algorithms.dag_auto.packed import (
     STAGES,
     STOP,
     TIME,
+    TODO,
     TOTAL,
     TRIAL,
     WRITE,
@@ -25,10 +28,20 @@ from remat_algorithms.dag_auto.packed import (
     Room,
     Work,
 )
+from remat_algorithms.dag_auto.plans import draw, find, insert, take_trial
 from remat_algorithms.dag_auto.replay import replay
 
-RUIN, MEND, PRUNE, REPLAY = range(4)
-"""What `act` does: drop reruns, the greedy, drop needless reruns, only replay."""
+RUIN, MEND, PRUNE, REPLAY, CLEAR = range(5)
+"""What `act` does: drop reruns, the greedy, drop needless reruns, only replay, drop reruns near the peak."""
+
+FORCED = 4
+"""Fewer reruns than this are forced after reruns have been dropped."""
+
+EARLIER, EARLIEST = 0.4, 20
+"""Share of the forced reruns that may come earlier than needed, and by fewer stages than this."""
+
+WIDEST = 7
+"""Reruns are dropped from fewer than two to this power of stages around the highest memory."""
 
 
 def is_first(tables: Packed, stage: int, task: int) -> bool:
@@ -143,12 +156,54 @@ def ruin(tables: Packed, room: Room) -> None:
     room.state[NOW] = length
 
 
+def clear(tables: Packed, work: Work, room: Room) -> None:
+    """Drop reruns around the highest memory of the plan that was replayed last."""
+    centre = room.plans[2 * NOW + 1, int(work.figures[HIGHEST])]
+    width = 1 << int(WIDEST * draw(room))
+    length = 0
+    for place in range(room.state[NOW]):
+        stage, task = room.plans[2 * NOW + 1, place], room.plans[2 * NOW, place]
+        if abs(stage - centre) <= width and not is_first(tables, stage, task) and draw(room) < 0.9:
+            continue
+        room.plans[2 * NOW, length] = task
+        room.plans[2 * NOW + 1, length] = stage
+        length += 1
+    room.state[NOW] = length
+
+
+def force(tables: Packed, room: Room) -> None:
+    """Let a random run make one of its inputs again just before: a start that the greedy would not choose."""
+    stage = int(draw(room) * tables.fixed[STAGES])
+    task = tables.items[FIRST, stage]
+    low, high = tables.items[READ_START, task], tables.items[READ_START, task + 1]
+    if low == high:
+        return
+    maker = tables.values[MAKER, tables.entries[READ, low + int(draw(room) * (high - low))]]
+    if maker < 0:
+        return
+    if draw(room) < EARLIER:
+        stage = max(0, stage - int(draw(room) * draw(room) * EARLIEST))
+        if tables.items[FIRST, stage] <= maker:
+            return
+    place = find(room, stage, maker)
+    if room.plans[2 * NOW + 1, place] == stage and room.plans[2 * NOW, place] == maker:
+        return
+    room.items[TODO, 0] = maker
+    if insert(room, 1, stage) >= 0:
+        take_trial(room)
+
+
 def act(
     tables: Packed, work: Work, spare: Work, room: Room, budget: int, what: int, alpha: float, noise: float
 ) -> bool:
     """Do something with the present plan; return whether it fits then. One way in, so that little is compiled twice."""
     if what == RUIN:
         ruin(tables, room)
+        for _ in range(int(FORCED * draw(room))):
+            force(tables, room)
+        return False
+    if what == CLEAR:
+        clear(tables, work, room)
         return False
     if what == MEND:
         return greedy(tables, work, spare, room, budget, alpha, noise) == 0.0

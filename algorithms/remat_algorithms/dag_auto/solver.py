@@ -49,7 +49,11 @@ class DagAutoOptions(Options):
         description="rounds of ruin and recreate; the answer then depends on the seed and not on the clock. "
         "Default: until it is proved, the time is over, or patience is",
     )
-    patience: float = Field(30.0, gt=0, description="seconds without a better schedule or bound after which to stop")
+    patience: float = Field(
+        30.0,
+        gt=0,
+        description="seconds without a better schedule or bound after which to stop, where there is no time limit",
+    )
     reorder: bool = Field(False, description="improve the order of first runs before anything is run again")
 
 

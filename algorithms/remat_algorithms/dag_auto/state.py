@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from remat_algorithms.dag_auto import ruin
-from remat_algorithms.dag_auto.greedy import draw
 from remat_algorithms.dag_auto.model import StageModel
 from remat_algorithms.dag_auto.packed import (
+    AREA,
     BEST,
     FULL,
     HERE,
@@ -23,19 +25,26 @@ from remat_algorithms.dag_auto.packed import (
     search_room,
     work_room,
 )
-from remat_algorithms.dag_auto.ruin import MEND, PRUNE, REPLAY, RUIN
+from remat_algorithms.dag_auto.plans import draw
+from remat_algorithms.dag_auto.ruin import CLEAR, MEND, PRUNE, REPLAY, RUIN
 
 COMPILED_FROM = 65
 """Tasks from which the compiled functions pay."""
 
 CALLS_INTERPRETED, LARGER = 6, 150
-"""Calls before the compiler is looked for, in graphs of fewer than `LARGER` tasks: importing it takes half a second."""
+"""Calls that are interpreted in graphs of fewer than `LARGER` tasks: compiling takes a second."""
 
 WORSENING = 0.0008
 """Share of the makespan by which an accepted plan may be worse than the present one, at the most."""
 
 RESTARTS = 0.1
 """Share of the rounds that begin from the best plan."""
+
+WORSE_AREA = 0.1
+"""Share by which a plan that does not fit may exceed the budget by more than the one before it, at the most."""
+
+MENDING = (0.2, 0.5, 0.5, 1.0)
+"""Exponents of the gain where nothing fits yet: more for what is saved, and less for its time."""
 
 ALPHAS = (1.0, 0.7, 0.5)
 """Exponents of the gain that the greedy is tried with."""
@@ -72,7 +81,7 @@ class Search:
     budget : int
     seed : int
     compiled : bool or None
-        None: from `COMPILED_FROM` tasks on, as soon as the compiled functions are at hand.
+        None: from `COMPILED_FROM` tasks on, after the first calls.
     """
 
     def __init__(self, model: StageModel, budget: int, seed: int, compiled: bool | None = None) -> None:
@@ -81,6 +90,7 @@ class Search:
         self._wanted = model.fits_kernel and model.stages >= COMPILED_FROM and compiled is None
         self.room = search_room(model, seed, compiled=False)
         self._calls = 0
+        self._area = math.inf
         self._interpreted = CALLS_INTERPRETED if model.stages < LARGER else 0
         self._use(compiled=bool(compiled) and model.fits_kernel)
 
@@ -93,28 +103,33 @@ class Search:
                 plans=room.plans.astype(np.int64),
                 items=room.items.astype(np.int64),
                 ranking=room.ranking.astype(np.float64),
+                promise=room.promise.astype(np.float64),
                 state=room.state.astype(np.int64),
                 cost=room.cost.astype(np.float64),
             )
         self._tables = pack(self.model, compiled=compiled)
         self._work, self._spare = (work_room(self.model, compiled=compiled) for _ in range(2))
+        self._function: Callable[..., bool] = ruin.act
+        self._arguments: tuple[Any, ...] = (self._tables, self._work, self._spare, self.room)
+        if compiled:
+            from remat_algorithms.dag_auto import kernel
+            from remat_algorithms.dag_auto.lowering import layout
+
+            self._function = kernel.act(self._tables, self._work, self.room)
+            self._layouts = [layout(arrays) for arrays in self._arguments]
+            self._arguments = tuple(table.ctypes.data for table in self._layouts)
 
     def _act(self, what: int, alpha: float = 1.0, noise: float = 0.0) -> bool:
         """Call `ruin.act`, interpreted or compiled."""
         self._calls += 1
         if self._wanted and not self.compiled and self._calls > self._interpreted:
-            from remat_algorithms.dag_auto.compiling import is_ready
-
-            if is_ready():
+            try:
                 self._use(compiled=True)
-        act: Callable[..., bool]
-        if self.compiled:
-            from remat_algorithms.dag_auto import kernel
-
-            act = kernel.act
-        else:
-            act = ruin.act
-        return bool(act(self._tables, self._work, self._spare, self.room, self.budget, what, alpha, noise))
+            except (ImportError, OSError, RuntimeError):
+                # No compiler on this machine, or no text to compile: what is interpreted gives the same answers.
+                self._wanted = False
+                self._use(compiled=False)
+        return bool(self._function(*self._arguments, self.budget, what, alpha, noise))
 
     def _load(self, item: Sequence[int], stage: Sequence[int], plan: int = NOW) -> None:
         count = len(item)
@@ -131,6 +146,30 @@ class Search:
     def _construct(self, alpha: float, noise: float) -> bool:
         """Mend the present plan with the greedy, and prune it."""
         return self._act(MEND, alpha, noise) and self._act(PRUNE)
+
+    def repair(self, tries: int) -> Plan | None:
+        """Look for a plan where the greedy found none: begin anew around the highest memory of one that nearly fits."""
+        room = self.room
+        if self._area == math.inf:
+            self.construct(ALPHAS[-1])
+            self._accept()
+        for _ in range(tries):
+            if room.state[STOP]:
+                break
+            copy_plan(room, HERE, NOW)
+            self._act(REPLAY)
+            self._act(CLEAR)
+            alpha = MENDING[int(draw(room) * len(MENDING))]
+            if self._construct(alpha, 2.0 * draw(room)):
+                return self._plan(NOW)
+            if self._work.figures[AREA] <= self._area * (1.0 + WORSE_AREA * draw(room)):
+                self._accept()
+        return None
+
+    def _accept(self) -> None:
+        """Go on from a plan that does not fit."""
+        copy_plan(self.room, NOW, HERE)
+        self._area = float(self._work.figures[AREA])
 
     def start(self, plan: Plan) -> None:
         """Make a plan that fits the one that `improve` starts from, and the best known."""

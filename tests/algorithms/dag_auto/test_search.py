@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import remat
+from remat.generate import generate
 from remat.placement import place
 from remat.solving import make_problem
 from remat.testing import strategies
@@ -12,7 +13,7 @@ from remat.testing.cases import moderate
 from remat.verifier import check
 from remat_algorithms.dag_auto.model import stage_model
 from remat_algorithms.dag_auto.race import steps_of
-from remat_algorithms.dag_auto.state import Search
+from remat_algorithms.dag_auto.state import ALPHAS, Search
 
 SMALL = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
 
@@ -50,6 +51,35 @@ def test_replay_agrees_with_the_verifier(document, chance, data):
     )
     assert report.peaks["memory"].size == max(plan.peak, here)
     assert report.makespan == pytest.approx(plan.time * model.time_unit)
+
+
+def layered(nodes, seed, share):
+    """A generated graph's search, compiled, for a share of its peak."""
+    model = stage_model(make_problem(remat.load(dict(generate("dag", "layered", nodes=nodes, seed=seed)))))
+    search = Search(model, 0, 0, compiled=True)
+    search.budget = search.measure(model.tables.first, range(model.stages)).peak * share // 100
+    return search
+
+
+def test_repair_finds_what_the_greedy_does_not():
+    search = layered(250, 3, 75)
+    assert all(search.construct(alpha) is None for alpha in ALPHAS)
+    plan = search.repair(100)
+    assert plan is not None
+    assert plan.peak <= search.budget
+    again = search.measure(plan.item, plan.stage)
+    assert (again.time, again.peak) == (plan.time, plan.peak)
+
+
+def test_improving_lowers_the_time_and_keeps_the_budget():
+    search = layered(100, 3, 85)
+    first = search.construct(1.0)
+    assert first is not None
+    search.start(first)
+    _, better = search.improve(3000)
+    assert better is not None
+    assert better.time < first.time
+    assert better.peak <= search.budget
 
 
 @pytest.mark.slow

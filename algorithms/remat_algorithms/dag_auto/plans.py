@@ -1,0 +1,68 @@
+"""Plans as sorted sequences of runs, and drawing random numbers; interpreted or compiled, like `replay`."""
+
+from __future__ import annotations
+
+from remat_algorithms.dag_auto.packed import NOW, RANDOM, TODO, TRIAL, Room
+
+
+def draw(room: Room) -> float:
+    """Return the next random number in [0, 1): the generator of Park and Miller, the same when compiled."""
+    room.state[RANDOM] = room.state[RANDOM] * 48271 % 2147483647
+    return float(room.state[RANDOM] - 1) / 2147483646.0
+
+
+def find(room: Room, at: int, task: int) -> int:
+    """Return the first position of the present plan whose key is not below (at, task); O(log count)."""
+    low, high = 0, room.state[NOW]
+    while low < high:
+        middle = (low + high) // 2
+        stage = room.plans[2 * NOW + 1, middle]
+        if stage < at or (stage == at and room.plans[2 * NOW, middle] < task):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def insert(room: Room, listed: int, at: int) -> int:
+    """Merge ``room.items[TODO, :listed]`` into stage `at` of the present plan: the plan to try; -1 if too long."""
+    count = room.state[NOW]
+    if count + listed > room.plans.shape[1] - 2:
+        return -1
+    # Few items: sorting by insertion is enough.
+    for index in range(1, listed):
+        task = room.items[TODO, index]
+        other = index - 1
+        while other >= 0 and room.items[TODO, other] > task:
+            room.items[TODO, other + 1] = room.items[TODO, other]
+            other -= 1
+        room.items[TODO, other + 1] = task
+    taken = 0
+    length = 0
+    for place in range(count):
+        while taken < listed and (
+            room.plans[2 * NOW + 1, place] > at
+            or (room.plans[2 * NOW + 1, place] == at and room.plans[2 * NOW, place] > room.items[TODO, taken])
+        ):
+            room.plans[2 * TRIAL, length] = room.items[TODO, taken]
+            room.plans[2 * TRIAL + 1, length] = at
+            length += 1
+            taken += 1
+        room.plans[2 * TRIAL, length] = room.plans[2 * NOW, place]
+        room.plans[2 * TRIAL + 1, length] = room.plans[2 * NOW + 1, place]
+        length += 1
+    while taken < listed:
+        room.plans[2 * TRIAL, length] = room.items[TODO, taken]
+        room.plans[2 * TRIAL + 1, length] = at
+        length += 1
+        taken += 1
+    room.state[TRIAL] = length
+    return length
+
+
+def take_trial(room: Room) -> None:
+    """Make the tried plan the present one."""
+    for place in range(room.state[TRIAL]):
+        room.plans[2 * NOW, place] = room.plans[2 * TRIAL, place]
+        room.plans[2 * NOW + 1, place] = room.plans[2 * TRIAL + 1, place]
+    room.state[NOW] = room.state[TRIAL]
