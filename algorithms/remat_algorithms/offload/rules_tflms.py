@@ -59,7 +59,10 @@ def solve(problem: Problem, options: TflmsOptions, context: Context) -> Proposal
     order = Order.of(problem)
     choice = Choice(problem, order, required_routes(problem, "tflms"))
     spans = choice.before - choice.after
-    longest = choice.candidates[np.argsort(-spans[choice.candidates], kind="stable")][: options.tensors]
+    gaps = choice.candidates
+    # A value that would come back with the first run of its gap stays.
+    gaps = gaps[spans[gaps] > options.ahead + 1] if options.ahead else gaps
+    longest = gaps[np.argsort(-spans[gaps], kind="stable")][: options.tensors]
     if options.threshold is not None:
         counts = [int(np.count_nonzero(spans[longest] > options.threshold))]
     else:
@@ -113,5 +116,5 @@ def _swaps(choice: Choice, gaps: list[int], ahead: int) -> list[Swap]:
 
 
 def _return(choice: Choice, gap: int, ahead: int) -> int:
-    """Return the run with which a gap's value comes back: one of the gap's own."""
-    return max(int(choice.after[gap]) + 1, int(choice.before[gap]) - ahead) if ahead else -1
+    """Return the run with which a gap's value comes back."""
+    return int(choice.before[gap]) - ahead if ahead else -1

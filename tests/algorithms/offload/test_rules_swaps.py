@@ -185,3 +185,17 @@ def test_tflms_tells_a_small_device_from_a_small_host() -> None:
     assert str(result.status) == "infeasible"
     assert result.least_budget is not None
     assert result.least_budget.size == 28
+
+
+def test_tflms_leaves_alone_what_would_come_back_at_once() -> None:
+    """The input is needed by the second of two runs; one run ahead of that is the first."""
+    document = {
+        "schema": "remat.instance/1",
+        "kind": "dag",
+        "units": {"time": "unit", "memory": "unit"},
+        "values": [{"id": "input", "size": 1}],
+        "tasks": [{"id": "one", "time": 1, "writes": []}, {"id": "two", "time": 1, "reads": ["input"], "writes": []}],
+        "inputs": ["input"],
+    }
+    given: dict[str, Any] = {"algorithm": "tflms", "machine": two_memories(1), "budget": {"device": 1}}
+    assert remat.solve(document, **given, options={"threshold": 1}).makespan == 2
