@@ -11,6 +11,7 @@ import numpy as np
 
 from remat.bounds import makespan_bound
 from remat.errors import ClaimError, OptionError
+from remat.hiding import Hiding, hiding_of
 from remat.instance import AdjointInstance, ChainInstance, MachineModel, TreeInstance, digest, load, load_machine
 from remat.machine import Machine
 from remat.problem import Problem
@@ -19,6 +20,7 @@ from remat.units import Number, Units
 
 if TYPE_CHECKING:
     from remat.instance import Instance
+    from remat.result import Result
 
 NO_RECOMPUTE_ALGORITHM = "keep-all"
 
@@ -74,6 +76,8 @@ class Facts:
         With the budgets applied.
     working_memory : str
         The first processor's memory, to which `no_recompute_peak` refers.
+    hiding : Hiding or None
+        What the links at that memory can hide; None where there are none, or `no_recompute_peak` is None.
     """
 
     kind: str
@@ -96,6 +100,7 @@ class Facts:
     memory_needs: Mapping[str, Need]
     machine: Machine
     working_memory: str
+    hiding: Hiding | None
 
     @property
     def too_small(self) -> tuple[str, ...]:
@@ -140,6 +145,7 @@ class Facts:
             "memory_needs": {name: {"size": n.size, "task": n.task} for name, n in self.memory_needs.items()},
             "too_small": list(self.too_small),
             "machine": self.machine.to_document(),
+            "hiding": None if self.hiding is None else self.hiding.to_dict(),
         }
 
 
@@ -180,7 +186,7 @@ def show(
     problem = make_problem(loaded, budget=budget, machine=model)
     graph = problem.graph
     working = problem.machine.memories[problem.machine.processors[0].memory].name
-    peak, step = _no_recompute_peak(loaded, problem, model, working)
+    alone = _without_recomputation(loaded, problem, model)
     bound, cause = _time_bound(problem)
     needs = {
         memory.name: Need(need.size, None if need.task is None else graph.tasks[need.task])
@@ -203,26 +209,32 @@ def show(
         longest_task=Largest(graph.tasks[longest], graph.time[longest].item()),
         static_memory=graph.static_memory,
         no_recompute_time=problem.no_recompute_time,
-        no_recompute_peak=peak,
-        no_recompute_peak_step=step,
+        no_recompute_peak=None if alone is None else alone.peak_memory[working],
+        no_recompute_peak_step=None if alone is None else alone.peak_step(working),
         time_bound=bound,
         time_bound_cause=cause,
         memory_needs=needs,
         machine=problem.machine,
         working_memory=working,
+        hiding=None if alone is None else _hiding(alone, problem, working, needs),
     )
 
 
-def _no_recompute_peak(
-    instance: Instance, problem: Problem, machine: MachineModel | None, working: str
-) -> tuple[int | None, str | None]:
+def _without_recomputation(instance: Instance, problem: Problem, machine: MachineModel | None) -> Result | None:
     """Run everything once without limits; through the registry, like any solve."""
     unbounded = {memory.name: None for memory in problem.machine.memories}
     try:
-        result = solve(instance, algorithm=NO_RECOMPUTE_ALGORITHM, budget=unbounded, machine=machine)
+        return solve(instance, algorithm=NO_RECOMPUTE_ALGORITHM, budget=unbounded, machine=machine)
     except (ClaimError, OptionError):  # inputs or outputs elsewhere: it takes transfers; or no such algorithm
-        return None, None
-    return result.peak_memory[working], result.peak_step(working)
+        return None
+
+
+def _hiding(alone: Result, problem: Problem, working: str, needs: Mapping[str, Need]) -> Hiding | None:
+    if alone.report is None:
+        return None
+    profile = alone.report.profiles[working]
+    least = needs[working].size if working in needs else 0
+    return hiding_of(problem.machine, profile.time, profile.size, compute_time=alone.report.makespan, least=least)
 
 
 def _time_bound(problem: Problem) -> tuple[Number, str]:

@@ -10,6 +10,7 @@ from remat_algorithms import catalogue
 from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
 from remat_algorithms.dag_auto.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag_ilp.catalogue import ALGORITHMS as DAG_ILP
+from remat_algorithms.offload.catalogue_rules import ALGORITHMS as OFFLOAD_RULES
 from tests.algorithms.offload import trained
 
 OPTIONS = {
@@ -37,6 +38,11 @@ OPTIONS = {
     "remat-offload-best": ({"iterations": 20},),
     "offload-exact": ({"copies": 1}, {"copies": 1, "recompute": True}),
     "kusumoto-exact": ({"budgets": 6},),
+    "autoswap": ({}, {"grid": 1}),
+    "swapadvisor": ({"iterations": 30},),
+    "vdnn-all": ({}, {"saved": True}),
+    "vdnn-pp": ({}, {"saved": True}),
+    "tflms": ({}, {"threshold": 2, "ahead": 2}, {"ahead": 0}),
     "kusumoto-approx": ({"budgets": 6}, {"budgets": 6, "objective": "memory"}),
 }
 
@@ -61,17 +67,19 @@ def beside(document):
     return with_disk(document) | {"storage": [first, second | {"channel": "dma"}]}
 
 
-def with_host(document):
-    """Let the device's memory have a host behind it."""
-    links = [{"source": "device", "target": "host", "bandwidth": 2}, {"source": "host", "target": "device"}]
-    memories = [{"name": "device"}, {"name": "host"}]
-    processors = [{"name": "gpu", "memory": "device"}]
-    return document | {"machine": {"memories": memories, "processors": processors, "links": links}}
-
-
-def hosted(kind):
-    """Draw what an algorithm that offloads accepts: on a machine with a host."""
-    return (strategies.chains if kind == "chain" else strategies.dags)(plain=True).map(with_host)
+def beside_host(document):
+    """Give an instance a second memory with links both ways, if it has no machine; and call some stages `conv`."""
+    links = [
+        {"source": source, "target": target, "bandwidth": bandwidth}
+        for source, target, bandwidth in (("device", "host", 2), ("host", "device", 1))
+    ]
+    machine = {
+        "memories": [{"name": "device"}, {"name": "host"}],
+        "processors": [{"name": "gpu", "memory": "device"}],
+        "links": links,
+    }
+    named = [stage | {"name": "conv" if k % 2 else "pool"} for k, stage in enumerate(document.get("stages", []), 1)]
+    return {"machine": machine} | document | ({"stages": named} if named else {})
 
 
 def small(kind):
@@ -80,8 +88,8 @@ def small(kind):
         case "adjoint":
             return strategies.adjoints(largest=4)
         case "chain":
-            return strategies.chains(largest=3) | strategies.chains(largest=3, plain=True).map(with_host)
-    return strategies.dags(largest=4) | strategies.dags(largest=4, plain=True).map(with_host)
+            return strategies.chains(largest=3) | strategies.chains(largest=3, plain=True).map(beside_host)
+    return strategies.dags(largest=4) | strategies.dags(largest=4, plain=True).map(beside_host)
 
 
 def with_parameters(home):
@@ -110,11 +118,17 @@ def with_parameters(home):
 
 INSTANCES = {name: lambda self, kind: strategies.adjoints().map(with_disk) for name in ON_DISK}
 INSTANCES |= {name: lambda self, kind: small(kind) for name in ("offload-exact", "poet")}
-INSTANCES |= {name: lambda self, kind: hosted(kind) for name in OFFLOADING}
 INSTANCES["zero-offload"] = lambda self, kind: with_parameters("device")
 INSTANCES["l2l"] = lambda self, kind: with_parameters("host")
 INSTANCES["weight-offload"] = lambda self, kind: st.one_of(with_parameters("device"), with_parameters("host"))
 INSTANCES["two-level-async"] = lambda self, kind: strategies.adjoints().map(beside)
+
+
+def instances_with_host(self, kind):
+    return strategies.documents(kind).map(beside_host)
+
+
+INSTANCES |= dict.fromkeys((*OFFLOADING, *(entry.name for entry in OFFLOAD_RULES)), instances_with_host)
 
 
 ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}

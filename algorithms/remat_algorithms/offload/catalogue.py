@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from remat.registry import Algorithm
 from remat_algorithms.offload.catalogue_exact import ALGORITHMS as EXACT
+from remat_algorithms.offload.catalogue_rules import ALGORITHMS as RULES
 from remat_algorithms.offload.catalogue_weights import ALGORITHMS as WEIGHTS
 
 ALGORITHMS: tuple[Algorithm, ...] = (
@@ -56,4 +57,5 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     *EXACT,
     *WEIGHTS,
+    *RULES,
 )

@@ -201,6 +201,8 @@ class _Search:
         """
         end = None if seconds is None else time.monotonic() + seconds
         top = None if self.best is None else math.ceil(rational(self.best.makespan) / scale.time_unit) - 1
+        if top is not None and top < 0:
+            return Outcome.OPTIMAL  # nothing is quicker than no time at all
         most, ratio = setting.least_units(scale), GROWTH
         while True:
             if self.context.stopped:

@@ -112,7 +112,7 @@ class _Relaxation:
         gap = choice.order.gaps[index]
         size = float(choice.size[index]) / self.byte_unit
         written = choice.order.gaps[choice.order.gaps_of_copy[gap.copy][0]].after
-        sent = -1
+        sent = missing = -1
         for slot in range(written + 1, gap.before):
             following = builder.add_column(upper=size)
             self.leaving[slot].append((following, self.out_time))

@@ -14,8 +14,9 @@ from remat.errors import OptionError
 
 if TYPE_CHECKING:
     from remat.facts import Facts
+    from remat.hiding import Hiding
     from remat.machine import Link, Machine
-    from remat.units import Units
+    from remat.units import Number, Units
     from remat.verifying import Examined
 
 HELP = """Print an instance's facts: sizes, time and peak without recomputation, lower bounds, and what sets them.
@@ -207,6 +208,8 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
         cause = "what is resident at the start or at the end" if need.task is None else f"task {shown_name(need.task)}"
         yield "least memory" if k == 0 else "", f"{shown_name(name)}: {size(need.size)}, needed by {cause}"
     yield from _machine_lines(facts.machine, units)
+    if facts.hiding is not None:
+        yield from _hiding_lines(facts.hiding, units)
     yield "verdict", _verdict(facts)
     yield "digest", facts.digest
 
@@ -239,14 +242,41 @@ def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
         yield "links" if k == 0 else "", f"{shown_name(machine.link_name(k))}: {about}"
 
 
-def _speed(link: Link, units: Units) -> str:
+def _hiding_lines(hiding: Hiding, units: Units) -> Iterator[tuple[str, str]]:
+    from remat.report.summary import shown_name
     from remat.units import format_size, format_time
 
-    if link.bandwidth is None:
-        rate = "infinite bandwidth"
-    elif units.memory == "unit" or units.time == "unit":
-        rate = f"bandwidth {link.bandwidth:g}"
+    for k, (name, movable) in enumerate(hiding.movable.items()):
+        what = "any number of bytes" if movable is None else format_size(movable, units, both=True)
+        if movable == 0:
+            what = "nothing: it waits for the processor"
+        about = f"{shown_name(name)}: {what}, beside runs of {format_time(hiding.compute_time, units)}"
+        yield "links can hide" if k == 0 else "", about
+    at = f"at the {'least memory' if hiding.least else 'budget'} of {format_size(hiding.budget, units, both=True)}"
+    if not hiding.away:
+        yield "offloading", f"{at} nothing has to leave"
+        return
+    yield "offloading", f"{at} up to {format_size(hiding.away, units, both=True)} must be elsewhere at a time"
+    ways = ((hiding.out_bandwidth, "out"), (hiding.back_bandwidth, "back"))
+    stuck = [way for bandwidth, way in ways if bandwidth == float("inf")]
+    if stuck:
+        yield "", f"free at no bandwidth: it cannot go {' or '.join(stuck)} beside the runs"
     else:
-        seconds = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[units.time]
-        rate = f"{format_size(int(link.bandwidth * seconds), units, both=True)} per second"
+        needed = " and ".join(f"{_rate(bandwidth, units)} {way}" for bandwidth, way in ways)
+        yield "", f"free, by volume, from {needed}"
+
+
+def _speed(link: Link, units: Units) -> str:
+    from remat.units import format_time
+
+    rate = "infinite bandwidth" if link.bandwidth is None else _rate(link.bandwidth, units)
     return rate if not link.latency else f"{rate}, latency {format_time(link.latency, units)}"
+
+
+def _rate(bandwidth: Number, units: Units) -> str:
+    from remat.units import format_size
+
+    if units.memory == "unit" or units.time == "unit":
+        return f"bandwidth {bandwidth:g}"
+    seconds = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[units.time]
+    return f"{format_size(int(bandwidth * seconds), units, both=True)} per second"
