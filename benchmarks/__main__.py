@@ -21,6 +21,7 @@ NAMES = (
     "parallel_trees",
     "chain_table",
     "offload_table",
+    "offload_gap",
     "dag_auto",
     "dag_exact",
     "dag_table",
