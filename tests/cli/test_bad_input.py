@@ -31,7 +31,7 @@ def stage(**changes: Any) -> dict[str, Any]:
 DOCUMENTS = {
     "not an object": ([CHAIN], "$: ", "not a list"),
     "no schema": ({"kind": "chain"}, "$.schema", "missing"),
-    "other schema": ({**CHAIN, "schema": "remat.instance/2"}, "$.schema", "remat.instance/2"),
+    "other schema": ({**CHAIN, "schema": "remat.instance/9"}, "$.schema", "remat.instance/9"),
     "no kind": ({"schema": "remat.instance/1"}, "$.kind", "missing"),
     "unknown kind": ({**CHAIN, "kind": "chian"}, "$.kind", "'chian'", "chain, adjoint, dag, tree"),
     "unknown key": ({**CHAIN, "stagse": []}, "$.stagse", "unknown key"),
