@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -82,6 +84,41 @@ def test_best_is_never_slower(document: dict[str, Any], share: float, bandwidth:
     for name in ("offload-greedy", "offload-dp"):
         if results[name].makespan is not None:
             assert all(value <= results[name].makespan * (1 + 1e-9) for value in bounds)
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_more_memory_and_quicker_links_never_hurt(seed: int) -> None:
+    """`remat-offload-best` searches, so that this is no theorem; it holds where the walk is long enough."""
+    draw = random.Random(seed)
+    stages = [
+        {
+            "forward_time": draw.randint(1, 6),
+            "backward_time": draw.randint(1, 8),
+            "output_size": draw.randint(1, 6),
+            "saved_size": draw.choice([0, 0, 2, 5]),
+        }
+        for _ in range(5)
+    ]
+    document = {"schema": "remat.instance/1", "kind": "chain", "input_size": 3, "stages": stages}
+    least, peak = range_of(document, two_memories(1))
+    budgets = [least + (peak - least) * share // 4 for share in range(5)]
+
+    def best(budget: int, bandwidth: int) -> float:
+        made = remat.solve(
+            document,
+            algorithm="remat-offload-best",
+            budget={"device": budget},
+            machine=two_memories(bandwidth),
+            options={"iterations": 300},
+        ).makespan
+        assert made is not None
+        return made
+
+    rows = [[best(budget, bandwidth) for budget in budgets] for bandwidth in (1, 2, 4)]
+    for row in rows:
+        assert all(after <= before for before, after in pairwise(row))
+    for slower, quicker in pairwise(rows):
+        assert all(after <= before for before, after in zip(slower, quicker, strict=True))
 
 
 @pytest.mark.parametrize("algorithm", ["offload-greedy", "offload-dp"])
