@@ -109,14 +109,18 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
         for value in run.drops:
             closes[memory, value].append(position)
         extra[memory][position] += workspace[run.task] - reused_bytes(graph, run.task, run.drops)
+    arrives = []
     for transfer in program.transfers:
         link = machine.links[transfer.link]
         settled = transfer.leaves or transfer.begin >= 0
-        opens[link.target, transfer.value].append(
-            max(transfer.ready + 1, transfer.begin) if settled else min(transfer.needed, count - 1)
-        )
+        at = max(transfer.ready + 1, transfer.begin) if settled else min(transfer.needed, count - 1)
+        arrives.append(at)
+        opens[link.target, transfer.value].append(at)
         if transfer.last_use is not None:
             last = transfer.last_use if transfer.leaves else transfer.needed - 1
+            if transfer.previous >= 0:
+                # What only passes through a memory goes on as soon as it has come.
+                last = max(last, arrives[transfer.previous])
             closes[link.source, transfer.value].append(max(last, transfer.ready, 0))
     for (memory, value), starts in opens.items():
         row = change[memory]

@@ -46,7 +46,9 @@ def nothing_fits(choice: Choice, name: str, *, within: str | None = REFERENCE_OR
     order, budget = choice.order, choice.budget
     least = _least_profile(choice)
     need = int(least.max(initial=0))
-    if within is not None and budget is not None and need > budget:
+    if budget is not None and need > budget:
+        if within is None:
+            return Proposal()
         task = order.tasks[int(least.argmax())]
         memory = device_of(order.machine)
         return Proposal(infeasible_within=within, least=LeastBudget(need, task, sufficient=False, memory=memory))

@@ -121,6 +121,25 @@ def test_more_memory_and_quicker_links_never_hurt(seed: int) -> None:
         assert all(after <= before for before, after in zip(slower, quicker, strict=True))
 
 
+@pytest.mark.parametrize("algorithm", ALL)
+def test_what_the_host_cannot_hold_goes_on(algorithm: str) -> None:
+    """To a disk behind it; the host holds at most two values at a time."""
+    stages = [{"forward_time": 4, "backward_time": 6, "output_size": 2, "repeat": 6}]
+    document = {"schema": "remat.instance/1", "kind": "chain", "input_size": 2, "stages": stages}
+    machine = two_memories(1)
+    ends = (("host", "disk"), ("disk", "host"))
+    machine["memories"] = [{"name": "device"}, {"name": "host", "capacity": 4}, {"name": "disk"}]
+    machine["links"] += [{"source": source, "target": target, "bandwidth": 1} for source, target in ends]
+    result = solve(document, algorithm, 10, machine)
+    assert result.makespan is not None
+    assert result.peak_memory["host"] <= 4
+    if algorithm.startswith("offload"):
+        assert result.peak_memory["disk"] > 0
+    bare = machine | {"memories": machine["memories"][:2], "links": machine["links"][:2]}
+    alone = solve(document, algorithm, 10, bare)
+    assert alone.makespan is None or alone.makespan >= result.makespan
+
+
 @pytest.mark.parametrize("algorithm", ["offload-greedy", "offload-dp"])
 def test_bad_machines(algorithm: str) -> None:
     document = {
