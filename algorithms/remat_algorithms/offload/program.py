@@ -120,7 +120,7 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
             last = transfer.last_use if transfer.leaves else transfer.needed - 1
             if transfer.previous >= 0:
                 # What only passes through a memory goes on as soon as it has come.
-                last = max(last, arrives[transfer.previous])
+                last = max(last, min(arrives[transfer.previous], count - 1))
             closes[link.source, transfer.value].append(max(last, transfer.ready, 0))
     for (memory, value), starts in opens.items():
         row = change[memory]
