@@ -38,6 +38,17 @@ class Link:
     latency: Number = 0
     channel: str
 
+    def time(self, size: int) -> Number:
+        """Return how long an algorithm may expect a transfer to take: an integer where the division is exact.
+
+        Placement and the verifier each have their own arithmetic, on purpose.
+        """
+        if self.bandwidth is None:
+            return self.latency
+        if isinstance(self.bandwidth, int) and size % self.bandwidth == 0:
+            return self.latency + size // self.bandwidth
+        return self.latency + size / self.bandwidth
+
 
 @dataclass(frozen=True)
 class Machine:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from remat.context import Context
-from remat.machine import Link
 from remat.problem import Problem
 from remat.units import Number
 from remat_algorithms.adjoint.revolve import advances, problem_backward_time
@@ -86,16 +85,9 @@ def _least_transfers(problem: Problem, size: int) -> tuple[Number, Number] | Non
         return None
     found: list[Number] = []
     for into in (False, True):
-        times = [_time(link, size) for link in machine.links if (link.target == 0 if into else link.source == 0)]
+        times = [link.time(size) for link in machine.links if (link.target == 0 if into else link.source == 0)]
         if not times:
             return None
         # A move in parts pays at least the least latency, and its bytes at the greatest bandwidth.
         found.append(min(times))
     return (found[0], found[1]) if any(found) else None
-
-
-def _time(link: Link, size: int) -> Number:
-    if link.bandwidth is None:
-        return link.latency
-    whole = isinstance(link.bandwidth, int) and size % link.bandwidth == 0
-    return link.latency + (size // link.bandwidth if whole else size / link.bandwidth)

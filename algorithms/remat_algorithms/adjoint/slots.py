@@ -115,11 +115,5 @@ def transfer_times(problem: Problem, level: int) -> tuple[Number, Number] | None
         link = machine.link_index[ends]
         if machine.resource_of_link[link] != 0:
             return None
-        spec, size = machine.links[link], facts.state
-        if spec.bandwidth is None:
-            times.append(spec.latency)
-        elif isinstance(spec.bandwidth, int) and size % spec.bandwidth == 0:
-            times.append(spec.latency + size // spec.bandwidth)
-        else:
-            times.append(spec.latency + size / spec.bandwidth)
+        times.append(machine.links[link].time(facts.state))
     return times[0], times[1]

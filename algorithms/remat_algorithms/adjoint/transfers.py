@@ -7,7 +7,6 @@ import numpy as np
 from remat.errors import OptionError
 from remat.problem import Problem
 from remat.taskgraph import IntArray, NumberArray, number_array
-from remat.units import Number
 
 
 def state_transfer_times(problem: Problem, level: int) -> tuple[NumberArray, NumberArray] | None:
@@ -32,14 +31,8 @@ def transfer_times_of(problem: Problem, sizes: IntArray, source: int, target: in
     link = machine.link_index[source, target]
     if machine.resource_of_link[link] != 0:
         return None
-    spec = machine.links[link]
-    if spec.bandwidth is None:
-        return number_array([spec.latency] * len(sizes))
     distinct, which = np.unique(sizes, return_inverse=True)
-    times: list[Number] = []
-    for size in distinct.tolist():
-        whole = isinstance(spec.bandwidth, int) and size % spec.bandwidth == 0
-        times.append(spec.latency + (size // spec.bandwidth if whole else size / spec.bandwidth))
+    times = [machine.links[link].time(size) for size in distinct.tolist()]
     return number_array(times)[which]
 
 

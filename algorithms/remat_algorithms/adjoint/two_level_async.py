@@ -22,7 +22,6 @@ from pydantic import Field
 
 from remat.context import Context
 from remat.errors import OptionError
-from remat.machine import Link
 from remat.options import Options
 from remat.problem import LeastBudget, Problem, Proposal
 from remat.steps import StepBuilder, StepKind, Steps
@@ -203,7 +202,7 @@ def _setting(problem: Problem) -> _Setting:
     if chain.length and chain.forward_time.min() != chain.forward_time.max():
         raise OptionError(f"--algorithm: {name} needs steps of equal forward time; use adjoint-best")
     check_working_room(problem, name)
-    write, read = (_time(machine.links[machine.link_index[ends]], state) for ends in ((0, _DISK), (_DISK, 0)))
+    write, read = (machine.links[machine.link_index[ends]].time(state) for ends in ((0, _DISK), (_DISK, 0)))
     capacity = machine.memories[0].capacity
     need = chain.static_memory + 2 * state + int(chain.gradient_size.max())
     backwards = [*chain.backward_time.tolist(), chain.loss_time]
@@ -222,7 +221,3 @@ def _setting(problem: Problem) -> _Setting:
 
 def _states(capacity: int | None, state: int, most: int) -> int:
     return most if capacity is None or state == 0 else min(most, capacity // state)
-
-
-def _time(link: Link, size: int) -> Number:
-    return link.latency + (0 if link.bandwidth is None else size / link.bandwidth)

@@ -23,7 +23,7 @@ from remat.machine import Machine
 from remat.steps import StepBuilder, Steps
 from remat.taskgraph import IntArray, TaskGraph, number_array
 from remat.units import Number
-from remat_algorithms.offload.program import Program, planned_profile, reused_bytes, run_time, transfer_time
+from remat_algorithms.offload.program import Program, planned_profile, reused_bytes, run_time
 
 _LOOKED_AT = 8
 """Waiting transfers of a channel that are tried before it stays idle."""
@@ -95,7 +95,6 @@ class _Simulation:
         self.run_started: list[Number | None] = [None] * count
         self.run_ended = [False] * count
         self.ended = [False] * len(self.transfers)
-        self.started = [False] * len(self.transfers)
         self.unfinished = 0  # the first run that has not ended
         self.queue = [[k for k in range(count) if self.runs[k].processor == p] for p in range(len(machine.processors))]
         self.next = [0] * len(machine.processors)
@@ -225,9 +224,8 @@ class _Simulation:
         size = int(self.graph.size[transfer.value])
         self._take(link.target, size)
         self.busy[resource] = True
-        self.started[index] = True
         self.log.append((self.now, "copy", index))
-        self._expect(self.now + transfer_time(link, size), False, index)
+        self._expect(self.now + link.time(size), False, index)
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.machine import Link, Machine, Processor
+from remat.machine import Machine, Processor
 from remat.taskgraph import IntArray, TaskGraph
 from remat.units import Number
 
@@ -77,15 +77,6 @@ def run_time(processor: Processor, time: Number) -> Number:
     return int(longer) if isinstance(time, int) and longer < 2**53 and longer == int(longer) else longer
 
 
-def transfer_time(link: Link, size: int) -> Number:
-    """Return the time of a transfer: an integer where the division is exact."""
-    if link.bandwidth is None:
-        return link.latency
-    if isinstance(link.bandwidth, int) and size % link.bandwidth == 0:
-        return link.latency + size // link.bandwidth
-    return link.latency + size / link.bandwidth
-
-
 def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> list[IntArray]:
     """Return for each memory the bytes that each run's position must hold, nothing staying longer than it must.
 
@@ -127,9 +118,9 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
         for start, end in _intervals(sorted(starts), sorted(closes[memory, value]), count):
             row[start] += size[value]
             row[end + 1] -= size[value]
-    sums = (itertools.accumulate(row[:-1]) for row in change)
     return [
-        np.array(list(map(int.__add__, held, more)), dtype=np.int64) for held, more in zip(sums, extra, strict=True)
+        np.cumsum(row[:-1], dtype=np.int64) + np.array(more, dtype=np.int64)
+        for row, more in zip(change, extra, strict=True)
     ]
 
 

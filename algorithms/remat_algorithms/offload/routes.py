@@ -9,7 +9,6 @@ from remat.errors import OptionError
 from remat.machine import Machine
 from remat.problem import Problem
 from remat.units import Number
-from remat_algorithms.offload.program import transfer_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +29,11 @@ class Route:
 
     def out_time(self, machine: Machine, size: int) -> Number:
         """Return the time of a value's way out, alone on its links."""
-        return sum(transfer_time(machine.links[link], size) for link in self.out)
+        return sum(machine.links[link].time(size) for link in self.out)
 
     def back_time(self, machine: Machine, size: int) -> Number:
         """Return the time of a value's way back, alone on its links."""
-        return sum(transfer_time(machine.links[link], size) for link in self.back)
+        return sum(machine.links[link].time(size) for link in self.back)
 
 
 def device_of(machine: Machine) -> int:
@@ -45,8 +44,8 @@ def device_of(machine: Machine) -> int:
 def routes(machine: Machine) -> tuple[Route, ...]:
     """Return the routes from the first processor's memory, the fewest links first (none: nothing can be offloaded)."""
     device = device_of(machine)
-    out = _paths(machine, device, backward=False)
-    back = _paths(machine, device, backward=True)
+    out = paths(machine, device)
+    back = paths(machine, device, backward=True)
     found = [Route(memory, out[memory], back[memory]) for memory in out if memory in back and memory != device]
     return tuple(sorted(found, key=lambda route: (len(route.out) + len(route.back), route.memory)))
 
@@ -76,10 +75,10 @@ def required_routes(problem: Problem, name: str) -> tuple[Route, ...]:
     raise OptionError(f"--machine: {name} needs a way back to {device!r}; from {names} there is none")
 
 
-def _paths(machine: Machine, device: int, *, backward: bool) -> dict[int, tuple[int, ...]]:
-    """Return for each memory the fewest links to it (or, `backward`, from it)."""
-    found: dict[int, tuple[int, ...]] = {device: ()}
-    waiting = deque([device])
+def paths(machine: Machine, memory: int, *, backward: bool = False) -> dict[int, tuple[int, ...]]:
+    """Return the fewest links from a memory to each that can be reached (or, `backward`, from each of those to it)."""
+    found: dict[int, tuple[int, ...]] = {memory: ()}
+    waiting = deque([memory])
     while waiting:
         here = waiting.popleft()
         for index, link in enumerate(machine.links):

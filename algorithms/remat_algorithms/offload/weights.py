@@ -8,7 +8,6 @@ states (where they lie at the start and at the end), the device and the updating
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,7 @@ from remat.errors import OptionError
 from remat.instance import ChainInstance
 from remat.problem import Problem
 from remat_algorithms.offload.program import AT_ONCE, Program, Run, Transfer
-from remat_algorithms.offload.routes import device_of, routes
+from remat_algorithms.offload.routes import device_of, paths, routes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,14 +112,7 @@ class Setting:
         remat.OptionError
             If there is no way.
         """
-        found: dict[int, tuple[int, ...]] = {source: ()}
-        waiting = deque([source])
-        while waiting:
-            here = waiting.popleft()
-            for index, link in enumerate(self.machine.links):
-                if link.source == here and link.target not in found:
-                    found[link.target] = (*found[here], index)
-                    waiting.append(link.target)
+        found = paths(self.machine, source)
         if target not in found:
             names = [self.machine.memories[memory].name for memory in (source, target)]
             raise OptionError(f"--machine: {self.name} needs a way from {names[0]!r} to {names[1]!r}; there is none")
