@@ -189,6 +189,14 @@ class Problem:
         """Time of each needed task, once."""
         return no_recompute_time(self.graph, self.needed)
 
+    @property
+    def exceeded(self) -> LeastBudget | None:
+        """The bound of the first memory that is too small for every schedule; None if there is none."""
+        for index, (memory, bound) in enumerate(zip(self.machine.memories, self.memory_bounds, strict=True)):
+            if bound is not None and memory.capacity is not None and bound.size > memory.capacity:
+                return LeastBudget(bound.size, bound.task, False, index)
+        return None
+
     @cached_property
     def memory_bounds(self) -> list[MemoryBound | None]:
         """Least bytes for each memory of the machine."""

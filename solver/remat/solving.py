@@ -215,7 +215,7 @@ def conclude(
                     solver.within or f"the {solver.name} schedule",
                     _own_peak(problem, proposal.steps, placed),
                 )
-            elif solver.guarantee == "exact" and _exceeded(problem) is None:
+            elif solver.guarantee == "exact" and problem.exceeded is None:
                 name = problem.machine.memories[placed.memory].name
                 raise ClaimError(
                     f"{solver.name}: step {placed.step} needs {placed.needed} of {placed.capacity} in {name}, although "
@@ -343,19 +343,11 @@ def _judge(
     )
 
 
-def _exceeded(problem: Problem) -> LeastBudget | None:
-    """Return the bound of the first memory that is too small for every schedule."""
-    for index, (memory, bound) in enumerate(zip(problem.machine.memories, problem.memory_bounds, strict=True)):
-        if bound is not None and memory.capacity is not None and bound.size > memory.capacity:
-            return LeastBudget(bound.size, bound.task, False, index)
-    return None
-
-
 def _without_schedule(
     problem: Problem, scope: str | None, least: LeastBudget | None
 ) -> tuple[Status, str | None, LeastBudget | None]:
     """Decide between infeasible and unknown; a bound that exceeds a capacity is a proof over all schedules."""
-    proof = _exceeded(problem)
+    proof = problem.exceeded
     if proof is not None:
         if least is None or least.memory != proof.memory or (not least.sufficient and least.size < proof.size):
             least = proof

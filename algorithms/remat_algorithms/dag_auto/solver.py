@@ -85,8 +85,7 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
     if whole is not None:
         return Proposal(steps=whole, makespan=problem.no_recompute_time, optimal_within=scope if model.simple else None)
     assert budget is not None
-    bounds = zip(problem.machine.memories, problem.memory_bounds, strict=True)
-    if any(bound and memory.capacity is not None and bound.size > memory.capacity for memory, bound in bounds):
+    if problem.exceeded is not None:
         return Proposal(termination=context.termination)
     search = Search(model, budget, context.seed)
     race = Race(problem, model, context, budget, options.patience)

@@ -86,12 +86,11 @@ def solve(problem: Problem, options: OffloadExactOptions, context: Context) -> P
     again = Effort(copies=options.copies, runs=options.runs)
     setting = Setting(problem, order, again) if options.recompute else once
     _refuse(problem, setting, options)
+    if problem.exceeded is not None:
+        return Proposal(infeasible_within=ALL_SCHEDULES, least=problem.exceeded)
     early = search.keeping_all()
     if early is not None:
         return early
-    exceeded = search.exceeded()
-    if exceeded is not None:
-        return Proposal(infeasible_within=ALL_SCHEDULES, least=exceeded)
     if context.stopped:
         return search.propose()
     if options.recompute:
@@ -161,7 +160,7 @@ class _Search:
         order = reference_order(problem.graph, problem.needed.once)
         steps = run_in_order(problem.graph, problem.machine, order)
         placed = place(problem.graph, problem.machine, steps)
-        if isinstance(placed, Unplaceable) or not _start_fits(problem):
+        if isinstance(placed, Unplaceable):
             return None
         steps = steps.placed(placed.start)
         least = problem.no_recompute_time
@@ -243,14 +242,6 @@ class _Search:
             self.bound = value
             self.context.report(bound=value)
 
-    def exceeded(self) -> LeastBudget | None:
-        """Return the bound of a memory that is too small for every schedule."""
-        problem = self.problem
-        for index, (memory, bound) in enumerate(zip(problem.machine.memories, problem.memory_bounds, strict=True)):
-            if bound is not None and memory.capacity is not None and bound.size > memory.capacity:
-                return LeastBudget(bound.size, bound.task, False, index)
-        return None
-
     def _infeasible(self) -> Proposal:
         budget, home = self.problem.budget, self.problem.machine.processors[0].memory
         least = None if budget is None else LeastBudget(budget + 1, None, False, home)
@@ -278,18 +269,6 @@ class _Search:
 def _time(units: int, scale: Scale) -> Number:
     time = units * scale.time_unit
     return int(time) if time.denominator == 1 else float(time)
-
-
-def _start_fits(problem: Problem) -> bool:
-    """Whether what lies in the memories from the start fits there."""
-    graph, machine = problem.graph, problem.machine
-    first = machine.memories[0].name
-    for index, memory in enumerate(machine.memories):
-        lying = sum(int(graph.size[entry.value]) for entry in graph.inputs if (entry.memory or first) == memory.name)
-        lying += graph.static_memory if index == 0 else 0
-        if memory.capacity is not None and lying > memory.capacity:
-            return False
-    return True
 
 
 class _Job(Job):
