@@ -7,11 +7,10 @@ Chains of `$REMAT_DATA` follow, where that is set.
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import remat
-from benchmarks.harness import table
+from benchmarks.harness import data_missing, table
 
 SHARES = (5, 25, 50, 75)
 ROUNDED = {"certificate": False}  # the bound is not asked for
@@ -76,8 +75,7 @@ def run() -> None:
         header,
         [row for path in chains() for row in rows(path)],
     )
-    if not os.environ.get("REMAT_DATA"):
-        sys.stdout.write("\nREMAT_DATA is not set: shipped chains only.\n")
+    data_missing("shipped chains")
 
 
 if __name__ == "__main__":

@@ -7,14 +7,13 @@ Two threads, and at most `LIMIT` seconds of wall time each.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import remat
 from benchmarks.dag_auto import load
-from benchmarks.harness import measure, table
+from benchmarks.harness import data_missing, measure, table
 
 LIMIT = 60
 ALGORITHMS = ("checkmate", "moccasin")
@@ -93,8 +92,7 @@ def run() -> None:
         "stopped by",
     ]
     table(f"Exact programs on task graphs, at most {LIMIT} s (cost and bound: shares of keep-all's time)", header, rows)
-    if not data:
-        sys.stdout.write("\nREMAT_DATA is not set: shipped graphs only.\n")
+    data_missing("shipped graphs")
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import remat
-from benchmarks.harness import table
+from benchmarks.harness import data_missing, table
 from remat.batch.cells import Cell
-from remat.batch.comparison import Comparison, case_of
+from remat.batch.comparison import Comparison, by_algorithm, case_of
 from remat.comparing import Tally
 
 LIMIT = 20
@@ -25,7 +25,7 @@ JOBS = 2
 SHARES = (0.9, 0.8, 0.6)
 SHIPPED = ("unet_joint", "unet_b8_512_bf16", "mlp12_joint", "layered_n60_mixed", "layered_n100")
 GENERATED = 250
-OTHERS = {"dag-list-memory", "dag-order-exact", "dag-order-greedy", "dag-order-lpmf", "sp-order", "offload-greedy"}
+OTHERS = {"dag-list-memory", "dag-order-exact", "dag-order-greedy", "dag-order-lpmf", "sp-order"}
 """Run nothing twice: they are compared elsewhere."""
 
 BOUNDS = "dag-auto"
@@ -57,7 +57,9 @@ def foreign() -> list[str]:
 
 def compared(instances: Sequence[str | dict[str, Any]]) -> Comparison:
     """Run all jobs that the journal does not have."""
-    names = [entry.name for entry in remat.algorithms(kind="dag") if entry.name not in OTHERS]
+    # What offloads is for machines with links.
+    alone = (entry for entry in remat.algorithms(kind="dag") if not entry.several_memories)
+    names = [entry.name for entry in alone if entry.name not in OTHERS]
 
     def tell(tally: Tally) -> None:
         if sys.stderr.isatty():
@@ -98,10 +100,11 @@ def bound(cell: Cell) -> str:
 
 def summary(title: str, comparison: Comparison) -> None:
     """Print one row for each algorithm, one column for each graph and budget; dag-auto's bound last."""
-    cases = list(dict.fromkeys(case_of(cell) for cell in comparison))
+    cases = list(comparison.by_case)
+    solved = by_algorithm(comparison)
     rows, bounds = [], {}
     for standing in comparison.standings():
-        mine = {case_of(cell): cell for cell in comparison if cell.job.algorithm == standing.algorithm}
+        mine = {case_of(cell): cell for cell in solved[standing.algorithm]}
         if standing.algorithm == BOUNDS:
             bounds = mine
         longest = max(cell.answer.seconds for cell in mine.values())
@@ -126,7 +129,7 @@ def run() -> None:
     """Print the tables."""
     for title, instances in (("Shipped and generated graphs", graphs()), ("REMAT_DATA", foreign())):
         if not instances:
-            sys.stdout.write("\nREMAT_DATA is not set: shipped and generated graphs only.\n")
+            data_missing("shipped and generated graphs")
             continue
         comparison = compared(instances)
         summary(f"{title}: recomputation on task graphs, {LIMIT} s at most", comparison)

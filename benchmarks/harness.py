@@ -65,6 +65,12 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -
     out.flush()
 
 
+def data_missing(what: str) -> None:
+    """Say that only some instances were measured, where `$REMAT_DATA` names no others."""
+    if not os.environ.get("REMAT_DATA"):
+        sys.stdout.write(f"\nREMAT_DATA is not set: {what} only.\n")
+
+
 def _child() -> None:
     module_name, _, name = sys.argv[1].partition(":")
     function = getattr(__import__(module_name, fromlist=[name]), name)

@@ -7,7 +7,6 @@ same shapes, drawn as by Jacquelin et al. 2011: outputs from 1..n, workspaces fr
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import remat
-from benchmarks.harness import table
+from benchmarks.harness import data_missing, table
 from remat.generate import generate
 from remat.sparse.assembly import Storage, assembly_tree
 from remat.sparse.minimum_degree import minimum_degree
@@ -130,8 +129,7 @@ def run() -> None:
     rows = [row.cells() for name, instances in groups.items() for row in compare(name, instances)]
     header = ["trees", "number", "not optimal", "largest increase", "mean increase", "mean where not optimal"]
     table("Best post-order against the best traversal: peak memory", header, rows)
-    if not data:
-        sys.stdout.write("\nREMAT_DATA is not set: grids only.\n")
+    data_missing("grids")
 
 
 if __name__ == "__main__":
