@@ -32,7 +32,7 @@ from remat_algorithms.chain.rotor import solve as solve_rotor
 from remat_algorithms.chain.rotor_float import refuse_alternatives
 from remat_algorithms.chain.rotor_table import Grid, RotorTable
 from remat_algorithms.chain.segments import Segments
-from remat_algorithms.offload.choice import Choice, Plan, quicker
+from remat_algorithms.offload.choice import Choice, Incumbent, Plan, quicker
 from remat_algorithms.offload.fluid import volume_bound
 from remat_algorithms.offload.greedy import greedy_plan, rankings
 from remat_algorithms.offload.pofo import OFFLOAD_SLOTS, POFO_SLOTS, modelled_plans, rotor_plan
@@ -110,26 +110,12 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
     return replace(proposal, termination=Termination.ITERATION_LIMIT) if limited else proposal
 
 
-class _Search:
-    """The best plan so far."""
+class _Search(Incumbent):
+    """The best plan so far, and where to look for better ones."""
 
     def __init__(self, problem: Problem, ways: tuple[Route, ...], context: Context) -> None:
-        self.problem, self.ways, self.context = problem, ways, context
-        self.best: Plan | None = None
-
-    def consider(self, plan: Plan | None, message: str = "") -> None:
-        """Take a plan over if it is quicker."""
-        if plan is None or (self.best is not None and not quicker(plan.makespan, self.best.makespan)):
-            return
-        self.best = plan
-        self.context.report(plan.outcome.steps, makespan=plan.makespan, message=message)
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing better can be found, or the time is over."""
-        if self.context.stopped:
-            return True
-        return self.best is not None and not quicker(self.problem.no_recompute_time, self.best.makespan)
+        super().__init__(problem, context)
+        self.ways = ways
 
     def consider_tasks(self, tasks: list[int]) -> None:
         """Take what fits of some runs, values leaving in each of the rankings."""

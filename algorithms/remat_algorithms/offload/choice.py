@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from remat.context import Context
 from remat.problem import Problem
 from remat.taskgraph import IntArray
 from remat.units import Number
@@ -122,6 +123,8 @@ class Choice:
 
         Gaps of one copy share a route. None if some memory is too small.
         """
+        if not gaps:
+            return []
         order, machine = self.order, self.problem.machine
         route_of = dict.fromkeys((order.gaps[gap].copy for gap in gaps), 0)
         capacities = [memory.capacity for memory in machine.memories]
@@ -161,6 +164,28 @@ class Choice:
         """Dispatch swaps; None where they do not fit."""
         outcome = dispatch(self.problem.graph, self.problem.machine, self.order.program(swaps))
         return Plan(self.order, tuple(swaps), outcome) if isinstance(outcome, Dispatched) else None
+
+
+class Incumbent:
+    """The best plan of a search so far; each better one is reported."""
+
+    def __init__(self, problem: Problem, context: Context) -> None:
+        self.problem, self.context = problem, context
+        self.best: Plan | None = None
+
+    def consider(self, plan: Plan | None, message: str = "") -> None:
+        """Take a plan over if it is quicker."""
+        if plan is None or (self.best is not None and not quicker(plan.makespan, self.best.makespan)):
+            return
+        self.best = plan
+        self.context.report(plan.outcome.steps, makespan=plan.makespan, message=message)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing better can be found, or the time is over."""
+        if self.context.stopped:
+            return True
+        return self.best is not None and not quicker(self.problem.no_recompute_time, self.best.makespan)
 
 
 def best_of(plans: Iterable[Plan | None]) -> Plan | None:

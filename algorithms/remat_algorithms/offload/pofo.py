@@ -121,12 +121,10 @@ def solve_pofo(problem: Problem, options: PofoOptions, context: Context) -> Prop
     """
     refuse_alternatives(problem, "pofo")
     ways = routes(problem.machine)
-    order = Order.of(problem)
-    if not ways or Choice(problem, order, ways).fits:
+    choice = Choice(problem, Order.of(problem), ways)
+    if not ways or choice.fits:
         return solve_rotor(problem, RotorOptions(slots=None, certificate=True, gap=None), context)
-    choice = Choice(problem, order, ways)
-    special = [rotor_plan(problem, ways, context), greedy_plan(choice)]
-    start = best_of(special)
+    start = best_of([rotor_plan(problem, ways, context), greedy_plan(choice)])
     if start is not None:
         context.report(start.outcome.steps, makespan=start.makespan)
     modelled = modelled_plans(problem, ways, options.slots, context, remake=True)

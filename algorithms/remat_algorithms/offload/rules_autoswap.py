@@ -26,7 +26,7 @@ from pydantic import Field
 from remat.context import Context
 from remat.options import Options
 from remat.problem import Problem, Proposal
-from remat_algorithms.offload.choice import Choice, Plan, quicker
+from remat_algorithms.offload.choice import Choice, Incumbent
 from remat_algorithms.offload.proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.routes import required_routes
 from remat_algorithms.offload.swaps import Order
@@ -71,7 +71,7 @@ def solve(problem: Problem, options: AutoswapOptions, context: Context) -> Propo
         assert plan is not None, "nothing moves"
         return proposal_of(plan, context, bound=plan.makespan, source="autoswap")
     scores = Scores.of(choice)
-    best: Plan | None = None
+    search = Incumbent(problem, context)
     seen: set[frozenset[int]] = set()
     for weights in _weights(options.grid):
         chosen = choice.select(scores.ranking(choice, weights))
@@ -79,13 +79,12 @@ def solve(problem: Problem, options: AutoswapOptions, context: Context) -> Propo
             break  # all gaps together are not enough, whatever their order
         if frozenset(chosen) not in seen:
             seen.add(frozenset(chosen))
-            plan = choice.plan(chosen)
-            if plan is not None and (best is None or quicker(plan.makespan, best.makespan)):
-                best = plan
-                context.report(plan.outcome.steps, makespan=plan.makespan)
-        if context.stopped or (best is not None and not quicker(problem.no_recompute_time, best.makespan)):
+            search.consider(choice.plan(chosen))
+        if search.done:
             break
-    return nothing_fits(choice, "autoswap") if best is None else proposal_of(best, context, source="autoswap")
+    if search.best is None:
+        return nothing_fits(choice, "autoswap")
+    return proposal_of(search.best, context, source="autoswap")
 
 
 @dataclass(frozen=True)

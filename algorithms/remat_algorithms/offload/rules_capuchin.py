@@ -53,7 +53,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     ways = routes(problem.machine)
     choice = Choice(problem, Order.of(problem), ways)
     if choice.fits:
-        plan = choice.dispatched([])
+        plan = choice.plan([])
         assert plan is not None, "nothing moves"
         return proposal_of(plan, context, source="capuchin")
     hidden, exposed = by_free_time(choice)
@@ -172,9 +172,7 @@ class _Arranged:
     def plan(self) -> Plan | None:
         """Dispatch what has been chosen; None where it does not fit."""
         chosen = self.choice.select(self.swapped)
-        if chosen is None:
-            return None
-        return self.choice.plan(chosen) if chosen else self.choice.dispatched([])
+        return self.choice.plan(chosen)
 
 
 def _mixed(choice: Choice, hidden: Sequence[int], exposed: list[int], context: Context, *, keep: bool) -> Plan | None:

@@ -75,7 +75,7 @@ def solve(problem: Problem, options: SuperneuronsOptions, context: Context) -> P
     order = Order.of(problem)
     reference = Choice(problem, order, ways)
     if reference.fits:
-        plan = reference.dispatched([])
+        plan = reference.plan([])
         assert plan is not None, "nothing moves"
         return proposal_of(plan, context, source="superneurons")
     orders = [order, *(Order(problem.graph, problem.machine, tasks) for tasks in _remade(problem.chain, phases, dear))]
@@ -137,9 +137,7 @@ def _largest_need(chain: Chain) -> int:
 
 def _plan(choice: Choice, dear: Sequence[int]) -> Plan | None:
     """Let checkpoints leave, the least recently used first, while there is no room; None where that is not enough."""
-    if choice.fits:
-        return choice.dispatched([])
-    if not choice.routes:
+    if not choice.fits and not choice.routes:
         return None
     length = choice.problem.chain.length
     # x0, the outputs x_{k+1} of dear stages k, and what those save (s_k, behind all x).

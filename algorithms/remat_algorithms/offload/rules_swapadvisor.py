@@ -28,7 +28,7 @@ from remat.context import Context
 from remat.options import Options
 from remat.problem import Problem, Proposal, Termination
 from remat.units import Number
-from remat_algorithms.offload.choice import Choice, Plan, quicker
+from remat_algorithms.offload.choice import Choice, Incumbent
 from remat_algorithms.offload.proposals import REFERENCE_ORDER, nothing_fits, proposal_of
 from remat_algorithms.offload.routes import Route, required_routes
 from remat_algorithms.offload.swaps import Order
@@ -99,13 +99,13 @@ class Genes:
     leaves: tuple[bool, ...]
 
 
-class _Search:
+class _Search(Incumbent):
     """The population and the best plan so far."""
 
     def __init__(self, problem: Problem, ways: tuple[Route, ...], context: Context) -> None:
-        self.problem, self.ways, self.context = problem, ways, context
+        super().__init__(problem, context)
+        self.ways = ways
         self.reference = Order.of(problem)
-        self.best: Plan | None = None
         self.population: list[tuple[Number, Genes]] = []
         self.seen: dict[tuple[tuple[int, ...], tuple[int, ...]], Number] = {}
 
@@ -117,13 +117,6 @@ class _Search:
         written = np.bincount(graph.writes.gather(tasks).items, minlength=len(graph.size))
         inputs = [place.value for place in graph.inputs]
         return self.problem.kind == "dag" and int(written.max(initial=0)) <= 1 and not written[inputs].any()
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing better can be found, or the time is over."""
-        if self.context.stopped:
-            return True
-        return self.best is not None and not quicker(self.problem.no_recompute_time, self.best.makespan)
 
     def first(self) -> Genes:
         """Return the reference order, in which everything may leave."""
@@ -177,9 +170,7 @@ class _Search:
         if key not in self.seen:
             plan = choice.plan(chosen)
             self.seen[key] = float("inf") if plan is None else plan.makespan
-            if plan is not None and (self.best is None or quicker(plan.makespan, self.best.makespan)):
-                self.best = plan
-                self.context.report(plan.outcome.steps, makespan=plan.makespan)
+            self.consider(plan)
         return self.seen[key]
 
 

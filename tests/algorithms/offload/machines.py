@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+import remat
+
 
 def two_memories(
     out: float | str | None, back: float | str | None = None, *, channels: tuple[str, str] = ("out", "in"), **more: Any
@@ -23,3 +27,15 @@ def two_memories(
         "processors": [{"name": "gpu", "memory": "device"}],
         "links": links,
     }
+
+
+def assert_ways_are_needed(document: dict[str, Any], algorithm: str) -> None:
+    """Assert that an algorithm that only offloads asks for a second memory, and for a way there and back."""
+    machine = two_memories(1)
+    budget = {"device": 10}
+    with pytest.raises(remat.OptionError, match="a second memory"):
+        remat.solve(document, algorithm=algorithm)
+    with pytest.raises(remat.OptionError, match="a way back to 'device'"):
+        remat.solve(document, algorithm=algorithm, machine=machine | {"links": machine["links"][:1]}, budget=budget)
+    with pytest.raises(remat.OptionError, match="a link out of 'device'"):
+        remat.solve(document, algorithm=algorithm, machine=machine | {"links": machine["links"][1:]}, budget=budget)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat.testing.strategies import dags
-from tests.algorithms.offload.machines import two_memories
+from tests.algorithms.offload.machines import assert_ways_are_needed, two_memories
 from tests.algorithms.offload.timelines import EQUAL, starts, timeline
 
 # EQUAL in 20, at 1 a unit of time; the first individual. Fe5 (24) sends x0 away, which is needed last; the loss, with
@@ -108,10 +108,7 @@ def test_graphs(document: dict[str, Any], share: float) -> None:
 
 def test_bad_machines() -> None:
     machine = two_memories(1)
-    with pytest.raises(remat.OptionError, match="a way back to 'device'"):
-        remat.solve(EQUAL, algorithm="swapadvisor", machine=machine | {"links": machine["links"][:1]})
-    with pytest.raises(remat.OptionError, match="a second memory"):
-        remat.solve(EQUAL, algorithm="swapadvisor")
+    assert_ways_are_needed(EQUAL, "swapadvisor")
     small = machine | {"memories": [{"name": "device"}, {"name": "host", "capacity": 3}]}
     result = remat.solve(EQUAL, algorithm="swapadvisor", machine=small, budget={"device": 24})
     assert str(result.status) == "unknown"
