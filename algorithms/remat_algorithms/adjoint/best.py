@@ -2,8 +2,9 @@
 
 What is done, in this order, each with what was found so far as the bound to beat:
 
-1. Every other algorithm for adjoints that takes the instance (`best_starts`): it is never worse than any of them. For
-   loops that are not long `rotor-float`, too, for which the working memory alone, with states and tapes, is a chain.
+1. Every other algorithm for adjoints that takes the instance (`best_starts`): it is never worse than any of them. Loops
+   that are not long are chains, too: for `rotor-float` in the working memory alone, with states and tapes, and for
+   `remat-offload-best` with storage, to which any value may go.
 2. A table over ranges of steps and free bytes of all levels (`best_table`): the best persistent schedule, sizes rounded
    up to the units of the table where need be.
 3. Tiny instances are solved exactly, by shortest path over what lies where (`best_search`); 1. and 2. are what is to
@@ -11,10 +12,12 @@ What is done, in this order, each with what was found so far as the bound to bea
 4. Large neighbourhood search: a window of the schedule, from one situation to another, is replaced by the shortest path
    between the two (the search of 3. again), until no time or no iteration is left. This undoes the roundings, uses the
    room that the working memory has before the first adjoint is there, and finds what is not persistent.
+5. For tiny instances with storage, the constraint program of `offload-exact` looks for something better still, in which
+   any value moves, and beside computing.
 
-The model has whole states, moved one at a time, adjoints that stay in the working memory, and tapes that are made
-right before their backward. Where transfers overlap with computing, only 1. applies, and the answer for a machine on
-which they do not is placed as well. The lower bound (`best_bound`) holds for all schedules.
+The model of 2. to 4. has whole states, moved one at a time, adjoints that stay in the working memory, and tapes that
+are made right before their backward. Where transfers overlap with computing, it does not apply; the answer for a machine
+on which they do not is placed then. The lower bound (`best_bound`) holds for all schedules.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from remat.units import Number
 from remat_algorithms.adjoint.best_bound import lower_bound
 from remat_algorithms.adjoint.best_model import Model, Operation, cost, operations_of, steps_of
 from remat_algorithms.adjoint.best_search import Search
-from remat_algorithms.adjoint.best_starts import makespan_of, starts
+from remat_algorithms.adjoint.best_starts import makespan_of, starts, whole_values
 from remat_algorithms.adjoint.best_table import LevelTable, SharedTable, stores
 from remat_algorithms.adjoint.best_windows import Windows
 
@@ -51,6 +54,12 @@ class AdjointBestOptions(Options):
     iterations: int = Field(200, ge=0, description="windows that the local search tries")
     moves: int = Field(300_000, ge=0, description="moves that the exact search of tiny instances may try")
     window: int = Field(6_000, ge=1, description="moves that the search of a window may try")
+    work: float = Field(
+        0.1,
+        ge=0,
+        le=10_000,
+        description="limit on the constraint programs for tiny instances with storage, in CP-SAT's units of about 10 s",
+    )
 
 
 @dataclass
@@ -99,8 +108,28 @@ def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Pr
     -----
     The other algorithms' time, O(n^3 cells) for the table, and `window` moves for each iteration.
     """
-    model = Model.of(problem)
     best = _Best(problem, context)
+    proposal = _moving_states(problem, options, best, context)
+    bound = max((bound.value for bound in proposal.bounds if bound.scope == ALL_SCHEDULES), default=0)
+    if proposal.infeasible_within == ALL_SCHEDULES or best.makespan <= bound:
+        return proposal
+    tiny = problem.machine.links and problem.chain.length <= EXACT_STEPS
+    if not tiny or not options.work or context.stopped:
+        return proposal
+    before = best.makespan
+    for start in whole_values(problem, context, options.work, None if best.steps is None else best.makespan):
+        best.offer(start.makespan, start.steps, start.name, bound)
+    if best.steps is None or best.makespan == before:
+        return proposal
+    # What is proved of schedules that move whole states says nothing of this one.
+    bounds = tuple(bound for bound in proposal.bounds if bound.scope == ALL_SCHEDULES)
+    ending = context.termination
+    return Proposal(steps=best.steps, makespan=best.makespan, bounds=bounds, termination=ending, notes=proposal.notes)
+
+
+def _moving_states(problem: Problem, options: AdjointBestOptions, best: _Best, context: Context) -> Proposal:
+    """Do all but constraint programming; fill `best`."""
+    model = Model.of(problem)
     bound: Number = problem.no_recompute_time
     for start in starts(problem, context):
         if isinstance(start, Proposal):
@@ -131,7 +160,9 @@ def _one_at_a_time(problem: Problem, options: AdjointBestOptions, best: _Best, b
     """Offer the schedule for a machine whose transfers overlap nothing: as placed, here they do."""
     machine = problem.machine
     links = tuple(replace(link, channel=machine.processors[0].name) for link in machine.links)
-    proposal = solve(problem.on(replace(machine, links=links)), options, best.context.aside())
+    context = best.context.aside()
+    problem_there = problem.on(replace(machine, links=links))
+    proposal = _moving_states(problem_there, options, _Best(problem_there, context), context)
     if proposal.steps is None:
         return
     placement = place(problem.graph, machine, proposal.steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +25,11 @@ QUICK = ("store-all", "revolve", "multistage", "two-level", "periodic-disk-revol
 MOST_QUICK = 100_000
 """Most steps for which the quick ones are asked although the time is over."""
 
-MOST_IN_WORKING_MEMORY = 200
-"""Most steps for which the best chain in the working memory is searched for."""
+MOST_AS_CHAINS = 200
+"""Most steps for which the loop is given to algorithms for chains."""
+
+OFFLOADING_ROUNDS = 200
+"""Rounds of the search that sends values to storage."""
 
 
 @dataclass
@@ -77,8 +81,9 @@ def starts(problem: Problem, context: Context) -> Iterator[Start | Proposal]:
             yield start
         elif proposal.steps is None and proposal.infeasible_within == ALL_SCHEDULES:
             yield proposal
-    if problem.chain.length <= MOST_IN_WORKING_MEMORY and _x0_can_stay(problem) and not context.stopped:
-        start = _in_working_memory(problem, context)
+    if problem.chain.length > MOST_AS_CHAINS:
+        return
+    for start in (_in_working_memory(problem, context), _to_storage_and_back(problem, context)):
         if start is not None:
             yield start
 
@@ -89,20 +94,66 @@ def _in_working_memory(problem: Problem, context: Context) -> Start | None:
     No algorithm for adjoints keeps tapes of their own sizes, and those for storage leave alone what room smaller
     states leave beside the working one.
     """
-    from remat_algorithms.chain.catalogue import ALGORITHMS as CHAIN
+    if not _x0_can_stay(problem):
+        return None
+    head = StepBuilder()
+    given = next((k for k in range(1, len(problem.machine.memories)) if initially_in(problem, k)), None)
+    if given is not None:
+        head.drop([0], given)
+    return _as_a_chain(problem, "rotor-float", {"certificate": False}, context, head.build())
 
-    entry = next(entry for entry in CHAIN if entry.name == "rotor-float")
+
+def _to_storage_and_back(problem: Problem, context: Context) -> Start | None:
+    """Return what a search for chains finds that sends any value away, tapes and adjoints too, beside computing."""
+    if not problem.machine.links:
+        return None
+    return _as_a_chain(problem, "remat-offload-best", {"iterations": OFFLOADING_ROUNDS}, context)
+
+
+def _as_a_chain(
+    problem: Problem, name: str, given: dict[str, Any], context: Context, head: Steps | None = None
+) -> Start | None:
+    """Return what an algorithm for chains finds, after other steps; None where it refuses, or time is over."""
+    from remat_algorithms.chain.catalogue import ALGORITHMS as CHAIN
+    from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
+
+    if context.stopped:
+        return None
+    entry = next(entry for entry in (*CHAIN, *OFFLOAD) if entry.name == name)
     try:
-        options = make_options(entry, {"certificate": False})
-        proposal: Proposal = entry.load()(problem, options, Slice.of(context, 0.3))
+        proposal: Proposal = entry.load()(problem, make_options(entry, given), Slice.of(context, 0.3))
     except OptionError:
         return None
-    given = next((k for k in range(1, len(problem.machine.memories)) if initially_in(problem, k)), None)
-    if given is not None and proposal.steps is not None:
-        head = StepBuilder()
-        head.drop([0], given)
-        proposal = replace(proposal, steps=concatenate([head.build(), proposal.steps]))
-    return judged(problem, entry.name, proposal)
+    if head is not None and proposal.steps is not None:
+        proposal = replace(proposal, steps=concatenate([head, proposal.steps]))
+    return judged(problem, name, proposal)
+
+
+def whole_values(problem: Problem, context: Context, work: float, makespan: Number | None) -> Iterator[Start]:
+    """Yield what constraint programming finds for tiny instances: any value may move, beside computing, too.
+
+    Only schedules of less than a known makespan are looked for: first such without reruns, then all.
+
+    Parameters
+    ----------
+    problem, context
+    work : float
+        Limit on each program, in CP-SAT's units; the answer does not depend on the clock.
+    makespan : number, optional
+    """
+    from remat_algorithms.offload.exact import OffloadExactOptions, solve_below
+
+    for recompute in (False, True):
+        part = Slice.of(context, 0.3)
+        part.threads = 1  # with more the answer depends on the clock
+        try:
+            proposal = solve_below(problem, OffloadExactOptions(recompute=recompute, work=work), part, makespan)
+        except OptionError:
+            return
+        start = judged(problem, "offload-exact", proposal)
+        if start is not None and (makespan is None or start.makespan < makespan):
+            makespan = start.makespan
+            yield start
 
 
 def _x0_can_stay(problem: Problem) -> bool:

@@ -41,6 +41,12 @@ class OffloadExactOptions(Options):
     recompute: bool = Field(default=False, description="Whether tasks may run again: offloading and recomputation.")
     copies: int = Field(default=COPIES, ge=0, le=20, description="Most copies of one value over one link.")
     runs: int = Field(default=RUNS, ge=1, le=20, description="Most runs of one task, with `recompute`.")
+    work: float | None = Field(
+        default=None,
+        gt=0,
+        description="Most work on each program, in CP-SAT's units of about 10 s: with one thread the answer then "
+        "does not depend on the clock. Default: no limit.",
+    )
 
 
 def scope_of(options: OffloadExactOptions) -> str:
@@ -80,7 +86,12 @@ def solve(problem: Problem, options: OffloadExactOptions, context: Context) -> P
     OptionError
         If more than `MOST_ACTS` runs and copies would have to be considered, or if a task reads what it writes.
     """
-    search = _Search(problem, options, context)
+    return solve_below(problem, options, context, None)
+
+
+def solve_below(problem: Problem, options: OffloadExactOptions, context: Context, known: Number | None) -> Proposal:
+    """Do what `solve` does, but for schedules of less than a known makespan only: there may be none."""
+    search = _Search(problem, options, context, known)
     order = _order(problem)
     once = Setting(problem, order, Effort(copies=options.copies))
     again = Effort(copies=options.copies, runs=options.runs)
@@ -138,13 +149,18 @@ def _refuse(problem: Problem, setting: Setting, options: OffloadExactOptions) ->
 class _Search:
     """The best schedule and the best bound so far."""
 
-    def __init__(self, problem: Problem, options: OffloadExactOptions, context: Context) -> None:
-        self.problem, self.context = problem, context
+    def __init__(self, problem: Problem, options: OffloadExactOptions, context: Context, known: Number | None) -> None:
+        self.problem, self.context, self.known, self.work = problem, context, known, options.work
         several = len(problem.machine.processors) > 1
         self.scope = scope_of(options) + (", on the first processor" if several else "")
         self.best: Timed | None = None
         self.bound: Number | None = None
         self.notes: list[str] = []
+
+    @property
+    def least(self) -> Number | None:
+        """The least makespan known, here or elsewhere."""
+        return self.known if self.best is None else self.best.makespan
 
     def keeping_all(self) -> Proposal | None:
         """Return the schedule that runs all once and moves nothing, where it fits and nothing can be faster."""
@@ -199,12 +215,12 @@ class _Search:
         Its bounds count where `bounds` says so, its schedules where they are some. Optimal, then, is what is the best.
         """
         end = None if seconds is None else time.monotonic() + seconds
-        top = None if self.best is None else math.ceil(rational(self.best.makespan) / scale.time_unit) - 1
+        top = None if self.least is None else math.ceil(rational(self.least) / scale.time_unit) - 1
         if top is not None and top < 0:
             return Outcome.OPTIMAL  # nothing is quicker than no time at all
-        most, ratio = setting.least_units(scale), GROWTH
+        most, ratio, work = setting.least_units(scale), GROWTH, self.work
         while True:
-            if self.context.stopped:
+            if self.context.stopped or (work is not None and work <= 0):
                 return Outcome.UNKNOWN
             most = most if top is None else min(most, top)
             model = Model(setting, scale, most)
@@ -215,7 +231,11 @@ class _Search:
 
             left = None if end is None else max(0.0, end - time.monotonic())
             job = _Job(model, self.context, left, self.offer if scale.up else None, told)
+            if work is not None:
+                job.solver.parameters.max_deterministic_time = work
             answer: Answer = watched(job, self.context, left)
+            if work is not None:
+                work -= job.solved_with
             if answer.outcome in (Outcome.OPTIMAL, Outcome.FEASIBLE):
                 told(answer.bound)
             if answer.outcome is not Outcome.INFEASIBLE:
@@ -236,8 +256,8 @@ class _Search:
 
     def take_bound(self, value: Number) -> None:
         """Take over a bound."""
-        if self.best is not None:
-            value = min(value, self.best.makespan)
+        if self.least is not None:
+            value = min(value, self.least)
         if self.bound is None or value > self.bound:
             self.bound = value
             self.context.report(bound=value)
@@ -253,7 +273,8 @@ class _Search:
         bounds = () if self.bound is None else (Bound(self.bound, self.scope, NAME),)
         termination = Termination.COMPLETED
         if not proved and (context.stopped or self.best is None):
-            termination = context.termination if context.stopped else Termination.TIME_LIMIT
+            limit = Termination.TIME_LIMIT if self.work is None else Termination.ITERATION_LIMIT
+            termination = context.termination if context.stopped else limit
         if self.best is None:
             return Proposal(bounds=bounds, termination=termination, notes=tuple(self.notes))
         return Proposal(
@@ -284,6 +305,7 @@ class _Job(Job):
     ) -> None:
         self.model, self.offer, self.told = model, offer, told
         self.news: queue.SimpleQueue[tuple[Plan, float]] = queue.SimpleQueue()
+        self.solved_with = 0.0
         self.solver = model.cp.CpSolver()
         parameters = self.solver.parameters
         parameters.num_workers = max(1, context.threads)
@@ -302,6 +324,7 @@ class _Job(Job):
         """Solve; see `Job`."""
         cp, solver = self.model.cp, self.solver
         status = solver.solve(self.model.model, self.listener)
+        self.solved_with = float(solver.response_proto.deterministic_time)
         if status == cp.MODEL_INVALID:
             raise AssertionError(f"CP-SAT refuses the program: {self.model.model.validate()}")
         if status == cp.INFEASIBLE:

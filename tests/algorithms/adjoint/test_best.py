@@ -154,12 +154,16 @@ def test_one_memory_against_all_schedules(steps: list[tuple[int, int, int]], sha
 # --- against every other algorithm ------------------------------------------------------------------------------------
 
 
+PATIENCE = 20
+"""Seconds for each of the others: exact ones may take hours for their proof, and find what is good long before."""
+
+
 def check_never_worse(document: dict[str, Any], budget: int | None) -> None:
     options = {"iterations": 3, "moves": 3000, "window": 500}
     own = remat.solve(document, algorithm="adjoint-best", budget=budget, options=options)
     for name in OTHERS:
         try:
-            other = remat.solve(document, algorithm=name, budget=budget)
+            other = remat.solve(document, algorithm=name, budget=budget, time_limit=PATIENCE)
         except remat.OptionError:
             continue
         if other.makespan is not None:
