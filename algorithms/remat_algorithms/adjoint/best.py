@@ -16,8 +16,8 @@ What is done, in this order, each with what was found so far as the bound to bea
    any value moves, and beside computing.
 
 The model of 2. to 4. has whole states, moved one at a time, adjoints that stay in the working memory, and tapes that
-are made right before their backward. Where transfers overlap with computing, it does not apply; the answer for a machine
-on which they do not is placed then. The lower bound (`best_bound`) holds for all schedules.
+are made right before their backward. Where transfers overlap with computing, it does not apply; then the answer for a
+machine on which they do not is placed. The lower bound (`best_bound`) holds for all schedules.
 """
 
 from __future__ import annotations

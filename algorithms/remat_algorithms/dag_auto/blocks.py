@@ -27,7 +27,7 @@ from remat_algorithms.dag_auto.model import StageModel
 Pairs = list[tuple[int, int]]
 """Reruns: (stage, item)."""
 
-Row = tuple[list[tuple[int, float]], float]
+Row = tuple[list[tuple[int, int]], int]
 """Terms, and what their sum must be at least."""
 
 
@@ -127,24 +127,24 @@ class Blocks:
         for item, variable in rerun.items():
             for value in facts.reads[item]:
                 if value in known:
-                    self._supplied([(variable, 1.0)], value, number)
+                    self._supplied([(variable, 1)], value, number)
         for value in old:
             if any(after < need <= until for need in lives.needs[value]):
                 self._supplied([], value, number)
         if number < len(self.points):
             self._point(number, known)
 
-    def _supplied(self, users: list[tuple[int, float]], value: int, number: int) -> None:
+    def _supplied(self, users: list[tuple[int, int]], value: int, number: int) -> None:
         """Ask that a value made before a block be there: kept from the last point, or made again in the block."""
         tables = self.facts.model.tables
         if tables.pinned[value] or (number == 0 and tables.initial[value]):
             return
         terms = [(variable, -coefficient) for variable, coefficient in users]
         if number and value in self.resident[number - 1]:
-            terms.append((self.resident[number - 1][value], 1.0))
+            terms.append((self.resident[number - 1][value], 1))
         if tables.maker[value] in self.rerun[number]:
-            terms.append((self.rerun[number][tables.maker[value]], 1.0))
-        self.program.at_least(terms, 0.0 if users else 1.0)
+            terms.append((self.rerun[number][tables.maker[value]], 1))
+        self.program.at_least(terms, 0 if users else 1)
 
     def _point(self, number: int, old: set[int]) -> None:
         """Add the point that a block ends with; `old` are the values made before the block that may still be of use."""
@@ -154,20 +154,20 @@ class Blocks:
         accessed = {*facts.reads[run], *facts.writes[run]}
         resident: dict[int, int] = {}
         self.resident.append(resident)
-        load: list[tuple[int, float]] = []
+        load: list[tuple[int, int]] = []
         for value, made in enumerate(lives.made):
             if made > stage or (facts.useful[value] <= stage and value not in accessed) or tables.pinned[value]:
                 continue
             variable = program.variable()
             resident[value] = variable
             if value in accessed:
-                program.at_least([(variable, 1.0)], 1.0)
+                program.at_least([(variable, 1)], 1)
             else:
-                load.append((variable, -float(tables.size[value])))
+                load.append((variable, -tables.size[value]))
             if value in old:
-                self._supplied([(variable, 1.0)], value, number)
+                self._supplied([(variable, 1)], value, number)
         # What `lives.memory` counts besides the run's own are the values alive in the order.
-        program.at_least(load, float(self._own(stage, accessed) - self.budget))
+        program.at_least(load, self._own(stage, accessed) - self.budget)
 
     def _own(self, stage: int, accessed: set[int]) -> int:
         """Return the bytes that a first run itself needs, with what is always there."""
@@ -200,18 +200,18 @@ class Blocks:
         written = tables.written[item]
         need = pinned + reads + (max(0, written - free) if tables.in_place[item] else written)
         need += tables.workspace[item] + tables.static[0]
-        row = [(self.rerun[number][item], -float(need))]
+        row = [(self.rerun[number][item], -need)]
         hold = self._held_alone if self.is_alone(stage) else self._held
         for value in sorted(v for v, made in enumerate(facts.lives.made) if made <= self._span(number)[0]):
             if value in own or tables.pinned[value]:
                 continue
             causes = hold(number, item, value)
             if causes:
-                held = program.variable(whole=False)
+                held = program.variable()
                 for terms, least in causes:
-                    program.at_least([(held, 1.0), *terms], least)
-                row.append((held, -float(tables.size[value])))
-        program.at_least(row, -float(self.budget))
+                    program.at_least([(held, 1), *terms], least)
+                row.append((held, -tables.size[value]))
+        program.at_least(row, -self.budget)
 
     def _held(self, number: int, item: int, value: int) -> list[Row]:
         """Say when a value is held through a block: resident at both ends, and not made again in between."""
@@ -220,11 +220,11 @@ class Blocks:
         before, then = self.resident[number - 1], self.resident[number]
         if value not in before or value not in then:
             return []
-        terms = [(before[value], -1.0), (then[value], -1.0)]
+        terms = [(before[value], -1), (then[value], -1)]
         maker = self.facts.model.tables.maker[value]
         if maker in self.rerun[number]:
-            terms.append((self.rerun[number][maker], 1.0))
-        return [(terms, -1.0)]
+            terms.append((self.rerun[number][maker], 1))
+        return [(terms, -1)]
 
     def _held_alone(self, number: int, item: int, value: int) -> list[Row]:
         """Say when a value is held while an item is rerun in a stage: somebody needs it later in the stage.
@@ -234,25 +234,25 @@ class Blocks:
         facts, rerun = self.facts, self.rerun[number]
         tables = facts.model.tables
         maker = tables.maker[value]
-        again = [(rerun[maker], 1.0)] if maker in rerun and maker > item else []
+        again = [(rerun[maker], 1)] if maker in rerun and maker > item else []
         causes: list[Row] = []
         if number < len(self.points):
             if value in self.resident[number]:
-                causes.append(([(self.resident[number][value], -1.0), *again], 0.0))
+                causes.append(([(self.resident[number][value], -1), *again], 0))
         elif tables.stays[value]:
-            causes.append((again, 1.0))
+            causes.append((again, 1))
         later = [other for other in facts.users[value] if other > item and other in rerun]
-        causes += [([(rerun[other], -1.0), *again], 0.0) for other in later]
+        causes += [([(rerun[other], -1), *again], 0) for other in later]
         return causes
 
-    def reruns(self, values: Sequence[float]) -> Pairs:
+    def reruns(self, values: Sequence[int]) -> Pairs:
         """Place the reruns of a solution: each in the first stage of its block that needs it."""
         facts, pairs = self.facts, []
         for number, variables in enumerate(self.rerun):
             after, until = self._span(number)
             wanted: dict[int, int] = {}
             for item in sorted(variables, reverse=True):
-                if values[variables[item]] < 0.5:
+                if not values[variables[item]]:
                     continue
                 stage = min(
                     (
@@ -270,16 +270,16 @@ class Blocks:
                     wanted[maker] = min(stage, wanted.get(maker, until))
         return sorted(pairs)
 
-    def hint(self, item: Sequence[int], stage: Sequence[int]) -> list[float]:
+    def hint(self, item: Sequence[int], stage: Sequence[int]) -> list[int]:
         """Return the values of all variables for a plan."""
         facts = self.facts
         tables = facts.model.tables
-        values = [0.0] * len(self.program.cost)
+        values = [0] * len(self.program.cost)
         for at, task in zip(stage, item, strict=True):
             if at >= len(tables.first) or tables.first[at] != task:
                 variable = self.rerun[self.block_of(at)].get(task)
                 if variable is not None:
-                    values[variable] = 1.0
+                    values[variable] = 1
         place = {
             at: index
             for index, (at, task) in enumerate(zip(stage, item, strict=True))
@@ -305,7 +305,7 @@ class Blocks:
         for value, begin, end in copies:
             for number, at in enumerate(where):
                 if begin <= at <= end and value in self.resident[number]:
-                    values[self.resident[number][value]] = 1.0
+                    values[self.resident[number][value]] = 1
         return values
 
 

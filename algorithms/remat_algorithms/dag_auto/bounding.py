@@ -15,11 +15,11 @@ from remat_algorithms.dag_auto.state import ALPHAS, Plan, Search
 FIRST_POINTS = 5
 """Stages of the first block program."""
 
-MORE = 5
-"""Points or rows that each round adds at most."""
+MORE, MORE_ROWS = 5, 20
+"""Points, and violated runs of which rows are added, that each round adds at most."""
 
-RELAXED_FIRST = 2000
-"""Variables of a gap cover beyond which its linear relaxation is solved first: it gives a bound in a second or two."""
+LARGE_COVER, COVER_SECONDS = 2000, 2.0
+"""A gap cover of more variables may take so long: it promises less than blocks do."""
 
 MOST_ENTRIES = 3_000_000
 """Coefficients of the largest program that is built."""
@@ -34,39 +34,45 @@ class Bounding:
     race : Race
     search : Search
         Of its own: the improving side has another.
-    nodes : int or None
-        Limit on the nodes of each program, for answers that do not depend on the clock.
+    effort : float or None
+        Limit on each program in the solver's own units, for answers that do not depend on the clock.
     seed : callable
         Receives plans, within the budget or not, that may be worth improving.
     """
 
     race: Race
     search: Search
-    nodes: int | None
+    effort: float | None
     seed: Callable[[Plan], None]
     points: list[int] = field(default_factory=list)
     transients: Pairs = field(default_factory=list)
     exhausted: bool = False
     _facts: Facts | None = None
 
-    def _solve(
-        self, program: Program, seconds: float | None, hint: Sequence[float] = (), *, relaxed: bool = False
-    ) -> Answer:
-        left = self.race.context.seconds_left
+    def _solve(self, program: Program, seconds: float | None, hint: Sequence[int] = ()) -> Answer:
+        race, left = self.race, self.race.context.seconds_left
         if left is not None:
             seconds = left if seconds is None else min(left, seconds)
-        answer = solve(program, seconds=seconds, stopped=self.race.watch, hint=hint, nodes=self.nodes, relaxed=relaxed)
-        self.race.raise_bound(answer.bound)
+        answer = solve(
+            program,
+            seconds=seconds,
+            stopped=race.watch,
+            step=race.model.time_step,
+            hint=hint,
+            work=self.effort,
+            seed=race.context.seed,
+            # Bounds on the way may come a moment sooner or later: with counted work only the last one is taken.
+            raised=race.raise_bound if self.effort is None else None,
+        )
+        race.raise_bound(answer.bound)
         return answer
 
     def cover(self, seconds: float | None) -> None:
         """Solve the gap cover, and try its solution as a plan."""
-        race = self.race
-        cover = gap_cover(race.model, race.budget)
-        if len(cover.program.cost) > RELAXED_FIRST:
-            self._realise(cover, self._solve(cover.program, seconds, relaxed=True))
-        if not race.over():
-            self._realise(cover, self._solve(cover.program, seconds))
+        cover = gap_cover(self.race.model, self.race.budget)
+        if len(cover.program.cost) > LARGE_COVER and self.effort is None:
+            seconds = COVER_SECONDS if seconds is None else min(seconds, COVER_SECONDS)
+        self._realise(cover, self._solve(cover.program, seconds))
 
     def _realise(self, cover: GapCover, answer: Answer) -> None:
         """Try what a solution of the gap cover frees as a plan."""
@@ -75,7 +81,7 @@ class Bounding:
         if not answer.values or race.over():
             return
         maker = race.model.tables.maker
-        pairs = {(end, maker[value]) for value, _, end, number in cover.gaps if answer.values[number] > 0.5}
+        pairs = {(end, maker[value]) for value, _, end, number in cover.gaps if answer.values[number]}
         self._try(sorted(pairs))
 
     def _try(self, pairs: Pairs) -> list[tuple[int, int, int]]:
@@ -121,10 +127,11 @@ class Bounding:
         race.say(f"{len(self.points)} of {race.model.stages} stages")
         if race.over():
             return True
-        violated = self._try(blocks.reruns(answer.values)) if answer.values else []
+        reruns = blocks.reruns(answer.values) if answer.values else []
+        violated = self._try(reruns) if reruns else []
         if not answer.finished:
             return False
-        if answer.bound < math.inf and not self._extend(blocks, violated):
+        if answer.bound < math.inf and not self._extend(reruns, violated):
             self.exhausted = True
         return True
 
@@ -137,7 +144,7 @@ class Bounding:
                 points.append(stage)
         return points or [max(range(len(memory)), key=lambda stage: memory[stage])]
 
-    def _extend(self, blocks: Blocks, violated: list[tuple[int, int, int]]) -> bool:
+    def _extend(self, reruns: Pairs, violated: list[tuple[int, int, int]]) -> bool:
         """Add what the violated runs ask for; return whether there was anything to add."""
         first = self.race.model.tables.first
         stages = [at for _, at, task in violated if at < len(first) and first[at] == task and at not in self.points]
@@ -145,21 +152,22 @@ class Bounding:
             self.points += stages[:MORE]
             return True
         added = False
-        for _, at, task in violated[: MORE + 1]:
+        for _, at, task in violated[:MORE_ROWS]:
             if at < len(first) and first[at] == task:
                 continue
-            if (at, task) not in self.transients:
-                self.transients.append((at, task))
-                added = True
-            elif not blocks.is_alone(at):
-                for point in (at - 1, at):
-                    if 0 <= point < len(first) and point not in self.points:
-                        self.points.append(point)
-                        added = True
+            # The whole stage: otherwise the next solution only shifts what does not fit to another of its runs.
+            for pair in ((at, task), *(pair for pair in reruns if pair[0] == at)):
+                if pair not in self.transients:
+                    self.transients.append(pair)
+                    added = True
+            for point in (at - 1, at):
+                if 0 <= point < len(first) and point not in self.points:
+                    self.points.append(point)
+                    added = True
         return added
 
     def work(self) -> None:
         """Refine until the race is over or there is nothing to add."""
         while not self.race.over() and not self.exhausted:
-            if not self.refine(None) and self.nodes is not None:
+            if not self.refine(None) and self.effort is not None:
                 return

@@ -92,7 +92,7 @@ def gap_cover(model: StageModel, budget: int) -> GapCover:
     tables, lives = model.tables, lives_of(model)
     cover = GapCover()
     program = cover.program
-    over: list[list[tuple[int, float]]] = [[] for _ in range(model.stages)]
+    over: list[list[tuple[int, int]]] = [[] for _ in range(model.stages)]
     by_value: list[list[int]] = [[] for _ in tables.size]
     for value, needs in enumerate(lives.needs):
         if lives.fixed[value]:
@@ -103,11 +103,11 @@ def gap_cover(model: StageModel, budget: int) -> GapCover:
                 cover.gaps.append((value, begin, end, number))
                 by_value[value].append(number)
                 for stage in range(begin + 1, end):
-                    over[stage].append((number, float(tables.size[value])))
+                    over[stage].append((number, tables.size[value]))
     again = _dead_inputs(model, lives, cover, over)
     for stage, terms in enumerate(over):
         if terms or lives.memory[stage] > budget:
-            program.at_least(terms, float(lives.memory[stage] - budget))
+            program.at_least(terms, lives.memory[stage] - budget)
     by_maker: dict[int, list[int]] = {}
     for value, maker in enumerate(tables.maker):
         if by_value[value] or value in again:
@@ -119,14 +119,14 @@ def gap_cover(model: StageModel, budget: int) -> GapCover:
                 program.cost[number] += tables.time[maker]
             continue
         most = max(map(len, groups))
-        reruns = program.variable(tables.time[maker], whole=False, upper=float(most))
+        reruns = program.variable(tables.time[maker], upper=most)
         for group in groups:
-            program.at_least([(reruns, 1.0), *((number, -1.0) for number in group)], 0.0)
+            program.at_least([(reruns, 1), *((number, -1) for number in group)], 0)
     return cover
 
 
 def _dead_inputs(
-    model: StageModel, lives: Lives, cover: GapCover, over: list[list[tuple[int, float]]]
+    model: StageModel, lives: Lives, cover: GapCover, over: list[list[tuple[int, int]]]
 ) -> dict[int, int]:
     """Add what reruns ask of inputs that are dead by then; return the variable of each value that is made again."""
     tables, program = model.tables, cover.program
@@ -152,13 +152,13 @@ def _dead_inputs(
             number = program.variable()
             kept[read, mark] = number
             if previous >= 0:
-                program.at_least([(previous, 1.0), (number, -1.0)], 0.0)
+                program.at_least([(previous, 1), (number, -1)], 0)
             for stage in range(before + 1, min(mark, model.stages - 1) + 1):
-                over[stage].append((number, -float(tables.size[read])))
+                over[stage].append((number, -tables.size[read]))
             before, previous = mark, number
     for number, read, stage in asked:
-        terms = [(kept[read, stage], 1.0), (number, -1.0)]
+        terms = [(kept[read, stage], 1), (number, -1)]
         if read in again:
-            terms.append((again[read], 1.0))
-        program.at_least(terms, 0.0)
+            terms.append((again[read], 1))
+        program.at_least(terms, 0)
     return again

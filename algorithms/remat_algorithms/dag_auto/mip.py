@@ -1,7 +1,8 @@
-"""Small mixed-integer programs, and solving them with SCIP, or relaxed with GLOP, as OR-Tools brings them.
+"""Small integer programs, and solving them with CP-SAT.
 
-The figures are scaled: costs are times in units in which the mean task takes 1000, rows are divided by their
-largest coefficient. A solver's tolerances only ever relax a program, so its bound stays one.
+Coefficients of rows are whole numbers. Costs are times, in the model's unit or in whole numbers of a step that the
+caller knows; where there is none they are rounded down. Numbers too large for the solver are scaled, and rounded so
+that every solution remains one: bounds stay bounds.
 """
 
 from __future__ import annotations
@@ -10,46 +11,41 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 POLL_SECONDS = 0.02
 """How often a running solver's caller is asked whether to stop."""
 
-GAP = 1e-7
-"""Relative gap at which a program counts as solved."""
+FINEST = 1e-4
+"""Step that costs are rounded down to where they are no whole numbers: the mean task takes 1000."""
 
-RELAXED_GAP = 1e-5
-"""Share by which the value of a linear relaxation is lowered against its solver's tolerances."""
+LARGEST_COST, LARGEST_ROW = 2**40, 2**50
+"""Sums of all costs, and of the coefficients of a row, up to which they are taken as they are."""
 
 
 @dataclass
 class Program:
-    """Minimise cost * x over 0 <= x <= upper, some x whole, such that each row is at least its right-hand side.
+    """Minimise cost * x over whole 0 <= x <= upper such that each row is at least its right-hand side.
 
     Attributes
     ----------
-    cost, upper : list of float
-    whole : list of bool
-    rows : list of (list of (variable, coefficient), right-hand side)
+    cost : list of float
+    upper : list of int
+    rows : list of (list of (variable, whole coefficient), whole right-hand side)
     """
 
     cost: list[float] = field(default_factory=list)
-    whole: list[bool] = field(default_factory=list)
-    upper: list[float] = field(default_factory=list)
-    rows: list[tuple[list[tuple[int, float]], float]] = field(default_factory=list)
+    upper: list[int] = field(default_factory=list)
+    rows: list[tuple[list[tuple[int, int]], int]] = field(default_factory=list)
 
-    def variable(self, cost: float = 0.0, *, whole: bool = True, upper: float = 1.0) -> int:
+    def variable(self, cost: float = 0.0, *, upper: int = 1) -> int:
         """Add a variable; return its number."""
         self.cost.append(cost)
-        self.whole.append(whole)
         self.upper.append(upper)
         return len(self.cost) - 1
 
-    def at_least(self, terms: Sequence[tuple[int, float]], least: float) -> None:
-        """Add a row, scaled so that its largest coefficient is 1."""
-        largest = max((abs(coefficient) for _, coefficient in terms), default=0.0)
-        scale = 1.0 / largest if largest > 0 else 1.0
-        self.rows.append(([(number, coefficient * scale) for number, coefficient in terms], least * scale))
+    def at_least(self, terms: Sequence[tuple[int, int]], least: int) -> None:
+        """Add a row."""
+        self.rows.append((list(terms), least))
 
     @property
     def entries(self) -> int:
@@ -65,17 +61,14 @@ class Answer:
     ----------
     bound : float
         Lower bound on the least cost; infinite where there is no solution.
-    cost : float
-        Of the solution; infinite where none was found.
-    values : sequence of float
-        The solution, or empty.
+    values : sequence of int
+        A solution, or empty.
     finished : bool
         Whether the search came to its end, rather than to a limit.
     """
 
     bound: float
-    cost: float = math.inf
-    values: Sequence[float] = ()
+    values: Sequence[int] = ()
     finished: bool = False
 
 
@@ -84,9 +77,11 @@ def solve(
     *,
     seconds: float | None,
     stopped: Callable[[], bool],
-    hint: Sequence[float] = (),
-    nodes: int | None = None,
-    relaxed: bool = False,
+    step: float | None = None,
+    hint: Sequence[int] = (),
+    work: float | None = None,
+    seed: int = 0,
+    raised: Callable[[float], None] | None = None,
 ) -> Answer:
     """Solve a program in a thread of its own, which holds no lock, and ask meanwhile whether to stop.
 
@@ -97,68 +92,76 @@ def solve(
         Limit.
     stopped : callable
         Asked every `POLL_SECONDS`.
-    hint : sequence of float, optional
+    step : float, optional
+        All costs are whole multiples of it.
+    hint : sequence of int, optional
         Values of all variables to start from.
-    nodes : int, optional
-        Limit on nodes of the search, for answers that do not depend on the clock.
-    relaxed : bool
-        Solve the linear relaxation, with GLOP.
+    work : float, optional
+        Limit in CP-SAT's own units, for answers that do not depend on the clock.
+    seed : int
+    raised : callable, optional
+        Receives better and better bounds, in the solver's thread.
     """
+    from ortools.sat.python import cp_model
+
     if any(not terms and least > 0 for terms, least in program.rows):
         return Answer(math.inf, finished=True)
-    from ortools.linear_solver import pywraplp
-
-    solver = pywraplp.Solver.CreateSolver("GLOP" if relaxed else "SCIP")
-    variables = _load(solver, program, relaxed=relaxed)
-    if len(hint):
-        solver.SetHint(variables, [float(value) for value in hint])
+    unit, costs = _whole_costs(program.cost, step)
+    model = cp_model.CpModel()
+    variables = [model.new_int_var(0, upper, "") for upper in program.upper]
+    for terms, least in program.rows:
+        if terms:
+            numbers, coefficients, right = _safe_row(terms, least)
+            row = cp_model.LinearExpr.weighted_sum([variables[number] for number in numbers], coefficients)
+            model.add(row >= right)
+    model.minimize(cp_model.LinearExpr.weighted_sum(variables, costs))
+    for variable, value in zip(variables, hint, strict=bool(len(hint))):
+        model.add_hint(variable, value)
+    solver = cp_model.CpSolver()
+    parameters = solver.parameters
+    parameters.num_workers = 1
+    parameters.random_seed = seed % 2**31
+    # Branching on the objective, over the strongest relaxation: by far the quickest on these programs.
+    parameters.linearization_level = 2
+    parameters.use_objective_lb_search = True
+    # Ctrl-C is for Python: the solver would take the signal for itself.
+    parameters.catch_sigint_signal = False
     if seconds is not None:
-        solver.SetTimeLimit(max(1, int(1000 * seconds)))
-    # Ctrl-C is for Python: SCIP would take the signal for itself.
-    limit = "" if nodes is None else f"limits/nodes = {nodes}\n"
-    parameters = pywraplp.MPSolverParameters()
-    if not relaxed:
-        solver.SetSolverSpecificParametersAsString(f"misc/catchctrlc = FALSE\n{limit}")
-        parameters.SetDoubleParam(parameters.RELATIVE_MIP_GAP, GAP)
+        parameters.max_time_in_seconds = max(0.001, seconds)
+    if work is not None:
+        parameters.max_deterministic_time = work
+    if raised is not None:
+        solver.best_bound_callback = lambda bound: raised(unit * max(0.0, bound))
     statuses: list[int] = []
-    thread = threading.Thread(target=lambda: statuses.append(solver.Solve(parameters)), daemon=True)
+    thread = threading.Thread(target=lambda: statuses.append(solver.solve(model)), daemon=True)
     thread.start()
     thread.join(POLL_SECONDS / 4)
     while thread.is_alive():
         if stopped():
-            solver.InterruptSolve()
+            solver.stop_search()
         thread.join(POLL_SECONDS)
-    status = statuses[0] if statuses else pywraplp.Solver.ABNORMAL
-    if status == pywraplp.Solver.INFEASIBLE:
+    status = statuses[0] if statuses else cp_model.UNKNOWN
+    if status == cp_model.INFEASIBLE:
         return Answer(math.inf, finished=True)
-    if status not in (pywraplp.Solver.OPTIMAL, pywraplp.Solver.FEASIBLE):
-        # Without a solution, OR-Tools does not tell the bound.
-        return Answer(0.0)
-    finished = status == pywraplp.Solver.OPTIMAL
-    cost = solver.Objective().Value()
-    if relaxed:
-        return Answer(max(0.0, cost * (1.0 - RELAXED_GAP)) if finished else 0.0, math.inf, _values(variables), finished)
-    bound = solver.Objective().BestBound()
-    bound = min(cost, max(0.0, cost * (1.0 - GAP) if finished else bound))
-    return Answer(bound, cost, _values(variables), finished)
+    bound = unit * max(0.0, solver.best_objective_bound)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return Answer(bound)
+    return Answer(bound, [solver.value(variable) for variable in variables], status == cp_model.OPTIMAL)
 
 
-def _values(variables: list[Any]) -> list[float]:
-    return [float(variable.solution_value()) for variable in variables]
+def _whole_costs(costs: Sequence[float], step: float | None) -> tuple[float, list[int]]:
+    """Return a unit, and costs in it: exact where there is a step that is coarse enough, or else rounded down."""
+    if step is not None and sum(costs) / step <= LARGEST_COST:
+        return step, [round(cost / step) for cost in costs]
+    unit = max(FINEST, sum(costs) / LARGEST_COST)
+    return unit, [math.floor(cost / unit) for cost in costs]
 
 
-def _load(solver: Any, program: Program, *, relaxed: bool) -> list[Any]:
-    variables = [
-        solver.IntVar(0.0, upper, "") if whole and not relaxed else solver.NumVar(0.0, upper, "")
-        for whole, upper in zip(program.whole, program.upper, strict=True)
-    ]
-    for terms, least in program.rows:
-        row = solver.Constraint(least, solver.infinity())
-        for number, coefficient in terms:
-            row.SetCoefficient(variables[number], coefficient)
-    objective = solver.Objective()
-    for variable, cost in zip(variables, program.cost, strict=True):
-        if cost:
-            objective.SetCoefficient(variable, cost)
-    objective.SetMinimization()
-    return variables
+def _safe_row(terms: Sequence[tuple[int, int]], least: int) -> tuple[list[int], list[int], int]:
+    """Return the variables, coefficients and right-hand side of a row whose sums the solver can hold."""
+    numbers, coefficients = [number for number, _ in terms], [coefficient for _, coefficient in terms]
+    shift = max(0, (sum(map(abs, coefficients)) + abs(least)).bit_length() - LARGEST_ROW.bit_length())
+    if shift == 0:
+        return numbers, coefficients, least
+    # Up on the left and down on the right: what fulfils the row fulfils the rounded one.
+    return numbers, [-(-coefficient >> shift) for coefficient in coefficients], least >> shift

@@ -116,6 +116,14 @@ class StageModel:
         return float(sum(self.tables.time[item] for item in self.tables.first))
 
     @cached_property
+    def time_step(self) -> float | None:
+        """What all times of the tables are multiples of; None where the instance's times are no whole numbers."""
+        times = self.graph.time
+        if not np.issubdtype(times.dtype, np.integer):
+            return None
+        return float(np.gcd.reduce(times[self.task])) / self.time_unit
+
+    @cached_property
     def fits_kernel(self) -> bool:
         """Whether no sum of bytes can overflow 64 bits."""
         tables = self.tables

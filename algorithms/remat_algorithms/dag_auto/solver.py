@@ -32,8 +32,8 @@ SMALL = 32
 SMALL_ROUNDS = 300
 """Rounds of ruin and recreate there, divided by the number of tasks."""
 
-SMALL_NODES, NODES = 200, 2000
-"""Nodes that a program may take where the clock does not count: in small graphs, and in others."""
+SMALL_WORK, WORK = 0.1, 2.0
+"""Work that a program may take where the clock does not count, in CP-SAT's units: in small graphs, and in others."""
 
 LOWERED = 1e-7
 """Share by which a bound is lowered against the solver's tolerances."""
@@ -134,7 +134,7 @@ def _in_turns(race: Race, search: Search, options: DagAutoOptions) -> Terminatio
     bounding = None
     if race.model.simple and not race.over():
         own = Search(race.model, race.budget, race.context.seed)
-        bounding = Bounding(race, own, SMALL_NODES if small else NODES, improver.seeds.append)
+        bounding = Bounding(race, own, SMALL_WORK if small else WORK, improver.seeds.append)
         bounding.cover(None)
         if small and not race.over():
             bounding.work()
