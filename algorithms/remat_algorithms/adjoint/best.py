@@ -12,8 +12,8 @@ What is done, in this order, each with what was found so far as the bound to bea
 4. Large neighbourhood search: a window of the schedule, from one situation to another, is replaced by the shortest path
    between the two (the search of 3. again), until no time or no iteration is left. This undoes the roundings, uses the
    room that the working memory has before the first adjoint is there, and finds what is not persistent.
-5. For tiny instances with storage, the constraint program of `offload-exact` looks for something better still, in which
-   any value moves, and beside computing.
+5. For small instances with storage, the constraint program of `offload-exact` looks for something better still, where
+   any value moves, and beside computing: a second or two if they are tiny, and as long as a time limit allows.
 
 The model of 2. to 4. has whole states, moved one at a time, adjoints that stay in the working memory, and tapes that
 are made right before their backward. Where transfers overlap with computing, it does not apply; then the answer for a
@@ -44,6 +44,9 @@ WHOLE_MOVES = "schedules that move whole states, one at a time"
 EXACT_STEPS = 10
 """Most steps for which the exact search is tried: beyond, it would not end."""
 
+LITTLE_WORK = 0.1
+"""CP-SAT's work on each constraint program where there is no time limit: a second or two."""
+
 MOST_OPERATIONS = 20_000
 """Longest schedule whose windows are searched."""
 
@@ -54,11 +57,12 @@ class AdjointBestOptions(Options):
     iterations: int = Field(200, ge=0, description="windows that the local search tries")
     moves: int = Field(300_000, ge=0, description="moves that the exact search of tiny instances may try")
     window: int = Field(6_000, ge=1, description="moves that the search of a window may try")
-    work: float = Field(
-        0.1,
+    work: float | None = Field(
+        None,
         ge=0,
         le=10_000,
-        description="limit on the constraint programs for tiny instances with storage, in CP-SAT's units of about 10 s",
+        description="limit on the constraint programs for small instances with storage, in CP-SAT's units of about "
+        "10 s. Default: little, for at most 10 steps; with a time limit, as long as there is time",
     )
 
 
@@ -113,18 +117,26 @@ def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Pr
     bound = max((bound.value for bound in proposal.bounds if bound.scope == ALL_SCHEDULES), default=0)
     if proposal.infeasible_within == ALL_SCHEDULES or best.makespan <= bound:
         return proposal
-    tiny = problem.machine.links and problem.chain.length <= EXACT_STEPS
-    if not tiny or not options.work or context.stopped:
-        return proposal
     before = best.makespan
-    for start in whole_values(problem, context, options.work, None if best.steps is None else best.makespan):
-        best.offer(start.makespan, start.steps, start.name, bound)
+    if problem.machine.links and not context.stopped:
+        work = _work(problem, options, context)
+        for start in whole_values(problem, context, work, None if best.steps is None else best.makespan):
+            best.offer(start.makespan, start.steps, start.name, bound)
     if best.steps is None or best.makespan == before:
         return proposal
     # What is proved of schedules that move whole states says nothing of this one.
     bounds = tuple(bound for bound in proposal.bounds if bound.scope == ALL_SCHEDULES)
     ending = context.termination
     return Proposal(steps=best.steps, makespan=best.makespan, bounds=bounds, termination=ending, notes=proposal.notes)
+
+
+def _work(problem: Problem, options: AdjointBestOptions, context: Context) -> float:
+    """Return the limit on constraint programs; infinite where only the clock counts."""
+    if options.work is not None:
+        return options.work
+    if context.seconds_left is not None:
+        return inf
+    return LITTLE_WORK if problem.chain.length <= EXACT_STEPS else 0.0
 
 
 def _moving_states(problem: Problem, options: AdjointBestOptions, best: _Best, context: Context) -> Proposal:

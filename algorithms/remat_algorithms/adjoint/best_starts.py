@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -130,7 +131,7 @@ def _as_a_chain(
 
 
 def whole_values(problem: Problem, context: Context, work: float, makespan: Number | None) -> Iterator[Start]:
-    """Yield what constraint programming finds for tiny instances: any value may move, beside computing, too.
+    """Yield what constraint programming finds for small instances: any value may move, beside computing, too.
 
     Only schedules of less than a known makespan are looked for: first such without reruns, then all.
 
@@ -138,16 +139,20 @@ def whole_values(problem: Problem, context: Context, work: float, makespan: Numb
     ----------
     problem, context
     work : float
-        Limit on each program, in CP-SAT's units; the answer does not depend on the clock.
+        Limit on each program, in CP-SAT's units; the answer does not depend on the clock. Infinite: there is none.
     makespan : number, optional
     """
     from remat_algorithms.offload.exact import OffloadExactOptions, solve_below
 
-    for recompute in (False, True):
-        part = Slice.of(context, 0.3)
-        part.threads = 1  # with more the answer depends on the clock
+    for recompute, share in ((False, 0.5), (True, 1.0)):
+        if work <= 0 or context.stopped:
+            return
+        part = Slice.of(context, share)
+        limit = None if math.isinf(work) else work
+        if limit is not None:
+            part.threads = 1  # with more the answer depends on the clock
         try:
-            proposal = solve_below(problem, OffloadExactOptions(recompute=recompute, work=work), part, makespan)
+            proposal = solve_below(problem, OffloadExactOptions(recompute=recompute, work=limit), part, makespan)
         except OptionError:
             return
         start = judged(problem, "offload-exact", proposal)

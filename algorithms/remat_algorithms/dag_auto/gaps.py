@@ -125,9 +125,7 @@ def gap_cover(model: StageModel, budget: int) -> GapCover:
     return cover
 
 
-def _dead_inputs(
-    model: StageModel, lives: Lives, cover: GapCover, over: list[list[tuple[int, int]]]
-) -> dict[int, int]:
+def _dead_inputs(model: StageModel, lives: Lives, cover: GapCover, over: list[list[tuple[int, int]]]) -> dict[int, int]:
     """Add what reruns ask of inputs that are dead by then; return the variable of each value that is made again."""
     tables, program = model.tables, cover.program
     last = [needs[-1] if needs else made for needs, made in zip(lives.needs, lives.made, strict=True)]

@@ -10,6 +10,7 @@ import math
 
 from remat_algorithms.dag_auto.packed import (
     CANDIDATES,
+    DEAREST,
     DELTA,
     DEPTH,
     FACTOR,
@@ -319,7 +320,7 @@ def greedy(tables: Packed, work: Work, spare: Work, room: Room, budget: int, alp
     room.state[SALT] = 0
     if noise > 0.0 and draw(room) < WHIMS:
         room.state[SALT] = 1 + int(draw(room) * 1000000)
-    while area > 0.0 and room.state[STOP] == 0:
+    while area > 0.0 and room.state[STOP] == 0 and work.figures[TOTAL] <= room.cost[DEAREST]:
         peak = int(work.figures[HIGHEST])
         best = -1
         for _ in range(PEAKS):

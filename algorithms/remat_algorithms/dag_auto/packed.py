@@ -5,6 +5,7 @@ Interpreted, the arrays hold Python objects, so that integers of any size are ex
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,8 @@ AREA, TOTAL, HIGHEST = range(3)
 # Plans, by the number p of the plan: rows 2 p and 2 p + 1 of `Room.plans` are its items and its stages.
 NOW, TRIAL, HERE, BEST = range(4)
 DELTA = 8
+# After their times in `Room.cost`: beyond which time the greedy gives up.
+DEAREST = 4
 # Rows of `Room.items`.
 TODO, DEPTH, MARK = range(3)
 # Rows of `Room.promise`.
@@ -96,8 +99,8 @@ class Room(NamedTuple):
     state : (7,)
         Lengths of the plans, the number of the call, the random generator's state, whether to stop (set from
         another thread).
-    cost : (4,) float
-        Times of the plans.
+    cost : (5,) float
+        Times of the plans, and the time beyond which the greedy gives up.
     """
 
     plans: Array
@@ -164,7 +167,7 @@ def search_room(model: StageModel, seed: int, *, compiled: bool) -> Room:
         ranking=np.zeros((3, CANDIDATES), dtype=real),
         promise=np.zeros((4, len(model.tables.size)), dtype=real),
         state=state,
-        cost=np.zeros(4, dtype=real),
+        cost=np.array([0.0, 0.0, 0.0, 0.0, math.inf], dtype=real),
     )
 
 

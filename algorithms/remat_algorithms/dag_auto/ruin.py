@@ -40,6 +40,9 @@ FORCED = 4
 EARLIER, EARLIEST = 0.4, 20
 """Share of the forced reruns that may come earlier than needed, and by fewer stages than this."""
 
+MANY, MOST = 12.0, 0.3
+"""Reruns that the usual round drops, at most about so many, and such a share of all: dropping more seldom pays."""
+
 WIDEST = 7
 """Reruns are dropped from fewer than two to this power of stages around the highest memory."""
 
@@ -135,13 +138,14 @@ def ruin(tables: Packed, room: Room) -> None:
     kind = draw(room)
     stages = tables.fixed[STAGES] + 1
     low, high, share = 0, stages, 1.0
+    few = min(MOST, MANY / float(max(1, room.state[NOW] - tables.fixed[STAGES])))
     if kind < 0.55:
-        width = 1 + int(draw(room) * max(1.0, 0.3 * stages))
+        width = 1 + int(draw(room) * max(1.0, few * stages))
         low = int(draw(room) * stages) - width // 2
         high = low + width
         share = 0.5 + 0.5 * draw(room)
-    elif kind < 0.85:
-        share = 0.1 + 0.3 * draw(room)
+    elif kind < 1.0 - 0.5 * few:
+        share = few * (0.3 + draw(room))
     else:
         share = 0.5 + 0.5 * draw(room)
     length = 0

@@ -14,6 +14,7 @@ from remat_algorithms.dag_auto.model import StageModel
 from remat_algorithms.dag_auto.packed import (
     AREA,
     BEST,
+    DEAREST,
     FULL,
     HERE,
     MEMORY,
@@ -42,6 +43,10 @@ RESTARTS = 0.1
 
 WORSE_AREA = 0.1
 """Share by which a plan that does not fit may exceed the budget by more than the one before it, at the most."""
+
+PRUNED, PRUNED_RUNS = 0.15, 6.0
+"""Share of the overhead by which a plan may be dearer before it is pruned, and so many mean reruns: beyond, mending it
+is given up."""
 
 MENDING = (0.2, 0.5, 0.5, 1.0)
 """Exponents of the gain where nothing fits yet: more for what is saved, and less for its time."""
@@ -196,7 +201,11 @@ class Search:
             self._act(RUIN)
             alpha = ALPHAS[int(draw(room) * len(ALPHAS))]
             noise = 2.0 * draw(room) * draw(room)
-            if not self._construct(alpha, noise):
+            share = PRUNED + PRUNED_RUNS / max(1, int(room.state[HERE]) - self.model.stages)
+            room.cost[DEAREST] = room.cost[HERE] + share * max(0.0, room.cost[HERE] - self.model.once_time)
+            fits = self._construct(alpha, noise)
+            room.cost[DEAREST] = math.inf
+            if not fits:
                 continue
             slack = WORSENING * draw(room) ** 2
             if room.cost[NOW] <= room.cost[HERE] * (1.0 + slack):
