@@ -19,6 +19,7 @@ from remat.taskgraph import IntArray
 from remat.units import Number
 from remat_algorithms.dag_auto.bounding import Bounding
 from remat_algorithms.dag_auto.improving import SMALLER, Improver, aside, beside, first_plans
+from remat_algorithms.dag_auto.mip import POLL_SECONDS
 from remat_algorithms.dag_auto.model import StageModel, stage_model
 from remat_algorithms.dag_auto.race import Race, steps_of
 from remat_algorithms.dag_auto.state import Search
@@ -34,6 +35,9 @@ SMALL_ROUNDS = 300
 
 SMALL_WORK, WORK = 0.1, 2.0
 """Work that a program may take where the clock does not count, in CP-SAT's units: in small graphs, and in others."""
+
+HEAD_START = 0.002
+"""Seconds for each task that the first plan may take before the bounding side loads its solver, in the same process."""
 
 LOWERED = 1e-7
 """Share by which a bound is lowered against the solver's tolerances."""
@@ -158,6 +162,10 @@ def _together(race: Race, search: Search) -> Termination:
     else:
         with beside(race, search, improver.work):
             if race.model.simple:
+                end = time.monotonic() + HEAD_START * race.model.stages
+                while race.best is None and time.monotonic() < end and not race.watch():
+                    time.sleep(POLL_SECONDS / 4)
+                race.watch()
                 bounding = Bounding(race, own, None, improver.seeds.append)
                 bounding.cover(None)
                 bounding.work()

@@ -179,10 +179,11 @@ def test_iterations_do_not_depend_on_the_clock():
 @pytest.mark.parametrize(
     ("name", "share", "ratio"),
     [
-        *(("checkmate/unet", share, ratio) for share, ratio in ((90, 1.01129), (80, 1.01984), (60, 1.04451))),
+        *(("checkmate/unet", s, r) for s, r in ((90, 1.01129), (80, 1.01984), (60, 1.04451), (40, 1.131108))),
         *(("checkmate/mobilenet", s, r) for s, r in ((90, 1.001635), (80, 1.00371), (60, 1.01068), (40, 1.02462))),
-        *(("checkmate/resnet50", share, ratio) for share, ratio in ((90, 1.00109), (80, 1.00279), (60, 1.00963))),
-        *(("random_layered/rl100", share, ratio) for share, ratio in ((90, 1.0079), (80, 1.02297))),
+        *(("checkmate/resnet50", s, r) for s, r in ((90, 1.00109), (80, 1.00279), (60, 1.00963), (40, 1.022395))),
+        *(("random_layered/rl100", share, ratio) for share, ratio in ((90, 1.0079), (80, 1.02297), (70, 1.060102))),
+        ("random_layered/rl250", 90, 1.009039),
     ],
 )
 def test_known_optima(name, share, ratio):
