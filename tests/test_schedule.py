@@ -254,3 +254,18 @@ def test_columns_can_be_joined():
     )
     assert joined.runs.tolist() == [0, 0, 1]
     assert concatenate([second, second]).on is None
+
+
+def test_joined_steps_wait_for_the_same_steps_and_keep_their_starts() -> None:
+    head = StepBuilder()
+    head.drop([0], 1)
+    tail = StepBuilder()
+    first = tail.run(0)
+    tail.run(1, after=(first,))
+    joined = concatenate([head.build(np.array([0])), tail.build(np.array([2, 5]))])
+    assert joined.after is not None
+    assert joined.after.to_lists() == [[], [], [1]]
+    assert joined.start is not None
+    assert joined.start.tolist() == [0, 2, 5]
+    assert concatenate([head.build(), tail.build(np.array([2, 5]))]).start is None
+    assert concatenate([head.build(), head.build()]).after is None

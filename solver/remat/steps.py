@@ -174,9 +174,11 @@ def _sparse(rows: Mapping[int, Sequence[int]], count: int) -> Ragged | None:
 
 
 def concatenate(parts: Iterable[Steps]) -> Steps:
-    """Join lists of steps; none of them may carry `after` (indices would shift) or start times."""
+    """Join lists of steps; `after` goes on to mean the same steps. Start times stay if every list has them."""
     pieces = list(parts)
     some_on = any(piece.on is not None for piece in pieces)
+    some_after = any(piece.after is not None for piece in pieces)
+    starts = [piece.start for piece in pieces if piece.start is not None]
     return Steps(
         kind=np.concatenate([piece.kind for piece in pieces]),
         item=np.concatenate([piece.item for piece in pieces]),
@@ -185,7 +187,19 @@ def concatenate(parts: Iterable[Steps]) -> Steps:
         amount=np.concatenate([piece.amount for piece in pieces]),
         drop=_join([piece.drop for piece in pieces]),
         on=_join([piece.on or Ragged.empty(len(piece)) for piece in pieces]) if some_on else None,
+        after=_join(_shifted(pieces)) if some_after else None,
+        start=np.concatenate(starts) if len(starts) == len(pieces) else None,
     )
+
+
+def _shifted(pieces: Sequence[Steps]) -> list[Ragged]:
+    """Return each piece's `after`, counted from the first step of all pieces."""
+    rows, before = [], 0
+    for piece in pieces:
+        own = piece.after or Ragged.empty(len(piece))
+        rows.append(Ragged(own.start, own.items + before))
+        before += len(piece)
+    return rows
 
 
 def _join(parts: Sequence[Ragged]) -> Ragged:

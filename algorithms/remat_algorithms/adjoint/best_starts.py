@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -97,11 +98,7 @@ def _in_working_memory(problem: Problem, context: Context) -> Start | None:
     """
     if not _x0_can_stay(problem):
         return None
-    head = StepBuilder()
-    given = next((k for k in range(1, len(problem.machine.memories)) if initially_in(problem, k)), None)
-    if given is not None:
-        head.drop([0], given)
-    return _as_a_chain(problem, "rotor-float", {"certificate": False}, context, head.build())
+    return _as_a_chain(problem, "rotor-float", {"certificate": False}, context)
 
 
 def _to_storage_and_back(problem: Problem, context: Context) -> Start | None:
@@ -111,29 +108,46 @@ def _to_storage_and_back(problem: Problem, context: Context) -> Start | None:
     return _as_a_chain(problem, "remat-offload-best", {"iterations": OFFLOADING_ROUNDS}, context)
 
 
-def _as_a_chain(
-    problem: Problem, name: str, given: dict[str, Any], context: Context, head: Steps | None = None
-) -> Start | None:
-    """Return what an algorithm for chains finds, after other steps; None where it refuses, or time is over."""
+def _as_a_chain(problem: Problem, name: str, given: dict[str, Any], context: Context) -> Start | None:
+    """Return what an algorithm for chains finds; None where it refuses the instance, or time is over."""
     from remat_algorithms.chain.catalogue import ALGORITHMS as CHAIN
     from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
 
     if context.stopped:
         return None
     entry = next(entry for entry in (*CHAIN, *OFFLOAD) if entry.name == name)
+    plain, head = _without_given_x0(problem)
     try:
-        proposal: Proposal = entry.load()(problem, make_options(entry, given), Slice.of(context, 0.3))
+        proposal: Proposal = entry.load()(plain, make_options(entry, given), Slice.of(context, 0.3))
     except OptionError:
         return None
-    if head is not None and proposal.steps is not None:
-        proposal = replace(proposal, steps=concatenate([head, proposal.steps]))
-    return judged(problem, name, proposal)
+    return judged(problem, name, _after(head, proposal))
+
+
+def _without_given_x0(problem: Problem) -> tuple[Problem, Steps]:
+    """Return the problem without the copy of x0 that storage is given, and the step that frees it."""
+    head = StepBuilder()
+    given = next((k for k in range(1, len(problem.machine.memories)) if initially_in(problem, k)), None)
+    if given is None:
+        return problem, head.build()
+    head.drop([0], given)
+    return Problem(problem.instance.model_copy(update={"initial_state": "live"}), problem.machine), head.build()
+
+
+def _after(head: Steps, proposal: Proposal) -> Proposal:
+    if not len(head) or proposal.steps is None:
+        return proposal
+    steps = proposal.steps
+    if steps.start is not None:
+        head = head.placed(np.zeros(len(head), dtype=steps.start.dtype))
+    return replace(proposal, steps=concatenate([head, steps]))
 
 
 def whole_values(problem: Problem, context: Context, work: float, makespan: Number | None) -> Iterator[Start]:
     """Yield what constraint programming finds for small instances: any value may move, beside computing, too.
 
-    Only schedules of less than a known makespan are looked for: first such without reruns, then all.
+    Only schedules of less than a known makespan are looked for: first such without reruns, then all. Where storage is
+    given x0, without that copy first: so it is never worse to be given one.
 
     Parameters
     ----------
@@ -144,7 +158,9 @@ def whole_values(problem: Problem, context: Context, work: float, makespan: Numb
     """
     from remat_algorithms.offload.exact import OffloadExactOptions, solve_below
 
-    for recompute, share in ((False, 0.5), (True, 1.0)):
+    plain, head = _without_given_x0(problem)
+    with_given = [(problem, StepBuilder().build())] if plain is not problem else []
+    for (variant, before), (recompute, share) in product([(plain, head), *with_given], ((False, 0.5), (True, 0.9))):
         if work <= 0 or context.stopped:
             return
         part = Slice.of(context, share)
@@ -152,10 +168,10 @@ def whole_values(problem: Problem, context: Context, work: float, makespan: Numb
         if limit is not None:
             part.threads = 1  # with more the answer depends on the clock
         try:
-            proposal = solve_below(problem, OffloadExactOptions(recompute=recompute, work=limit), part, makespan)
+            proposal = solve_below(variant, OffloadExactOptions(recompute=recompute, work=limit), part, makespan)
         except OptionError:
             return
-        start = judged(problem, "offload-exact", proposal)
+        start = judged(problem, "offload-exact", _after(before, proposal))
         if start is not None and (makespan is None or start.makespan < makespan):
             makespan = start.makespan
             yield start
