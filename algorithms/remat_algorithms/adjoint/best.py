@@ -13,7 +13,7 @@ What is done, in this order, each with what was found so far as the bound to bea
    between the two (the search of 3. again), until no time or no iteration is left. This undoes the roundings, uses the
    room that the working memory has before the first adjoint is there, and finds what is not persistent.
 5. For small instances with storage, the constraint program of `offload-exact` looks for something better still, where
-   any value moves, and beside computing: a second or two if they are tiny, and as long as a time limit allows.
+   any value moves, and beside computing: about a second if they are tiny, and as long as a time limit allows.
 
 The model of 2. to 4. has whole states, moved one at a time, adjoints that stay in the working memory, and tapes that
 are made right before their backward. Where transfers overlap with computing, it does not apply; then the answer for a
@@ -44,8 +44,8 @@ WHOLE_MOVES = "schedules that move whole states, one at a time"
 EXACT_STEPS = 10
 """Most steps for which the exact search is tried: beyond, it would not end."""
 
-LITTLE_WORK = 0.1
-"""CP-SAT's work on each constraint program where there is no time limit: a second or two."""
+LITTLE_WORK = 0.05
+"""CP-SAT's work on each constraint program where there is no time limit: about a second."""
 
 MOST_OPERATIONS = 20_000
 """Longest schedule whose windows are searched."""

@@ -30,8 +30,9 @@ MOST_QUICK = 100_000
 MOST_AS_CHAINS = 200
 """Most steps for which the loop is given to algorithms for chains."""
 
-OFFLOADING_ROUNDS = 200
-"""Rounds of the search that sends values to storage."""
+OFFLOADING_ROUNDS, MOST_OFFLOADED = 200, 30
+"""Rounds of the search that sends values to storage, and steps up to which it takes about a second: without a time
+limit it is left out beyond."""
 
 
 @dataclass
@@ -103,7 +104,8 @@ def _in_working_memory(problem: Problem, context: Context) -> Start | None:
 
 def _to_storage_and_back(problem: Problem, context: Context) -> Start | None:
     """Return what a search for chains finds that sends any value away, tapes and adjoints too, beside computing."""
-    if not problem.machine.links:
+    quick = problem.chain.length <= MOST_OFFLOADED or context.seconds_left is not None
+    if not problem.machine.links or not quick:
         return None
     return _as_a_chain(problem, "remat-offload-best", {"iterations": OFFLOADING_ROUNDS}, context)
 
