@@ -132,7 +132,7 @@ def solve(
         parameters.max_deterministic_time = work
     if raised is not None:
         solver.best_bound_callback = lambda bound: raised(unit * max(0.0, bound))
-    statuses: list[int] = []
+    statuses: list[object] = []
     thread = threading.Thread(target=lambda: statuses.append(solver.solve(model)), daemon=True)
     thread.start()
     thread.join(POLL_SECONDS / 4)
