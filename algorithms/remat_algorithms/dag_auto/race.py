@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from remat.context import Context
-from remat.problem import Problem
+from remat.problem import Problem, Proposal
 from remat.steps import StepBuilder, Steps, concatenate
 from remat.units import Number
 from remat_algorithms.dag_auto.model import StageModel
@@ -37,6 +37,10 @@ class Race:
         Seconds without either after which to stop, where time is not limited.
     halted : bool
         Set when all should stop.
+    elsewhere : (Steps, makespan) or None
+        The best schedule that is no plan of the model, where it is better than all plans when it is found.
+    program : Proposal or None
+        What the program for alternatives has to say.
     """
 
     problem: Problem
@@ -49,6 +53,8 @@ class Race:
     changed: float = field(default_factory=time.monotonic)
     halted: bool = False
     reported: Plan | None = None
+    elsewhere: tuple[Steps, Number] | None = None
+    program: Proposal | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def offer(self, plan: Plan | None) -> bool:
@@ -61,6 +67,23 @@ class Race:
                 self.best = plan
                 self.changed = time.monotonic()
             return better
+
+    @property
+    def least(self) -> Number | None:
+        """The least makespan known."""
+        found = None if self.elsewhere is None else self.elsewhere[1]
+        if self.best is None:
+            return found
+        own = self.makespan(self.best)
+        return own if found is None else min(own, found)
+
+    def offer_steps(self, steps: Steps, makespan: Number) -> None:
+        """Take a schedule that is no plan, if it is better than all that is known; from the thread that solves."""
+        least = self.least
+        if least is None or makespan < least:
+            self.elsewhere = steps, makespan
+            self.changed = time.monotonic()
+            self.context.report(steps, makespan=makespan)
 
     def raise_bound(self, bound: float) -> None:
         """Take a bound if it is better; from any thread."""
@@ -88,7 +111,9 @@ class Race:
         best = self.best
         if best is not None and best is not self.reported:
             self.reported = best
-            self.context.report(self.steps(best), makespan=self.makespan(best))
+            makespan = self.makespan(best)
+            if self.elsewhere is None or makespan < self.elsewhere[1]:
+                self.context.report(self.steps(best), makespan=makespan)
         # Who sets a limit has the time.
         if self.context.seconds_left is None and time.monotonic() - self.changed > self.patience:
             self.halted = True

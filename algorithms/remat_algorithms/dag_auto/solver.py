@@ -17,6 +17,7 @@ from remat.problem import Bound, LeastBudget, Problem, Proposal, Termination
 from remat.steps import Steps
 from remat.taskgraph import IntArray
 from remat.units import Number
+from remat_algorithms.dag_auto.alternatives import ask_program, concluded, together
 from remat_algorithms.dag_auto.bounding import Bounding
 from remat_algorithms.dag_auto.improving import SMALLER, Improver, aside, beside, first_plans
 from remat_algorithms.dag_auto.mip import POLL_SECONDS
@@ -95,10 +96,12 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
     race = Race(problem, model, context, budget, options.patience)
     if options.iterations is not None or model.stages <= SMALL:
         termination = _in_turns(race, search, options)
+        if not model.simple and options.iterations is None:
+            ask_program(race, options.patience)
     else:
-        termination = _together(race, search)
+        termination = _together(race, search) if model.simple else together(race, search)
     race.watch()
-    return _conclude(race, scope, termination)
+    return concluded(race, _conclude(race, scope, termination))
 
 
 def _model(problem: Problem, context: Context, *, reorder: bool) -> tuple[StageModel, str]:
@@ -157,18 +160,17 @@ def _together(race: Race, search: Search) -> Termination:
     """Improve in a thread of its own, and bound in this one; with one thread, by turns of growing length."""
     improver = Improver(race, search)
     own = Search(race.model, race.budget, race.context.seed)
-    if race.context.threads == 1 and race.model.simple:
+    if race.context.threads == 1:
         _alternate(race, improver, Bounding(race, own, None, improver.seeds.append))
     else:
         with beside(race, search, improver.work):
-            if race.model.simple:
-                end = time.monotonic() + HEAD_START * race.model.stages
-                while race.best is None and time.monotonic() < end and not race.watch():
-                    time.sleep(POLL_SECONDS / 4)
-                race.watch()
-                bounding = Bounding(race, own, None, improver.seeds.append)
-                bounding.cover(None)
-                bounding.work()
+            end = time.monotonic() + HEAD_START * race.model.stages
+            while race.best is None and time.monotonic() < end and not race.watch():
+                time.sleep(POLL_SECONDS / 4)
+            race.watch()
+            bounding = Bounding(race, own, None, improver.seeds.append)
+            bounding.cover(None)
+            bounding.work()
     return Termination.COMPLETED if race.proved or not race.context.stopped else race.context.termination
 
 

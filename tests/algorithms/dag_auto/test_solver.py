@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import remat
@@ -35,7 +35,7 @@ def solved(document, budget, **more):
 
 
 def keep_peak(document):
-    return remat.solve(document, algorithm="keep-all").peak_memory["memory"]
+    return next(iter(remat.solve(document, algorithm="keep-all").peak_memory.values()))
 
 
 def compare_with_class(document, share):
@@ -195,3 +195,29 @@ def test_known_optima(name, share, ratio):
     result = solved(instance, keep.peak_memory["memory"] * share // 100, time_limit=120, threads=2)
     assert result.optimal_within == SCOPE
     assert result.makespan / keep.makespan == pytest.approx(ratio, abs=1e-5)
+
+
+def test_alternatives_are_chosen_by_the_program_where_that_is_better():
+    document = remat.load(remat.example("layered_n60_mixed"))
+    budget = keep_peak(document) * 9 // 10
+    program = remat.solve(document, algorithm="moccasin", budget=budget, time_limit=60)
+    result = solved(document, budget, time_limit=60)
+    assert program.optimal_within is not None
+    assert result.makespan <= program.makespan
+    assert result.optimal_within == program.optimal_within
+    rounds = solved(document, budget, options={"iterations": 5})
+    assert rounds.makespan > result.makespan
+
+
+@settings(max_examples=40, **SMALL)
+@given(strategies.dags(largest=6), st.integers(0, 99))
+def test_never_worse_than_the_program(document, share):
+    assume(len(document.get("machine", {}).get("memories", [])) < 2)
+    problem = make_problem(remat.load(document))
+    low = problem.memory_bounds[0].size if problem.memory_bounds[0] else 0
+    budget = low + (keep_peak(document) - low) * share // 100
+    program = remat.solve(document, algorithm="moccasin", budget=budget, time_limit=20)
+    if program.makespan is not None:
+        result = solved(document, budget, time_limit=20)
+        assert result.makespan is not None
+        assert result.makespan <= program.makespan * (1 + 1e-9)
