@@ -117,11 +117,11 @@ class StageModel:
 
     @cached_property
     def time_step(self) -> float | None:
-        """What all times of the tables are multiples of; None where the instance's times are no whole numbers."""
-        times = self.graph.time
-        if not np.issubdtype(times.dtype, np.integer):
+        """What all times of the tables are multiples of; None where the instance's are no whole numbers, or all 0."""
+        times = self.graph.time[self.task]
+        if not np.issubdtype(times.dtype, np.integer) or not times.any():
             return None
-        return float(np.gcd.reduce(times[self.task])) / self.time_unit
+        return float(np.gcd.reduce(times)) / self.time_unit
 
     @cached_property
     def fits_kernel(self) -> bool:

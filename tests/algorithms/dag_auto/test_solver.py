@@ -104,6 +104,11 @@ def test_more_memory_is_never_worse_where_it_is_proved():
     assert len(known) > 3
 
 
+def test_nothing_takes_time():
+    result = solved(ladder(8, time=0), 6)
+    assert result.makespan == 0
+
+
 def test_everything_fits():
     document = ladder(30)
     result = solved(document, keep_peak(document))
