@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,19 +99,26 @@ def bound(cell: Cell) -> str:
 
 
 def summary(title: str, comparison: Comparison) -> None:
-    """Print one row for each algorithm, one column for each graph and budget; dag-auto's bound last."""
-    cases = list(comparison.by_case)
+    """Print one row for each algorithm, one column for each graph with its budgets; dag-auto's bound last."""
+    graphs = list(dict.fromkeys(graph for graph, _ in comparison.by_case))
+    budgets = list(dict.fromkeys(budget for _, budget in comparison.by_case))
     solved = by_algorithm(comparison)
-    rows, bounds = [], {}
+
+    def cells(mine: dict[tuple[str, str], Cell], show: Callable[[Cell], str]) -> list[str]:
+        # Interrupted: some are missing.
+        known = {case: show(cell) for case, cell in mine.items()}
+        columns = [[known.get((graph, budget), "") for budget in budgets] for graph in graphs]
+        return [column[0] if len({*column}) == 1 else " / ".join(column) for column in columns]
+
+    rows, bounds = [], dict[tuple[str, str], Cell]()
     for standing in comparison.standings():
         mine = {case_of(cell): cell for cell in solved[standing.algorithm]}
         if standing.algorithm == BOUNDS:
             bounds = mine
         longest = max(cell.answer.seconds for cell in mine.values())
-        cells = (cost(mine[case]) if case in mine else "" for case in cases)  # interrupted: some are missing
-        rows.append([standing.algorithm, *cells, f"{longest:.1f}"])
-    rows.append(["bound", *(bound(bounds[case]) if case in bounds else "" for case in cases), ""])
-    table(title, ["algorithm", *(f"{name_of(graph)} {budget}" for graph, budget in cases), "s"], rows)
+        rows.append([standing.algorithm, *cells(mine, cost), f"{longest:.1f}"])
+    rows.append(["bound", *cells(bounds, bound), ""])
+    table(f"{title}, at {' / '.join(budgets)} of the peak", ["algorithm", *map(name_of, graphs), "s"], rows)
 
 
 def details(comparison: Comparison) -> None:
