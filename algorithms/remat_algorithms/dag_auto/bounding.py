@@ -128,7 +128,7 @@ class Bounding:
         if race.over():
             return True
         reruns = blocks.reruns(answer.values) if answer.values else []
-        violated = self._try(reruns) if reruns else []
+        violated = self._try(reruns) if answer.values else []
         if not answer.finished:
             return False
         if answer.bound < math.inf and not self._extend(reruns, violated):
