@@ -98,6 +98,8 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
         termination = _in_turns(race, search, options)
         if not model.simple and options.iterations is None:
             ask_program(race, options.patience)
+            # The clock may have decided what the program came to.
+            termination = race.context.termination if race.context.stopped else termination
     else:
         termination = _together(race, search) if model.simple else together(race, search)
     race.watch()
