@@ -10,11 +10,9 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from remat.context import Context
+from remat.context import Context, Progress
 from remat.errors import OptionError
 from remat.problem import Proposal, Termination
-from remat.steps import Steps
-from remat.units import Number
 from remat_algorithms.dag_auto.improving import Improver, aside, beside, first_plans
 from remat_algorithms.dag_auto.race import Race
 from remat_algorithms.dag_auto.state import Search
@@ -32,7 +30,7 @@ class _Inside(Context):
         if seconds is not None:
             deadline = min(time.monotonic() + seconds, deadline if deadline is not None else float("inf"))
         self._race, self._own = race, False
-        super().__init__(deadline=deadline, seed=outer.seed, threads=1)
+        super().__init__(deadline=deadline, seed=outer.seed, threads=1, listener=self._tell)
 
     @property
     def interrupted(self) -> bool:
@@ -43,17 +41,10 @@ class _Inside(Context):
     def interrupted(self, value: bool) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self._own = value
 
-    def report(
-        self,
-        steps: Steps | None = None,
-        *,
-        makespan: Number | None = None,
-        bound: Number | None = None,
-        message: str = "",
-    ) -> None:
-        """Hand over a schedule; the claims come at the end."""
-        if steps is not None and makespan is not None:
-            self._race.offer_steps(steps, makespan)
+    def _tell(self, _: Progress) -> None:
+        """Hand over the schedule that was reported last; the claims come at the end."""
+        if self.best_steps is not None and self.best_makespan is not None:
+            self._race.offer_steps(self.best_steps, self.best_makespan)
 
 
 def ask_program(race: Race, seconds: float | None = None) -> None:
