@@ -1,24 +1,30 @@
-"""Graphs whose tasks have alternatives, or whose values have several origins: a constraint program helps out.
+"""Graphs whose tasks have alternatives, or whose values have several origins: other programs help out.
 
 Ruin and recreate take other tasks for reruns only; which one runs first is the order's choice. The bounds of this
-package do not hold there either. So `moccasin`, which chooses among all, works in their place, and its schedules and
-claims stand beside the plans.
+package do not hold there either. So the relaxation of `checkmate`, for a bound, and `moccasin`, which chooses among
+all, work in their place, and their schedules and claims stand beside the plans.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from remat.context import Context, Progress
 from remat.errors import OptionError
-from remat.problem import Proposal, Termination
+from remat.problem import Bound, Proposal, Termination
+from remat.units import Number
 from remat_algorithms.dag_auto.improving import Improver, aside, beside, first_plans
 from remat_algorithms.dag_auto.race import Race
 from remat_algorithms.dag_auto.state import Search
 
 HEAD_START = 2.0
 """Seconds, or at most a third of the time, that ruin and recreate get before the program where there is one thread."""
+
+RELAXED = 0.3
+"""Share of the programs' time that the relaxation may take."""
 
 
 class _Inside(Context):
@@ -47,20 +53,51 @@ class _Inside(Context):
             self._race.offer_steps(self.best_steps, self.best_makespan)
 
 
-def ask_program(race: Race, seconds: float | None = None) -> None:
-    """Let `moccasin` look for schedules; the race ends if its best is proved and no plan is better."""
-    from remat_algorithms.dag_ilp.moccasin import MoccasinOptions, solve
+def ask_programs(race: Race, seconds: float | None = None) -> None:
+    """Ask for a bound, and then for schedules; the race ends if the best one known is proved."""
+    from remat_algorithms.dag_ilp import checkmate, moccasin
 
+    limits = [limit for limit in (seconds, race.context.seconds_left) if limit is not None]
+    end = None if seconds is None else time.monotonic() + seconds
+    relaxation = _asked(
+        race,
+        RELAXED * min(limits, default=race.patience),
+        lambda context: checkmate.solve_rounded(race.problem, checkmate.RoundingOptions(share=1.0), context),
+    )
+    # What cannot be done at all cannot be done with two runs of a task.
+    if relaxation is None or relaxation.infeasible_within is None:
+        _asked(
+            race,
+            None if end is None else max(0.0, end - time.monotonic()),
+            lambda context: moccasin.solve(race.problem, moccasin.MoccasinOptions(rounding=False), context),
+        )
+
+
+def _asked(race: Race, seconds: float | None, solve: Callable[[Context], Proposal]) -> Proposal | None:
+    """Let another algorithm solve the problem; None if there is no time, or it does not accept the problem."""
     context = _Inside(race, seconds)
     if context.stopped:
-        return
+        return None
     with suppress(OptionError):
-        race.program = solve(race.problem, MoccasinOptions(rounding=False), context)
-        proposal = race.program
+        proposal = solve(context)
+        race.claims.append(proposal)
         if proposal.steps is not None and proposal.makespan is not None:
             race.offer_steps(proposal.steps, proposal.makespan)
-            best = race.least
-            race.halted |= proposal.optimal_within is not None and best is not None and best >= proposal.makespan
+        least = race.least
+        race.halted |= least is not None and proved_within(race, least) is not None
+        return proposal
+    return None
+
+
+def proved_within(race: Race, makespan: Number) -> str | None:
+    """Return the class in which some claim proves that nothing is quicker; the widest where there are several."""
+    for claim in race.claims:
+        if claim.optimal_within is not None and claim.makespan == makespan:
+            return claim.optimal_within
+        for bound in claim.bounds:
+            if bound.value == makespan:
+                return bound.scope
+    return None
 
 
 def together(race: Race, search: Search) -> Termination:
@@ -72,32 +109,36 @@ def together(race: Race, search: Search) -> Termination:
         aside(race, search, lambda: first_plans(race, search))
         aside(race, search, lambda: improver.until(end))
         left = race.context.seconds_left
-        ask_program(race, race.patience if left is None else left / 2)
+        ask_programs(race, race.patience if left is None else left / 2)
         aside(race, search, improver.work)
     else:
         with beside(race, search, improver.work):
-            ask_program(race)
+            ask_programs(race)
     return race.context.termination if race.context.stopped else Termination.COMPLETED
 
 
 def concluded(race: Race, proposal: Proposal) -> Proposal:
-    """Return what the program has found, where that is better than a proposal, or what it has proved."""
-    found, program = race.elsewhere, race.program
-    bounds = () if program is None else program.bounds
-    if found is None:
-        if proposal.steps is None and program is not None and program.infeasible_within is not None:
-            return Proposal(
-                infeasible_within=program.infeasible_within, least=program.least, termination=proposal.termination
-            )
+    """Return the better of a proposal and what the programs have found, with what they have proved."""
+    if not race.claims:
         return proposal
-    steps, makespan = found
-    if proposal.makespan is not None and proposal.makespan < makespan:
-        return proposal
-    proved = program is not None and program.makespan == makespan
-    return Proposal(
-        steps=steps,
-        makespan=makespan,
-        bounds=tuple(bound for bound in bounds if bound.value <= makespan),
-        optimal_within=program.optimal_within if proved and program is not None else None,
-        termination=proposal.termination,
+    if race.elsewhere is not None and (proposal.makespan is None or race.elsewhere[1] <= proposal.makespan):
+        steps, makespan = race.elsewhere
+        proposal = Proposal(steps=steps, makespan=makespan, termination=proposal.termination)
+    if proposal.makespan is None:
+        for claim in race.claims:
+            if claim.infeasible_within is not None:
+                return Proposal(
+                    infeasible_within=claim.infeasible_within, least=claim.least, termination=proposal.termination
+                )
+        return replace(proposal, bounds=_bounds(race.claims, None))
+    return replace(
+        proposal,
+        bounds=_bounds(race.claims, proposal.makespan),
+        optimal_within=proved_within(race, proposal.makespan),
     )
+
+
+def _bounds(claims: Sequence[Proposal], makespan: Number | None) -> tuple[Bound, ...]:
+    """Return all bounds, but those that a schedule of another class undercuts."""
+    bounds = (bound for claim in claims for bound in claim.bounds)
+    return tuple(bound for bound in bounds if makespan is None or bound.value <= makespan)

@@ -39,8 +39,8 @@ class Race:
         Set when all should stop.
     elsewhere : (Steps, makespan) or None
         The best schedule that is no plan of the model, where it is better than all plans when it is found.
-    program : Proposal or None
-        What the program for alternatives has to say.
+    claims : list of Proposal
+        What other algorithms, where they were asked, have to say.
     """
 
     problem: Problem
@@ -54,7 +54,7 @@ class Race:
     halted: bool = False
     reported: Plan | None = None
     elsewhere: tuple[Steps, Number] | None = None
-    program: Proposal | None = None
+    claims: list[Proposal] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def offer(self, plan: Plan | None) -> bool:

@@ -17,7 +17,7 @@ from remat.problem import Bound, LeastBudget, Problem, Proposal, Termination
 from remat.steps import Steps
 from remat.taskgraph import IntArray
 from remat.units import Number
-from remat_algorithms.dag_auto.alternatives import ask_program, concluded, together
+from remat_algorithms.dag_auto.alternatives import ask_programs, concluded, together
 from remat_algorithms.dag_auto.bounding import Bounding
 from remat_algorithms.dag_auto.improving import SMALLER, Improver, aside, beside, first_plans
 from remat_algorithms.dag_auto.mip import POLL_SECONDS
@@ -97,7 +97,7 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
     if options.iterations is not None or model.stages <= SMALL:
         termination = _in_turns(race, search, options)
         if not model.simple and options.iterations is None:
-            ask_program(race, options.patience)
+            ask_programs(race, options.patience)
             # The clock may have decided what the program came to.
             termination = race.context.termination if race.context.stopped else termination
     else:

@@ -38,6 +38,10 @@ def keep_peak(document):
     return next(iter(remat.solve(document, algorithm="keep-all").peak_memory.values()))
 
 
+def keep_makespan(document):
+    return remat.solve(document, algorithm="keep-all").makespan
+
+
 def compare_with_class(document, share):
     """What is said to be optimal, infeasible or a bound in the class is so."""
     problem = make_problem(remat.load(document))
@@ -212,6 +216,16 @@ def test_alternatives_are_chosen_by_the_program_where_that_is_better():
     assert result.optimal_within == program.optimal_within
     rounds = solved(document, budget, options={"iterations": 5})
     assert rounds.makespan > result.makespan
+
+
+def test_the_relaxation_bounds_what_the_program_does_not_end():
+    document = remat.load(remat.example("layered_n60_mixed"))
+    budget = keep_peak(document) * 6 // 10
+    relaxed = remat.solve(document, algorithm="checkmate-lp", budget=budget)
+    result = solved(document, budget, time_limit=8)
+    value = max(bound.value for bound in relaxed.bounds)
+    assert value > keep_makespan(document)
+    assert value <= max(bound.value for bound in result.bounds) <= result.makespan
 
 
 @settings(max_examples=40, **SMALL)
