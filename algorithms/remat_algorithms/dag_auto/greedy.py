@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 
 from remat_algorithms.dag_auto.packed import (
+    BYTES,
     CANDIDATES,
     DEAREST,
     DELTA,
     DEPTH,
     FACTOR,
+    FREED,
     HIGH,
     HIGHEST,
+    IN_PLACE,
     LISTED,
     LOW,
     MAKER,
@@ -139,6 +142,15 @@ def collect(tables: Packed, work: Work, room: Room, value: int, at: int, deepest
     return listed
 
 
+def _overlaid(tables: Packed, work: Work, room: Room, entry: int, size: int) -> int:
+    """Return the bytes that a value's reader at an access would write where the value was, if it were freed there."""
+    place = work.access[entry] // 2
+    task = room.plans[2 * NOW, place]
+    if work.access[entry] % 2 == 1 or not tables.items[IN_PLACE, task]:
+        return 0
+    return int(max(0, min(size, tables.items[BYTES, task] - work.runs[FREED, place])))
+
+
 def _release(tables: Packed, work: Work, room: Room, listed: int, at: int) -> None:
     """Enter in `room.delta` what the collected reruns free until they run."""
     for index in range(listed):
@@ -149,10 +161,14 @@ def _release(tables: Packed, work: Work, room: Room, listed: int, at: int) -> No
             following = _after(work, value, place)
             if tables.values[PINNED, value] or not _alive(tables, work, value, following):
                 continue
+            size = tables.values[SIZE, value]
             last = -1
             if following > work.head[value]:
                 last = work.access[following - 1] // 2
-            _add(room, last + 1, place, -tables.values[SIZE, value])
+                overlaid = _overlaid(tables, work, room, following - 1, size)
+                if overlaid > 0:
+                    _add(room, last, last + 1, -overlaid)
+            _add(room, last + 1, place, -size)
 
 
 def _add(room: Room, low: int, high: int, size: int) -> None:
@@ -190,7 +206,10 @@ def _can_free(tables: Packed, work: Work, room: Room, value: int, peak: int) -> 
     if maker < 0:
         return -1
     following = _after(work, value, peak + 1)
-    if following == work.head[value] or work.access[following - 1] // 2 == peak:
+    if following == work.head[value]:
+        return -1
+    size = tables.values[SIZE, value]
+    if work.access[following - 1] // 2 == peak and not _overlaid(tables, work, room, following - 1, size):
         return -1
     if not _alive(tables, work, value, following):
         return -1
@@ -312,9 +331,9 @@ def greedy(tables: Packed, work: Work, spare: Work, room: Room, budget: int, alp
     """Add reruns to the present plan until it fits; return the area that is left (0: it fits).
 
     In each step, at the position of highest memory: every value that is resident across it could be freed
-    after its last use before, and made again for its next use. The `CANDIDATES` ones with the least
-    (time + 1) / gain^alpha by estimate are replayed, and the best by true gain is taken. Where none gains, the
-    next lower positions are looked at. `room.stop` ends the loop early.
+    after its last use before, and made again for its next use; likewise what a run in place reads there. The
+    `CANDIDATES` ones with the least (time + 1) / gain^alpha by estimate are replayed, and the best by true gain is
+    taken. Where none gains, the next lower positions are looked at. `room.stop` ends the loop early.
     """
     area = replay(tables, work, room, NOW, budget)
     room.state[SALT] = 0

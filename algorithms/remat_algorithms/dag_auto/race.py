@@ -77,6 +77,17 @@ class Race:
         own = self.makespan(self.best)
         return own if found is None else min(own, found)
 
+    @property
+    def answer(self) -> tuple[Steps, Number] | tuple[None, None]:
+        """The best schedule known, and its makespan."""
+        least = self.least
+        if least is None:
+            return None, None
+        if self.elsewhere is not None and self.elsewhere[1] == least:
+            return self.elsewhere
+        assert self.best is not None
+        return self.steps(self.best), least
+
     def offer_steps(self, steps: Steps, makespan: Number) -> None:
         """Take a schedule that is no plan, if it is better than all that is known; from the thread that solves."""
         least = self.least
@@ -94,8 +105,11 @@ class Race:
 
     @property
     def overhead(self) -> float:
-        """Time of the best plan's reruns, in the model's unit."""
-        return math.inf if self.best is None else max(0.0, self.best.time - self.model.once_time)
+        """Time that the best schedule takes on top of the order, in the model's unit."""
+        times = [] if self.best is None else [self.best.time]
+        if self.elsewhere is not None and self.model.simple:
+            times.append(self.elsewhere[1] / self.model.time_unit)
+        return max(0.0, min(times) - self.model.once_time) if times else math.inf
 
     @property
     def proved(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from functools import partial
 
@@ -13,15 +12,15 @@ from remat.context import Context
 from remat.errors import OptionError
 from remat.options import Options
 from remat.placement import Unplaceable, place
-from remat.problem import Bound, LeastBudget, Problem, Proposal, Termination
+from remat.problem import Problem, Proposal, Termination
 from remat.steps import Steps
 from remat.taskgraph import IntArray
-from remat.units import Number
-from remat_algorithms.dag_auto.alternatives import ask_programs, concluded, together
 from remat_algorithms.dag_auto.bounding import Bounding
+from remat_algorithms.dag_auto.conclusion import conclude
 from remat_algorithms.dag_auto.improving import SMALLER, Improver, aside, beside, first_plans
 from remat_algorithms.dag_auto.mip import POLL_SECONDS
 from remat_algorithms.dag_auto.model import StageModel, stage_model
+from remat_algorithms.dag_auto.programs import ask_programs
 from remat_algorithms.dag_auto.race import Race, steps_of
 from remat_algorithms.dag_auto.state import Search
 
@@ -37,11 +36,14 @@ SMALL_ROUNDS = 300
 SMALL_WORK, WORK = 0.1, 2.0
 """Work that a program may take where the clock does not count, in CP-SAT's units: in small graphs, and in others."""
 
+ONE_BY_ONE = 1.0, 1.0, 1.0
+"""Shares of the time left that the programs may take in small graphs: else the answer would be left to the clock."""
+
 HEAD_START = 0.002
 """Seconds for each task that the first plan may take before the bounding side loads its solver, in the same process."""
 
-LOWERED = 1e-7
-"""Share by which a bound is lowered against the solver's tolerances."""
+PROGRAMS_START = 2.0
+"""Seconds, or at most a third of the time, before the programs are asked where there is one thread."""
 
 
 class DagAutoOptions(Options):
@@ -96,14 +98,12 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
     race = Race(problem, model, context, budget, options.patience)
     if options.iterations is not None or model.stages <= SMALL:
         termination = _in_turns(race, search, options)
-        if not model.simple and options.iterations is None:
-            ask_programs(race, options.patience)
-            # The clock may have decided what the program came to.
-            termination = race.context.termination if race.context.stopped else termination
+        if options.iterations is None and not race.over() and not ask_programs(race, options.patience, ONE_BY_ONE):
+            termination = race.context.termination if race.context.stopped else Termination.TIME_LIMIT
     else:
-        termination = _together(race, search) if model.simple else together(race, search)
+        termination = _together(race, search)
     race.watch()
-    return concluded(race, _conclude(race, scope, termination))
+    return conclude(race, scope, termination)
 
 
 def _model(problem: Problem, context: Context, *, reorder: bool) -> tuple[StageModel, str]:
@@ -161,23 +161,35 @@ def _in_turns(race: Race, search: Search, options: DagAutoOptions) -> Terminatio
 def _together(race: Race, search: Search) -> Termination:
     """Improve in a thread of its own, and bound in this one; with one thread, by turns of growing length."""
     improver = Improver(race, search)
-    own = Search(race.model, race.budget, race.context.seed)
+    bounding = None
+    if race.model.simple:
+        own = Search(race.model, race.budget, race.context.seed)
+        bounding = Bounding(race, own, None, improver.seeds.append)
     if race.context.threads == 1:
-        _alternate(race, improver, Bounding(race, own, None, improver.seeds.append))
+        if bounding is not None:
+            _alternate(race, improver, bounding)
+        _ask_in_turn(race, improver)
     else:
         with beside(race, search, improver.work):
-            end = time.monotonic() + HEAD_START * race.model.stages
-            while race.best is None and time.monotonic() < end and not race.watch():
-                time.sleep(POLL_SECONDS / 4)
-            race.watch()
-            bounding = Bounding(race, own, None, improver.seeds.append)
-            bounding.cover(None)
-            bounding.work()
+            if bounding is not None:
+                _head_start(race)
+                bounding.cover(None)
+                bounding.work()
+            if not race.over():
+                ask_programs(race)
     return Termination.COMPLETED if race.proved or not race.context.stopped else race.context.termination
 
 
+def _head_start(race: Race) -> None:
+    """Wait a moment for the first plan."""
+    end = time.monotonic() + HEAD_START * race.model.stages
+    while race.best is None and time.monotonic() < end and not race.watch():
+        time.sleep(POLL_SECONDS / 4)
+    race.watch()
+
+
 def _alternate(race: Race, improver: Improver, bounding: Bounding) -> None:
-    """Take turns: each as long as all turns before."""
+    """Take turns, each as long as all turns before, as long as there is something to bound."""
     turn, search = 0.5, improver.search
     aside(race, search, lambda: first_plans(race, search, (1.0,)))
     if not race.watch():
@@ -186,7 +198,7 @@ def _alternate(race: Race, improver: Improver, bounding: Bounding) -> None:
         # Perhaps there is none.
         bounding.refine(None if race.context.seconds_left is None else race.context.seconds_left / 2)
     aside(race, search, lambda: first_plans(race, search, SMALLER))
-    while not race.watch():
+    while not race.watch() and not bounding.exhausted:
         end = time.monotonic() + turn
         aside(race, search, partial(improver.until, end))
         start = time.monotonic()
@@ -195,34 +207,16 @@ def _alternate(race: Race, improver: Improver, bounding: Bounding) -> None:
         turn = min(1.4 * turn, 20.0)
 
 
-def _conclude(race: Race, scope: str, termination: Termination) -> Proposal:
-    """Turn the race's end into a proposal, with bounds rounded to the safe side."""
-    best, model = race.best, race.model
-    if best is None:
-        if race.bound == math.inf:
-            least = LeastBudget(race.budget + 1, None, False, model.own)
-            return Proposal(infeasible_within=scope, least=least, termination=termination)
-        return Proposal(termination=termination)
-    makespan = race.makespan(best)
-    bounds = []
-    if model.simple and race.bound > 0:
-        bounds.append(Bound(_bound(race, makespan), scope, "dag-auto"))
-    proved = model.simple and race.proved
-    return Proposal(
-        steps=race.steps(best),
-        makespan=makespan,
-        bounds=tuple(bounds),
-        optimal_within=scope if proved else None,
-        termination=termination,
-    )
-
-
-def _bound(race: Race, makespan: Number) -> Number:
-    """Return the bound in the instance's unit; whole where times are, and never above the makespan."""
-    if race.proved:
-        return makespan
-    once = race.model.makespan([race.model.task[item] for item in race.model.tables.first])
-    over = max(0.0, race.bound * (1.0 - LOWERED)) * race.model.time_unit
-    if isinstance(once, int) and isinstance(makespan, int):
-        return min(makespan, once + math.ceil(over - 1e-6 * max(1.0, over)))
-    return min(makespan, once + over)
+def _ask_in_turn(race: Race, improver: Improver) -> None:
+    """Let the programs have half of the time that is left, and improve before and after."""
+    if race.over():
+        return
+    search, left = improver.search, race.context.seconds_left
+    end = time.monotonic() + (PROGRAMS_START if left is None else min(PROGRAMS_START, left / 3))
+    if not race.model.simple:
+        aside(race, search, lambda: first_plans(race, search))
+    aside(race, search, lambda: improver.until(end))
+    left = race.context.seconds_left
+    if not race.over():
+        ask_programs(race, race.patience if left is None else left / 2)
+    aside(race, search, improver.work)

@@ -1,0 +1,80 @@
+"""What a race comes to: the best schedule, and all that is proved of it, by whomever."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from remat.problem import Bound, LeastBudget, Proposal, Termination
+from remat.units import Number
+from remat_algorithms.dag_auto.race import Race
+from remat_algorithms.dag_ilp.frontier import FRONTIER
+
+LOWERED = 1e-7
+"""Share by which a bound is lowered against the solver's tolerances."""
+
+
+def conclude(race: Race, scope: str, termination: Termination) -> Proposal:
+    """Turn a race's end into a proposal.
+
+    Parameters
+    ----------
+    race : Race
+    scope : str
+        The class of the plans and of the race's bound.
+    termination : Termination
+        Why it ended.
+    """
+    steps, makespan = race.answer
+    if steps is None or makespan is None:
+        return _without_schedule(race, scope, termination)
+    proved = race.model.simple and race.proved
+    return Proposal(
+        steps=steps,
+        makespan=makespan,
+        bounds=_bounds(race, scope, makespan),
+        optimal_within=scope if proved else proved_within(race, makespan),
+        termination=termination,
+    )
+
+
+def _without_schedule(race: Race, scope: str, termination: Termination) -> Proposal:
+    if race.model.simple and race.bound == math.inf:
+        beyond = LeastBudget(race.budget + 1, None, False, race.model.own)
+        return Proposal(infeasible_within=scope, least=beyond, termination=termination)
+    within = _widest([claim.infeasible_within for claim in race.claims])
+    if within is not None:
+        least = next(claim.least for claim in race.claims if claim.infeasible_within == within)
+        return Proposal(infeasible_within=within, least=least, termination=termination)
+    return Proposal(bounds=_bounds(race, scope, None), termination=termination)
+
+
+def proved_within(race: Race, makespan: Number) -> str | None:
+    """Return the class, the widest where there are several, in which claims prove that nothing is quicker."""
+    scopes = [claim.optimal_within for claim in race.claims if claim.makespan == makespan]
+    scopes += [bound.scope for claim in race.claims for bound in claim.bounds if bound.value == makespan]
+    return _widest(scopes)
+
+
+def _widest(scopes: Sequence[str | None]) -> str | None:
+    known = [scope for scope in scopes if scope is not None]
+    return min(known, key=lambda scope: scope != FRONTIER, default=None)
+
+
+def _bounds(race: Race, scope: str, makespan: Number | None) -> tuple[Bound, ...]:
+    """Return the race's bound and those of the claims, but those that a schedule of another class undercuts."""
+    bounds = [bound for claim in race.claims for bound in claim.bounds]
+    if race.model.simple and race.bound > 0:
+        bounds.append(Bound(_bound(race, makespan), scope, "dag-auto"))
+    return tuple(bound for bound in bounds if makespan is None or bound.value <= makespan)
+
+
+def _bound(race: Race, makespan: Number | None) -> Number:
+    """Return the bound in the instance's unit; whole where times are, and never above the makespan."""
+    if makespan is not None and race.proved:
+        return makespan
+    once = race.model.makespan([race.model.task[item] for item in race.model.tables.first])
+    over = max(0.0, race.bound * (1.0 - LOWERED)) * race.model.time_unit
+    if isinstance(once, int) and (makespan is None or isinstance(makespan, int)):
+        over = math.ceil(over - 1e-6 * max(1.0, over))
+    return once + over if makespan is None else min(makespan, once + over)
