@@ -12,7 +12,8 @@ says nothing). For values made before the block,
 Each row holds for every schedule whose first runs come in the order, whatever it runs again, and when; so any
 choice of points gives a bound. With all stages as points it is Checkmate's program without its memory within
 stages, of which `transients` brings back what still holds: a rerun of k in block j finds resident all
-that is resident at both ends of the block and not made again in it.
+that is resident at both ends of the block and not made again in it. What the run at t_j reads in place may be
+gone after it: then its rows for block j+1 have another variable in S_v,j's place.
 """
 
 from __future__ import annotations
@@ -82,6 +83,8 @@ class Blocks:
     points : list of int
     resident : list of {value: variable}
         S, for each point.
+    spared : list of {value: variable}
+        For each point, whether a value that its run reads in place, and that is of use later, outlives the run.
     rerun : list of {item: variable}
         X, for each block; one more than there are points.
     """
@@ -91,6 +94,7 @@ class Blocks:
     points: list[int]
     program: Program = field(default_factory=Program)
     resident: list[dict[int, int]] = field(default_factory=list)
+    spared: list[dict[int, int]] = field(default_factory=list)
     rerun: list[dict[int, int]] = field(default_factory=list)
 
     @staticmethod
@@ -141,7 +145,8 @@ class Blocks:
             return
         terms = [(variable, -coefficient) for variable, coefficient in users]
         if number and value in self.resident[number - 1]:
-            terms.append((self.resident[number - 1][value], 1))
+            last = self.spared[number - 1].get(value, self.resident[number - 1][value])
+            terms.append((last, 1))
         if tables.maker[value] in self.rerun[number]:
             terms.append((self.rerun[number][tables.maker[value]], 1))
         self.program.at_least(terms, 0 if users else 1)
@@ -167,7 +172,23 @@ class Blocks:
             if value in old:
                 self._supplied([(variable, 1)], value, number)
         # What `lives.memory` counts besides the run's own are the values alive in the order.
-        program.at_least(load, self._own(stage, accessed) - self.budget)
+        own = self._own(stage, accessed)
+        program.at_least(load, own - self.budget)
+        self.spared.append({})
+        if tables.in_place[run]:
+            self._overlay(stage, load, own)
+
+    def _overlay(self, stage: int, load: list[tuple[int, int]], own: int) -> None:
+        """Count what a run in place cannot overlay: `own` supposes that it frees all that it reads."""
+        facts, program, tables = self.facts, self.program, self.facts.model.tables
+        run = tables.first[stage]
+        reads = [value for value in facts.reads[run] if not tables.pinned[value]]
+        kept = {value: program.variable() for value in reads if facts.useful[value] > stage}
+        self.spared[-1] = kept
+        spare = sum(tables.size[value] for value in reads) - tables.written[run]
+        if kept:
+            row = [(variable, -tables.size[value]) for value, variable in kept.items()]
+            program.at_least([*load, *row], own - max(0, spare) - self.budget)
 
     def _own(self, stage: int, accessed: set[int]) -> int:
         """Return the bytes that a first run itself needs, with what is always there."""
@@ -306,6 +327,8 @@ class Blocks:
             for number, at in enumerate(where):
                 if begin <= at <= end and value in self.resident[number]:
                     values[self.resident[number][value]] = 1
+                if begin <= at < end and value in self.spared[number]:
+                    values[self.spared[number][value]] = 1
         return values
 
 

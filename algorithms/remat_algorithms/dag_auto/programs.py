@@ -1,7 +1,7 @@
 """Other programs, where the bounds of this package do not hold, or have nothing more to say without a proof.
 
 They do not hold where tasks have alternatives, or values several origins: ruin and recreate take other tasks for
-reruns only, and which one runs first is the order's choice. They are blind to what a run in place frees. There the
+reruns only, and which one runs first is the order's choice. There, and where the bounds end without a proof, the
 relaxation of `checkmate`, for a bound, `moccasin`, and `checkmate` itself help out; their schedules and claims stand
 beside the plans.
 """

@@ -230,7 +230,7 @@ def test_a_run_in_place_frees_what_is_made_again_at_once(options):
     result = solved(graph(tasks, values=[{"id": "x", "size": 2}, {"id": "y", "size": 7}]), 8, options=options)
     assert result.makespan == 9 + 8 + 9 + 2
     if not options:
-        assert result.optimal_within == FRONTIER
+        assert result.optimal_within == SCOPE
 
 
 def test_a_third_run_of_a_task():
