@@ -71,9 +71,9 @@ def _bounds(race: Race, scope: str, makespan: Number | None) -> tuple[Bound, ...
 
 def _bound(race: Race, makespan: Number | None) -> Number:
     """Return the bound in the instance's unit; whole where times are, and never above the makespan."""
-    if makespan is not None and race.proved:
+    if makespan is not None and race.proved and race.exact:
         return makespan
-    once = race.model.makespan([race.model.task[item] for item in race.model.tables.first])
+    once = race.model.once_makespan
     over = max(0.0, race.bound * (1.0 - LOWERED)) * race.model.time_unit
     if isinstance(once, int) and (makespan is None or isinstance(makespan, int)):
         over = math.ceil(over - 1e-6 * max(1.0, over))

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 POLL_SECONDS = 0.02
 """How often a running solver's caller is asked whether to stop."""
 
-FINEST = 1e-4
+FINEST = 1e-7
 """Step that costs are rounded down to where they are no whole numbers: the mean task takes 1000."""
 
-LARGEST_COST, LARGEST_ROW = 2**40, 2**50
+LARGEST_COST, LARGEST_ROW = 2**50, 2**50
 """Sums of all costs, and of the coefficients of a row, up to which they are taken as they are."""
 
 

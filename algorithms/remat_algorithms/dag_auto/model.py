@@ -116,12 +116,22 @@ class StageModel:
         return float(sum(self.tables.time[item] for item in self.tables.first))
 
     @cached_property
-    def time_step(self) -> float | None:
-        """What all times of the tables are multiples of; None where the instance's are no whole numbers, or all 0."""
+    def whole_step(self) -> int | None:
+        """What all times of the instance are multiples of; None where they are no whole numbers, or all 0."""
         times = self.graph.time[self.task]
         if not np.issubdtype(times.dtype, np.integer) or not times.any():
             return None
-        return float(np.gcd.reduce(times)) / self.time_unit
+        return int(np.gcd.reduce(times))
+
+    @cached_property
+    def time_step(self) -> float | None:
+        """What all times of the tables are multiples of, or None."""
+        return None if self.whole_step is None else self.whole_step / self.time_unit
+
+    @cached_property
+    def once_makespan(self) -> Number:
+        """Time of the order, in the instance's unit."""
+        return self.makespan([self.task[item] for item in self.tables.first])
 
     @cached_property
     def fits_kernel(self) -> bool:

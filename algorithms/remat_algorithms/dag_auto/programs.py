@@ -79,7 +79,8 @@ def ask_programs(race: Race, seconds: float | None = None, shares: Sequence[floa
         context = _Inside(race, share * left())
         if context.stopped:
             return False
-        if _settles(race, _asked(race, ask, context)):
+        claim = _asked(race, ask, context)
+        if race.proved or _settles(race, claim):
             race.halted = True
             return whole
         whole &= not context.stopped

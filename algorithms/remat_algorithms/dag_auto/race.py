@@ -16,8 +16,14 @@ from remat_algorithms.dag_auto.model import StageModel
 from remat_algorithms.dag_auto.state import Plan
 from remat_algorithms.emit import run_in_order
 
-EQUAL = 1e-6
-"""Share of the overhead up to which a plan counts as optimal."""
+EQUAL = 1e-9
+"""Share of the overhead up to which a plan counts as optimal, where times are no whole numbers, or too large for it."""
+
+NEAR = 1e-6
+"""Share of the overhead up to which it is worth looking exactly."""
+
+EXACT = 2**49
+"""Steps of time of the order up to which a bound, in floating point, is told from one of a step more."""
 
 
 @dataclass
@@ -112,9 +118,24 @@ class Race:
         return max(0.0, min(times) - self.model.once_time) if times else math.inf
 
     @property
+    def exact(self) -> bool:
+        """Whether times are whole numbers of a step that is coarse enough for bounds to tell schedules apart."""
+        step = self.model.whole_step
+        return step is not None and self.model.once_makespan <= EXACT * step
+
+    @property
     def proved(self) -> bool:
         """Whether the best plan is optimal in its class, or there is none at all."""
-        return self.bound == math.inf or self.overhead <= self.bound * (1.0 + EQUAL) + 1e-9
+        if self.bound == math.inf or self.overhead <= 0.0:
+            return True
+        # Whoever asks does so all the time: whole numbers are compared where it may be.
+        if self.overhead > self.bound * (1.0 + NEAR) + 1e-9:
+            return False
+        step, least = self.model.time_step, self.least
+        if not self.exact or step is None or least is None:
+            return self.overhead <= self.bound * (1.0 + EQUAL) + 1e-9
+        assert self.model.whole_step is not None
+        return (least - self.model.once_makespan) / self.model.whole_step < self.bound / step + 0.5
 
     def over(self) -> bool:
         """Say whether to stop; from any thread."""

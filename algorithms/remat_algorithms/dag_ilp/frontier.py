@@ -122,9 +122,9 @@ def frontier(problem: Problem, order: Sequence[int] | None = None) -> Frontier:
 
     Notes
     -----
-    Needed tasks (required ones, and sole makers of needed values) keep the order; the others, alternatives, stand as
-    early as they can run. A value is of use as long as one of its readers may still run,
-    and a run may be repeated as long as one of its values is of use. O(tasks * graph) in the worst case.
+    Tasks of the order keep it; the others, alternatives, stand where it has made what they read. A value is of use as
+    long as one of its readers may still run, and a run may be repeated as long as one of its values is of use.
+    O(tasks * graph) in the worst case.
     """
     graph, machine = problem.graph, problem.machine
     own = machine.processors[0].memory
@@ -137,7 +137,7 @@ def frontier(problem: Problem, order: Sequence[int] | None = None) -> Frontier:
     writes = [list(dict.fromkeys(row)) for row in graph.writes.to_lists()]
     must = (problem.needed.forced | graph.once).tolist()
     listed: list[int] = reference_order(graph, problem.needed.once | graph.once).tolist()
-    every = _order(listed if order is None else order, reads, writes, here, must)
+    every = _order(listed if order is None else order, reads, writes, here)
     useful_values, useful_tasks = _useful(every, reads, writes, must, outputs)
     tasks = [task for task in every if useful_tasks[task]]
     end = [position for position, task in enumerate(tasks) if must[task]]
@@ -189,31 +189,35 @@ def frontier(problem: Problem, order: Sequence[int] | None = None) -> Frontier:
     )
 
 
-def _order(
-    sequence: Sequence[int], reads: list[list[int]], writes: list[list[int]], here: set[int], must: list[bool]
-) -> list[int]:
-    """Return the tasks of the sequence that must run, and before each of them all others that can run."""
-    available = set(here)
-    missing = [sum(value not in available for value in row) for row in reads]
+def _order(sequence: Sequence[int], reads: list[list[int]], writes: list[list[int]], here: set[int]) -> list[int]:
+    """Return the tasks of the sequence, each with all others behind it that can run then.
+
+    A task that is not in the sequence can run when the sequence has made what it reads; what only tasks like itself
+    make may come from them. Sooner it would stand before runs that it is to follow in the same stage.
+    """
+    chosen = {value for task in sequence for value in writes[task]} - here
+    listed = set(sequence)
+    missing = [sum(value not in here for value in row) for row in reads]
     waiting: dict[int, list[int]] = {}
     for task, row in enumerate(reads):
         for value in row:
-            if value not in available and not must[task]:
+            if value not in here and task not in listed:
                 waiting.setdefault(value, []).append(task)
-    ready = [task for task, count in enumerate(missing) if count == 0 and not must[task]]
+    ready = [task for task, count in enumerate(missing) if count == 0 and task not in listed]
+    made = set(here)
     order: list[int] = []
 
     def run(task: int) -> None:
         order.append(task)
         for value in writes[task]:
-            if value not in available:
-                available.add(value)
+            if value not in made and (task in listed or value not in chosen):
+                made.add(value)
                 for reader in waiting.get(value, ()):
                     missing[reader] -= 1
                     if missing[reader] == 0:
                         heapq.heappush(ready, reader)
 
-    for following in [*(task for task in sequence if must[task]), -1]:
+    for following in [*sequence, -1]:
         while ready:
             run(heapq.heappop(ready))
         if following >= 0:

@@ -151,6 +151,27 @@ def test_flops_and_terabytes():
     assert result.optimal_within == small.optimal_within == SCOPE
 
 
+@pytest.mark.parametrize("scale", [1, 10**5])
+def test_proofs_are_exact_where_times_are_whole_numbers(scale):
+    # Two schedules differ by three millionths of the overhead, or less.
+    times = [time * scale + extra for time, extra in ((10, 4), (10, 6), (20, 2), (10, 1), (10, 6))]
+    sizes = [3, 1, 2, 3, 3]
+    forward = [
+        {"id": f"f{i}", "time": time, "size": size, "reads": [f"f{i - 1}"] if i else []}
+        for i, (time, size) in enumerate(zip(times, sizes, strict=True))
+    ]
+    backward = [
+        {"id": f"b{i}", "time": times[i], "size": 1, "reads": [f"f{i}", *([f"b{i + 1}"] if i < 4 else [])]}
+        for i in reversed(range(5))
+    ]
+    document = graph([*forward, *backward], outputs=["b0"])
+    exact = remat.solve(document, algorithm="checkmate", budget=7)
+    result = solved(document, 7)
+    assert exact.optimal_within is not None
+    assert result.optimal_within is not None
+    assert result.makespan == exact.makespan
+
+
 def test_a_twin_that_writes_less_stands_in():
     """The heavy task's second output is wanted late: first the light task runs, and the heavy one then."""
     tasks = [
