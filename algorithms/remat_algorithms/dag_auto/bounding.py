@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from remat_algorithms.dag_auto.blocks import Blocks, Facts, Pairs, facts_of
-from remat_algorithms.dag_auto.gaps import GapCover, gap_cover, lives_of
+from remat_algorithms.dag_auto.gaps import GapCover, gap_cover, lives_of, spread
 from remat_algorithms.dag_auto.mip import Answer, Program, solve
 from remat_algorithms.dag_auto.race import Race
 from remat_algorithms.dag_auto.state import ALPHAS, Plan, Search
@@ -21,7 +21,7 @@ MORE, MORE_ROWS = 5, 20
 LARGE_COVER, COVER_SECONDS = 2000, 2.0
 """A gap cover of more variables may take so long: it promises less than blocks do."""
 
-MOST_ENTRIES = 3_000_000
+MOST_ENTRIES = 2_000_000
 """Coefficients of the largest program that is built."""
 
 
@@ -68,7 +68,9 @@ class Bounding:
         return answer
 
     def cover(self, seconds: float | None) -> None:
-        """Solve the gap cover, and try its solution as a plan."""
+        """Solve the gap cover, unless it is huge, and try its solution as a plan."""
+        if spread(self.race.model) > MOST_ENTRIES:
+            return
         cover = gap_cover(self.race.model, self.race.budget)
         if len(cover.program.cost) > LARGE_COVER and self.effort is None:
             seconds = COVER_SECONDS if seconds is None else min(seconds, COVER_SECONDS)

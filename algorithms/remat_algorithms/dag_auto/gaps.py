@@ -87,6 +87,16 @@ class GapCover:
     gaps: list[tuple[int, int, int, int]] = field(default_factory=list)
 
 
+def spread(model: StageModel) -> int:
+    """Return how many coefficients the memory rows of the gaps have; O(reads)."""
+    lives = lives_of(model)
+    return sum(
+        max(0, end - begin - 1)
+        for value, needs in enumerate(lives.needs)
+        for begin, end in zip([lives.made[value], *needs], needs, strict=False)
+    )
+
+
 def gap_cover(model: StageModel, budget: int) -> GapCover:
     """Build the program of a simple model; at most two variables for each read."""
     tables, lives = model.tables, lives_of(model)

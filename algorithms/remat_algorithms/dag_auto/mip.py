@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 POLL_SECONDS = 0.02
 """How often a running solver's caller is asked whether to stop."""
 
+LOOK = 1000
+"""Rows that are handed over between two looks at the same."""
+
 FINEST = 1e-7
 """Step that costs are rounded down to where they are no whole numbers: the mean task takes 1000."""
 
@@ -109,7 +112,9 @@ def solve(
     unit, costs = _whole_costs(program.cost, step)
     model = cp_model.CpModel()
     variables = [model.new_int_var(0, upper, "") for upper in program.upper]
-    for terms, least in program.rows:
+    for index, (terms, least) in enumerate(program.rows):
+        if index % LOOK == 0 and stopped():
+            return Answer(0.0)
         if terms:
             numbers, coefficients, right = _safe_row(terms, least)
             row = cp_model.LinearExpr.weighted_sum([variables[number] for number in numbers], coefficients)

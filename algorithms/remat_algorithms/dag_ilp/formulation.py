@@ -18,9 +18,12 @@ DEAREST = 2**30
 MOST_ENTRIES = 6_000_000
 """Most entries of the memory rows; beyond, building the program alone takes minutes."""
 
+MOST_RUNS = 1_000_000
+"""Most (task, stage) pairs; each takes some hundred bytes, and microseconds."""
+
 
 class TooLarge(Exception):
-    """The program would have more than `MOST_ENTRIES` entries, or the time was over while it was built."""
+    """The program would have more than `MOST_ENTRIES` or `MOST_RUNS`, or the time was over while it was built."""
 
 
 def formulate(
@@ -113,12 +116,24 @@ class _Construction:
 
     def _add_runs(self) -> None:
         front = self.front
+        again = [
+            not (front.forced[position] and front.single[position]) and not self._too_dear(position)
+            for position in range(len(front.tasks))
+        ]
+        windows = zip(again, front.first, front.last, strict=True)
+        count = front.stages + sum(max(0, last - first + 1) for repeated, first, last in windows if repeated)
+        if count > MOST_RUNS:
+            raise TooLarge(
+                f"the program ({front.stages:,} stages) would have {count:,} runs, more than {MOST_RUNS:,}: "
+                f"too many to be built in reasonable time"
+            )
         for stage in range(front.stages):
+            self._look_at_the_clock()
             for position in range(front.end[stage] + 1):
                 if not front.may_run(stage, position):
                     continue
                 own = front.forced[position] and front.first[position] == stage
-                if not own and ((front.forced[position] and front.single[position]) or self._too_dear(position)):
+                if not own and not again[position]:
                     continue
                 cost = 0.0 if own else float(_units(front.time[position], self.time_unit))
                 self.runs[stage, position] = self.builder.add_column(

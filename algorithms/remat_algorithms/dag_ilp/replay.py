@@ -46,13 +46,11 @@ def execute(problem: Problem, runs: Sequence[int]) -> Execution:
     # Going backwards: what is needed after each run.
     wanted = stays | pinned
     dead: list[list[int]] = []
-    needed: list[set[int]] = []
     alive = set(wanted)
     for task in reversed(runs):
         mine = dict.fromkeys((*reads[task], *writes[task]))
         dead.append([value for value in mine if value not in alive])
-        alive = (alive - set(writes[task])) | set(reads[task]) | pinned
-        needed.append(alive)
+        _pass_back(alive, writes[task], reads[task], pinned)
     dead.reverse()
     resident = (here & alive) | pinned
     static = graph.static_memory if own == 0 else 0
@@ -84,6 +82,12 @@ def execute(problem: Problem, runs: Sequence[int]) -> Execution:
     return Execution(list(runs), max([start, *usage]), makespan, usage)
 
 
+def _pass_back(alive: set[int], writes: Sequence[int], reads: Sequence[int], pinned: set[int]) -> None:
+    """Turn what is needed after a run into what is needed before it."""
+    alive.difference_update(value for value in writes if value not in pinned)
+    alive.update(reads)
+
+
 def steps_of(problem: Problem, runs: Sequence[int]) -> Steps:
     """Return the steps of an order of runs; inputs that are of no use are dropped before all."""
     graph, machine = problem.graph, problem.machine
@@ -92,9 +96,10 @@ def steps_of(problem: Problem, runs: Sequence[int]) -> Steps:
     here = {place.value for place in graph.inputs if (place.memory or default) == home}
     stays = {place.value for place in graph.outputs if (place.memory or default) == home}
     reads, writes = graph.reads.to_lists(), graph.writes.to_lists()
-    alive = stays | set(graph.pinned)
+    pinned = set(graph.pinned)
+    alive = stays | pinned
     for task in reversed(runs):
-        alive = (alive - set(writes[task])) | set(reads[task]) | set(graph.pinned)
+        _pass_back(alive, writes[task], reads[task], pinned)
     steps = run_in_order(graph, machine, list(runs))
     useless = sorted(here - alive)
     if not useless:

@@ -72,11 +72,13 @@ def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
         return early
     if search.front.start > search.budget:
         return search.infeasible()
+    most = MOST_COLUMNS if options.solver else MOST_FOR_CBC
+    if search.front.slots > most:
+        return _too_many(search, f"{search.front.slots:,} runs", most)
     form = PoetProgram(search.front, problem.machine, pager, search.budget)
-    columns, most = len(form.builder.cost), MOST_COLUMNS if options.solver else MOST_FOR_CBC
+    columns = len(form.builder.cost)
     if columns > most:
-        search.notes.append(f"{columns:,} columns are too many: at most {most:,} are tried")
-        return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
+        return _too_many(search, f"{columns:,} columns", most)
     if context.stopped:
         return _fallback(search)
     if min(form.rooms) < 0:
@@ -91,6 +93,11 @@ def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
     if search.best is not None and search.best.makespan <= staged:
         return _fallback(search)
     return _placed(problem, search, steps, staged, answer.outcome is Outcome.OPTIMAL)
+
+
+def _too_many(search: Search, what: str, most: int) -> Proposal:
+    search.notes.append(f"{what} are too many: at most {most:,} columns are tried")
+    return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
 
 
 def _fallback(search: Search) -> Proposal:
