@@ -16,7 +16,7 @@ POLL_SECONDS = 0.02
 """How often a running solver's caller is asked whether to stop."""
 
 LOOK = 1000
-"""Rows that are handed over between two looks at the same."""
+"""Rows that are handed over between two looks at whether to stop."""
 
 FINEST = 1e-7
 """Step that costs are rounded down to where they are no whole numbers: the mean task takes 1000."""
