@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -110,6 +111,12 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
+def _leave_at_once_if_asked_again() -> None:
+    """Let another Ctrl-C end the process without a word: it is on its way out, and may wait for a solver's thread."""
+    with suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGINT, lambda *_: os._exit(ExitCode.INTERRUPTED))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
@@ -137,6 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         abandon(sys.stdout, sys.stderr)
         return ExitCode.BROKEN_PIPE
     except (KeyboardInterrupt, click.Abort):
+        if arguments is None:
+            _leave_at_once_if_asked_again()
         return _complain("interrupted", ExitCode.INTERRUPTED)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx is not None else "remat"
