@@ -67,7 +67,7 @@ class DagAutoOptions(Options):
     )
     reorder: bool = Field(
         False,
-        description="improve the order of first runs before anything is run again; graphs with alternatives keep theirs",
+        description="improve the order of first runs before anything runs again; graphs with alternatives keep theirs",
     )
 
 
