@@ -22,8 +22,8 @@ Text = Annotated[str, Field(strict=True, max_length=100_000)]
 class UnitsModel(Model):
     """What bare numbers mean: `time` in s, ms, us, ns or unit; `memory` in B or unit."""
 
-    time: Literal["s", "ms", "us", "ns", "unit"] = Field("s", description="Unit of bare times.")
-    memory: Literal["B", "unit"] = Field("B", description="Unit of bare sizes.")
+    time: Literal["s", "ms", "us", "ns", "unit"] = Field(default="s", description="Unit of bare times.")
+    memory: Literal["B", "unit"] = Field(default="B", description="Unit of bare sizes.")
 
     def build(self) -> Units:
         """Return the plain units that the parsers take."""
@@ -45,14 +45,14 @@ class BaseInstance(Model):
         Literal["remat.instance/1", "remat.instance/2"],
         Field(alias="schema", description="The format; /2 is /1 with some fields more."),
     ] = SCHEMA
-    name: Text = Field("", description="What results call it.")
-    description: Text = Field("", description="What it is, for people.")
-    source: Text = Field("", description="Where it comes from.")
-    units: UnitsModel = Field(UnitsModel(), description="What bare numbers mean: seconds and bytes by default.")
+    name: Text = Field(default="", description="What results call it.")
+    description: Text = Field(default="", description="What it is, for people.")
+    source: Text = Field(default="", description="Where it comes from.")
+    units: UnitsModel = Field(default=UnitsModel(), description="What bare numbers mean: seconds and bytes by default.")
     machine: MachineModel | None = Field(
-        None, description="Memories, processors and links. Null: one unbounded memory and one processor."
+        default=None, description="Memories, processors and links. Null: one unbounded memory and one processor."
     )
-    static_memory: Size = Field(0, description="Bytes that lie in the first memory throughout.")
+    static_memory: Size = Field(default=0, description="Bytes that lie in the first memory throughout.")
 
     @model_validator(mode="wrap")
     @classmethod

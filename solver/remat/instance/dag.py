@@ -29,7 +29,7 @@ class Parallel(Model):
 
     max: Count = Field(description="Most processors for one run.")
     alpha: Annotated[float, PlainValidator(_alpha), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})] = (
-        Field(1.0, description="1: p processors are p times as fast; 0: no faster than one.")
+        Field(default=1.0, description="1: p processors are p times as fast; 0: no faster than one.")
     )
 
 
@@ -38,28 +38,33 @@ class Task(Model):
 
     id: Name = Field(description="Its name, unique among the tasks.")
     time: Time = Field(description="Time of one run, on one processor.")
-    reads: tuple[Name, ...] = Field((), description="Values that must be resident while it runs.")
+    reads: tuple[Name, ...] = Field(default=(), description="Values that must be resident while it runs.")
     writes: tuple[Name, ...] | None = Field(
-        None, description="Values that each run makes, all of them. Several tasks may write one value: alternatives."
+        default=None,
+        description="Values that each run makes, all of them. Several tasks may write one value: alternatives.",
     )
     size: Size | None = Field(
-        None, description="Instead of writes: it writes one value of this size, which has the task's name."
+        default=None, description="Instead of writes: it writes one value of this size, which has the task's name."
     )
-    workspace: Size = Field(0, description="Bytes that it needs beside what it reads and writes, while it runs.")
+    workspace: Size = Field(
+        default=0, description="Bytes that it needs beside what it reads and writes, while it runs."
+    )
     in_place: Flag = Field(
-        False, description="What it writes may take the place of values that it reads and that are freed at its end."
+        default=False,
+        description="What it writes may take the place of values that it reads and that are freed at its end.",
     )
     required: Flag = Field(
-        True, description="Runs at least once. False: it need not run, unless only it makes a value that is wanted."
+        default=True,
+        description="Runs at least once. False: it need not run, unless only it makes a value that is wanted.",
     )
-    recomputable: Flag = Field(True, description="May run more than once.")
-    once: Flag = Field(False, description="Runs exactly once, as an update of parameters does.")
+    recomputable: Flag = Field(default=True, description="May run more than once.")
+    once: Flag = Field(default=False, description="Runs exactly once, as an update of parameters does.")
     phase: Text = Field(
-        "",
+        default="",
         description="forward, loss or backward: for pictures, and algorithms that choose what the forward pass keeps. "
         "Other texts mean nothing.",
     )
-    parallel: Parallel | None = Field(None, description="How it may run on several processors; null: on one.")
+    parallel: Parallel | None = Field(default=None, description="How it may run on several processors; null: on one.")
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -75,7 +80,7 @@ class Residency(Model):
     """A value, and the memory it lies in (null: the first)."""
 
     value: Name = Field(description="The value.")
-    memory: Name | None = Field(None, description="The memory; null: the first.")
+    memory: Name | None = Field(default=None, description="The memory; null: the first.")
 
 
 Place = Annotated[
@@ -89,7 +94,7 @@ class DagInstance(BaseInstance):
     """Tasks and the values they read and write; the listed order is the reference order."""
 
     kind: Literal["dag"] = "dag"
-    values: tuple[Value, ...] = Field((), description="The values, but those that a task's size declares.")
+    values: tuple[Value, ...] = Field(default=(), description="The values, but those that a task's size declares.")
     tasks: Annotated[
         tuple[Task, ...],
         Field(
@@ -99,10 +104,11 @@ class DagInstance(BaseInstance):
         ),
     ]
     inputs: tuple[Place, ...] = Field(
-        (), description="Values resident at the start. They count, may be freed, and are made again only by a task."
+        default=(),
+        description="Values resident at the start. They count, may be freed, and are made again only by a task.",
     )
-    pinned_inputs: tuple[Name, ...] = Field((), description="Inputs that may not be freed.")
-    outputs: tuple[Place, ...] = Field((), description="Values that must be resident at the end.")
+    pinned_inputs: tuple[Name, ...] = Field(default=(), description="Inputs that may not be freed.")
+    outputs: tuple[Place, ...] = Field(default=(), description="Values that must be resident at the end.")
 
     @model_validator(mode="after")
     def _references(self) -> Self:

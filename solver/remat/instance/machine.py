@@ -16,7 +16,7 @@ class MemoryModel(Model):
     """A memory; `capacity` null means unbounded."""
 
     name: Name = Field(description="Its name, unique among the memories.")
-    capacity: Size | None = Field(None, description="Bytes it holds at most; null: any number.")
+    capacity: Size | None = Field(default=None, description="Bytes it holds at most; null: any number.")
 
 
 class ProcessorModel(Model):
@@ -28,8 +28,10 @@ class ProcessorModel(Model):
     since_2 = frozenset(["speed"])
     name: Name = Field(description="Its name, unique among the processors.")
     memory: Name = Field(description="The memory in which its tasks read and write.")
-    count: Count = Field(1, description="How many equal ones there are.")
-    speed: Speed = Field(1, description="A task takes time / speed; 1 for the first processor. Needs remat.instance/2.")
+    count: Count = Field(default=1, description="How many equal ones there are.")
+    speed: Speed = Field(
+        default=1, description="A task takes time / speed; 1 for the first processor. Needs remat.instance/2."
+    )
 
 
 class LinkModel(Model):
@@ -37,10 +39,10 @@ class LinkModel(Model):
 
     source: Name = Field(description="The memory that it reads.")
     target: Name = Field(description="The memory that it writes.")
-    bandwidth: Bandwidth = Field(None, description="Bytes per time; null: transfers take the latency only.")
-    latency: Time = Field(0, description="Time that each transfer takes beside size/bandwidth.")
+    bandwidth: Bandwidth = Field(default=None, description="Bytes per time; null: transfers take the latency only.")
+    latency: Time = Field(default=0, description="Time that each transfer takes beside size/bandwidth.")
     channel: Name | None = Field(
-        None,
+        default=None,
         description="What a transfer occupies; null: a channel of the link's own. Links that share one take turns; one "
         "named after a processor keeps that from running tasks.",
     )
@@ -55,7 +57,9 @@ class MachineModel(Model):
     processors: Annotated[tuple[ProcessorModel, ...], Field(min_length=1, description="At least one.")] = (
         ProcessorModel(name="processor", memory="memory"),
     )
-    links: tuple[LinkModel, ...] = Field((), description="The only ways between memories, each in one direction.")
+    links: tuple[LinkModel, ...] = Field(
+        default=(), description="The only ways between memories, each in one direction."
+    )
 
     @model_validator(mode="after")
     def _references(self) -> Self:
