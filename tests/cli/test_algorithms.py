@@ -8,6 +8,7 @@ import pytest
 from pydantic import Field
 
 from remat import registry
+from remat.auto import TABLE
 from remat.options import Options
 from remat_algorithms.dag.keep_all import solve as keep_all
 from tests.cli.helpers import Run, Zoo
@@ -80,6 +81,23 @@ def test_one_as_json(run: Run, zoo: Zoo) -> None:
     assert options["slots"]["default"] == 500
     assert options["needed"]["required"] is True
     assert options["path"]["default"] == "(1, 2)"
+
+
+def test_auto(run: Run) -> None:
+    """What `remat solve` takes by default is explained too, though it is no algorithm."""
+    outcome = run("algorithms", "auto")
+    assert (outcome.code, outcome.err) == (0, "")
+    shown = " ".join(outcome.out.split())
+    assert "docs/auto.md" in shown
+    for rule in TABLE:
+        assert f"{rule.when}: {', else '.join(rule.algorithms)}" in shown
+    of_graphs = run("algorithms", "auto", "--kind", "dag").out
+    assert "otherwise: dag-auto, else keep-all\n" in of_graphs
+    assert "rotor" not in of_graphs
+    rules = run("algorithms", "auto", "--format", "json").document["rules"]
+    assert [(rule["kind"], rule["when"], tuple(rule["algorithms"])) for rule in rules] == [
+        (rule.kind, rule.when, rule.algorithms) for rule in TABLE
+    ]
 
 
 def test_hooks(run: Run, zoo: Zoo) -> None:

@@ -126,10 +126,34 @@ def test_the_second_schema_only_adds_to_the_first():
         "ProcessorModel.speed",
     }
     for name, model in first["$defs"].items():
+        assert model.get("required") == second["$defs"][name].get("required")
         for key, field in model["properties"].items():
             later = second["$defs"][name]["properties"][key]
             if key not in ("schema", "processors"):  # the latter's default has the new field, too
                 assert later == field
+
+
+@pytest.mark.parametrize("document", [CHAIN, ADJOINT, DAG, TREE], ids=lambda document: document["kind"])
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_schema_requires_what_the_reader_does(document, number):
+    folder = Path(remat.__file__).parents[2] / "docs/schema"
+    schema = jsonschema.Draft202012Validator(json.loads((folder / f"remat.instance-{number}.json").read_text()))
+    schema.validate(document)
+    for key in ("schema", "kind"):
+        without = changed(document, key, ...)
+        assert not schema.is_valid(without)
+        with pytest.raises(InstanceError, match="the key is missing"):
+            load(without)
+    made = type(load(document)).model_validate(changed(document, "schema", ...))
+    assert made.schema_ == HEAD["schema"]
+
+
+@pytest.mark.parametrize(
+    "name", ["DagInstance", "Task", "Value", "Parallel", "UnitsModel", "MachineModel", "MemoryModel", "LinkModel"]
+)
+def test_fields_of_task_graphs_are_described(name):
+    for key, field in json_schema()["$defs"][name]["properties"].items():
+        assert key == "kind" or field["description"].endswith(".")
 
 
 def test_variants_default_to_their_stage():

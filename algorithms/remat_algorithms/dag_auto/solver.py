@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -26,6 +27,9 @@ from remat_algorithms.dag_auto.state import Search
 
 REFERENCE = "schedules in the reference order"
 IMPROVED = "schedules in the improved order"
+
+NOT_REORDERED = "reorder: the order stays as it is, since the graph has alternatives"
+"""The note where an improved order was asked for, and there is no order of all tasks to improve."""
 
 SMALL = 32
 """Tasks up to which the two sides take turns, with limits that do not depend on the clock."""
@@ -61,7 +65,10 @@ class DagAutoOptions(Options):
         gt=0,
         description="seconds without a better schedule or bound after which to stop, where there is no time limit",
     )
-    reorder: bool = Field(False, description="improve the order of first runs before anything is run again")
+    reorder: bool = Field(
+        False,
+        description="improve the order of first runs before anything runs again; graphs with alternatives keep theirs",
+    )
 
 
 def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Proposal:
@@ -87,13 +94,15 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
     without recomputation, that is returned at once.
     """
     model, scope = _model(problem, context, reorder=options.reorder)
+    notes = (NOT_REORDERED,) if options.reorder and not model.simple else ()
     budget = problem.budget
     whole = keep_everything(model, problem)
     if whole is not None:
-        return Proposal(steps=whole, makespan=problem.no_recompute_time, optimal_within=scope if model.simple else None)
+        within = scope if model.simple else None
+        return Proposal(steps=whole, makespan=problem.no_recompute_time, optimal_within=within, notes=notes)
     assert budget is not None
     if problem.exceeded is not None:
-        return Proposal(termination=context.termination)
+        return Proposal(termination=context.termination, notes=notes)
     search = Search(model, budget, context.seed)
     race = Race(problem, model, context, budget, options.patience)
     if options.iterations is not None or model.stages <= SMALL:
@@ -103,7 +112,8 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
     else:
         termination = _together(race, search)
     race.watch()
-    return conclude(race, scope, termination)
+    conclusion = conclude(race, scope, termination)
+    return replace(conclusion, notes=conclusion.notes + notes)
 
 
 def _model(problem: Problem, context: Context, *, reorder: bool) -> tuple[StageModel, str]:

@@ -14,6 +14,7 @@ from remat.cli.session import ExitCode, Session, emit
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
+    from remat.auto import Rule
     from remat.registry import Algorithm
 
 KINDS = ("chain", "adjoint", "dag", "tree")
@@ -21,10 +22,14 @@ KINDS = ("chain", "adjoint", "dag", "tree")
 HELP = """List the algorithms: what they solve, what they promise, what they cost.
 
 With NAME, explain one and list its options for `remat solve --option KEY=VALUE`.
+With auto, the default of `remat solve`, show what it chooses.
 
 \b
   remat algorithms --kind chain
-  remat algorithms rotor"""
+  remat algorithms rotor
+  remat algorithms auto"""
+
+AUTO = "auto"
 
 
 @click.command("algorithms", help=HELP)
@@ -44,6 +49,9 @@ def command(session: Session, name: str | None, kind: str | None, format_: str) 
         else:
             emit(_table(listed))
         return ExitCode.OK
+    if name == AUTO:
+        _show_auto(kind, format_)
+        return ExitCode.OK
     algorithm = _find(name, kind)
     if format_ == "json":
         emit(json.dumps(_entry(algorithm) | {"options": _options(algorithm)}, indent=2, ensure_ascii=False))
@@ -52,6 +60,36 @@ def command(session: Session, name: str | None, kind: str | None, format_: str) 
 
         emit(table(_lines(algorithm)))
     return ExitCode.OK
+
+
+def _show_auto(kind: str | None, format_: str) -> None:
+    """Print the table behind `auto`, of one kind or of all."""
+    from remat.auto import TABLE
+
+    rules = [rule for rule in TABLE if kind in (None, rule.kind)]
+    if format_ == "json":
+        entries = [
+            {"kind": rule.kind, "when": rule.when, "algorithms": rule.algorithms, "many_budgets": rule.many}
+            for rule in rules
+        ]
+        emit(json.dumps({"name": AUTO, "rules": entries}, indent=2, ensure_ascii=False))
+    else:
+        from remat.report.summary import table
+
+        emit(table(_auto_lines(rules)))
+
+
+def _auto_lines(rules: Sequence[Rule]) -> Iterator[tuple[str, str]]:
+    yield "algorithm", AUTO
+    yield "summary", "the default: not an algorithm, but a choice of one by kind, machine and size"
+    yield "chooses", "in each kind the first row that applies; there, the first algorithm that is installed"
+    kind = ""
+    for rule in rules:
+        names = ", else ".join(rule.algorithms)
+        many = f"; for many budgets {', '.join(rule.many)}" if rule.many else ""
+        yield rule.kind if rule.kind != kind else "", f"{rule.when}: {names}{many}"
+        kind = rule.kind
+    yield "more", "docs/auto.md"
 
 
 def _find(name: str, kind: str | None) -> Algorithm:

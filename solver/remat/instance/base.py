@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, model_validator
+from pydantic import ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, model_validator
 
 from remat.instance.fields import Model, Size, fail, units_scope
 from remat.instance.machine import MachineModel
@@ -22,24 +22,37 @@ Text = Annotated[str, Field(strict=True, max_length=100_000)]
 class UnitsModel(Model):
     """What bare numbers mean: `time` in s, ms, us, ns or unit; `memory` in B or unit."""
 
-    time: Literal["s", "ms", "us", "ns", "unit"] = "s"
-    memory: Literal["B", "unit"] = "B"
+    time: Literal["s", "ms", "us", "ns", "unit"] = Field(default="s", description="Unit of bare times.")
+    memory: Literal["B", "unit"] = Field(default="B", description="Unit of bare sizes.")
 
     def build(self) -> Units:
         """Return the plain units that the parsers take."""
         return Units(self.time, self.memory)
 
 
+def _require_its_head(schema: dict[str, Any]) -> None:
+    """Say that documents name their schema and kind: only instances made in Python have them by default."""
+    for key in ("schema", "kind"):
+        del schema["properties"][key]["default"]
+    schema["required"] = ["schema", "kind", *schema.get("required", ())]
+
+
 class BaseInstance(Model):
     """Keys that every kind of instance may have."""
 
-    schema_: Annotated[Literal["remat.instance/1", "remat.instance/2"], Field(alias="schema")] = SCHEMA
-    name: Text = ""
-    description: Text = ""
-    source: Text = ""
-    units: UnitsModel = UnitsModel()
-    machine: MachineModel | None = None
-    static_memory: Size = 0
+    model_config = ConfigDict(json_schema_extra=_require_its_head)
+    schema_: Annotated[
+        Literal["remat.instance/1", "remat.instance/2"],
+        Field(alias="schema", description="The format; /2 is /1 with some fields more."),
+    ] = SCHEMA
+    name: Text = Field(default="", description="What results call it.")
+    description: Text = Field(default="", description="What it is, for people.")
+    source: Text = Field(default="", description="Where it comes from.")
+    units: UnitsModel = Field(default=UnitsModel(), description="What bare numbers mean: seconds and bytes by default.")
+    machine: MachineModel | None = Field(
+        default=None, description="Memories, processors and links. Null: one unbounded memory and one processor."
+    )
+    static_memory: Size = Field(default=0, description="Bytes that lie in the first memory throughout.")
 
     @model_validator(mode="wrap")
     @classmethod

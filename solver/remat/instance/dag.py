@@ -13,8 +13,8 @@ from remat.instance.fields import LARGEST_COUNT, Count, Flag, LazySchema, Model,
 class Value(Model):
     """Something that occupies memory while it is resident."""
 
-    id: Name
-    size: Size
+    id: Name = Field(description="Its name, unique among the values.")
+    size: Size = Field(description="Bytes that it occupies while it is resident.")
 
 
 def _alpha(value: object) -> float:
@@ -27,27 +27,44 @@ def _alpha(value: object) -> float:
 class Parallel(Model):
     """On p <= `max` processors of one memory the task takes time / p^alpha."""
 
-    max: Count
+    max: Count = Field(description="Most processors for one run.")
     alpha: Annotated[float, PlainValidator(_alpha), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})] = (
-        1.0
+        Field(default=1.0, description="1: p processors are p times as fast; 0: no faster than one.")
     )
 
 
 class Task(Model):
     """Something that runs; `size` instead of `writes` makes it write one value named after itself."""
 
-    id: Name
-    time: Time
-    reads: tuple[Name, ...] = ()
-    writes: tuple[Name, ...] | None = None
-    size: Size | None = None
-    workspace: Size = 0
-    in_place: Flag = False
-    required: Flag = True
-    recomputable: Flag = True
-    once: Flag = False
-    phase: Text = ""
-    parallel: Parallel | None = None
+    id: Name = Field(description="Its name, unique among the tasks.")
+    time: Time = Field(description="Time of one run, on one processor.")
+    reads: tuple[Name, ...] = Field(default=(), description="Values that must be resident while it runs.")
+    writes: tuple[Name, ...] | None = Field(
+        default=None,
+        description="Values that each run makes, all of them. Several tasks may write one value: alternatives.",
+    )
+    size: Size | None = Field(
+        default=None, description="Instead of writes: it writes one value of this size, which has the task's name."
+    )
+    workspace: Size = Field(
+        default=0, description="Bytes that it needs beside what it reads and writes, while it runs."
+    )
+    in_place: Flag = Field(
+        default=False,
+        description="What it writes may take the place of values that it reads and that are freed at its end.",
+    )
+    required: Flag = Field(
+        default=True,
+        description="Runs at least once. False: it need not run, unless only it makes a value that is wanted.",
+    )
+    recomputable: Flag = Field(default=True, description="May run more than once.")
+    once: Flag = Field(default=False, description="Runs exactly once, as an update of parameters does.")
+    phase: Text = Field(
+        default="",
+        description="forward, loss or backward: for pictures, and algorithms that choose what the forward pass keeps. "
+        "Other texts mean nothing.",
+    )
+    parallel: Parallel | None = Field(default=None, description="How it may run on several processors; null: on one.")
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -62,8 +79,8 @@ def _place(value: object) -> Any:
 class Residency(Model):
     """A value, and the memory it lies in (null: the first)."""
 
-    value: Name
-    memory: Name | None = None
+    value: Name = Field(description="The value.")
+    memory: Name | None = Field(default=None, description="The memory; null: the first.")
 
 
 Place = Annotated[
@@ -77,11 +94,21 @@ class DagInstance(BaseInstance):
     """Tasks and the values they read and write; the listed order is the reference order."""
 
     kind: Literal["dag"] = "dag"
-    values: tuple[Value, ...] = ()
-    tasks: Annotated[tuple[Task, ...], Field(min_length=1, max_length=LARGEST_COUNT)]
-    inputs: tuple[Place, ...] = ()
-    pinned_inputs: tuple[Name, ...] = ()
-    outputs: tuple[Place, ...] = ()
+    values: tuple[Value, ...] = Field(default=(), description="The values, but those that a task's size declares.")
+    tasks: Annotated[
+        tuple[Task, ...],
+        Field(
+            min_length=1,
+            max_length=LARGEST_COUNT,
+            description="The tasks; their order, where topological, is the reference order.",
+        ),
+    ]
+    inputs: tuple[Place, ...] = Field(
+        default=(),
+        description="Values resident at the start. They count, may be freed, and are made again only by a task.",
+    )
+    pinned_inputs: tuple[Name, ...] = Field(default=(), description="Inputs that may not be freed.")
+    outputs: tuple[Place, ...] = Field(default=(), description="Values that must be resident at the end.")
 
     @model_validator(mode="after")
     def _references(self) -> Self:

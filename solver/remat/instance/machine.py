@@ -15,8 +15,8 @@ MOST_PROCESSORS = 4096
 class MemoryModel(Model):
     """A memory; `capacity` null means unbounded."""
 
-    name: Name
-    capacity: Size | None = None
+    name: Name = Field(description="Its name, unique among the memories.")
+    capacity: Size | None = Field(default=None, description="Bytes it holds at most; null: any number.")
 
 
 class ProcessorModel(Model):
@@ -26,30 +26,40 @@ class ProcessorModel(Model):
     """
 
     since_2 = frozenset(["speed"])
-    name: Name
-    memory: Name
-    count: Count = 1
-    speed: Speed = 1
+    name: Name = Field(description="Its name, unique among the processors.")
+    memory: Name = Field(description="The memory in which its tasks read and write.")
+    count: Count = Field(default=1, description="How many equal ones there are.")
+    speed: Speed = Field(
+        default=1, description="A task takes time / speed; 1 for the first processor. Needs remat.instance/2."
+    )
 
 
 class LinkModel(Model):
     """A way from one memory to another: a transfer takes latency + size/bandwidth on its channel."""
 
-    source: Name
-    target: Name
-    bandwidth: Bandwidth = None
-    latency: Time = 0
-    channel: Name | None = None
+    source: Name = Field(description="The memory that it reads.")
+    target: Name = Field(description="The memory that it writes.")
+    bandwidth: Bandwidth = Field(default=None, description="Bytes per time; null: transfers take the latency only.")
+    latency: Time = Field(default=0, description="Time that each transfer takes beside size/bandwidth.")
+    channel: Name | None = Field(
+        default=None,
+        description="What a transfer occupies; null: a channel of the link's own. Links that share one take turns; one "
+        "named after a processor keeps that from running tasks.",
+    )
 
 
 class MachineModel(Model):
     """The machine of an instance; the first memory is the one that budgets and static memory mean."""
 
-    memories: Annotated[tuple[MemoryModel, ...], Field(min_length=1)] = (MemoryModel(name="memory"),)
-    processors: Annotated[tuple[ProcessorModel, ...], Field(min_length=1)] = (
+    memories: Annotated[tuple[MemoryModel, ...], Field(min_length=1, description="At least one.")] = (
+        MemoryModel(name="memory"),
+    )
+    processors: Annotated[tuple[ProcessorModel, ...], Field(min_length=1, description="At least one.")] = (
         ProcessorModel(name="processor", memory="memory"),
     )
-    links: tuple[LinkModel, ...] = ()
+    links: tuple[LinkModel, ...] = Field(
+        default=(), description="The only ways between memories, each in one direction."
+    )
 
     @model_validator(mode="after")
     def _references(self) -> Self:

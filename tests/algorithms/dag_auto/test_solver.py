@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import remat
 from remat.solving import make_problem
 from remat.testing import strategies
+from remat_algorithms.dag_auto.solver import NOT_REORDERED
 from tests.algorithms.dag_auto.subsets import best_of_class
 from tests.oracles import search
 
@@ -135,6 +136,27 @@ def test_infeasible_in_the_order_but_not_elsewhere():
     reordered = solved(graph(tasks), 7, options={"reorder": True})
     assert reordered.makespan == 5
     assert reordered.status == "optimal"
+
+
+ALTERNATIVES = [
+    {"id": "a", "time": 2, "writes": ["x"]},
+    {"id": "other", "time": 1, "writes": ["x"], "required": False},
+    {"id": "b", "time": 1, "reads": ["x"], "writes": ["y"]},
+    {"id": "c", "time": 1, "reads": ["y"], "writes": ["z"], "workspace": 3},
+    {"id": "d", "time": 1, "reads": ["x", "z"], "writes": ["g"]},
+]
+
+
+@pytest.mark.parametrize("budget", [1, 7, 20])
+@pytest.mark.parametrize("reorder", [False, True])
+def test_a_note_where_alternatives_keep_the_order(budget, reorder):
+    values = [{"id": name, "size": size} for name, size in (("x", 3), ("y", 2), ("z", 1), ("g", 1))]
+    document = graph(ALTERNATIVES, values=values, outputs=["g"])
+    result = solved(document, budget, options={"reorder": reorder})
+    assert (result.makespan is None) == (budget == 1)
+    assert [note for note in result.notes if note.startswith("reorder")] == [NOT_REORDERED] * reorder
+    without = graph([task for task in ALTERNATIVES if task["id"] != "other"], values=values, outputs=["g"])
+    assert NOT_REORDERED not in solved(without, budget, options={"reorder": reorder}).notes
 
 
 def test_below_every_schedule():

@@ -1,0 +1,66 @@
+"""docs/graphs.md and the first example of docs/dag-auto.md show what the commands print, and every field there is."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from remat.cli.main import main
+from remat.instance.dag import DagInstance, Parallel, Task, Value
+
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE = (DOCS / "graphs.md").read_text()
+SHOWN = r"^    \$ remat (.*)\n((?:    .*\n)+)"
+
+
+def assert_prints(command, shown, capsys):
+    capsys.readouterr()
+    assert main(shlex.split(command)) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in shown.splitlines() if line[4:] not in [*printed, "..."]] == []
+
+
+def test_the_example(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("graph.json").write_text(PAGE.split("```json\n", 1)[1].split("```", 1)[0])
+    commands = re.findall(SHOWN, PAGE, re.MULTILINE)
+    assert [command.split()[0] for command, _ in commands] == ["show", "solve", "verify"]
+    for command, shown in commands:
+        assert_prints(command, shown, capsys)
+    steps = "".join(re.findall(r"^    (\{\"run\".*)\n", PAGE, re.MULTILINE))
+    assert json.loads(Path("plan.json").read_text())["steps"] == json.loads(f"[{steps}]")
+
+
+def test_the_example_of_dag_auto(capsys):
+    (found,) = re.findall(SHOWN, (DOCS / "dag-auto.md").read_text(), re.MULTILINE)
+    command, shown = found
+    # Several plans are the quickest; their peaks differ.
+    assert_prints(command, re.sub(r" +peak memory .*\n", "", shown), capsys)
+
+
+@pytest.mark.parametrize(
+    ("heading", "model"),
+    [("the instance", DagInstance), ("a value", Value), ("a task", Task), ("`parallel`", Parallel)],
+)
+def test_fields_and_defaults(heading, model):
+    table = PAGE.split(f"| {heading} | type | default | |\n|---|---|---|---|\n", 1)[1].split("\n\n", 1)[0]
+    shown = {}
+    for row in table.splitlines():
+        names, _, default = row.split("|")[1:4]
+        shown |= dict.fromkeys(re.findall(r"`(\w+)`", names), default.strip(" `"))
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    assert shown.keys() == fields.keys()
+    for name, field in fields.items():
+        if name == "units":
+            assert ", ".join(field.default.model_dump().values()) == shown[name]
+        elif field.is_required() or name in ("schema", "kind"):
+            assert shown[name] == ""
+        else:
+            assert json.loads(shown[name]) == json.loads(json.dumps(field.default))
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\(([a-z-]+\.md)[#)]", PAGE))
+def test_links(link):
+    assert (DOCS / link).is_file()
