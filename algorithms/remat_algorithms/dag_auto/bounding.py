@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from remat_algorithms.dag_auto.blocks import Blocks, Facts, Pairs, facts_of
-from remat_algorithms.dag_auto.gaps import GapCover, gap_cover, lives_of, spread
+from remat_algorithms.dag_auto.gaps import GapCover, gap_cover, lives_of
 from remat_algorithms.dag_auto.mip import Answer, Program, solve
 from remat_algorithms.dag_auto.race import Race
 from remat_algorithms.dag_auto.state import ALPHAS, Plan, Search
@@ -69,9 +69,9 @@ class Bounding:
 
     def cover(self, seconds: float | None) -> None:
         """Solve the gap cover, unless it is huge, and try its solution as a plan."""
-        if spread(self.race.model) > MOST_ENTRIES:
+        cover = gap_cover(self.race.model, self.race.budget, MOST_ENTRIES)
+        if cover is None:
             return
-        cover = gap_cover(self.race.model, self.race.budget)
         if len(cover.program.cost) > LARGE_COVER and self.effort is None:
             seconds = COVER_SECONDS if seconds is None else min(seconds, COVER_SECONDS)
         self._realise(cover, self._solve(cover.program, seconds))

@@ -12,6 +12,7 @@ all of them: r >= sum of x_g + y_v, for each of its values v.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from remat_algorithms.dag_auto.mip import Program
@@ -87,19 +88,18 @@ class GapCover:
     gaps: list[tuple[int, int, int, int]] = field(default_factory=list)
 
 
-def spread(model: StageModel) -> int:
-    """Return how many coefficients the memory rows of the gaps have; O(reads)."""
-    lives = lives_of(model)
-    return sum(
-        max(0, end - begin - 1)
+def gap_cover(model: StageModel, budget: int, most: float = math.inf) -> GapCover | None:
+    """Build the program of a simple model; None if its rows for memory had more than `most` coefficients."""
+    tables, lives = model.tables, lives_of(model)
+    spans = (
+        end - begin - 1
         for value, needs in enumerate(lives.needs)
         for begin, end in zip([lives.made[value], *needs], needs, strict=False)
+        if end > begin
     )
-
-
-def gap_cover(model: StageModel, budget: int) -> GapCover:
-    """Build the program of a simple model; at most two variables for each read."""
-    tables, lives = model.tables, lives_of(model)
+    room = most - sum(spans)
+    if room < 0:
+        return None
     cover = GapCover()
     program = cover.program
     over: list[list[tuple[int, int]]] = [[] for _ in range(model.stages)]
@@ -114,7 +114,9 @@ def gap_cover(model: StageModel, budget: int) -> GapCover:
                 by_value[value].append(number)
                 for stage in range(begin + 1, end):
                     over[stage].append((number, tables.size[value]))
-    again = _dead_inputs(model, lives, cover, over)
+    again = _dead_inputs(model, lives, cover, over, room)
+    if again is None:
+        return None
     for stage, terms in enumerate(over):
         if terms or lives.memory[stage] > budget:
             program.at_least(terms, lives.memory[stage] - budget)
@@ -135,8 +137,16 @@ def gap_cover(model: StageModel, budget: int) -> GapCover:
     return cover
 
 
-def _dead_inputs(model: StageModel, lives: Lives, cover: GapCover, over: list[list[tuple[int, int]]]) -> dict[int, int]:
-    """Add what reruns ask of inputs that are dead by then; return the variable of each value that is made again."""
+def _dead_inputs(
+    model: StageModel, lives: Lives, cover: GapCover, over: list[list[tuple[int, int]]], room: float
+) -> dict[int, int] | None:
+    """Add what reruns ask of inputs that are dead by then.
+
+    Returns
+    -------
+    dict or None
+        The variable of each value that is made again; None where `room` is too small for the coefficients.
+    """
     tables, program = model.tables, cover.program
     last = [needs[-1] if needs else made for needs, made in zip(lives.needs, lives.made, strict=True)]
     again: dict[int, int] = {}
@@ -153,6 +163,8 @@ def _dead_inputs(model: StageModel, lives: Lives, cover: GapCover, over: list[li
     until: dict[int, list[int]] = {}
     for _, read, stage in asked:
         until.setdefault(read, []).append(stage)
+    if sum(max(marks) - last[read] for read, marks in until.items()) > room:
+        return None
     kept: dict[tuple[int, int], int] = {}
     for read, marks in until.items():
         before, previous = last[read], -1

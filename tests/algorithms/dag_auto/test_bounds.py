@@ -83,7 +83,10 @@ def test_bounds_are_below_plans_and_grow_with_work(seed: int) -> None:
     assert found
     best = min(found, key=lambda plan: plan.time)
     least = best.time - model.once_time
-    cover = gap_cover(model, search.budget).program
+    gaps = gap_cover(model, search.budget)
+    assert gaps is not None
+    assert gap_cover(model, search.budget, most=3) is None
+    cover = gaps.program
     few, all_over = (Blocks.build(facts_of(model, lives), search.budget, points, []) for points in (over[:3], over))
     seen: list[float] = []
     bounds = []
