@@ -124,6 +124,12 @@ def test_infeasible_by_the_memory_bound():
     assert (result.makespan, result.steps, result.peak_memory, result.gap) == (None, (), {}, None)
 
 
+@pytest.mark.parametrize(("budget", "status"), [(11, Status.INFEASIBLE), (12, Status.OPTIMAL)])
+def test_what_is_proved_met_no_limit(budget, status):
+    result = concluded(Proposal(termination=Termination.SIZE_LIMIT), budget=budget)
+    assert (result.status, result.termination) == (status, Termination.COMPLETED)
+
+
 def test_infeasible_as_the_algorithm_says():
     least = LeastBudget(13, 1, True)
     result = concluded(Proposal(infeasible_within="some orders", least=least), budget=12, names=())

@@ -33,11 +33,16 @@ class Status(enum.StrEnum):
 
 
 class Termination(enum.StrEnum):
-    """Why a solver stopped."""
+    """Why a solver stopped.
+
+    `COMPLETED`: it came to its end, or there is nothing left to prove. `SIZE_LIMIT`: the problem is too large for it,
+    and what it would search was not begun.
+    """
 
     COMPLETED = "completed"
     TIME_LIMIT = "time limit"
     ITERATION_LIMIT = "iteration limit"
+    SIZE_LIMIT = "size limit"
     INTERRUPTED = "interrupted"
 
 

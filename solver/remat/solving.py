@@ -17,7 +17,16 @@ from remat.lowering import machine_of
 from remat.machine import Machine
 from remat.options import make_options
 from remat.placement import Unplaceable, place
-from remat.problem import ALL_SCHEDULES, FOR_PARAMETERS, Bound, LeastBudget, Problem, Proposal, Status
+from remat.problem import (
+    ALL_SCHEDULES,
+    FOR_PARAMETERS,
+    Bound,
+    LeastBudget,
+    Problem,
+    Proposal,
+    Status,
+    Termination,
+)
 from remat.result import Result
 from remat.steps import Steps
 from remat.units import Number, Units, parse_duration, parse_size
@@ -313,6 +322,10 @@ def _judge(
     else:
         optimal_within = None
         status, scope, least = _without_schedule(problem, scope, least)
+    termination = proposal.termination
+    proved = status is Status.OPTIMAL or (status is Status.INFEASIBLE and scope == ALL_SCHEDULES)
+    if proved and termination is not Termination.INTERRUPTED:
+        termination = Termination.COMPLETED  # no limit kept the solver from anything
     named = {
         memory.name: bound
         for memory, bound in zip(problem.machine.memories, problem.memory_bounds, strict=True)
@@ -328,7 +341,7 @@ def _judge(
         options=options,
         seed=seed,
         status=status,
-        termination=proposal.termination,
+        termination=termination,
         columns=steps,
         report=report,
         lower_bound=lower,

@@ -76,7 +76,7 @@ def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
     columns, most = len(form.builder.cost), MOST_COLUMNS if options.solver else MOST_FOR_CBC
     if columns > most:
         search.notes.append(f"{columns:,} columns are too many: at most {most:,} are tried")
-        return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
+        return search.propose(proved=False, termination=Termination.SIZE_LIMIT)
     if context.stopped:
         return _fallback(search)
     if min(form.rooms) < 0:
