@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import IO, Any
 
 from remat import registry
@@ -27,6 +28,7 @@ from remat.problem import (
     Status,
     Termination,
 )
+from remat.remedies import remedies
 from remat.result import Result
 from remat.steps import Steps
 from remat.units import Number, Units, parse_duration, parse_size
@@ -352,7 +354,7 @@ def _judge(
         least_budget=least,
         memory_bounds=named,
         solve_seconds=solve_seconds,
-        notes=proposal.notes,
+        notes=(*proposal.notes, *remedies(problem, solver, options, scope)),
     )
 
 
@@ -360,6 +362,10 @@ def _without_schedule(
     problem: Problem, scope: str | None, least: LeastBudget | None
 ) -> tuple[Status, str | None, LeastBudget | None]:
     """Decide between infeasible and unknown; a bound that exceeds a capacity is a proof over all schedules."""
+    if least is not None:
+        known = problem.memory_bounds[least.memory]
+        holds = known is not None and least.size <= known.size
+        least = replace(least, scope=ALL_SCHEDULES if holds else scope)
     proof = problem.exceeded
     if proof is not None:
         if least is None or least.memory != proof.memory or (not least.sufficient and least.size < proof.size):
@@ -370,5 +376,5 @@ def _without_schedule(
     first = problem.machine.processors[0].memory
     known = problem.memory_bounds[first]
     if least is None and known is not None:
-        least = LeastBudget(known.size, known.task, False, first)
+        least = LeastBudget(known.size, known.task, False, first, ALL_SCHEDULES)
     return Status.UNKNOWN, None, least

@@ -31,7 +31,9 @@ MOST_RUN_SLOTS = 400_000
 class MoccasinOptions(Options):
     """Options of `moccasin`."""
 
-    copies: int = Field(default=COPIES, ge=1, le=MOST_COPIES, description="Most runs of one task, the first one included.")
+    copies: int = Field(
+        default=COPIES, ge=1, le=MOST_COPIES, description="Most runs of one task, the first one included."
+    )
     greedy: bool = Field(default=True, description="Ask dag-auto's greedy first, for a schedule to start from.")
     rounding: bool = Field(default=True, description="Round the relaxation of checkmate first, for the same purpose.")
     reorder: bool = Field(default=False, description="Improve the order of first runs before anything is run again.")
