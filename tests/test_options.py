@@ -17,6 +17,7 @@ class Sample(Options):
     rule: Literal["first", "best"] = Field("best", description="rule")
     marks: tuple[int, ...] = Field((), description="marks")
     size: int | None = Field(None, description="size")
+    solver: str = Field("one", pattern="^(one|two)$", description="one, or two.")
 
 
 def algorithm(options="somewhere:Sample"):
@@ -67,6 +68,7 @@ def test_text_is_converted(text, value):
         ({"factor": float("inf")}, r"--option factor: .*finite number"),
         ({"exact": "perhaps"}, r"--option exact: .*boolean.*, not 'perhaps'"),
         ({"rule": "worst"}, r"--option rule: .*'first' or 'best', not 'worst'"),
+        ({"solver": "three"}, r"--option solver: one, or two, not 'three'$"),
         ({"marks": [1, "x"]}, r"--option marks.1: .*integer.*, not 'x'"),
         ({"slots": "9" * 5000}, r"--option slots: "),
     ],

@@ -147,7 +147,7 @@ def test_a_drop_is_in_the_first_memory_by_default():
     assert CASE.columns([{"drop": ["v"]}]).source.tolist() == [0]
 
 
-@pytest.mark.parametrize("start", [-1, -0.5, -1e-12])
+@pytest.mark.parametrize("start", [-1, -0.5, -1e-12, -1.5e300])
 def test_negative_starts_are_left_to_the_verifier(start):
     assert CASE.columns([{"run": "t", "start": start}]).start.tolist() == [start]
     text = io.StringIO(json.dumps({"schema": SCHEMA, "steps": [{"run": "t", "start": start}]}))
@@ -203,6 +203,7 @@ def test_unknown_names_are_noted_not_refused(step, rule):
         ({"run": "t", "start": "soon"}, ".start", "is not a time"),
         ({"run": "t", "start": None}, ".start", "is not a time"),
         ({"run": "t", "start": True}, ".start", "is not a time"),
+        ({"run": "t", "start": 1.5e308}, ".start", "larger than the largest time, 1e308"),
         ({"run": "t", "start": float("nan")}, ".start", "not a finite time"),
         ({"run": "t", "start": float("-inf")}, ".start", "not a finite time"),
         ({"run": "t", "start": -(10**30)}, ".start", "out of range"),

@@ -42,6 +42,7 @@ TWICE = {
     ],
     "outputs": ["end"],
 }
+REORDERING = "remat_algorithms.dag_ilp.checkmate:CheckmateOptions"
 HOST = {
     "memories": [{"name": "device"}, {"name": "host"}],
     "processors": [{"name": "gpu", "memory": "device"}],
@@ -124,23 +125,60 @@ def test_infeasible_by_the_memory_bound():
     assert (result.makespan, result.steps, result.peak_memory, result.gap) == (None, (), {}, None)
 
 
+@pytest.mark.parametrize(("budget", "status"), [(11, Status.INFEASIBLE), (12, Status.OPTIMAL)])
+def test_what_is_proved_met_no_limit(budget, status):
+    result = concluded(Proposal(termination=Termination.SIZE_LIMIT), budget=budget)
+    assert (result.status, result.termination) == (status, Termination.COMPLETED)
+
+
 def test_infeasible_as_the_algorithm_says():
     least = LeastBudget(13, 1, True)
     result = concluded(Proposal(infeasible_within="some orders", least=least), budget=12, names=())
     assert result.status is Status.INFEASIBLE
     assert (result.scope, result.least_budget) == ("some orders", least)
+    assert result.least_budget.scope == "some orders"
 
 
 def test_memory_bound_outdoes_the_scope_of_the_algorithm():
     result = concluded(Proposal(infeasible_within="some orders"), budget=11, names=())
     assert result.scope == ALL_SCHEDULES
     assert result.least_budget == LeastBudget(12, 1, False)
+    assert result.least_budget.scope == ALL_SCHEDULES
 
 
 def test_sufficient_budget_of_the_algorithm_outdoes_the_memory_bound():
     least = LeastBudget(20, 2, True)
     result = concluded(Proposal(infeasible_within="some orders", least=least), budget=11, names=())
     assert (result.scope, result.least_budget) == (ALL_SCHEDULES, least)
+    assert result.least_budget.scope == "some orders"
+
+
+def test_sufficient_budget_of_a_heuristic_is_no_bound():
+    for budget in (11, 12):
+        result = concluded(Proposal(least=LeastBudget(20, None, True)), budget=budget, names=())
+        assert result.least_budget.scope is None
+        assert result.head()["least_budget"]["scope"] is None
+
+
+def test_class_needs_no_less_than_all_schedules():
+    result = concluded(Proposal(infeasible_within="some orders", least=LeastBudget(12, None, True)), budget=11)
+    assert result.least_budget.scope == ALL_SCHEDULES
+
+
+@pytest.mark.parametrize(
+    ("scope", "more", "said"),
+    [
+        ("schedules in the reference order", {}, "try --algorithm dag-order-exact"),
+        ("runs of the reference order", {"options": REORDERING}, "try --option reorder=true or --algorithm dag-order"),
+        ("runs of the improved order", {"options": "remat_algorithms.dag_ilp.checkmate:RoundingOptions"}, "try "),
+        ("some orders", {"options": REORDERING}, None),
+    ],
+)
+def test_other_orders_are_named(scope, more, said):
+    proposal = Proposal(infeasible_within=scope, least=LeastBudget(13, None, False), notes=("rounded",))
+    notes = concluded(proposal, budget=12, names=(), **more).notes
+    assert notes[0] == "rounded"
+    assert len(notes) == 1 if said is None else notes[1].startswith(f"another order of the tasks may fit: {said}")
 
 
 def test_unknown_names_the_memory_bound():
@@ -279,7 +317,8 @@ def test_result_carries_what_was_asked():
 def test_infeasible_is_written_down():
     document = remat.solve(CHAINED, algorithm="keep-all", budget=11).to_dict()
     assert (document["status"], document["scope"]) == ("infeasible", ALL_SCHEDULES)
-    assert document["least_budget"] == {"memory": "memory", "size": 12, "task": "b", "sufficient": True}
+    least = {"memory": "memory", "size": 12, "task": "b", "sufficient": True, "scope": ALL_SCHEDULES}
+    assert document["least_budget"] == least
     assert "steps" not in document
 
 

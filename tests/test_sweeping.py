@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 import remat
 from remat.curves import Point, knee, pareto
 from remat.problem import ALL_SCHEDULES, LeastBudget, Proposal, Status, Termination
+from remat.report.curve_tables import remark
 from remat.testing import strategies
+from remat.units import Units
 from remat_algorithms.dag import keep_all
 from tests import hooks
 from tests.oracles import persistent, search
@@ -26,6 +28,20 @@ CHAIN = {
     "input_size": 3,
     "static_memory": 10,
     "stages": [{"forward_time": 2, "backward_time": 3, "output_size": 3, "saved_size": 2, "repeat": 6}],
+}
+# Two branches that are begun one after the other need less than both at once, and must not be run again.
+ONE_ORDER = {
+    "schema": "remat.instance/1",
+    "kind": "dag",
+    "units": {"time": "unit", "memory": "unit"},
+    "tasks": [
+        {"id": "a1", "time": 1, "size": 10, "recomputable": False},
+        {"id": "a2", "time": 1, "size": 10, "recomputable": False},
+        {"id": "c1", "time": 1, "size": 1, "reads": ["a1"]},
+        {"id": "c2", "time": 1, "size": 1, "reads": ["a2"]},
+        {"id": "join", "time": 1, "size": 1, "reads": ["c1", "c2"]},
+    ],
+    "outputs": ["join"],
 }
 TREE = {
     "schema": "remat.instance/1",
@@ -168,6 +184,25 @@ def test_budgets_that_are_all_too_small():
         assert curve.points == ()
         assert all(point.status is Status.INFEASIBLE for point in curve.answers)
         assert remat.solve(CHAIN, algorithm=curve.algorithm, budget=curve.least.size).makespan is not None
+
+
+@pytest.mark.parametrize(("algorithm", "within"), [("dtr", None), ("keep-all", "the keep-all schedule")])
+def test_least_budget_of_an_algorithm_is_not_that_of_all_schedules(algorithm, within):
+    # All answers are infeasible for every schedule; what would do is the algorithm's own affair.
+    (curve,) = remat.sweep(CHAIN, algorithm, budgets=[3]).curves
+    assert [(point.status, point.scope) for point in curve.answers] == [(Status.INFEASIBLE, ALL_SCHEDULES)]
+    assert curve.least.sufficient
+    assert curve.least.proved_within == within
+
+
+def test_bound_on_the_budget_names_its_class():
+    (curve,) = remat.sweep(ONE_ORDER, "moccasin", budgets=[12]).curves
+    within = "frontier-advancing schedules of the reference order, at most 2 runs a task"
+    assert (curve.least.size, curve.least.sufficient, curve.least.proved_within) == (13, False, within)
+    said = remark(curve, Units("unit", "unit"))
+    assert said.startswith(f"no schedule; within {within}, the budget is at least 13")
+    (curve,) = remat.sweep(ONE_ORDER, "moccasin", budgets=[9]).curves
+    assert remark(curve, Units("unit", "unit")).startswith("no schedule; the budget is at least 11")
 
 
 def test_infeasible_without_any_budget():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from remat.units import (
     LARGEST_SIZE,
+    LARGEST_TOTAL,
     Units,
     format_size,
     format_time,
@@ -154,6 +155,14 @@ def test_what_is_no_time(value, unit, why):
         parse_time(value, Units(unit))
 
 
+def test_totals_may_be_larger():
+    assert parse_time(1.01e300, largest=LARGEST_TOTAL) == 1.01e300
+    assert parse_time("1e301s", largest=LARGEST_TOTAL) == 1e301
+    for value in (1.1e308, float("inf"), float("nan"), Decimal("1e400"), 2**62 + 1):
+        with pytest.raises(ValueError, match=r"largest time, 1e308|finite|out of range"):
+            parse_time(value, largest=LARGEST_TOTAL)
+
+
 @settings(deadline=None)
 @given(st.floats(0, 1e300))
 def test_float_times_come_back_as_they_are(time):
@@ -245,6 +254,10 @@ def test_sizes_are_shown_both_ways():
         (3, "us", "3 us"),
         (2500, "ns", "2.5 us"),
         (0.25, "ns", "0.25 ns"),
+        (0.0009999999, "s", "1 ms"),
+        (0.00099999, "s", "999.99 us"),
+        (999_999_999, "ns", "1 s"),
+        (1e307, "s", "1e+307 s"),
         (1234567, "unit", "1,234,567"),
         (0.123456789, "unit", "0.123457"),
     ],

@@ -38,7 +38,8 @@ class Point:
     optimal_within, scope : str or None
         As in `Result`.
     least_budget : int or None
-        Of an infeasible answer: the least budget that it names for the swept memory.
+        Of an infeasible answer: the least budget that it names for the swept memory. It may be proved for fewer
+        schedules than `scope` says; `Least` names them.
     steps : int
         Of the schedule.
     solve_seconds : float

@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -30,6 +30,15 @@ class _Duplicate:
     def __init__(self, key: str, items: list[tuple[str, Any]]) -> None:
         self.key = key
         self.items = items
+
+
+class _Long:
+    """Stands in a parsed document for a whole number of too many digits."""
+
+    __slots__ = ("digits",)
+
+    def __init__(self, digits: int) -> None:
+        self.digits = digits
 
 
 def read_document(source: str | os.PathLike[str] | IO[Any], what: str = "instance") -> Any:
@@ -73,11 +82,38 @@ def parse_document(data: bytes, name: str) -> Any:
     except InvalidOperation:
         raise InstanceError(f"{name}: a number whose exponent is out of all range") from None
     except ValueError as error:  # an integer of more digits than Python converts
+        _refuse_long_numbers(data, name)
         raise InstanceError(f"{name}: {str(error).partition(';')[0]}") from None
     if duplicates:
         path, key = _find_duplicate(document)
         raise InstanceError(f"duplicate key {key[:60]!r} in {name}", path)
     return document
+
+
+def _refuse_long_numbers(data: bytes, name: str) -> None:
+    """Raise an error that says where a whole number has more digits than Python converts."""
+    most = sys.get_int_max_str_digits()
+
+    def number(text: str) -> Any:
+        digits = len(text.lstrip("-"))
+        return _Long(digits) if digits > most else 0
+
+    stack: list[tuple[str, Any]] = []
+    with suppress(ValueError, RecursionError):  # what follows the number may be wrong, too
+        stack.append(("$", json.loads(data.decode("utf-8-sig"), parse_int=number, parse_float=lambda text: 0)))
+    while stack:
+        path, node = stack.pop()
+        if isinstance(node, _Long):
+            message = f"a whole number of {node.digits:,} digits in {name}; at most {most:,} are read"
+            raise InstanceError(message, path) from None
+        stack.extend(_children(path, node))
+
+
+def _children(path: str, node: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, dict):
+        yield from ((f"{path}.{key}", child) for key, child in node.items())
+    elif isinstance(node, list):
+        yield from ((f"{path}[{i}]", child) for i, child in enumerate(node))
 
 
 def _find_duplicate(document: Any) -> tuple[str, str]:
@@ -86,10 +122,7 @@ def _find_duplicate(document: Any) -> tuple[str, str]:
         path, node = stack.pop()
         if isinstance(node, _Duplicate):
             return path, node.key
-        if isinstance(node, dict):
-            stack.extend((f"{path}.{key}", child) for key, child in node.items())
-        elif isinstance(node, list):
-            stack.extend((f"{path}[{i}]", child) for i, child in enumerate(node))
+        stack.extend(_children(path, node))
     raise AssertionError("a duplicate key was seen and is not there")
 
 

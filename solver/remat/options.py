@@ -47,4 +47,7 @@ def make_options(algorithm: Algorithm, given: Mapping[str, Any]) -> Any:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"]) or "options"
         shown = f", not {str(first.get('input'))[:60]!r}" if first["loc"] else ""
+        if first["type"] == "string_pattern_mismatch" and name in model.model_fields:
+            # What a regular expression means, the description says in words.
+            first["msg"] = (model.model_fields[name].description or first["msg"]).rstrip(".")
         raise OptionError(f"--option {name}: {first['msg']}{shown}") from None

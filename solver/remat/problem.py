@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -33,11 +33,16 @@ class Status(enum.StrEnum):
 
 
 class Termination(enum.StrEnum):
-    """Why a solver stopped."""
+    """Why a solver stopped.
+
+    `COMPLETED`: it came to its end, or there is nothing left to prove. `SIZE_LIMIT`: the problem is too large for it,
+    and what it would search was not begun.
+    """
 
     COMPLETED = "completed"
     TIME_LIMIT = "time limit"
     ITERATION_LIMIT = "iteration limit"
+    SIZE_LIMIT = "size limit"
     INTERRUPTED = "interrupted"
 
 
@@ -71,15 +76,19 @@ class LeastBudget:
     size : int
         Capacity of the memory `memory` (by index), in bytes or units.
     task : int or None
-        The task that sets it.
+        The task that sets it; None if no task does, or if that is not known.
     sufficient : bool
         Whether solving again at this budget succeeds; otherwise it is only a lower bound.
+    scope : str or None
+        The class of schedules of which none does with less; None where that is not proved. The core fills it in.
     """
 
     size: int
     task: int | None
     sufficient: bool
     memory: int = 0
+    # Not compared: it says for whom the budget is the least, and is not part of the budget.
+    scope: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +203,7 @@ class Problem:
         """The bound of the first memory that is too small for every schedule; None if there is none."""
         for index, (memory, bound) in enumerate(zip(self.machine.memories, self.memory_bounds, strict=True)):
             if bound is not None and memory.capacity is not None and bound.size > memory.capacity:
-                return LeastBudget(bound.size, bound.task, False, index)
+                return LeastBudget(bound.size, bound.task, False, index, ALL_SCHEDULES)
         return None
 
     @cached_property

@@ -28,7 +28,7 @@ from remat.registry import Algorithm
 from remat.result import Answer, Result
 from remat.searching import Limit, Search, least_budget
 from remat.solving import QUESTIONS, Budget, budget_memory, conclude
-from remat.units import format_time, parse_time
+from remat.units import LARGEST_TOTAL, format_time, parse_time
 
 RESOLUTION = 1e-3
 """Share of the budget at which the search with a heuristic ends."""
@@ -97,7 +97,7 @@ class Limits:
         longest = None
         if makespan is not None:
             try:
-                time = parse_time(_plain(makespan), problem.units)
+                time = parse_time(_plain(makespan), problem.units, largest=LARGEST_TOTAL)
             except ValueError as error:
                 raise OptionError(f"--option max_makespan: {error}") from None
             longest = Fraction(time)

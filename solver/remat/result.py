@@ -102,7 +102,8 @@ class Result:
     scope : str or None
         For infeasible answers: the class that was searched.
     least_budget : LeastBudget or None
-        For infeasible answers: the least feasible budget, or the largest proved bound on it.
+        For answers without a schedule: a budget at which the algorithm finds one, or the largest proved bound on it.
+        Its `scope` is the class that does not do with less, which may be smaller than the `scope` of the answer.
     memory_bounds : mapping of memory name to MemoryBound
         Least bytes that any schedule needs.
     report : Report or None
@@ -224,6 +225,7 @@ class Result:
                 "size": least.size,
                 "task": None if least.task is None else self.graph.tasks[least.task],
                 "sufficient": least.sufficient,
+                "scope": least.scope,
             }
         if self.answer is not None:
             head["answer"] = self.answer.to_dict()

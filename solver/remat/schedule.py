@@ -13,7 +13,7 @@ from remat.instance.fields import units_scope
 from remat.machine import Machine
 from remat.steps import WHOLE, StepBuilder, StepKind, Steps
 from remat.taskgraph import NumberArray, TaskGraph, number_array
-from remat.units import LARGEST_TIME, Number, Units, parse_size, parse_time
+from remat.units import LARGEST_TOTAL, Number, Units, parse_size, parse_time
 
 SCHEMA = "remat.schedule/1"
 UNKNOWN_ITEM = -2
@@ -226,12 +226,13 @@ class _StepParser:
         return self._builder.build(start=start, unknown=self._unknown)
 
     def _start(self, value: Any, path: str) -> Number:
-        if isinstance(value, (Decimal, float)) and -LARGEST_TIME <= value < 0:
+        # A start is a sum of times of the instance, and may be larger than each of them.
+        if isinstance(value, (Decimal, float)) and -LARGEST_TOTAL <= value < 0:
             return float(value)  # the verifier says so
         if type(value) is int and -(2**62) <= value < 0:
             return value
         try:
-            return parse_time(value, self._units)
+            return parse_time(value, self._units, largest=LARGEST_TOTAL)
         except ValueError as error:
             raise InstanceError(str(error), f"{path}.start") from None
 

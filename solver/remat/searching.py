@@ -90,22 +90,23 @@ class Bisection:
                 self.best = answer
             return True
         self.refusal = answer
-        scope, budget = self.limit.refuted_by(answer), answer.budget
+        budget = answer.budget
         failed = math.inf if budget is None else budget
+        refuted = [(failed, self.limit.refuted_by(answer))]
         least = answer.result.least_budget
         if least is not None and least.memory == answer.memory and least.size > failed:
             # `sufficient` says that one unit less is not enough, too; otherwise it is a lower bound anyway.
             failed = least.size - 1
+            refuted.append((failed, least.scope))
             if least.sufficient and self.limit.makespan is None:
                 self.next = least.size
-        if math.isinf(failed):
-            if scope is not None:
-                self.scope = scope
-            return False
-        if failed > self.failed:
-            self.failed = int(failed)
-        if scope is not None and (failed > self.refuted or (failed == self.refuted and scope == ALL_SCHEDULES)):
-            self.refuted, self.scope = int(failed), scope
+        for limit, scope in refuted:
+            if math.isinf(limit):
+                self.scope = scope or self.scope
+            elif scope is not None and (limit > self.refuted or (limit == self.refuted and scope == ALL_SCHEDULES)):
+                self.refuted, self.scope = int(limit), scope
+        if not math.isinf(failed):
+            self.failed = max(self.failed, int(failed))
         return False
 
     def candidate(self, resolution: float) -> int | None:

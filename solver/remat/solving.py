@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import IO, Any
 
 from remat import registry
@@ -17,7 +18,17 @@ from remat.lowering import machine_of
 from remat.machine import Machine
 from remat.options import make_options
 from remat.placement import Unplaceable, place
-from remat.problem import ALL_SCHEDULES, FOR_PARAMETERS, Bound, LeastBudget, Problem, Proposal, Status
+from remat.problem import (
+    ALL_SCHEDULES,
+    FOR_PARAMETERS,
+    Bound,
+    LeastBudget,
+    Problem,
+    Proposal,
+    Status,
+    Termination,
+)
+from remat.remedies import remedies
 from remat.result import Result
 from remat.steps import Steps
 from remat.units import Number, Units, parse_duration, parse_size
@@ -313,6 +324,10 @@ def _judge(
     else:
         optimal_within = None
         status, scope, least = _without_schedule(problem, scope, least)
+    termination = proposal.termination
+    proved = status is Status.OPTIMAL or (status is Status.INFEASIBLE and scope == ALL_SCHEDULES)
+    if proved and termination is not Termination.INTERRUPTED:
+        termination = Termination.COMPLETED  # no limit kept the solver from anything
     named = {
         memory.name: bound
         for memory, bound in zip(problem.machine.memories, problem.memory_bounds, strict=True)
@@ -328,7 +343,7 @@ def _judge(
         options=options,
         seed=seed,
         status=status,
-        termination=proposal.termination,
+        termination=termination,
         columns=steps,
         report=report,
         lower_bound=lower,
@@ -339,7 +354,7 @@ def _judge(
         least_budget=least,
         memory_bounds=named,
         solve_seconds=solve_seconds,
-        notes=proposal.notes,
+        notes=(*proposal.notes, *remedies(problem, solver, options, scope)),
     )
 
 
@@ -347,6 +362,10 @@ def _without_schedule(
     problem: Problem, scope: str | None, least: LeastBudget | None
 ) -> tuple[Status, str | None, LeastBudget | None]:
     """Decide between infeasible and unknown; a bound that exceeds a capacity is a proof over all schedules."""
+    if least is not None:
+        known = problem.memory_bounds[least.memory]
+        holds = known is not None and least.size <= known.size
+        least = replace(least, scope=ALL_SCHEDULES if holds else scope)
     proof = problem.exceeded
     if proof is not None:
         if least is None or least.memory != proof.memory or (not least.sufficient and least.size < proof.size):
@@ -357,5 +376,5 @@ def _without_schedule(
     first = problem.machine.processors[0].memory
     known = problem.memory_bounds[first]
     if least is None and known is not None:
-        least = LeastBudget(known.size, known.task, False, first)
+        least = LeastBudget(known.size, known.task, False, first, ALL_SCHEDULES)
     return Status.UNKNOWN, None, least

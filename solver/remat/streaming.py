@@ -22,7 +22,7 @@ from remat.errors import OptionError
 from remat.instance import AdjointInstance, MachineModel, load
 from remat.operations import Entry, Layout, chunks
 from remat.options import make_options
-from remat.problem import LeastBudget, Problem, Proposal
+from remat.problem import ALL_SCHEDULES, Problem, Proposal
 from remat.schedule import Copy, Drop, Run, Step
 from remat.solving import AnyInstance, Budget, make_problem
 from remat.steps import StepKind, Steps
@@ -92,7 +92,7 @@ class Stream(Iterator[Step]):
             )
         answer: Iterator[Entry] | Proposal = start(self.problem, self.options, Context())
         if isinstance(answer, Proposal):
-            raise OptionError(_refusal(self.problem, self.algorithm.name, answer.least))
+            raise OptionError(_refusal(self.problem, self.algorithm.name, answer))
         return answer
 
     def _objects(self) -> Iterator[Step]:
@@ -162,14 +162,16 @@ def stream(
     return Stream(problem, found, chosen)
 
 
-def _refusal(problem: Problem, name: str, least: LeastBudget | None) -> str:
+def _refusal(problem: Problem, name: str, answer: Proposal) -> str:
+    least = answer.least
     if least is None:
         return f"--budget: {name} finds no schedule within it, and knows no least one"
     memory, units = problem.machine.memories[least.memory], problem.units
     has = "" if memory.capacity is None else f", which has {format_size(memory.capacity, units)}"
     several = len(problem.machine.memories) > 1
     option = f"{memory.name}={least.size}" if several else f"{least.size}"
-    needs = "the least is" if least.sufficient else "no less will do than"
+    within = answer.infeasible_within or ALL_SCHEDULES
+    needs = "the least is" if least.sufficient else f"for {within} no less will do than"
     return (
         f"--budget: {name} finds no schedule in memory {memory.name!r}{has}; {needs} {format_size(least.size, units)}: "
         f"--budget {option}"

@@ -13,7 +13,7 @@ from remat.curves import Curve, Least, Point, Sweep
 from remat.errors import OptionError
 from remat.instance import MachineModel, digest, load
 from remat.probing import Answered, Effort, Prober, with_budget
-from remat.problem import Problem, Status
+from remat.problem import Problem
 from remat.searching import Limit, Search, least_budget
 from remat.solving import QUESTIONS, AnyInstance, budget_memory, make_problem, read_whole
 from remat.units import format_size, parse_size
@@ -286,11 +286,11 @@ class _Sweeping:
                 found = least.size
                 if self.budgets is None:
                     self._note(answer)
-        proved = named.result.scope if named.result.status is Status.INFEASIBLE else None
         if found is None:
-            self.least = Least(size=least.size, sufficient=False, proved_within=proved)
+            self.least = Least(size=least.size, sufficient=False, proved_within=least.scope)
         else:
-            self.least = Least(size=found, sufficient=True, proved_within=proved if found <= least.size else None)
+            proved = least.scope if found <= least.size else None
+            self.least = Least(size=found, sufficient=True, proved_within=proved)
 
     def _upwards(self, budget: int) -> None:
         """Find some budget that does, where only none at all is known to."""

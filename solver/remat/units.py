@@ -16,6 +16,9 @@ LARGEST_SIZE = 2**62
 LARGEST_TIME = 10.0**300
 """Largest single time: sums over a schedule must stay finite in float64."""
 
+LARGEST_TOTAL = 10.0**308
+"""Largest time in a schedule: what 10^8 of the largest times add up to, and finite with one more."""
+
 _SIZE_FACTORS = {"": 1, "B": 1}
 for _power, _letter in enumerate("kMGTPE", start=1):
     _SIZE_FACTORS[f"{_letter}B"] = 1000**_power
@@ -98,7 +101,7 @@ def parse_size(value: object, units: Units | None = None) -> int:
     return _as_size(Decimal(value), _shown(value))
 
 
-def parse_time(value: object, units: Units | None = None) -> Number:
+def parse_time(value: object, units: Units | None = None, *, largest: float = LARGEST_TIME) -> Number:
     """Read a time in the instance's own unit.
 
     Parameters
@@ -107,6 +110,8 @@ def parse_time(value: object, units: Units | None = None) -> Number:
         A finite number >= 0, or a string with a unit: ``"3ms"``, ``"2us"``, ``"1.5s"``.
     units : Units, optional
         The unit of the answer (default seconds).
+    largest : float
+        Times of an instance are at most `LARGEST_TIME`, their sums at most `LARGEST_TOTAL`.
 
     Returns
     -------
@@ -124,21 +129,21 @@ def parse_time(value: object, units: Units | None = None) -> Number:
             if suffix not in _TIME_FACTORS:
                 raise ValueError(f"{value[:60]!r} has an unknown unit {suffix!r}; use s, ms, us or ns")
             number = number * _TIME_FACTORS[suffix] / _TIME_FACTORS[unit]
-        return _as_time(number, repr(value[:60]), whole=True)
+        return _as_time(number, repr(value[:60]), whole=True, largest=largest)
     if isinstance(value, int):
         if value < 0 or value > LARGEST_SIZE:
             raise ValueError(f"{_shown(value)} is out of range; a whole time lies between 0 and 2^62")
         return value
-    return _as_time(Decimal(value), _shown(value), whole=False)
+    return _as_time(Decimal(value), _shown(value), whole=False, largest=largest)
 
 
-def _as_time(number: Decimal, shown: str, *, whole: bool) -> Number:
+def _as_time(number: Decimal, shown: str, *, whole: bool, largest: float = LARGEST_TIME) -> Number:
     if not number.is_finite():
         raise ValueError(f"{shown} is not a finite time")
     if number < 0:
         raise ValueError(f"{shown} is negative; a time is a number >= 0")
-    if number > LARGEST_TIME:
-        raise ValueError(f"{shown} is larger than the largest time, 1e300")
+    if number > largest:
+        raise ValueError(f"{shown} is larger than the largest time, {largest:.0e}".replace("e+", "e"))
     if whole and number <= LARGEST_SIZE and number == number.to_integral_value():
         return int(number)
     return float(number)
@@ -207,7 +212,8 @@ def format_time(time: Number, units: Units | None = None) -> str:
     unit = units.time if units is not None else "s"
     if unit == "unit":
         return f"{time:,}" if isinstance(time, int) else f"{time:.6g}"
-    seconds = float(Decimal(time) * _TIME_FACTORS[unit])
+    # The digits that are printed decide: 1000 us would be 1 ms.
+    seconds = float(f"{Decimal(time) * _TIME_FACTORS[unit]:.5g}")
     if seconds == 0:
         return "0 s"
     for name, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):

@@ -130,7 +130,10 @@ TEXTS: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
         json.dumps(CHAIN).replace('"forward_time": 2', '"forward_time": 1e301'),
         ("$.stages[1].forward_time", "1e300"),
     ),
-    "5000 digits": (json.dumps(CHAIN).replace('"input_size": 2', '"input_size": ' + "9" * 5000), ("5000 digits",)),
+    "5000 digits": (
+        json.dumps(CHAIN).replace('"input_size": 2', '"input_size": ' + "9" * 5000),
+        ("$.input_size", "5,000 digits", "at most 4,300"),
+    ),
     "nested lists": ("[" * 100_000, ("nested too deeply",)),
     "nested objects": ('{"a": ' * 100_000 + "1" + "}" * 100_000, ("nested too deeply",)),
     "nested inside": (

@@ -90,10 +90,11 @@ def test_no_batch(run: Run, tiny: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--max-overhead", "much"], ["max_overhead", "'much'", "write 0.2 or 20%"]),
-        (["--max-overhead", "-1"], ["max_overhead", "'-1'"]),
-        (["--max-makespan", "3ms"], ["max_makespan", "counts time in units"]),
+        (["--max-overhead", "much"], ["--max-overhead: 'much'", "write 0.2 or 20%"]),
+        (["--max-overhead", "-1"], ["--max-overhead: '-1'"]),
+        (["--max-makespan", "3ms"], ["--max-makespan: ", "counts time in units"]),
         (["--max-overhead", "1", "-O", "max_overhead=1"], ["--max-overhead", "too"]),
+        (["-O", "max_overhead=much"], ["--option max_overhead: 'much'"]),
         (["--max-overhead", "1", "-b", "30"], ["--budget", "'memory'", "leave one of them out"]),
         (["-O", "batch=3"], ["--option batch", "scale=batch"]),
         (["-O", "scale=size", "-b", "30"], ["--option scale", "'size'"]),

@@ -103,6 +103,28 @@ def test_infeasible_by_a_bound(run: Run, tiny: str, zoo: Zoo) -> None:
     assert "a lower bound: nothing less than --budget" in outcome.out
 
 
+def test_infeasible_in_one_order_only(run: Run, save: Save) -> None:
+    tasks: list[dict[str, Any]] = [{"id": f"a{k}", "time": 1, "size": 10, "recomputable": False} for k in "12"]
+    tasks += [{"id": f"c{k}", "time": 1, "size": 1, "reads": [f"a{k}"]} for k in "12"]
+    tasks += [{"id": "join", "time": 1, "size": 1, "reads": ["c1", "c2"]}]
+    document = {"schema": "remat.instance/1", "kind": "dag", "units": {"time": "unit", "memory": "unit"}}
+    path = save(document | {"tasks": tasks, "outputs": ["join"]})
+    outcome = run("solve", path, "-b", "12")
+    assert outcome.code == ExitCode.INFEASIBLE
+    text = " ".join(outcome.out.split())
+    assert "memory: within schedules in the reference order, at least 13 a lower bound for these" in text
+    assert "nothing less than" not in text
+    assert "resident" not in text
+    assert "another order of the tasks may fit: try --option reorder=true or --algorithm dag-order-exact" in text
+    assert run("solve", path, "-b", "12", "-O", "reorder=true").code == 0
+    assert run("solve", path, "-b", "12", "-a", "dag-order-exact").code == 0
+    least = run("solve", path, "-b", "12", "--format", "json").document["least_budget"]
+    assert (least["size"], least["task"], least["scope"]) == (13, None, "schedules in the reference order")
+    for name in ("dtr", "min-cut"):
+        text = run("solve", path, "-b", "12", "-a", name).out
+        assert f"memory: 21 for {name}\n" in text
+
+
 def test_rotor_end_to_end(run: Run, tmp_path: Path) -> None:
     target = tmp_path / "schedule.json"
     outcome = run("solve", "example:resnet50", "-b", "1GiB", "-a", "rotor", "-O", "slots=100", "-o", target)

@@ -149,3 +149,15 @@ def test_an_answer_without_steps(run: Run, tiny: str, tmp_path: Path) -> None:
     target = tmp_path / "answer.json"
     assert run("solve", tiny, "-a", "keep-all", "-b", "1", "-o", target).code == 3
     run("verify", tiny, target).assert_refused("$.status", "'infeasible'")
+
+
+def test_starts_are_sums_of_times(run: Run, save: Save, tmp_path: Path) -> None:
+    """No time of an instance is larger than 1e300, but where a task starts, many of them may have passed."""
+    tasks = [{"id": f"t{k}", "time": 9e299, "size": 1, "reads": [f"t{k - 1}"] if k else []} for k in range(4)]
+    path = save({"schema": "remat.instance/1", "kind": "dag", "tasks": tasks})
+    target = tmp_path / "schedule.json"
+    assert run("solve", path, "-a", "keep-all", "-o", target).code == 0
+    assert json.loads(target.read_text())["steps"][3]["start"] > 1e300
+    outcome = run("verify", path, target)
+    assert outcome.code == 0
+    assert "3.6e+300" in outcome.out

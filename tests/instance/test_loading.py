@@ -281,7 +281,7 @@ BAD = [
     # dag
     (changed(DAG, "tasks", []), "$.tasks", "the list is empty"),
     (changed(DAG, "tasks.1.reads", ["q"]), "$.tasks[1].reads[0]", "'q' is not a value"),
-    (changed(DAG, "tasks.1.reads", ["a", "a"]), "$.tasks[1].reads", "listed twice"),
+    (changed(DAG, "tasks.1.reads", ["a", "a"]), "$.tasks[1].reads", "'a' is listed twice"),
     (changed(DAG, "tasks.1.writes", ["q"]), "$.tasks[1].writes[0]", "'q' is not a value"),
     (changed(DAG, "tasks.1.id", "s"), "$.tasks[1].id", "a second task is called 's'"),
     (changed(DAG, "values.1.id", "a"), "$.values[1].id", "a second value is called 'a'"),

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import remat
+from remat.bounds import MemoryBound
 from remat.problem import Bound, LeastBudget, Status, Termination
 from remat.report.summary import WIDTH, figures, shown_name, summary, table
 from remat.result import Result
@@ -93,14 +94,38 @@ def test_infeasible_by_a_bound(kept: Result) -> None:
         scope="all schedules",
         report=None,
         columns=None,
-        least_budget=LeastBudget(17, None, False),
+        least_budget=LeastBudget(17, None, False, scope="all schedules"),
+        memory_bounds={"memory": MemoryBound(17, None)},
         termination=Termination.COMPLETED,
     )
     found = lines(answer)
     assert found["status"] == "infeasible, proved over all schedules"
-    assert "at least 17 B, needed by what is resident" in found["least budget"]
+    assert "at least 17 B, needed by what is resident at the start or at the end" in found["least budget"]
     assert "a lower bound: nothing less than --budget 17 can do" in found["least budget"]
     assert found["lower bound"] == "12 ms"
+
+
+@pytest.mark.parametrize(
+    ("scope", "least", "said"),
+    [
+        ("all schedules", LeastBudget(18, None, False, 0, "all schedules"), "at least 18 B a lower bound: nothing"),
+        ("all schedules", LeastBudget(17, None, False, 0, "all schedules"), "at least 17 B, needed by task F2 a lower"),
+        ("some", LeastBudget(18, None, False, 0, "some"), "within some, at least 18 B a lower bound for these"),
+        ("some", LeastBudget(18, 0, False, 0, "some"), "at least 18 B, needed by task F1 a lower bound for these"),
+        ("some", LeastBudget(18, 0, True, 0, "some"), "18 B, set by task F1 a schedule is found with --budget 18"),
+        ("all schedules", LeastBudget(18, None, True, 0, "some"), "18 B for some a schedule is found with"),
+        ("all schedules", LeastBudget(18, None, True), "18 B for keep-all a schedule is found with"),
+        (None, LeastBudget(18, None, True), "18 B for keep-all a schedule is found with"),
+        (None, LeastBudget(18, None, False), "within what keep-all searches, at least 18 B a lower bound for these"),
+    ],
+)
+def test_whose_least_budget_it_is(scope: str | None, least: LeastBudget, said: str, kept: Result) -> None:
+    status = Status.UNKNOWN if scope is None else Status.INFEASIBLE
+    bounds = {"memory": MemoryBound(17, 1)}
+    answer = replace(kept, status=status, scope=scope, report=None, least_budget=least, memory_bounds=bounds)
+    found = lines(answer)["least budget"]
+    assert f"memory: {said}" in found or (said.startswith("at least") and said in found)
+    assert "resident" not in found
 
 
 def test_unknown(kept: Result) -> None:
@@ -118,7 +143,13 @@ def test_other_bounds_options_seed_and_notes(kept: Result) -> None:
         options={"slots": 7, "mode": "fast"},
         seed=3,
         lower_bound=0.006,
-        bounds=(Bound(0.008, "a class", "one"), Bound(0.006, "all schedules", "two"), Bound(0.007, "more", "three")),
+        bounds=(
+            Bound(0.008, "a class", "one"),
+            Bound(0.006, "all schedules", "two"),
+            Bound(0.007, "more", "three"),
+            Bound(0.006, "no more than all schedules", "four"),
+            Bound(0.005, "less than all schedules", "five"),
+        ),
         notes=("rounded", "twice"),
     )
     found = lines(rich)

@@ -98,7 +98,7 @@ def solve(problem: Problem, options: CheckmateOptions, context: Context) -> Prop
 
 def _not_built(search: Search) -> Proposal:
     late = search.context.stopped
-    return search.propose(proved=False, termination=search.limit if late else Termination.ITERATION_LIMIT)
+    return search.propose(proved=False, termination=search.limit if late else Termination.SIZE_LIMIT)
 
 
 def _solve(search: Search, options: CheckmateOptions) -> Proposal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 from pydantic import Field
@@ -15,10 +16,11 @@ from remat_algorithms.dag_ilp.checkmate import SMALL, first_schedule
 from remat_algorithms.dag_ilp.formulation import TooLarge
 from remat_algorithms.dag_ilp.frontier import FRONTIER
 from remat_algorithms.dag_ilp.intervals import IntervalJob, Intervals
+from remat_algorithms.dag_ilp.replay import execute
 from remat_algorithms.dag_ilp.search import Runs, Search
 from remat_algorithms.dag_ilp.start import greedy_schedule
 
-COPIES = 2
+COPIES, MOST_COPIES = 2, 20
 ROUNDING_TIME = 0.3
 """Share of the time left that relaxations may take before the constraint program is begun."""
 
@@ -29,7 +31,9 @@ MOST_RUN_SLOTS = 400_000
 class MoccasinOptions(Options):
     """Options of `moccasin`."""
 
-    copies: int = Field(default=COPIES, ge=1, le=20, description="Most runs of one task, the first one included.")
+    copies: int = Field(
+        default=COPIES, ge=1, le=MOST_COPIES, description="Most runs of one task, the first one included."
+    )
     greedy: bool = Field(default=True, description="Ask dag-auto's greedy first, for a schedule to start from.")
     rounding: bool = Field(default=True, description="Round the relaxation of checkmate first, for the same purpose.")
     reorder: bool = Field(default=False, description="Improve the order of first runs before anything is run again.")
@@ -41,14 +45,43 @@ def scope_of(copies: int) -> str:
 
 
 class _InClass(Search):
-    """Takes schedules of few enough runs only."""
+    """Takes schedules of few enough runs only.
+
+    Attributes
+    ----------
+    copies : int
+        Most runs of a task.
+    wanted : int or None
+        Least number of runs of a task in a schedule that fits and was refused for it.
+    """
 
     copies = COPIES
+    wanted: int | None = None
 
     def offer(self, chosen: Runs) -> bool:  # type: ignore[override]
         own = {(self.front.first[position], position) for position, must in enumerate(self.front.forced) if must}
         count = Counter(position for _, position in own | set(chosen))
-        return max(count.values(), default=0) <= self.copies and super().offer(chosen)
+        most = max(count.values(), default=0)
+        if most <= self.copies:
+            return super().offer(chosen)
+        news = self.best is None and (self.wanted is None or most < self.wanted)
+        if news and execute(self.problem, self.front.runs_of(chosen)).peak <= self.budget:
+            self.wanted = most
+        return False
+
+    def infeasible(self, scope: str | None = None) -> Proposal:
+        return self._remarked(super().infeasible(scope))
+
+    def propose(self, *, proved: bool, termination: Termination | None = None) -> Proposal:
+        return self._remarked(super().propose(proved=proved, termination=termination))
+
+    def _remarked(self, proposal: Proposal) -> Proposal:
+        """Add what would let in a schedule that was refused, if no other was found."""
+        if proposal.steps is not None or self.wanted is None:
+            return proposal
+        remedy = f"--option copies={self.wanted}" if self.wanted <= MOST_COPIES else "--algorithm checkmate"
+        note = f"a schedule fits that runs a task {self.wanted} times, and {self.copies} are allowed: use {remedy}"
+        return replace(proposal, notes=(*proposal.notes, note))
 
 
 def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Proposal:
@@ -83,7 +116,7 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
         search.notes.append(
             f"{front.stages:,} stages with {front.slots:,} runs: the program would take too long to be built"
         )
-        return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
+        return search.propose(proved=False, termination=Termination.SIZE_LIMIT)
     if options.rounding and front.slots > SMALL:
         if not _possible(search):
             return search.infeasible()

@@ -97,7 +97,7 @@ def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
 
 def _too_many(search: Search, what: str, most: int) -> Proposal:
     search.notes.append(f"{what} are too many: at most {most:,} columns are tried")
-    return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)
+    return search.propose(proved=False, termination=Termination.SIZE_LIMIT)
 
 
 def _fallback(search: Search) -> Proposal:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -117,7 +119,7 @@ def command(
     outputs = _Outputs(schedule=output, instance=output_instance, plot=plot, view=view, trace=trace, format=format_)
     outputs.check(instance, machine)
     chosen = common.split_assignments("--option", options)
-    _ask(chosen, max_overhead=max_overhead, max_makespan=max_makespan)
+    asked = _ask(chosen, max_overhead=max_overhead, max_makespan=max_makespan)
     if output_instance is not None and "scale" not in chosen:
         raise OptionError("--output-instance: only with --option scale=batch is the instance another one")
     capacities = common.split_budgets(budget)
@@ -130,7 +132,7 @@ def command(
     common.check_view(view, plot, loaded.kind)
     model = common.load_machine_option(machine, units)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'}")
-    with progress(session, units, f"solving {loaded.name or instance}") as listener:
+    with progress(session, units, f"solving {loaded.name or instance}") as listener, _as_given(asked):
         result = solve(
             loaded,
             algorithm=algorithm,
@@ -147,13 +149,32 @@ def command(
     return _exit_code(result)
 
 
-def _ask(chosen: dict[str, str], **questions: str | None) -> None:
-    """Add --max-overhead and --max-makespan to the options, which are another way to ask."""
+def _ask(chosen: dict[str, str], **questions: str | None) -> dict[str, str]:
+    """Add --max-overhead and --max-makespan to the options, which are another way to ask; return how they were asked.
+
+    The answer maps the beginning of an error to the option that was given.
+    """
+    asked = {}
     for name, value in questions.items():
         if value is not None:
+            flag = f"--{name.replace('_', '-')}"
             if name in chosen:
-                raise OptionError(f"--{name.replace('_', '-')}: given as --option {name}, too")
+                raise OptionError(f"{flag}: given as --option {name}, too")
             chosen[name] = value
+            asked[f"--option {name}:"] = f"{flag}:"
+    return asked
+
+
+@contextmanager
+def _as_given(asked: Mapping[str, str]) -> Iterator[None]:
+    """Let errors name the options that were given."""
+    try:
+        yield
+    except OptionError as error:
+        text = str(error)
+        for name, flag in asked.items():
+            text = text.replace(name, flag)
+        raise OptionError(text) from None
 
 
 def _check_kind(instance: Instance, format_: str) -> None:

@@ -166,7 +166,9 @@ def _check_names(names: tuple[str, ...], known: dict[str, int], at: str, wrong: 
         if name not in known:
             raise fail(f"{name!r} {wrong} of this instance", f"{at}[{index}]" if not at.endswith("]") else at)
     if len(set(names)) < len(names):
-        raise fail("the same name is listed twice", at)
+        seen: set[str] = set()
+        name = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise fail(f"{name!r} is listed twice", at)
 
 
 def _check_acyclic(tasks: tuple[Task, ...], inputs: dict[str, int]) -> None:

@@ -75,7 +75,9 @@ def remark(curve: Curve, units: Units) -> str:
             proof = f", proved for {least.proved_within}" if least.proved_within else ", the least that was found"
             parts.append(f"least budget {size}{proof}")
         else:
-            parts.append(f"no schedule; the budget is at least {size}")
+            whole = least.proved_within in (None, ALL_SCHEDULES)
+            within = "" if whole else f"within {least.proved_within}, "
+            parts.append(f"no schedule; {within}the budget is at least {size}")
     if curve.knee is not None:
         parts.append(f"knee at {format_size(curve.knee.peak or 0, units)}")
     if curve.exhaustive:

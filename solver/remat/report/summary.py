@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from remat.machine import Machine
-from remat.problem import ALL_SCHEDULES, Bound, Status, Termination
+from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time
 from remat.verifier import Report
@@ -160,16 +160,34 @@ def _without_schedule(result: Result) -> Iterator[tuple[str, str]]:
         return
     name = result.machine.memories[least.memory].name
     size = format_size(least.size, units, both=True)
-    cause = "what is resident at the start or at the end"
-    if least.task is not None:
-        cause = f"task {shown_name(result.graph.tasks[least.task])}"
+    # The status names its scope already.
+    named = least.scope is not None and least.scope in (ALL_SCHEDULES, result.scope)
+    whose = "" if named else f" for {least.scope or result.algorithm}"
+    cause = _set_by(result, least)
     option = f"--budget {name}={least.size}" if len(result.machine.memories) > 1 else f"--budget {least.size}"
     if least.sufficient:
-        yield "least budget", f"{shown_name(name)}: {size}, set by {cause}"
+        yield "least budget", f"{shown_name(name)}: {size}{whose}{cause and f', set by {cause}'}"
         yield "", f"a schedule is found with {option}"
-    else:
-        yield "least budget", f"{shown_name(name)}: at least {size}, needed by {cause}"
+    elif least.scope == ALL_SCHEDULES:
+        yield "least budget", f"{shown_name(name)}: at least {size}{cause and f', needed by {cause}'}"
         yield "", f"a lower bound: nothing less than {option} can do"
+    else:
+        class_ = least.scope or f"what {result.algorithm} searches"
+        yield "least budget", f"{shown_name(name)}: within {class_}, at least {size}{cause and f', needed by {cause}'}"
+        yield "", "a lower bound for these schedules only: others may do with less"
+
+
+def _set_by(result: Result, least: LeastBudget) -> str:
+    """Name what sets a least budget; empty where that is not known."""
+    task = least.task
+    if task is None:
+        bound = result.memory_bounds.get(result.machine.memories[least.memory].name)
+        if bound is None or bound.size != least.size:
+            return ""
+        if bound.task is None:
+            return "what is resident at the start or at the end"
+        task = bound.task
+    return f"task {shown_name(result.graph.tasks[task])}"
 
 
 def _lower_bound(result: Result) -> str:
@@ -180,8 +198,8 @@ def _lower_bound(result: Result) -> str:
 
 
 def _other_bounds(result: Result) -> list[Bound]:
-    """Bounds on classes of schedules; of those over all schedules the best is shown already."""
-    return [bound for bound in result.bounds if bound.scope != ALL_SCHEDULES]
+    """Bounds on classes of schedules that say more than the best one over all schedules, which is shown already."""
+    return [bound for bound in result.bounds if bound.scope != ALL_SCHEDULES and bound.value > result.lower_bound]
 
 
 def traffic(report: Report, machine: Machine, units: Units) -> Iterator[tuple[str, str]]:

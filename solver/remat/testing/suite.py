@@ -214,7 +214,8 @@ class AlgorithmSuite:
             for context in (RecordingContext(interrupted=True), RecordingContext(deadline=0.0)):
                 answer = run_directly(algorithm, document, given, budgets, context, patience=self.patience).result
                 check_answer(algorithm, document, answer)
-                stopped = (context.termination, Termination.COMPLETED, Termination.ITERATION_LIMIT)
+                limits = (Termination.ITERATION_LIMIT, Termination.SIZE_LIMIT)
+                stopped = (context.termination, Termination.COMPLETED, *limits)
                 require(answer.termination in stopped, f"{context.termination} is reported as {answer.termination}")
 
     def test_incumbents_are_schedules(self, kind: str, given: Mapping[str, Any]) -> None:

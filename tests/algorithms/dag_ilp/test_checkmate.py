@@ -358,6 +358,38 @@ def test_programs_that_would_be_too_large_are_named(monkeypatch):
     assert result.status == "feasible"  # the greedy's
     assert result.optimal_within is None
     assert "more than 100 entries" in result.notes[0]
+    assert result.termination == "size limit"
+
+
+@pytest.mark.parametrize("name", ["checkmate", "moccasin"])
+def test_what_is_proved_without_a_program_is_complete(name, monkeypatch):
+    from remat_algorithms.dag_ilp import moccasin
+
+    monkeypatch.setattr(formulation, "MOST_ENTRIES", 100)
+    monkeypatch.setattr(moccasin, "MOST_RUN_SLOTS", 1)
+    document = moderate("dag")
+    least, most = span(document)
+    refused = remat.solve(document, algorithm=name, budget=least - 1)
+    assert (refused.status, refused.scope, refused.termination) == ("infeasible", "all schedules", "completed")
+    between = remat.solve(document, algorithm=name, budget=(least + most) // 2, options={"greedy": False})
+    assert (between.status, between.termination) == ("unknown", "size limit")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_schedule_of_too_many_runs_is_named(known, monkeypatch):
+    from remat_algorithms.dag_ilp import moccasin
+
+    monkeypatch.setattr(moccasin, "SMALL", 0)
+    document = moderate("dag")
+    budget = sum(span(document)) // 2
+    options = {"copies": 1, "rounding": False, "greedy": known}
+    refused = remat.solve(document, algorithm="moccasin", budget=budget, options=options)
+    assert refused.status == "infeasible"
+    said = "a schedule fits that runs a task 2 times, and 1 are allowed: use --option copies=2"
+    assert refused.notes.count(said) == known
+    again = remat.solve(document, algorithm="moccasin", budget=budget, options=options | {"copies": 2})
+    assert again.makespan is not None
+    assert said not in again.notes
 
 
 @draws(25)

@@ -1,0 +1,39 @@
+"""What to try where a class of schedules has none that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from remat.problem import Problem
+from remat.registry import Algorithm
+
+ONE_ORDER = ("reference order", "improved order")
+"""What scopes say where all first runs are in one order."""
+
+OTHER_ORDERS = "dag-order-exact"
+
+
+def remedies(problem: Problem, solver: Algorithm, options: Mapping[str, Any], scope: str | None) -> Iterator[str]:
+    """Yield what may find a schedule outside the class that was searched.
+
+    Parameters
+    ----------
+    problem : Problem
+    solver : Algorithm
+    options : mapping
+        Those that were given to it.
+    scope : str or None
+        The class for which the answer is infeasible; None if it is not.
+    """
+    # Chains and adjoints have one order only.
+    if scope is None or problem.kind not in ("dag", "tree") or not any(order in scope for order in ONE_ORDER):
+        return
+    model = solver.load_options()
+    ways = []
+    if model is not None and "reorder" in model.model_fields and not options.get("reorder"):
+        ways.append("--option reorder=true")
+    if len(problem.machine.memories) == 1:
+        ways.append(f"--algorithm {OTHER_ORDERS}")
+    if ways:
+        yield f"another order of the tasks may fit: try {' or '.join(ways)}"
