@@ -130,8 +130,8 @@ def gap_cover(model: StageModel, budget: int, most: float = math.inf) -> GapCove
             for number in groups[0]:
                 program.cost[number] += tables.time[maker]
             continue
-        most = max(map(len, groups))
-        reruns = program.variable(tables.time[maker], upper=most)
+        longest = max(map(len, groups))
+        reruns = program.variable(tables.time[maker], upper=longest)
         for group in groups:
             program.at_least([(reruns, 1), *((number, -1) for number in group)], 0)
     return cover
