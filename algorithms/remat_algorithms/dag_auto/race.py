@@ -131,11 +131,10 @@ class Race:
         # Whoever asks does so all the time: whole numbers are compared where it may be.
         if self.overhead > self.bound * (1.0 + NEAR) + 1e-9:
             return False
-        step, least = self.model.time_step, self.least
+        step, least = self.model.whole_step, self.least
         if not self.exact or step is None or least is None:
             return self.overhead <= self.bound * (1.0 + EQUAL) + 1e-9
-        assert self.model.whole_step is not None
-        return (least - self.model.once_makespan) / self.model.whole_step < self.bound / step + 0.5
+        return least - self.model.once_makespan < self.bound * self.model.time_unit + step / 2
 
     def over(self) -> bool:
         """Say whether to stop; from any thread."""
