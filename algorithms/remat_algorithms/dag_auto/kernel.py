@@ -1,6 +1,6 @@
-"""The compiled twin of `ruin.act`: the same text, in machine code.
+"""The compiled twins of `ruin.act` and `annealing.act`: the same texts, in machine code.
 
-Compiling takes less than a second, once in each process that needs it. Nothing is kept on disk, so that a first
+Compiling one takes less than a second, once in each process that needs it. Nothing is kept on disk, so that a first
 start is like any other.
 """
 
@@ -10,14 +10,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from remat_algorithms.dag_auto import ruin
+from remat_algorithms.dag_auto import annealing, ruin
 from remat_algorithms.dag_auto.lowering import compiled
 from remat_algorithms.dag_auto.packed import Packed, Room, Work
+from remat_algorithms.dag_auto.walk import Walk
 
 
 @dataclass
 class _Kernel:
     act: Callable[..., bool] | None = None
+    anneal: Callable[..., bool] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -30,3 +32,11 @@ def act(tables: Packed, work: Work, room: Room) -> Callable[..., bool]:
         if _KERNEL.act is None:
             _KERNEL.act = compiled(ruin.act, {"Packed": tables, "Work": work, "Room": room})
         return _KERNEL.act
+
+
+def anneal(tables: Packed, walk: Walk) -> Callable[..., bool]:
+    """Return `annealing.act`, compiled for arrays of such types; it takes their layouts."""
+    with _KERNEL.lock:
+        if _KERNEL.anneal is None:
+            _KERNEL.anneal = compiled(annealing.act, {"Packed": tables, "Walk": walk})
+        return _KERNEL.anneal

@@ -16,7 +16,7 @@ Array = Any
 """An int64 or float64 array where functions are compiled, an array of objects where they are interpreted."""
 
 # Rows of `Packed.items`.
-FIRST, READ_START, WRITE_START, WORKSPACE, IN_PLACE, BYTES, LIGHT, LIGHT_WORKSPACE, LIGHT_SPARED = range(9)
+FIRST, READ_START, WRITE_START, WORKSPACE, IN_PLACE, BYTES, LIGHT, LIGHT_WORKSPACE, LIGHT_SPARED, REPEAT = range(10)
 # Rows of `Packed.times`.
 TIME, LIGHT_TIME = range(2)
 # Rows of `Packed.values`.
@@ -119,7 +119,7 @@ def pack(model: StageModel, *, compiled: bool) -> Packed:
         items=_rows(
             [
                 *(tables.first, tables.read_start, tables.write_start, tables.workspace, tables.in_place),
-                *(tables.written, tables.light, tables.light_workspace, tables.light_spared),
+                *(tables.written, tables.light, tables.light_workspace, tables.light_spared, tables.repeat),
             ],
             width,
             whole,

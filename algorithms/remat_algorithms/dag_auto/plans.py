@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from remat_algorithms.dag_auto.packed import NOW, RANDOM, TODO, TRIAL, Room
+from remat_algorithms.dag_auto.packed import NOW, RANDOM, TODO, TRIAL, Array, Room
+
+
+def drawn(state: Array) -> float:
+    """Return the next random number in [0, 1): the generator of Park and Miller, the same when compiled."""
+    state[RANDOM] = state[RANDOM] * 48271 % 2147483647
+    return float(state[RANDOM] - 1) / 2147483646.0
 
 
 def draw(room: Room) -> float:
-    """Return the next random number in [0, 1): the generator of Park and Miller, the same when compiled."""
-    room.state[RANDOM] = room.state[RANDOM] * 48271 % 2147483647
-    return float(room.state[RANDOM] - 1) / 2147483646.0
+    """Return the next random number in [0, 1) of a search."""
+    return drawn(room.state)
 
 
 def find(room: Room, at: int, task: int) -> int:

@@ -6,16 +6,13 @@ import time
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 from pydantic import Field
 
 from remat.context import Context
-from remat.errors import OptionError
 from remat.options import Options
 from remat.placement import Unplaceable, place
 from remat.problem import Problem, Proposal, Termination
 from remat.steps import Steps
-from remat.taskgraph import IntArray
 from remat_algorithms.dag_auto.bounding import Bounding
 from remat_algorithms.dag_auto.conclusion import conclude
 from remat_algorithms.dag_auto.improving import SMALLER, Improver, aside, beside, first_plans
@@ -23,10 +20,8 @@ from remat_algorithms.dag_auto.mip import POLL_SECONDS
 from remat_algorithms.dag_auto.model import StageModel, stage_model
 from remat_algorithms.dag_auto.programs import ask_programs
 from remat_algorithms.dag_auto.race import Race, steps_of
+from remat_algorithms.dag_auto.reordering import Start, better_start
 from remat_algorithms.dag_auto.state import Search
-
-REFERENCE = "schedules in the reference order"
-IMPROVED = "schedules in the improved order"
 
 NOT_REORDERED = "reorder: the order stays as it is, since the graph has alternatives"
 """The note where an improved order was asked for, and there is no order of all tasks to improve."""
@@ -67,7 +62,7 @@ class DagAutoOptions(Options):
     )
     reorder: bool = Field(
         False,
-        description="improve the order of first runs before anything runs again; graphs with alternatives keep theirs",
+        description="look for a better order of first runs, with reruns in view; graphs with alternatives keep theirs",
     )
 
 
@@ -85,17 +80,20 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
     Returns
     -------
     Proposal
-        With a bound within its class: schedules that run the needed tasks for the first time in the given order,
-        and between two first runs each earlier task at most once again, in that order.
+        With a bound within its class: schedules that run the needed tasks for the first time in the given order
+        (or in the one that `reorder` has found), and between two first runs each earlier task at most once again, in
+        that order.
 
     Notes
     -----
     O(accesses) for each schedule that is looked at; the bounds are mixed-integer programs. When everything fits
     without recomputation, that is returned at once.
     """
-    model, scope = _model(problem, context, reorder=options.reorder)
-    notes = (NOT_REORDERED,) if options.reorder and not model.simple else ()
-    budget = problem.budget
+    start = Start(stage_model(problem))
+    notes = (NOT_REORDERED,) if options.reorder and not start.model.simple else ()
+    if options.reorder and start.model.simple and problem.exceeded is None:
+        start = better_start(problem, start.model, context, options.patience / 2, options.iterations)
+    model, scope, budget = start.model, start.scope, problem.budget
     whole = keep_everything(model, problem)
     if whole is not None:
         within = scope if model.simple else None
@@ -105,6 +103,9 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
         return Proposal(termination=context.termination, notes=notes)
     search = Search(model, budget, context.seed)
     race = Race(problem, model, context, budget, options.patience)
+    race.offer(start.plan)
+    if start.steps is not None:
+        race.offer_steps(*start.steps)
     if options.iterations is not None or model.stages <= SMALL:
         termination = _in_turns(race, search, options)
         if options.iterations is None and not race.over() and not ask_programs(race, options.patience, ONE_BY_ONE):
@@ -114,25 +115,6 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
     race.watch()
     conclusion = conclude(race, scope, termination)
     return replace(conclusion, notes=conclusion.notes + notes)
-
-
-def _model(problem: Problem, context: Context, *, reorder: bool) -> tuple[StageModel, str]:
-    """Return the model in the reference order, or in a better one if that is wanted and found."""
-    reference = stage_model(problem)
-    if not reorder or not reference.simple:
-        return reference, REFERENCE
-    from remat_algorithms.order.improving import good_order, improved
-    from remat_algorithms.order.model import order_model
-
-    try:
-        orders = order_model(problem, "dag-auto")
-    except OptionError:
-        return reference, REFERENCE
-    order = improved(orders, good_order(orders), lambda: context.stopped, problem.budget or 0)
-    if orders.peak(order) >= orders.peak(range(len(orders))):
-        return reference, REFERENCE
-    tasks: IntArray = np.array([orders.tasks[index] for index in order], dtype=np.int64)
-    return stage_model(problem, tasks), IMPROVED
 
 
 def keep_everything(model: StageModel, problem: Problem) -> Steps | None:

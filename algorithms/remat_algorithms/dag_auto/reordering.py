@@ -1,0 +1,227 @@
+"""A better order to begin with: windows around the peak, then annealing, which looks at order and reruns together."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from remat.context import Context
+from remat.errors import OptionError
+from remat.problem import Problem
+from remat.steps import Steps
+from remat.taskgraph import IntArray
+from remat.units import Number
+from remat_algorithms.dag_auto.annealer import Annealer, can_anneal
+from remat_algorithms.dag_auto.model import StageModel, stage_model
+from remat_algorithms.dag_auto.race import steps_of
+from remat_algorithms.dag_auto.state import ALPHAS, Plan, Search
+
+REFERENCE = "schedules in the reference order"
+IMPROVED = "schedules in the improved order"
+
+WINDOWS_SHARE, SHARE = 0.1, 0.4
+"""Shares of the time left that windows, and annealing, may take."""
+
+STEPS, INTERPRETED = 2000, 100
+"""Steps of annealing for each task, at most: where they are compiled, and where they are not."""
+
+COMPILED_FROM = 25
+"""Tasks from which compiling them pays: it takes half a second, once in a process."""
+
+FIRST_ROUND = 0.25
+"""Share of the steps, or of the time, of a first round, so that there is something soon."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a solve begins.
+
+    Attributes
+    ----------
+    model : StageModel
+        In the order to work in.
+    scope : str
+        The class of its plans.
+    plan : Plan or None
+        One that fits.
+    steps : (Steps, makespan) or None
+        A schedule that fits and is no plan.
+    """
+
+    model: StageModel
+    scope: str = REFERENCE
+    plan: Plan | None = None
+    steps: tuple[Steps, Number] | None = None
+
+
+def better_start(
+    problem: Problem, reference: StageModel, context: Context, seconds: float, rounds: int | None
+) -> Start:
+    """Look for an order that takes less memory, or less time with reruns.
+
+    Parameters
+    ----------
+    problem : Problem
+    reference : StageModel
+        In the reference order; simple.
+    context : Context
+        The best schedule so far is reported.
+    seconds : float
+        That annealing may take at most, where time is not limited.
+    rounds : int, optional
+        Steps of annealing for each task, at most; then the answer does not depend on the clock.
+    """
+    from remat_algorithms.order.improving import good_order, improved
+    from remat_algorithms.order.model import order_model
+
+    try:
+        orders = order_model(problem, "dag-auto")
+    except OptionError:
+        return Start(reference)
+    budget = problem.budget or 0
+    counted = rounds is not None
+    windows = _Share(context, math.inf if counted else WINDOWS_SHARE)
+    order = improved(orders, good_order(orders), lambda: windows.over, budget)
+    model, scope = reference, REFERENCE
+    if orders.peak(order) < orders.peak(range(len(orders))):
+        model, scope = _model(problem, (orders.tasks[index] for index in order)), IMPROVED
+    if problem.budget is None or orders.peak(order) <= budget or not can_anneal(model) or context.stopped:
+        return Start(model, scope)
+    share = _Share(context, math.inf if counted else SHARE, math.inf if counted else seconds)
+    annealing = _Annealing(problem, Start(model, scope), context, share)
+    annealing.work(1 if counted else context.threads, STEPS if rounds is None else min(rounds, STEPS))
+    other = annealing.start()
+    if other.plan is None and other.steps is None:
+        first = _first_plan(Search(model, budget, context.seed), None)
+        return Start(model, scope, first) if first is not None else other
+    return other
+
+
+class _Share:
+    """A share of the time that is left when it is made, or at most so many seconds where time is not limited."""
+
+    def __init__(self, context: Context, share: float, seconds: float = math.inf) -> None:
+        left = context.seconds_left
+        self._context = context
+        self.seconds = math.inf if share == math.inf else seconds if left is None else max(0.01, share * left)
+        self._end = time.monotonic() + self.seconds
+
+    @property
+    def over(self) -> bool:
+        return self._context.stopped or time.monotonic() > self._end
+
+
+def _model(problem: Problem, tasks: Iterable[int]) -> StageModel:
+    order: IntArray = np.array(list(tasks), dtype=np.int64)
+    return stage_model(problem, order)
+
+
+class _Annealing:
+    """Annealing of one problem, in one or two threads."""
+
+    def __init__(self, problem: Problem, start: Start, context: Context, share: _Share) -> None:
+        self.problem, self.context, self.share = problem, context, share
+        self.model, self.scope = start.model, start.scope
+        self.compiled = start.model.stages >= COMPILED_FROM
+        self.annealers: list[Annealer] = []
+        self._reported = math.inf
+
+    def work(self, threads: int, steps: int) -> None:
+        """Cool down twice in each thread, in so many steps for each task at the most."""
+        assert self.problem.budget is not None
+        for number in range(min(2, threads) if self.compiled else 1):
+            seed = self.context.seed + number
+            try:
+                annealer = Annealer(self.model, self.problem.budget, seed, compiled=self.compiled)
+            except (ImportError, OSError, RuntimeError):
+                # No compiler on this machine: what is interpreted gives the same answers, but takes fewer steps.
+                self.compiled = False
+                annealer = Annealer(self.model, self.problem.budget, seed, compiled=False)
+            self.annealers.append(annealer)
+        steps = (steps if self.compiled else min(steps, INTERPRETED)) * self.model.stages
+        others = [
+            threading.Thread(target=self._rounds, args=(other, steps), daemon=True) for other in self.annealers[1:]
+        ]
+        for thread in others:
+            thread.start()
+        try:
+            self._rounds(self.annealers[0], steps)
+        finally:
+            for thread, other in zip(others, self.annealers[1:], strict=True):
+                while thread.is_alive():
+                    if self.over():
+                        other.stop()
+                    self.report()
+                    thread.join(0.02)
+        self.report()
+
+    def _rounds(self, annealer: Annealer, steps: int) -> None:
+        watched = annealer is self.annealers[0]
+        for part in (FIRST_ROUND, 1.0 - FIRST_ROUND):
+            annealer.round(int(part * steps) + 1, part * self.share.seconds, lambda: self._going_on(watched))
+
+    def _going_on(self, watched: bool) -> bool:
+        if watched:
+            self.report()
+        return not self.over()
+
+    def over(self) -> bool:
+        """Whether the time is over, or something fits without reruns."""
+        return self.share.over or min(annealer.time for annealer in self.annealers) <= self.model.once_time
+
+    def report(self) -> None:
+        """Report the best schedule, from the thread that solves."""
+        best = min(self.annealers, key=lambda annealer: annealer.time)
+        # Reading while another thread writes: only when that has returned is it whole.
+        if best is self.annealers[0] and best.time < self._reported:
+            self._reported = best.time
+            steps, makespan = self._schedule(best.best or [])
+            self.context.report(steps, makespan=makespan)
+
+    def _schedule(self, items: Sequence[int]) -> tuple[Steps, Number]:
+        full = [1] * len(items)
+        return steps_of(self.problem, self.model, items, full), self.model.makespan(self.model.tasks_of(items, full))
+
+    def start(self) -> Start:
+        """Return the order of the best sequence, and what it is worth as a plan."""
+        problem, model = self.problem, self.model
+        annealer = min(self.annealers, key=lambda annealer: (annealer.time, annealer.excess))
+        items = annealer.best or annealer.present
+        places = {item: place for place, item in enumerate(dict.fromkeys(items))}
+        if list(places) == list(range(len(places))):
+            new, scope = model, self.scope
+        else:
+            new, scope = _model(problem, (model.task[item] for item in places)), IMPROVED
+        runs = sorted(set(_runs([places[item] for item in items], model.stages)))
+        assert problem.budget is not None
+        search = Search(new, problem.budget, self.context.seed)
+        raw = search.measure([item for _, item in runs], [stage for stage, _ in runs])
+        if raw.peak <= problem.budget:
+            return Start(new, scope, raw)
+        steps = None if annealer.best is None else self._schedule(annealer.best)
+        return Start(new, scope, _first_plan(search, raw), steps)
+
+
+def _runs(places: Sequence[int], stages: int) -> list[tuple[int, int]]:
+    """Return (stage, item) of the runs of a sequence whose first runs come in the order 0, 1, ..."""
+    runs: list[tuple[int, int]] = []
+    waiting: list[int] = []
+    stage = 0
+    for item in places:
+        waiting.append(item)
+        if item == stage:
+            runs += [(stage, other) for other in waiting]
+            waiting = []
+            stage += 1
+    return runs + [(stages, other) for other in waiting]
+
+
+def _first_plan(search: Search, start: Plan | None) -> Plan | None:
+    """Return the best plan that the greedy makes of another one, or of the order; None if there is none."""
+    plans = [search.construct(alpha, start=start) for alpha in ALPHAS]
+    return min((plan for plan in plans if plan is not None), key=lambda plan: plan.time, default=None)
