@@ -24,8 +24,8 @@ from remat_algorithms.dag_auto.state import ALPHAS, Plan, Search
 REFERENCE = "schedules in the reference order"
 IMPROVED = "schedules in the improved order"
 
-WINDOWS_SHARE, SHARE = 0.1, 0.4
-"""Shares of the time left that windows, and annealing, may take."""
+WINDOWS_SHARE, SHARE, MENDING_SHARE = 0.1, 0.4, 0.3
+"""Shares of the time left that windows, annealing, and making a plan of what that has found may take."""
 
 STEPS, INTERPRETED = 2000, 100
 """Steps of annealing for each task, at most: where they are compiled, and where they are not."""
@@ -95,9 +95,10 @@ def better_start(
     share = _Share(context, math.inf if counted else SHARE, math.inf if counted else seconds)
     annealing = _Annealing(problem, Start(model, scope), context, share)
     annealing.work(1 if counted else context.threads, STEPS if rounds is None else min(rounds, STEPS))
-    other = annealing.start()
+    mending = _Share(context, math.inf if counted else MENDING_SHARE)
+    other = annealing.start(mending)
     if other.plan is None and other.steps is None:
-        first = _first_plan(Search(model, budget, context.seed), None)
+        first = _first_plan(Search(model, budget, context.seed), None, mending)
         return Start(model, scope, first) if first is not None else other
     return other
 
@@ -187,7 +188,7 @@ class _Annealing:
         full = [1] * len(items)
         return steps_of(self.problem, self.model, items, full), self.model.makespan(self.model.tasks_of(items, full))
 
-    def start(self) -> Start:
+    def start(self, mending: _Share) -> Start:
         """Return the order of the best sequence, and what it is worth as a plan."""
         problem, model = self.problem, self.model
         annealer = min(self.annealers, key=lambda annealer: (annealer.time, annealer.excess))
@@ -204,7 +205,7 @@ class _Annealing:
         if raw.peak <= problem.budget:
             return Start(new, scope, raw)
         steps = None if annealer.best is None else self._schedule(annealer.best)
-        return Start(new, scope, _first_plan(search, raw), steps)
+        return Start(new, scope, _first_plan(search, raw, mending), steps)
 
 
 def _runs(places: Sequence[int], stages: int) -> list[tuple[int, int]]:
@@ -221,7 +222,19 @@ def _runs(places: Sequence[int], stages: int) -> list[tuple[int, int]]:
     return runs + [(stages, other) for other in waiting]
 
 
-def _first_plan(search: Search, start: Plan | None) -> Plan | None:
-    """Return the best plan that the greedy makes of another one, or of the order; None if there is none."""
-    plans = [search.construct(alpha, start=start) for alpha in ALPHAS]
+def _first_plan(search: Search, start: Plan | None, share: _Share) -> Plan | None:
+    """Return the best plan that the greedy makes of another one, or of the order; None if there is none in time."""
+    plans: list[Plan | None] = []
+
+    def work() -> None:
+        for alpha in ALPHAS:
+            if not share.over:
+                plans.append(search.construct(alpha, start=start))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        if share.over:
+            search.stop()
+        thread.join(0.01)
     return min((plan for plan in plans if plan is not None), key=lambda plan: plan.time, default=None)
