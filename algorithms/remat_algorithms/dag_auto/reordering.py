@@ -227,9 +227,7 @@ def _first_plan(search: Search, start: Plan | None, share: _Share) -> Plan | Non
     plans: list[Plan | None] = []
 
     def work() -> None:
-        for alpha in ALPHAS:
-            if not share.over:
-                plans.append(search.construct(alpha, start=start))
+        plans.extend(search.construct(alpha, start=start) for alpha in ALPHAS if not share.over)
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
