@@ -2,8 +2,7 @@
 
 Budgets are shares of the no-recompute peak. Shipped and generated graphs; those under ``$REMAT_DATA/dag``, too, where
 that is set. Two threads, and at most `LIMIT` seconds each. Before that, what a command costs whose caches of machine
-code are empty, against one that finds them full; both answer the same, since their rounds are counted. And what a
-better order is worth.
+code are empty, against one that finds them full; both answer the same, since their rounds are counted.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ LIMIT = 60
 SHIPPED = ("unet_joint", "unet_b8_512_bf16", "mlp12_joint", "layered_n100")
 GENERATED = (500, 1000)
 COMMANDS = (("unet_joint", 80), ("layered_n100", 90), ("layered-500", 80), ("layered-1000", 90))
-REORDERED = (("layered_n100", 60), ("layered-60", 80), ("layered-60", 60), ("layered-500", 70), ("layered-1000", 80))
-REORDERED_LIMIT = 20
 ROUNDS = 20
 FOREIGN = {
     "checkmate/unet": (90, 80, 60, 40),
@@ -98,17 +95,6 @@ def command(instance: Path, budget: int, caches: str) -> tuple[float, float, Any
     return wall, cpu, json.loads(done.stdout)["makespan"]
 
 
-def orders() -> None:
-    """Print what a better order is worth."""
-    rows = []
-    for name, share in REORDERED:
-        listed, better = (solve(name, share, REORDERED_LIMIT, reorder=reorder) for reorder in (False, True))
-        costs = ["-" if one["ratio"] is None else f"{one['ratio']:.6f}" for one in (listed, better)]
-        rows.append([name, f"{share} %", costs[0], listed["status"], costs[1], better["status"]])
-    header = ["graph", "budget", "listed order", "", "reorder", ""]
-    table(f"dag-auto, in the listed order and with reorder=true, at most {REORDERED_LIMIT} s each", header, rows)
-
-
 def starts() -> None:
     """Print what first and second commands cost."""
     rows = []
@@ -130,7 +116,6 @@ def starts() -> None:
 def run() -> None:
     """Print the tables."""
     starts()
-    orders()
     jobs = [(name, share) for name in SHIPPED for share in (90, 80, 60)]
     jobs += [(f"layered-{nodes}", share) for nodes in GENERATED for share in (90, 80)]
     data = os.environ.get("REMAT_DATA")

@@ -33,6 +33,9 @@ STEPS, INTERPRETED = 2000, 100
 COMPILED_FROM = 25
 """Tasks from which compiling them pays: it takes half a second, once in a process."""
 
+ROUNDING = 1e-6
+"""What sums of times may be off by, in the tables' unit."""
+
 FIRST_ROUND = 0.25
 """Share of the steps, or of the time, of a first round, so that there is something soon."""
 
@@ -135,6 +138,7 @@ class _Annealing:
     def work(self, threads: int, steps: int) -> None:
         """Cool down twice in each thread, in so many steps for each task at the most."""
         assert self.problem.budget is not None
+        self.context.report(message="annealing order and reruns together")
         for number in range(min(2, threads) if self.compiled else 1):
             seed = self.context.seed + number
             try:
@@ -173,7 +177,8 @@ class _Annealing:
 
     def over(self) -> bool:
         """Whether the time is over, or something fits without reruns."""
-        return self.share.over or min(annealer.time for annealer in self.annealers) <= self.model.once_time
+        least = min(annealer.time for annealer in self.annealers)
+        return self.share.over or least <= self.model.once_time + ROUNDING
 
     def report(self) -> None:
         """Report the best schedule, from the thread that solves."""
