@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from remat_algorithms.dag_auto.packed import PINNED, READ, READ_START, REPEAT, VALUES, WRITE, WRITE_START, Packed
-from remat_algorithms.dag_auto.plans import drawn
+from remat_algorithms.dag_auto.plans import drawn, sort
 from remat_algorithms.dag_auto.walk import (
     AFTER,
     BEST,
@@ -37,6 +37,7 @@ from remat_algorithms.dag_auto.walk import (
     delete_run,
     enter,
     insert_run,
+    list_accesses,
     move_run,
     over,
     undo,
@@ -71,36 +72,19 @@ def _earliest(walk: Walk, item: int) -> int:
 
 def _next_access(walk: Walk, value: int, at: int) -> int:
     """Return the first access of a value from a position on: 2 * position, and 1 for a write; -1 if there is none."""
-    best = 2 * walk.state[LENGTH]
-    producer = walk.values[PRODUCER, value]
-    for copy in range(walk.counts[producer] if producer >= 0 else 0):
-        access = 2 * walk.runs[PLACE, walk.copies[producer, copy]] + 1
-        if 2 * at <= access < best:
-            best = access
-    for entry in range(walk.values[READER_START, value], walk.values[READER_START, value + 1]):
-        reader = walk.readers[entry]
-        for copy in range(walk.counts[reader]):
-            access = 2 * walk.runs[PLACE, walk.copies[reader, copy]]
-            if 2 * at <= access < best:
-                best = access
-    return int(best) if best < 2 * walk.state[LENGTH] else -1
+    for index in range(list_accesses(walk, value)):
+        if walk.buffer[index] >= 2 * at:
+            return int(walk.buffer[index])
+    return -1
 
 
 def _last_access(walk: Walk, value: int, at: int) -> int:
     """Return the position of the last access of a value before a position; -1 if there is none."""
-    best = -1
-    producer = walk.values[PRODUCER, value]
-    for copy in range(walk.counts[producer] if producer >= 0 else 0):
-        place = walk.runs[PLACE, walk.copies[producer, copy]]
-        if best < place < at:
-            best = place
-    for entry in range(walk.values[READER_START, value], walk.values[READER_START, value + 1]):
-        reader = walk.readers[entry]
-        for copy in range(walk.counts[reader]):
-            place = walk.runs[PLACE, walk.copies[reader, copy]]
-            if best < place < at:
-                best = place
-    return int(best)
+    last = -1
+    for index in range(list_accesses(walk, value)):
+        if walk.buffer[index] < 2 * at:
+            last = walk.buffer[index] // 2
+    return last
 
 
 def _move(tables: Packed, walk: Walk) -> bool:
@@ -171,13 +155,7 @@ def _insert(tables: Packed, walk: Walk) -> bool:
                 walk.list[walk.state[LISTED]] = walk.values[PRODUCER, read]
                 walk.state[LISTED] += 1
     # Items are numbered in a topological order.
-    for index in range(1, walk.state[LISTED]):
-        item = walk.list[index]
-        other = index - 1
-        while other >= 0 and walk.list[other] > item:
-            walk.list[other + 1] = walk.list[other]
-            other -= 1
-        walk.list[other + 1] = item
+    sort(walk.list, walk.state[LISTED])
     valid = True
     for index in range(walk.state[LISTED]):
         valid = insert_run(tables, walk, walk.list[index], at + index) and valid

@@ -25,21 +25,29 @@ ROUNDS = 4
 
 
 @contextmanager
-def beside(race: Race, search: Search, work: Callable[[], object]) -> Iterator[None]:
-    """Let the improving side work in a thread of its own, so that this one can bound, report, and stop it in time."""
+def attended(work: Callable[[], object], over: Callable[[], bool], stop: Callable[[], None]) -> Iterator[None]:
+    """Let something work in a thread of its own; wait for its end, and stop it once `over` says so."""
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     try:
         yield
-    except BaseException:
-        race.halted = True
-        raise
     finally:
         thread.join(0.001)
         while thread.is_alive():
-            if race.watch():
-                search.stop()
+            if over():
+                stop()
             thread.join(0.02)
+
+
+@contextmanager
+def beside(race: Race, search: Search, work: Callable[[], object]) -> Iterator[None]:
+    """Let the improving side work in a thread of its own, so that this one can bound, report, and stop it in time."""
+    with attended(work, race.watch, search.stop):
+        try:
+            yield
+        except BaseException:
+            race.halted = True
+            raise
     race.watch()
 
 

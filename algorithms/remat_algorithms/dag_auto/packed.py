@@ -156,11 +156,16 @@ def work_room(model: StageModel, *, compiled: bool) -> Work:
     )
 
 
+def random_state(seed: int) -> int:
+    """Return the first state of the random generator (see `plans.drawn`) for a seed."""
+    return 1 + (seed * 7919 + 12345) % 2147483645
+
+
 def search_room(model: StageModel, seed: int, *, compiled: bool) -> Room:
     """Return room for a search, its generator seeded."""
     whole, real = (np.int64, np.float64) if compiled else (np.object_, np.object_)
     state = np.zeros(10, dtype=whole)
-    state[RANDOM] = 1 + (seed * 7919 + 12345) % 2147483645
+    state[RANDOM] = random_state(seed)
     return Room(
         plans=np.zeros((9, longest(model) + 2), dtype=whole),
         items=np.zeros((3, len(model.task) + 1), dtype=whole),

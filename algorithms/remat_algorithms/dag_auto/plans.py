@@ -29,19 +29,23 @@ def find(room: Room, at: int, task: int) -> int:
     return low
 
 
+def sort(items: Array, count: int) -> None:
+    """Sort the first few of an array's numbers, by insertion."""
+    for index in range(1, count):
+        item = items[index]
+        other = index - 1
+        while other >= 0 and items[other] > item:
+            items[other + 1] = items[other]
+            other -= 1
+        items[other + 1] = item
+
+
 def insert(room: Room, listed: int, at: int) -> int:
     """Merge ``room.items[TODO, :listed]`` into stage `at` of the present plan: the plan to try; -1 if too long."""
     count = room.state[NOW]
     if count + listed > room.plans.shape[1] - 2:
         return -1
-    # Few items: sorting by insertion is enough.
-    for index in range(1, listed):
-        task = room.items[TODO, index]
-        other = index - 1
-        while other >= 0 and room.items[TODO, other] > task:
-            room.items[TODO, other + 1] = room.items[TODO, other]
-            other -= 1
-        room.items[TODO, other + 1] = task
+    sort(room.items[TODO], listed)
     taken = 0
     length = 0
     for place in range(count):

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from remat.context import Context
-from remat.errors import OptionError
 from remat.problem import Problem
 from remat.steps import Steps
 from remat.taskgraph import IntArray
 from remat.units import Number
 from remat_algorithms.dag_auto.annealer import Annealer, can_anneal
+from remat_algorithms.dag_auto.improving import attended
 from remat_algorithms.dag_auto.model import StageModel, stage_model
 from remat_algorithms.dag_auto.race import steps_of
 from remat_algorithms.dag_auto.state import ALPHAS, Plan, Search
@@ -79,21 +80,13 @@ def better_start(
     rounds : int, optional
         Steps of annealing for each task, at most; then the answer does not depend on the clock.
     """
-    from remat_algorithms.order.improving import good_order, improved
-    from remat_algorithms.order.model import order_model
+    from remat_algorithms.order.improving import better_order
 
-    try:
-        orders = order_model(problem, "dag-auto")
-    except OptionError:
-        return Start(reference)
-    budget = problem.budget or 0
-    counted = rounds is not None
+    budget, counted = problem.budget, rounds is not None
     windows = _Share(context, math.inf if counted else WINDOWS_SHARE)
-    order = improved(orders, good_order(orders), lambda: windows.over, budget)
-    model, scope = reference, REFERENCE
-    if orders.peak(order) < orders.peak(range(len(orders))):
-        model, scope = _model(problem, (orders.tasks[index] for index in order)), IMPROVED
-    if problem.budget is None or orders.peak(order) <= budget or not can_anneal(model) or context.stopped:
+    order = better_order(problem, "dag-auto", lambda: windows.over)
+    model, scope = (reference, REFERENCE) if order is None else (_model(problem, order), IMPROVED)
+    if budget is None or _peak(model) <= budget or not can_anneal(model) or context.stopped:
         return Start(model, scope)
     share = _Share(context, math.inf if counted else SHARE, math.inf if counted else seconds)
     annealing = _Annealing(problem, Start(model, scope), context, share)
@@ -118,6 +111,11 @@ class _Share:
     @property
     def over(self) -> bool:
         return self._context.stopped or time.monotonic() > self._end
+
+
+def _peak(model: StageModel) -> int:
+    """Return the bytes that the order takes without reruns."""
+    return Search(model, 0, 0, compiled=False).measure(model.tables.first, range(model.stages)).peak
 
 
 def _model(problem: Problem, tasks: Iterable[int]) -> StageModel:
@@ -149,20 +147,11 @@ class _Annealing:
                 annealer = Annealer(self.model, self.problem.budget, seed, compiled=False)
             self.annealers.append(annealer)
         steps = (steps if self.compiled else min(steps, INTERPRETED)) * self.model.stages
-        others = [
-            threading.Thread(target=self._rounds, args=(other, steps), daemon=True) for other in self.annealers[1:]
-        ]
-        for thread in others:
-            thread.start()
-        try:
+        with ExitStack() as threads_of_others:
+            for other in self.annealers[1:]:
+                work = partial(self._rounds, other, steps)
+                threads_of_others.enter_context(attended(work, self.over, other.stop))
             self._rounds(self.annealers[0], steps)
-        finally:
-            for thread, other in zip(others, self.annealers[1:], strict=True):
-                while thread.is_alive():
-                    if self.over():
-                        other.stop()
-                    self.report()
-                    thread.join(0.02)
         self.report()
 
     def _rounds(self, annealer: Annealer, steps: int) -> None:
@@ -234,10 +223,6 @@ def _first_plan(search: Search, start: Plan | None, share: _Share) -> Plan | Non
     def work() -> None:
         plans.extend(search.construct(alpha, start=start) for alpha in ALPHAS if not share.over)
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        if share.over:
-            search.stop()
-        thread.join(0.01)
+    with attended(work, lambda: share.over, search.stop):
+        pass
     return min((plan for plan in plans if plan is not None), key=lambda plan: plan.time, default=None)

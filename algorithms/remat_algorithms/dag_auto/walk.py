@@ -29,6 +29,7 @@ from remat_algorithms.dag_auto.packed import (
     WRITE_START,
     Array,
     Packed,
+    random_state,
 )
 
 # Rows of `Walk.runs`: by position, then by run.
@@ -123,12 +124,12 @@ def walk_room(model: StageModel, seed: int, *, compiled: bool) -> Walk:
         state=np.zeros(9, dtype=whole),
         figures=np.zeros(5, dtype=real),
     )
-    walk.state[RANDOM] = 1 + (seed * 7919 + 12345) % 2147483645
+    walk.state[RANDOM] = random_state(seed)
     walk.state[OVERLAYS] = int(any(tables.in_place))
     return walk
 
 
-def _list_accesses(walk: Walk, value: int) -> int:
+def list_accesses(walk: Walk, value: int) -> int:
     """Sort the accesses of a value into `buffer`; return how many they are. Linear where they nearly are sorted."""
     count = 0
     producer = walk.values[PRODUCER, value]
@@ -162,7 +163,7 @@ def _hold(walk: Walk, size: int, born: int, last: int) -> None:
 def enter(tables: Packed, walk: Walk, value: int, sign: int) -> bool:
     """Enter all copies of a value, or take them out (`sign` -1); return whether each read has one. O(walk)."""
     size = sign * tables.values[SIZE, value]
-    count = _list_accesses(walk, value)
+    count = list_accesses(walk, value)
     to_the_end = bool(tables.values[STAYS, value]) or bool(tables.values[PINNED, value])
     index = 0
     born = -1
