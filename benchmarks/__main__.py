@@ -23,6 +23,7 @@ NAMES = (
     "offload_table",
     "offload_gap",
     "dag_auto",
+    "dag_large",
     "dag_reorder",
     "dag_exact",
     "dag_table",

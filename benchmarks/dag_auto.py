@@ -19,6 +19,7 @@ from typing import Any
 
 import remat
 from benchmarks.harness import measure, table
+from remat.generate import generate
 from remat.instance.saving import save_instance
 
 LIMIT = 60
@@ -36,11 +37,12 @@ FOREIGN = {
 
 
 def load(name: str) -> remat.Instance:
-    """Return a shipped graph, a generated one ("layered-500"), or a file."""
-    if name.startswith("layered-"):
-        from remat.generate import generate
-
-        return remat.load(dict(generate("dag", "layered", nodes=int(name.removeprefix("layered-")))))
+    """Return a shipped graph, a generated one ("layered-500" tasks, "mlp-300" layers), or a file."""
+    family, _, size = name.partition("-")
+    if size and family == "layered":
+        return remat.load(dict(generate("dag", family, nodes=int(size))))
+    if size and family == "mlp":
+        return remat.load(dict(generate("dag", family, layers=int(size), batch=8192, keep_gradients=False)))
     return remat.load(name if name.endswith(".json") else remat.example(name))
 
 

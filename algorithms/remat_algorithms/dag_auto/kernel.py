@@ -38,5 +38,5 @@ def anneal(tables: Packed, walk: Walk) -> Callable[..., bool]:
     """Return `annealing.act`, compiled for arrays of such types; it takes their layouts."""
     with _KERNEL.lock:
         if _KERNEL.anneal is None:
-            _KERNEL.anneal = compiled(annealing.act, {"Packed": tables, "Walk": walk})
+            _KERNEL.anneal = compiled(annealing.act, {"Packed": tables, "Walk": walk}, long_loops=True)
         return _KERNEL.anneal

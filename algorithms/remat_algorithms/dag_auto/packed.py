@@ -29,22 +29,27 @@ STAGES, ITEMS, VALUES, STATIC = range(4)
 # Rows of `Work.runs`.
 MEMORY, FULL, CHANGE, FREED = range(4)
 # Places in `Work.figures`.
-AREA, TOTAL, HIGHEST = range(3)
+AREA, TOTAL, HIGHEST, STAGE_AREA = range(4)
 
 # Plans, by the number p of the plan: rows 2 p and 2 p + 1 of `Room.plans` are its items and its stages.
 NOW, TRIAL, HERE, BEST = range(4)
-DELTA = 8
+# Then items and stages of runs to insert; differences of memory from position to position, which those are, and of each
+# block the least and the most excess.
+NEW_ITEM, NEW_STAGE, DELTA, TOUCHED, LEAST, PEAK = range(8, 14)
 # After their times in `Room.cost`: beyond which time the greedy gives up.
 DEAREST = 4
 # Rows of `Room.items`.
 TODO, DEPTH, MARK = range(3)
 # Rows of `Room.promise`.
-MOST, STAGE, LISTED, FACTOR = range(4)
+MOST, STAGE, LISTED, FACTOR, FREED_BY, READ_BY = range(6)
 # Places in `Room.state`: the lengths of the four plans come first.
-STAMP, RANDOM, STOP, LOW, HIGH, SALT = range(4, 10)
+STAMP, RANDOM, STOP, LOW, HIGH, TOUCHES, SALT, ADDED, BATCH = range(4, 13)
 
 CANDIDATES = 25
 """Candidates that are replayed in each step of the greedy."""
+
+MANY, MANY_FROM = 400, 2000
+"""Candidates that are ranked in graphs of so many tasks or more, to take several at once."""
 
 LONGEST = 12
 """Most runs of a plan, as a multiple of the order's."""
@@ -74,8 +79,9 @@ class Work(NamedTuple):
         to run; bytes that a run reads and frees.
     head, access : rows of value v, ``access[head[v]:head[v + 1]]``
         Its accesses in order of time: 2 * position for a read, 2 * position + 1 for a write.
-    figures : (3,) float
-        Area above the budget, time of all runs, highest position.
+    figures : (4,) float
+        Area above the budget, time of all runs, highest position; and the area where each stage counts once, with the
+        highest of its runs.
     """
 
     runs: Array
@@ -89,13 +95,13 @@ class Room(NamedTuple):
 
     Attributes
     ----------
-    plans : (9, longest + 2)
-        The present plan, one that is tried, the one that rounds of improvement start from, the best one; and the
-        differences of memory that a candidate would make.
+    plans : (14, longest + 2)
+        The present plan, one that is tried, the one that rounds of improvement start from, the best one;
+        runs to insert; and differences of memory that a candidate would make, with summaries of what they change.
     items : (3, items + 1)
         Items of a rerun, how deep each lies, in which call each item was entered.
-    ranking : (3, CANDIDATES) float
-        Score, value and depth of the best candidates.
+    ranking : (4, CANDIDATES or MANY) float
+        Score, value and depth of the best candidates, and whether each is one of several to take.
     state : (7,)
         Lengths of the plans, the number of the call, the random generator's state, whether to stop (set from
         another thread).
@@ -152,7 +158,7 @@ def work_room(model: StageModel, *, compiled: bool) -> Work:
         runs=np.zeros((4, longest(model) + 2), dtype=whole),
         head=np.zeros(len(tables.size) + 1, dtype=whole),
         access=np.zeros(accesses, dtype=whole),
-        figures=np.zeros(3, dtype=real),
+        figures=np.zeros(4, dtype=real),
     )
 
 
@@ -164,13 +170,13 @@ def random_state(seed: int) -> int:
 def search_room(model: StageModel, seed: int, *, compiled: bool) -> Room:
     """Return room for a search, its generator seeded."""
     whole, real = (np.int64, np.float64) if compiled else (np.object_, np.object_)
-    state = np.zeros(10, dtype=whole)
+    state = np.zeros(13, dtype=whole)
     state[RANDOM] = random_state(seed)
     return Room(
-        plans=np.zeros((9, longest(model) + 2), dtype=whole),
+        plans=np.zeros((14, longest(model) + 2), dtype=whole),
         items=np.zeros((3, len(model.task) + 1), dtype=whole),
-        ranking=np.zeros((3, CANDIDATES), dtype=real),
-        promise=np.zeros((4, len(model.tables.size)), dtype=real),
+        ranking=np.zeros((4, MANY if model.stages >= MANY_FROM else CANDIDATES), dtype=real),
+        promise=np.zeros((6, len(model.tables.size)), dtype=real),
         state=state,
         cost=np.array([0.0, 0.0, 0.0, 0.0, math.inf], dtype=real),
     )

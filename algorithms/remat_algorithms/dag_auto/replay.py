@@ -29,6 +29,7 @@ from remat_algorithms.dag_auto.packed import (
     READ_START,
     SIZE,
     SPARED,
+    STAGE_AREA,
     STAGES,
     STATIC,
     STAYS,
@@ -53,19 +54,24 @@ def replay(tables: Packed, work: Work, room: Room, plan: int, budget: int) -> fl
     count = room.state[plan]
     item = room.plans[2 * plan]
     if _list_accesses(tables, work, item, count) > len(work.access):
+        work.figures[AREA] = math.inf
+        work.figures[STAGE_AREA] = math.inf
         return math.inf
     for place in range(count + 2):
         work.runs[CHANGE, place] = 0
         work.runs[FREED, place] = 0
     for place in range(count):
-        task, stage = item[place], room.plans[2 * plan + 1, place]
-        is_first = stage < tables.fixed[STAGES] and tables.items[FIRST, stage] == task
+        task, at = item[place], room.plans[2 * plan + 1, place]
+        is_first = at < tables.fixed[STAGES] and tables.items[FIRST, at] == task
         light = tables.items[LIGHT, task]
         work.runs[FULL, place] = 1 if light == 0 or (light == 1 and is_first) else 0
     for value in range(tables.fixed[VALUES]):
         _copies(tables, work, item, count, value)
     resident = tables.fixed[STATIC]
     over = 0.0
+    by_stage = 0.0
+    stage = -1
+    top = 0
     time = 0.0
     highest = 0
     for place in range(count):
@@ -84,11 +90,18 @@ def replay(tables: Packed, work: Work, room: Room, plan: int, budget: int) -> fl
         if tables.items[IN_PLACE, task]:
             level -= min(written, work.runs[FREED, place])
         work.runs[MEMORY, place] = level
+        if room.plans[2 * plan + 1, place] != stage:
+            stage = room.plans[2 * plan + 1, place]
+            top = budget
         if level > budget:
             over += float(level - budget)
+            if level > top:
+                by_stage += float(level - top)
+                top = level
         if level > work.runs[MEMORY, highest]:
             highest = place
     work.figures[AREA] = over
+    work.figures[STAGE_AREA] = by_stage
     work.figures[TOTAL] = time
     work.figures[HIGHEST] = float(highest)
     return over

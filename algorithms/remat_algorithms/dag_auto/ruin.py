@@ -64,31 +64,49 @@ def without(room: Room, place: int) -> None:
     room.state[TRIAL] = count - 1
 
 
+def _first_access(work: Work, value: int, access: int) -> int:
+    """Return the index of the value's first access that is not before one; O(log accesses)."""
+    low, high = work.head[value], work.head[value + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if work.access[middle] < access:
+            low = middle + 1
+        else:
+            high = middle
+    return int(low)
+
+
+def _spared(tables: Packed, work: Work, task: int, place: int, between: int) -> int:
+    """Return the bytes that a position before a run would not hold without it: inputs that it alone reads so late."""
+    spared = 0
+    for entry in range(tables.items[READ_START, task], tables.items[READ_START, task + 1]):
+        read = tables.entries[READ, entry]
+        index = _first_access(work, read, 2 * place)
+        again = index + 1 < work.head[read + 1] and work.access[index + 1] % 2 == 0
+        before = work.access[index - 1] // 2 if index > work.head[read] else 0
+        if not again and before < between:
+            spared += tables.values[SIZE, read]
+    return spared
+
+
 def _hopeless(tables: Packed, work: Work, room: Room, place: int, budget: int) -> bool:
     """Whether a plan without a run must exceed the budget: its outputs would be kept too long elsewhere."""
     task = room.plans[2 * NOW, place]
-    spare = 0
-    for entry in range(tables.items[READ_START, task], tables.items[READ_START, task + 1]):
-        spare += tables.values[SIZE, tables.entries[READ, entry]]
     for entry in range(tables.items[WRITE_START, task], tables.items[WRITE_START, task + 1]):
         value = tables.entries[WRITE, entry]
-        low, high = work.head[value], work.head[value + 1]
-        while low < high:
-            middle = (low + high) // 2
-            if work.access[middle] < 2 * place + 1:
-                low = middle + 1
-            else:
-                high = middle
-        used = low + 1 < work.head[value + 1] and work.access[low + 1] % 2 == 0
-        if low == work.head[value] or not used:
+        index = _first_access(work, value, 2 * place + 1)
+        used = index + 1 < work.head[value + 1] and work.access[index + 1] % 2 == 0
+        if index == work.head[value] or not used:
             continue
-        for between in range(work.access[low - 1] // 2 + 1, place):
-            if work.runs[MEMORY, between] + tables.values[SIZE, value] - spare > budget:
+        size = tables.values[SIZE, value]
+        for between in range(work.access[index - 1] // 2 + 1, place):
+            excess = work.runs[MEMORY, between] + size - budget
+            if excess > 0 and excess > _spared(tables, work, task, place, between):
                 return True
     return False
 
 
-def prune(tables: Packed, work: Work, spare: Work, room: Room, budget: int) -> None:
+def prune(tables: Packed, work: Work, room: Room, budget: int) -> None:
     """Drop each rerun that is not needed, dearest first; the present plan must fit. O(reruns) replays."""
     reruns = 0
     for place in range(room.state[NOW]):
@@ -107,8 +125,9 @@ def prune(tables: Packed, work: Work, spare: Work, room: Room, budget: int) -> N
         if _hopeless(tables, work, room, place, budget):
             continue
         without(room, place)
-        if replay(tables, spare, room, TRIAL, budget) == 0.0:
+        if replay(tables, work, room, TRIAL, budget) == 0.0:
             take_trial(room)
+        else:
             replay(tables, work, room, NOW, budget)
     room.cost[NOW] = work.figures[TOTAL]
 
@@ -212,6 +231,6 @@ def act(
     if what == MEND:
         return greedy(tables, work, spare, room, budget, alpha, noise) == 0.0
     if what == PRUNE:
-        prune(tables, work, spare, room, budget)
+        prune(tables, work, room, budget)
         return True
     return replay(tables, work, room, NOW, budget) == 0.0
