@@ -110,7 +110,10 @@ def test_commands_are_short() -> None:
 
 def test_kinds_and_their_families() -> None:
     assert KINDS == ("chain", "adjoint", "dag", "tree")
-    assert [family.name for family in families("dag")] == ["layered", "random", "series-parallel", "unet", "mlp"]
+    assert [family.name for family in families("dag")] == [
+        *("layered", "layered-local", "random", "series-parallel"),
+        *("unet", "mlp"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,16 @@ from typing import Any
 
 import pytest
 
-from remat.generate.dag import ORDERS, layered_dag, random_dag, series_parallel_dag
+from remat.generate.dag import random_dag, series_parallel_dag
+from remat.generate.layered import ORDERS, layered_dag, local_layered_dag
 
 Generator = Callable[..., dict[str, Any]]
-SHAPES: dict[str, Generator] = {"layered": layered_dag, "random": random_dag, "series-parallel": series_parallel_dag}
+SHAPES: dict[str, Generator] = {
+    "layered": layered_dag,
+    "layered-local": local_layered_dag,
+    "random": random_dag,
+    "series-parallel": series_parallel_dag,
+}
 RICH = {
     "zero_probability": 0.1,
     "workspace_probability": 0.3,
@@ -60,6 +66,54 @@ def test_layered_graphs_are_connected_from_one_source_to_one_sink(order: str, no
     names = [task["id"] for task in made["tasks"]]
     assert [name for name in names if not any(v == name for _, v in pairs)] == [names[0]]
     assert [name for name in names if not any(u == name for u, _ in pairs)] == [names[-1]]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("nodes", [2, 3, 5, 40, 300])
+@pytest.mark.parametrize("parameters", [{}, {"width": 0.9}, {"width": 0.05}, {"variability": 0, "edge_density": 1}])
+def test_local_layered_graphs_are_connected_from_one_source_to_one_sink(
+    nodes: int, order: str, parameters: dict[str, float]
+) -> None:
+    made = local_layered_dag(nodes=nodes, skip_density=0, order=order, seed=4, **parameters)
+    pairs = edges(made)
+    names = [task["id"] for task in made["tasks"]]
+    assert [name for name in names if not any(v == name for _, v in pairs)] == [names[0]]
+    assert [name for name in names if not any(u == name for u, _ in pairs)] == [names[-1]]
+
+
+def test_local_edges_stay_near_and_are_as_many_as_asked_for() -> None:
+    # Layers of 20 in equal rows, 31 of them between source and sink, listed layer by layer.
+    parameters = {"nodes": 622, "width": 0.39, "variability": 0, "order": "layer", "seed": 1}
+    made = local_layered_dag(skip_density=0, **parameters)
+    number = {task["id"]: place for place, task in enumerate(made["tasks"])}
+    inner = [(number[u] - 1, number[v] - 1) for u, v in edges(made) if number[u] > 0 and number[v] < 621]
+    assert all(v // 20 == u // 20 + 1 for u, v in inner)
+    assert all(abs(v % 20 - u % 20) <= 4 for u, v in inner)
+    # 0.2 * 20 * 20 + 0.8 * 20 between two layers of 20.
+    assert len(inner) == 30 * 96
+    more = edges(local_layered_dag(skip_density=0.2, **parameters))
+    plain = edges(made)
+    assert 0.97 * len(plain) / 4 <= len(more) - len(plain) <= len(plain) / 4
+    skips = [(number[u] - 1, number[v] - 1) for u, v in more if number[v] - number[u] > 40]
+    assert sum(-1 <= v % 20 - u % 20 <= 5 for u, v in skips) == len(skips)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"width": 0}, "width must lie between 0 and 1, both excluded, not 0; the literature has .25 to .5"),
+        ({"width": 1.0}, "width must lie between 0 and 1, both excluded"),
+        ({"skip_density": 0.95}, "skip_density must be at most 0.9, not 0.95"),
+        ({"variability": 2}, "variability must lie between 0 and 1"),
+        (
+            {"nodes": 100_000, "width": 0.99, "edge_density": 1},
+            "at most 5,000,000; lower edge_density, skip_density or width",
+        ),
+    ],
+)
+def test_local_layered_graphs_refuse(parameters: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        local_layered_dag(**parameters)
 
 
 def test_layers_are_the_longest_path() -> None:

@@ -96,6 +96,8 @@ _DEVICE = (
     _float("flops", None, "FLOP/s of the device (default: an A100's for the dtype)."),
     _float("bandwidth", None, "Memory bandwidth in bytes/s (default: an A100's, 1.555e12)."),
 )
+_TASK_COUNT = _int("nodes", 100, "Number of tasks (of the forward graph, with --training).")
+_LISTED = _choice("order", ("random", "layer"), "Reference order: random topological, or layer by layer.")
 _DTYPE = _choice("dtype", ("fp32", "fp16", "bf16"), "Type of activations, gradients and weights.")
 _KEEP = _bool("keep_gradients", True, "Keep the weights' gradients resident to the end.")
 _INPUT_GRADIENT = _bool("input_gradient", True, "Whether the gradient of the chain's input is wanted.")
@@ -271,14 +273,29 @@ _CATALOGUE = (
     Family(
         "dag",
         "layered",
-        "dag:layered_dag",
+        "layered:layered_dag",
         "Random layered graph with one source and one sink.",
         (
-            _int("nodes", 100, "Number of tasks (of the forward graph, with --training)."),
+            _TASK_COUNT,
             _int("layers", 0, "Number of layers; 0: about twice the root of the nodes."),
             _float("edge_probability", 0.3, "Probability of an edge between tasks of neighbouring layers."),
             _float("skip_probability", 0.2, "Probability that a task reads one more, earlier value."),
-            _choice("order", ("random", "layer"), "Reference order: random topological, or layer by layer."),
+            _LISTED,
+            *_TASKS,
+        ),
+    ),
+    Family(
+        "dag",
+        "layered-local",
+        "layered:local_layered_dag",
+        "Random layered graph of the literature: layers of drawn widths, edges between neighbours.",
+        (
+            _TASK_COUNT,
+            _float("width", 0.3, "0 to 1; the larger, the fewer and wider layers."),
+            _float("variability", 0.75, "Share by which widths of layers differ from their mean, at the most."),
+            _float("edge_density", 0.2, "Share of the pairs of tasks of neighbouring layers that are joined."),
+            _float("skip_density", 0.14, "Share of all edges that skip layers."),
+            _LISTED,
             *_TASKS,
         ),
     ),
@@ -288,7 +305,7 @@ _CATALOGUE = (
         "dag:random_dag",
         "Order-respecting Erdos-Renyi graph.",
         (
-            _int("nodes", 100, "Number of tasks (of the forward graph, with --training)."),
+            _TASK_COUNT,
             _float("edge_probability", 0.05, "Probability that a task reads an earlier one."),
             *_TASKS,
         ),
@@ -299,7 +316,7 @@ _CATALOGUE = (
         "dag:series_parallel_dag",
         "Random two-terminal series-parallel graph.",
         (
-            _int("nodes", 100, "Number of tasks (of the forward graph, with --training)."),
+            _TASK_COUNT,
             _float("series_probability", 0.5, "Probability that a new task splits an edge."),
             *_TASKS,
         ),

@@ -1,4 +1,4 @@
-"""Random task graphs: layered, series-parallel, and order-respecting Erdos-Renyi graphs.
+"""Random task graphs: series-parallel and order-respecting Erdos-Renyi graphs, and what all of them share.
 
 A shape is a list of predecessors per task, in topological order; `TaskOptions` then say what the tasks and
 their values are like, and whether the graph is mirrored into a training graph.
@@ -7,8 +7,6 @@ their values are like, and whether the graph is mirrored into a training graph.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from math import isqrt
 from typing import Any
 
 from remat.generate import check
@@ -21,8 +19,6 @@ MOST_PAIRS = 50_000_000
 
 MOST_EDGES = 5_000_000
 """Most edges to be expected."""
-
-ORDERS = ("random", "layer")
 
 Predecessors = list[list[int]]
 
@@ -68,80 +64,6 @@ class TaskOptions:
         return Draw(check.seed(self.seed))
 
 
-def layered_dag(
-    *,
-    nodes: int = 100,
-    layers: int = 0,
-    edge_probability: float = 0.3,
-    skip_probability: float = 0.2,
-    order: str = "random",
-    **options: Any,
-) -> Document:
-    """Return a random layered graph with one source and one sink.
-
-    Every task reads something from the layer before and is read by the layer after, so the graph is
-    connected; skips reach further back, as in the graphs of Gagrani et al. 2022, *Neural topological
-    ordering for computation graphs*.
-
-    Parameters
-    ----------
-    nodes : int
-        Tasks, at least 2 (of the forward graph, with `training`).
-    layers : int
-        Layers, source and sink included; 0 means about ``2*sqrt(nodes)``.
-    edge_probability : float
-        Of an edge between two tasks of neighbouring layers.
-    skip_probability : float
-        Of a task to read one more value, from any earlier layer.
-    order : {"random", "layer"}
-        The listed (reference) order: a random topological one, or layer by layer.
-    **options
-        See `TaskOptions`.
-
-    Returns
-    -------
-    dict
-        Kind ``dag``.
-
-    Raises
-    ------
-    ValueError
-        A parameter out of range, or sizes beyond 2^62.
-    """
-    check.integer("nodes", nodes, minimum=2, maximum=MOST_TASKS)
-    depth = check.integer("layers", layers, maximum=nodes) or min(nodes, max(2, isqrt(4 * nodes)))
-    if depth == 1 or (depth == 2 and nodes > 2):
-        raise ValueError(f"layers {layers} leaves no room for {nodes} nodes between source and sink; use at least 3")
-    edge = check.probability("edge_probability", edge_probability)
-    skip = check.probability("skip_probability", skip_probability)
-    check.choice("order", order, ORDERS)
-    figures = TaskOptions(**options)
-    draw = figures.draw()
-    # Source and sink, one task per inner layer, the others anywhere in between.
-    counts = [1] * depth
-    for _ in range(nodes - depth):
-        counts[draw.integer(1, depth - 2)] += 1
-    _check_edges(sum(a * b for a, b in pairwise(counts)), edge, "edge_probability, or raise layers")
-    starts = list(accumulate(counts, initial=0))
-    edges: list[set[int]] = [set() for _ in range(nodes)]
-    for k in range(1, depth):
-        before, own = range(starts[k - 1], starts[k]), range(starts[k], starts[k + 1])
-        for v in own:
-            edges[v].update(u for u in before if draw.chance(edge))
-            if not edges[v]:
-                edges[v].add(draw.pick(before))
-            if k > 1 and draw.chance(skip):
-                edges[v].add(draw.integer(0, starts[k - 1] - 1))
-        read = set().union(*(edges[v] for v in own))
-        for u in before:
-            if u not in read:
-                edges[draw.pick(own)].add(u)
-    predecessors = [sorted(each) for each in edges]
-    if order == "random":
-        predecessors = _shuffled(predecessors, draw)
-    return _finish("layered", f"Random layered graph, {depth} layers", predecessors, draw, figures)
-
-
 def random_dag(*, nodes: int = 100, edge_probability: float = 0.05, **options: Any) -> Document:
     """Return an order-respecting Erdos-Renyi graph: each earlier task is read with one probability.
 
@@ -155,11 +77,11 @@ def random_dag(*, nodes: int = 100, edge_probability: float = 0.05, **options: A
     """
     check.integer("nodes", nodes, minimum=1, maximum=10_000)
     edge = check.probability("edge_probability", edge_probability)
-    _check_edges(nodes * (nodes - 1) // 2, edge, "edge_probability")
+    check_edges(nodes * (nodes - 1) // 2, edge, "edge_probability")
     figures = TaskOptions(**options)
     draw = figures.draw()
     predecessors = [[u for u in range(v) if draw.chance(edge)] for v in range(nodes)]
-    return _finish("random", f"Random graph, edge probability {edge:g}", predecessors, draw, figures)
+    return finish("random", f"Random graph, edge probability {edge:g}", predecessors, draw, figures)
 
 
 def series_parallel_dag(*, nodes: int = 100, series_probability: float = 0.5, **options: Any) -> Document:
@@ -198,10 +120,10 @@ def series_parallel_dag(*, nodes: int = 100, series_probability: float = 0.5, **
     for u, v in edges:
         predecessors[position[v]].append(position[u])
     ordered = [sorted(each) for each in predecessors]
-    return _finish("series_parallel", "Random series-parallel graph", ordered, draw, figures)
+    return finish("series_parallel", "Random series-parallel graph", ordered, draw, figures)
 
 
-def _check_edges(pairs: int, edge: float, remedy: str) -> None:
+def check_edges(pairs: int, edge: float, remedy: str) -> None:
     """Refuse what would take minutes to draw, or gigabytes to hold."""
     if pairs > MOST_PAIRS:
         raise ValueError(f"{pairs:,} pairs of tasks to draw edges for, at most {MOST_PAIRS:,}; use fewer nodes")
@@ -209,7 +131,7 @@ def _check_edges(pairs: int, edge: float, remedy: str) -> None:
         raise ValueError(f"about {pairs * edge:,.0f} edges, at most {MOST_EDGES:,}; lower {remedy}")
 
 
-def _shuffled(predecessors: Predecessors, draw: Draw) -> Predecessors:
+def shuffled(predecessors: Predecessors, draw: Draw) -> Predecessors:
     """Renumber the tasks by a random topological order."""
     successors: list[list[int]] = [[] for _ in predecessors]
     for v, reads in enumerate(predecessors):
@@ -309,7 +231,8 @@ class _Tasks:
         return [self.draw.pick(names)]
 
 
-def _finish(family: str, what: str, predecessors: Predecessors, draw: Draw, options: TaskOptions) -> Document:
+def finish(family: str, what: str, predecessors: Predecessors, draw: Draw, options: TaskOptions) -> Document:
+    """Draw the tasks and values of a shape; return the instance."""
     training = options.training
     tasks = _Tasks(predecessors, draw, options)
     tasks.forward("forward" if training else "")

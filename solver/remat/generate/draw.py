@@ -33,6 +33,10 @@ class Draw:
         """
         return min(high, low + int(self._random() * (high - low + 1)))
 
+    def share(self) -> float:
+        """Return a number from 0 to below 1."""
+        return self._random()
+
     def chance(self, probability: float) -> bool:
         """Return whether an event of this probability happens (never for 0, always for 1)."""
         return self._random() < probability
