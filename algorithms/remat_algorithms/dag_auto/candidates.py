@@ -39,6 +39,7 @@ from remat_algorithms.dag_auto.packed import (
     Work,
 )
 from remat_algorithms.dag_auto.plans import draw, find
+from remat_algorithms.dag_auto.replay import first_access
 
 DEPTHS = (0, 1, 2, 1000)
 """How many levels of dead inputs are rerun, too, before the remaining ones are kept longer."""
@@ -46,18 +47,6 @@ DEPTHS = (0, 1, 2, 1000)
 LONGER, AGAIN, NEVER = 20, 35, 10
 """Of 100 inputs, whims keep the first so many longer, and make the others up to the second again; and of 100 values
 they never free so many."""
-
-
-def _after(work: Work, value: int, place: int) -> int:
-    """Return the index of the value's first access at or after a position; O(log accesses)."""
-    low, high = work.head[value], work.head[value + 1]
-    while low < high:
-        middle = (low + high) // 2
-        if work.access[middle] < 2 * place:
-            low = middle + 1
-        else:
-            high = middle
-    return int(low)
 
 
 def _alive(tables: Packed, work: Work, value: int, entry: int) -> int:
@@ -100,7 +89,7 @@ def collect(tables: Packed, work: Work, room: Room, value: int, at: int, deepest
             maker = tables.values[MAKER, read]
             if maker >= 0 and room.items[MARK, maker] == stamp:
                 continue
-            following = _after(work, read, place)
+            following = first_access(work, read, 2 * place)
             if _alive(tables, work, read, following):
                 continue
             twice = 0
@@ -142,7 +131,7 @@ def release(tables: Packed, work: Work, room: Room, listed: int, at: int) -> Non
         place = find(room, at, task)
         for entry in range(tables.items[WRITE_START, task], tables.items[WRITE_START, task + 1]):
             value = tables.entries[WRITE, entry]
-            following = _after(work, value, place)
+            following = first_access(work, value, 2 * place)
             if tables.values[PINNED, value] or not _alive(tables, work, value, following):
                 continue
             size = tables.values[SIZE, value]
@@ -167,7 +156,7 @@ def _can_free(tables: Packed, work: Work, room: Room, value: int, peak: int) -> 
     maker = tables.values[MAKER, value]
     if maker < 0:
         return -1
-    following = _after(work, value, peak + 1)
+    following = first_access(work, value, 2 * peak + 2)
     if following == work.head[value]:
         return -1
     size = tables.values[SIZE, value]

@@ -50,6 +50,9 @@ WHIMS = 0.7
 BATCH_SHARE, KEPT_SHARE = 0.5, 0.5
 """Share of the excess that candidates taken at once may free at most, and of their estimate that they must gain."""
 
+LARGEST_BATCH = 2000
+"""Most runs that candidates taken at once may insert."""
+
 
 def _next_peak(work: Work, room: Room, peak: int, budget: int) -> int:
     """Return the position of the next lower memory above the budget, or -1; equal ones from the front."""
@@ -128,6 +131,7 @@ def _batch(tables: Packed, work: Work, room: Room, budget: int, peak: int, found
     batch = float(room.state[BATCH])
     wanted = BATCH_SHARE * float(work.runs[MEMORY, peak] - budget)
     taken = 0
+    runs = 0
     for index in range(found):
         value = int(room.ranking[1, index])
         room.ranking[3, index] = 0.0
@@ -137,7 +141,8 @@ def _batch(tables: Packed, work: Work, room: Room, budget: int, peak: int, found
             tables, work, room, value, int(room.promise[STAGE, value]), int(room.ranking[2, index]), math.inf
         )
         clear(room)
-        if _is_apart(tables, room, listed, batch):
+        if runs + listed <= LARGEST_BATCH and _is_apart(tables, room, listed, batch):
+            runs += listed
             _join(tables, room, listed, batch)
             room.ranking[3, index] = 1.0
             wanted -= float(tables.values[SIZE, value])

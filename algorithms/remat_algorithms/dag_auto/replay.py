@@ -107,6 +107,18 @@ def replay(tables: Packed, work: Work, room: Room, plan: int, budget: int) -> fl
     return over
 
 
+def first_access(work: Work, value: int, access: int) -> int:
+    """Return the index of the value's first access that is not before one; O(log accesses)."""
+    low, high = work.head[value], work.head[value + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if work.access[middle] < access:
+            low = middle + 1
+        else:
+            high = middle
+    return int(low)
+
+
 def _list_accesses(tables: Packed, work: Work, item: Array, count: int) -> int:
     """Sort the accesses by value, by counting, if there is room for them; return how many they are."""
     head, access = work.head, work.access

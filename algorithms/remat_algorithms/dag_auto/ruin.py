@@ -29,7 +29,7 @@ from remat_algorithms.dag_auto.packed import (
     Work,
 )
 from remat_algorithms.dag_auto.plans import draw, find, insert, take_trial
-from remat_algorithms.dag_auto.replay import replay
+from remat_algorithms.dag_auto.replay import first_access, replay
 
 RUIN, MEND, PRUNE, REPLAY, CLEAR = range(5)
 """What `act` does: drop reruns, the greedy, drop needless reruns, only replay, drop reruns near the peak."""
@@ -64,24 +64,12 @@ def without(room: Room, place: int) -> None:
     room.state[TRIAL] = count - 1
 
 
-def _first_access(work: Work, value: int, access: int) -> int:
-    """Return the index of the value's first access that is not before one; O(log accesses)."""
-    low, high = work.head[value], work.head[value + 1]
-    while low < high:
-        middle = (low + high) // 2
-        if work.access[middle] < access:
-            low = middle + 1
-        else:
-            high = middle
-    return int(low)
-
-
 def _spared(tables: Packed, work: Work, task: int, place: int, between: int) -> int:
     """Return the bytes that a position before a run would not hold without it: inputs that it alone reads so late."""
     spared = 0
     for entry in range(tables.items[READ_START, task], tables.items[READ_START, task + 1]):
         read = tables.entries[READ, entry]
-        index = _first_access(work, read, 2 * place)
+        index = first_access(work, read, 2 * place)
         again = index + 1 < work.head[read + 1] and work.access[index + 1] % 2 == 0
         before = work.access[index - 1] // 2 if index > work.head[read] else 0
         if not again and before < between:
@@ -94,7 +82,7 @@ def _hopeless(tables: Packed, work: Work, room: Room, place: int, budget: int) -
     task = room.plans[2 * NOW, place]
     for entry in range(tables.items[WRITE_START, task], tables.items[WRITE_START, task + 1]):
         value = tables.entries[WRITE, entry]
-        index = _first_access(work, value, 2 * place + 1)
+        index = first_access(work, value, 2 * place + 1)
         used = index + 1 < work.head[value + 1] and work.access[index + 1] % 2 == 0
         if index == work.head[value] or not used:
             continue
