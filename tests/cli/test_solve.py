@@ -12,6 +12,7 @@ from pydantic import Field
 import remat
 from remat.cli.session import ExitCode
 from remat.context import Context
+from remat.generate import generate
 from remat.options import Options
 from remat.problem import Problem, Proposal, Termination
 from remat_algorithms.dag.keep_all import solve as keep_all
@@ -28,6 +29,38 @@ def test_the_table(run: Run, tiny: str) -> None:
     assert lines["status"] == "optimal"
     assert lines["makespan"] == "10"
     assert f"memory: {PEAK} of {PEAK}, set by" in outcome.out
+
+
+@pytest.mark.parametrize(("share", "size"), [("75%", 18), ("99.9 %", 23), ("150%", 36)])
+def test_a_share_of_the_peak_is_a_size(run: Run, tiny: str, share: str, size: int) -> None:
+    answers = [run("solve", tiny, "-a", "store-all", "-b", budget, "--format", "json") for budget in (share, size)]
+    first, second = (json.loads(answer.out)["machine"]["memories"] for answer in answers)
+    assert first == second
+    assert first[0]["capacity"] == size
+    facts = json.loads(run("show", tiny, "-b", share, "--format", "json").out)
+    assert facts == json.loads(run("show", tiny, "-b", size, "--format", "json").out)
+
+
+def test_a_share_is_of_the_first_storage_level(run: Run, save: Save) -> None:
+    loop = dict(generate("adjoint", "uniform", steps=11, storage="ram:slots=4;disk:slots=3"))
+    path = save(loop)
+    stored = remat.solve(loop, algorithm="store-all", budget={"": None}).peak_memory["ram"]
+    half = json.loads(run("solve", path, "-b", "50%", "--format", "json").out)
+    memories = {memory["name"]: memory["capacity"] for memory in half["machine"]["memories"]}
+    assert memories["ram"] == stored // 2
+
+
+@pytest.mark.parametrize("share", ["0%", "-5%", "x%", "%", "nan%", "20000%", "1e999999%"])
+def test_what_is_no_share(run: Run, tiny: str, share: str) -> None:
+    outcome = run("solve", tiny, "-b", share)
+    assert outcome.code == ExitCode.USAGE
+    assert f"--budget: '{share}' is no share of the peak; write a size such as 8GB, or 80%" in outcome.err
+
+
+def test_a_share_has_no_name(run: Run, tiny: str) -> None:
+    outcome = run("solve", tiny, "-b", "memory=80%")
+    assert outcome.code == ExitCode.USAGE
+    assert "--budget: memory=80%: a share is of the first memory's peak; write it without a name" in outcome.err
 
 
 def test_quiet(run: Run, tiny: str) -> None:

@@ -30,35 +30,20 @@ STARTED = {"started": True}
 def describe(source: str) -> dict[str, Any]:
     """Return what planning must know of an instance.
 
-    Its digest, kind and units, and the no-recompute peak of the memory that a bare budget means: of the first
-    storage level, if an adjoint has storage, all states stored; None where no such schedule exists.
+    Its digest, kind and units, and the no-recompute peak of the memory that a bare budget means.
     """
-    from remat.facts import show
     from remat.instance import digest
+    from remat.shares import whole_peak
 
     instance = _load(source)
     units = instance.units.build()
-    peak = _stored_whole(instance) if getattr(instance, "storage", ()) else show(instance).no_recompute_peak
     return {
         "digest": digest(instance),
         "kind": instance.kind,
         "time_unit": units.time,
         "memory_unit": units.memory,
-        "peak": peak,
+        "peak": whole_peak(instance),
     }
-
-
-def _stored_whole(instance: Instance) -> int | None:
-    from remat.problem import Status
-    from remat.solving import solve
-
-    try:
-        result = solve(instance, algorithm="store-all", budget={"": None})
-    except RematError:
-        return None
-    if result.status not in (Status.OPTIMAL, Status.FEASIBLE):
-        return None
-    return result.peak_memory[result.machine.memories[1].name]
 
 
 def answer(request: Mapping[str, Any]) -> Answer:

@@ -53,7 +53,8 @@ budget_option = click.option(
     "--budget",
     metavar="[MEMORY=]SIZE",
     multiple=True,
-    help="Capacity of a memory; without a name of the first (of the first storage level).",
+    help="Capacity of a memory; without a name of the first (of the first storage level), or such as 80% of what that "
+    "takes when nothing is recomputed.",
 )
 
 machine_option = click.option(
@@ -251,6 +252,32 @@ def split_assignments(option: str, given: Sequence[str]) -> dict[str, str]:
             raise OptionError(f"{option}: {key.strip()!r} is given twice")
         result[key.strip()] = value.strip()
     return result
+
+
+def with_shares(
+    capacities: dict[str, int | str | None], instance: Instance, machine: MachineModel | None
+) -> dict[str, int | str | None]:
+    """Replace a share of the first memory's peak, such as ``80%``, by a size."""
+    from remat.shares import share_of, whole_peak
+
+    found: dict[str, int | str | None] = {}
+    for name, size in capacities.items():
+        try:
+            share = share_of(str(size))
+        except ValueError as error:
+            raise OptionError(f"--budget: {error}") from None
+        if share is None:
+            found[name] = size
+            continue
+        if name:
+            raise OptionError(
+                f"--budget: {name}={size}: a share is of the first memory's peak; write it without a name"
+            )
+        peak = whole_peak(instance, machine)
+        if peak is None:
+            raise OptionError(f"--budget: {size} of nothing: there is no schedule without recomputation or transfers")
+        found[name] = int(share * peak)
+    return found
 
 
 def split_budgets(given: tuple[str, ...]) -> dict[str, int | str | None]:

@@ -24,7 +24,7 @@ INSTANCE is a JSON file (.gz too), - for standard input, or example:NAME for a s
 
 \b
   remat solve example:resnet50 --budget 1GiB
-  remat solve net.json -b 8GB -o schedule.json.gz --plot memory.svg --trace trace.json
+  remat solve net.json -b 80% -o schedule.json.gz --plot memory.svg --trace trace.json
   remat solve net.json -b 8GB --plot stages.svg --view stages
   remat solve net.json -b device=8GB -b host=64GB -a rotor -O slots=1000
   remat solve loop.json -b 20 --format actions
@@ -136,7 +136,7 @@ def command(
         result = solve(
             loaded,
             algorithm=algorithm,
-            budget=capacities or None,
+            budget=common.with_shares(capacities, loaded, model) or None,
             machine=model,
             options=chosen,
             time_limit=time_limit,
