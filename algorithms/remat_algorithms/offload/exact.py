@@ -32,6 +32,9 @@ MOST_ACTS = 600
 GROWTH = 1.3
 """Ratio of the second makespan that is tried to the first; each further ratio is larger by this one."""
 
+NEARLY = 0.05
+"""Seconds before its limit from which a solver that stops without an answer has met it: it looks at a clock of its own."""
+
 NAME = "offload-exact"
 
 
@@ -156,6 +159,7 @@ class _Search:
         self.best: Timed | None = None
         self.bound: Number | None = None
         self.notes: list[str] = []
+        self.timed_out = False
 
     @property
     def least(self) -> Number | None:
@@ -239,6 +243,8 @@ class _Search:
             if answer.outcome in (Outcome.OPTIMAL, Outcome.FEASIBLE):
                 told(answer.bound)
             if answer.outcome is not Outcome.INFEASIBLE:
+                if answer.outcome is not Outcome.OPTIMAL and end is not None and end - time.monotonic() < NEARLY:
+                    self.timed_out = True
                 return answer.outcome
             told(most + 1)
             if most == top:
@@ -272,8 +278,8 @@ class _Search:
         context = self.context
         bounds = () if self.bound is None else (Bound(self.bound, self.scope, NAME),)
         termination = Termination.COMPLETED
-        if not proved and (context.stopped or self.best is None):
-            limit = Termination.TIME_LIMIT if self.work is None else Termination.ITERATION_LIMIT
+        if not proved and (context.stopped or self.timed_out or self.best is None):
+            limit = Termination.TIME_LIMIT if self.timed_out or self.work is None else Termination.ITERATION_LIMIT
             termination = context.termination if context.stopped else limit
         if self.best is None:
             return Proposal(bounds=bounds, termination=termination, notes=tuple(self.notes))

@@ -1,12 +1,15 @@
 """offload-exact against exhaustive search, and by hand."""
 
 import math
+import time
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import remat
+from remat_algorithms.dag_ilp.backends import Answer, Outcome
+from remat_algorithms.offload import exact
 from tests.algorithms.offload.small_chains import chain, chains, machine, one_big_value, stage
 from tests.oracles.offloading import least_makespan
 
@@ -197,3 +200,25 @@ def test_more_memory_never_hurts():
     assert known == sorted(known, reverse=True)
     assert known
     assert makespans[-len(known) :] == known
+
+
+def test_a_solver_that_meets_its_limit_a_moment_early_says_so(monkeypatch):
+    outcomes = []
+
+    def watched(job, context, limit):
+        if Outcome.OPTIMAL not in outcomes:
+            answer = whole(job, context, limit)
+            outcomes.append(answer.outcome)
+            return answer
+        time.sleep(max(0.0, limit - 0.02))
+        assert not context.stopped
+        return Answer(Outcome.FEASIBLE, None, 1.0)
+
+    whole = exact.watched
+    monkeypatch.setattr(exact, "watched", watched)
+    document = chain(*[stage(2, 3, 4) for _ in range(3)], machine=machine())
+    result = solve(document, least_need(document)[0], seconds=3, recompute=True)
+    assert outcomes[-1] is Outcome.OPTIMAL
+    assert result.makespan is not None
+    assert result.optimal_within is None
+    assert result.termination == "time limit"
