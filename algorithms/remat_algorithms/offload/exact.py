@@ -33,7 +33,7 @@ GROWTH = 1.3
 """Ratio of the second makespan that is tried to the first; each further ratio is larger by this one."""
 
 NEARLY = 0.05
-"""Seconds before its limit from which a solver that stops without an answer has met it: it looks at a clock of its own."""
+"""Seconds before its limit from which a solver that stops without an answer has met it: its clock is another one."""
 
 NAME = "offload-exact"
 
