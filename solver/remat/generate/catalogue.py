@@ -271,10 +271,7 @@ _CATALOGUE = (
         ),
     ),
     Family(
-        "dag",
-        "layered",
-        "layered:layered_dag",
-        "Random layered graph with one source and one sink.",
+        *("dag", "layered", "layered:layered_dag", "Random layered graph with one source and one sink."),
         (
             _TASK_COUNT,
             _int("layers", 0, "Number of layers; 0: about twice the root of the nodes."),
@@ -285,9 +282,7 @@ _CATALOGUE = (
         ),
     ),
     Family(
-        "dag",
-        "layered-local",
-        "layered:local_layered_dag",
+        *("dag", "layered-local", "layered:local_layered_dag"),
         "Random layered graph of the literature: layers of drawn widths, edges between neighbours.",
         (
             _TASK_COUNT,
@@ -300,10 +295,7 @@ _CATALOGUE = (
         ),
     ),
     Family(
-        "dag",
-        "random",
-        "dag:random_dag",
-        "Order-respecting Erdos-Renyi graph.",
+        *("dag", "random", "dag:random_dag", "Order-respecting Erdos-Renyi graph."),
         (
             _TASK_COUNT,
             _float("edge_probability", 0.05, "Probability that a task reads an earlier one."),
@@ -311,10 +303,7 @@ _CATALOGUE = (
         ),
     ),
     Family(
-        "dag",
-        "series-parallel",
-        "dag:series_parallel_dag",
-        "Random two-terminal series-parallel graph.",
+        *("dag", "series-parallel", "dag:series_parallel_dag", "Random two-terminal series-parallel graph."),
         (
             _TASK_COUNT,
             _float("series_probability", 0.5, "Probability that a new task splits an edge."),
