@@ -1,13 +1,20 @@
-"""The bounding side: the gap cover, then blocks of more and more stages; their solutions seed the improving side."""
+"""The bounding side: for all orders, then for one: the gap cover, and blocks of more and more stages.
+
+Solutions of the programs of one order seed the improving side.
+"""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from remat_algorithms.dag_auto.any_order import AnyOrder
 from remat_algorithms.dag_auto.blocks import Blocks, Facts, Pairs, facts_of
 from remat_algorithms.dag_auto.gaps import GapCover, gap_cover, lives_of
+from remat_algorithms.dag_auto.lineage import Lineage, choose, speaks_for_all
 from remat_algorithms.dag_auto.mip import Answer, Program, solve
 from remat_algorithms.dag_auto.race import Race
 from remat_algorithms.dag_auto.state import ALPHAS, Plan, Search
@@ -17,6 +24,15 @@ FIRST_POINTS = 5
 
 MORE, MORE_ROWS = 5, 20
 """Points, and violated runs of which rows are added, that each round adds at most."""
+
+FEW_MOMENTS = 16
+"""Moments of the programs of all orders that are solved first."""
+
+MOMENTS_SECONDS, MOMENTS_SECONDS_EACH, MOMENTS_SHARE = 2.0, 0.001, 0.3
+"""Seconds that they may take, those for each stage on top, and the share of the time left that they may not exceed."""
+
+MORE_MOMENTS = 1.5
+"""What the number of moments grows by, from program to program."""
 
 LARGE_COVER, COVER_SECONDS = 2000, 2.0
 """A gap cover of more variables may take so long: it promises less than blocks do."""
@@ -47,10 +63,19 @@ class Bounding:
     points: list[int] = field(default_factory=list)
     transients: Pairs = field(default_factory=list)
     exhausted: bool = False
-    _facts: Facts | None = None
+    _lineage: Lineage | None = None
+    _chain: Sequence[int] | None = None
+    _moments: Sequence[int] = ()
 
-    def _solve(self, program: Program, seconds: float | None, hint: Sequence[int] = ()) -> Answer:
+    @cached_property
+    def _facts(self) -> Facts:
+        return facts_of(self.race.model, lives_of(self.race.model))
+
+    def _solve(
+        self, program: Program, seconds: float | None, hint: Sequence[int] = (), *, overall: bool = False
+    ) -> Answer:
         race, left = self.race, self.race.context.seconds_left
+        raised = race.raise_overall if overall else race.raise_bound
         if left is not None:
             seconds = left if seconds is None else min(left, seconds)
         answer = solve(
@@ -61,11 +86,65 @@ class Bounding:
             hint=hint,
             work=self.effort,
             seed=race.context.seed,
+            # Each program of all orders has the moments of the last one, and more.
+            known=race.overall if overall else 0.0,
             # Bounds on the way may come a moment sooner or later: with counted work only the last one is taken.
-            raised=race.raise_bound if self.effort is None else None,
+            raised=raised if self.effort is None else None,
         )
-        race.raise_bound(answer.bound)
+        raised(answer.bound)
         return answer
+
+    @property
+    def may_widen(self) -> bool:
+        """Whether there is more to be said of all orders."""
+        if self._chain is None:
+            self._chain = ()
+            if speaks_for_all(self.race.problem, self.race.model):
+                self._lineage = Lineage.of(self._facts)
+                self._chain = self._lineage.chain()
+        return len(self._moments) < len(self._chain)
+
+    def widen(self, seconds: float | None) -> bool:
+        """Solve a program of all orders, of more moments than the last one.
+
+        Returns
+        -------
+        bool
+            Whether it was solved to its end; otherwise it is worth more time.
+        """
+        race = self.race
+        if not self.may_widen:
+            return True
+        assert self._lineage is not None
+        assert self._chain is not None
+        moments, count = self._moments, len(self._moments)
+        while moments == self._moments:
+            count = max(count + 1, int(count * MORE_MOMENTS))
+            moments = choose(self._chain, self._lineage.level, count)
+        program = AnyOrder.build(self._lineage, race.budget, moments).program
+        if program.entries > MOST_ENTRIES:
+            self._chain = self._moments
+            return True
+        answer = self._solve(program, seconds, overall=True)
+        race.say(f"all orders, at {len(moments)} moments")
+        if answer.finished:
+            self._moments = moments
+        return answer.finished
+
+    def widen_first(self) -> None:
+        """Say what can be said of all orders in a moment."""
+        seconds, left = MOMENTS_SECONDS + MOMENTS_SECONDS_EACH * self.race.model.stages, self.race.context.seconds_left
+        end = time.monotonic() + (seconds if left is None else min(seconds, MOMENTS_SHARE * left))
+        finished = True
+        while finished and len(self._moments) < FEW_MOMENTS and self.may_widen and not self.race.over():
+            left = None if self.effort is not None else end - time.monotonic()
+            finished = (left is None or left > 0) and self.widen(left)
+
+    def widen_all(self) -> None:
+        """Say all that can be said of all orders."""
+        while self.may_widen and not self.race.over():
+            if not self.widen(None) and self.effort is not None:
+                return
 
     def cover(self, seconds: float | None) -> None:
         """Solve the gap cover, unless it is huge, and try its solution as a plan."""
@@ -116,8 +195,7 @@ class Bounding:
             Whether the program was solved to its end; otherwise it is worth more time.
         """
         race = self.race
-        if self._facts is None:
-            self._facts = facts_of(race.model, lives_of(race.model))
+        if not self.points:
             self.points = self._first_points(self._facts.lives.memory)
         blocks = Blocks.build(self._facts, race.budget, self.points, self.transients)
         if blocks.program.entries > MOST_ENTRIES:

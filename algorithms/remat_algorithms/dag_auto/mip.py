@@ -24,6 +24,9 @@ MOST_SYMMETRIC = 20_000
 FINEST = 1e-7
 """Step that costs are rounded down to where they are no whole numbers: the mean task takes 1000."""
 
+LOWERED = 1e-7
+"""Share by which a bound is lowered against the tolerances of whoever has found it."""
+
 LARGEST_COST, LARGEST_ROW = 2**50, 2**50
 """Sums of all costs, and of the coefficients of a row, up to which they are taken as they are."""
 
@@ -87,6 +90,7 @@ def solve(
     hint: Sequence[int] = (),
     work: float | None = None,
     seed: int = 0,
+    known: float = 0.0,
     raised: Callable[[float], None] | None = None,
 ) -> Answer:
     """Solve a program in a thread of its own, which holds no lock, and ask meanwhile whether to stop.
@@ -105,6 +109,8 @@ def solve(
     work : float, optional
         Limit in CP-SAT's own units, for answers that do not depend on the clock.
     seed : int
+    known : float
+        What no solution of this very program costs less than, as is known from a part of it.
     raised : callable, optional
         Receives better and better bounds, in the solver's thread.
     """
@@ -122,7 +128,15 @@ def solve(
             numbers, coefficients, right = _safe_row(terms, least)
             row = cp_model.LinearExpr.weighted_sum([variables[number] for number in numbers], coefficients)
             model.add(row >= right)
-    model.minimize(cp_model.LinearExpr.weighted_sum(variables, costs))
+    total = cp_model.LinearExpr.weighted_sum(variables, costs)
+    model.minimize(total)
+    if known > 0.0:
+        # What rounding costs down may take from a solution.
+        lost = sum(
+            abs(cost / unit - whole) * upper
+            for cost, whole, upper in zip(program.cost, costs, program.upper, strict=True)
+        )
+        model.add(total >= math.ceil(known / unit * (1.0 - LOWERED) - lost - LOWERED))
     for variable, value in zip(variables, hint, strict=bool(len(hint))):
         model.add_hint(variable, value)
     solver = cp_model.CpSolver()

@@ -37,6 +37,10 @@ class Race:
     best : Plan or None
     bound : float
         Lower bound on the time of the reruns, in the model's unit; infinite where no plan fits.
+    overall : float
+        The same for all schedules, of any order.
+    any_order : bool
+        Whether to go on until that is met, rather than the bound for plans.
     changed : float
         `time.monotonic()` of the last better plan or bound.
     patience : float
@@ -54,8 +58,10 @@ class Race:
     context: Context
     budget: int
     patience: float
+    any_order: bool = False
     best: Plan | None = None
     bound: float = 0.0
+    overall: float = 0.0
     changed: float = field(default_factory=time.monotonic)
     halted: bool = False
     reported: Plan | None = None
@@ -103,11 +109,19 @@ class Race:
             self.context.report(steps, makespan=makespan)
 
     def raise_bound(self, bound: float) -> None:
-        """Take a bound if it is better; from any thread."""
+        """Take a bound for plans if it is better; from any thread."""
         with self._lock:
             if bound > self.bound * (1.0 + 1e-9):
                 self.bound = bound
                 self.changed = time.monotonic()
+
+    def raise_overall(self, bound: float) -> None:
+        """Take a bound for all schedules if it is better; from any thread."""
+        with self._lock:
+            if bound > self.overall * (1.0 + 1e-9):
+                self.overall = bound
+                self.changed = time.monotonic()
+        self.raise_bound(bound)
 
     @property
     def overhead(self) -> float:
@@ -124,17 +138,30 @@ class Race:
         return step is not None and self.model.once_makespan <= EXACT * step
 
     @property
-    def proved(self) -> bool:
+    def settled(self) -> bool:
         """Whether the best plan is optimal in its class, or there is none at all."""
-        if self.bound == math.inf or self.overhead <= 0.0:
+        return self._met(self.bound)
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the best schedule is optimal among all, or there is none at all."""
+        return self._met(self.overall)
+
+    @property
+    def proved(self) -> bool:
+        """Whether there is nothing left to prove."""
+        return self.optimal if self.any_order else self.settled
+
+    def _met(self, bound: float) -> bool:
+        if bound == math.inf or self.overhead <= 0.0:
             return True
         # Whoever asks does so all the time: whole numbers are compared where it may be.
-        if self.overhead > self.bound * (1.0 + NEAR) + 1e-9:
+        if self.overhead > bound * (1.0 + NEAR) + 1e-9:
             return False
         step, least = self.model.whole_step, self.least
         if not self.exact or step is None or least is None:
-            return self.overhead <= self.bound * (1.0 + EQUAL) + 1e-9
-        return least - self.model.once_makespan < self.bound * self.model.time_unit + step / 2
+            return self.overhead <= bound * (1.0 + EQUAL) + 1e-9
+        return least - self.model.once_makespan < bound * self.model.time_unit + step / 2
 
     def over(self) -> bool:
         """Say whether to stop; from any thread."""
@@ -154,13 +181,14 @@ class Race:
         return self.over()
 
     def say(self, message: str) -> None:
-        """Report progress in words: gap and bound within the class."""
+        """Report progress in words, with the gap to what is aimed at."""
         self.watch()
         if self.context.listener is None:
             return
         gap = ""
-        if self.best is not None and self.bound < math.inf:
-            least = self.model.once_time + self.bound
+        bound = self.overall if self.any_order else self.bound
+        if self.best is not None and bound < math.inf:
+            least = self.model.once_time + bound
             gap = f", gap {max(0.0, self.best.time - least) / max(least, 1e-300):.3%}"
         self.context.report(message=f"{message}{gap}")
 

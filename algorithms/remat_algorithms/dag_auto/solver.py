@@ -16,6 +16,7 @@ from remat.steps import Steps
 from remat_algorithms.dag_auto.bounding import Bounding
 from remat_algorithms.dag_auto.conclusion import conclude
 from remat_algorithms.dag_auto.improving import SMALLER, Improver, aside, beside, first_plans
+from remat_algorithms.dag_auto.lineage import speaks_for_all
 from remat_algorithms.dag_auto.mip import POLL_SECONDS
 from remat_algorithms.dag_auto.model import StageModel, stage_model
 from remat_algorithms.dag_auto.programs import ask_programs
@@ -102,7 +103,7 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
     if problem.exceeded is not None:
         return Proposal(termination=context.termination, notes=notes)
     search = Search(model, budget, context.seed)
-    race = Race(problem, model, context, budget, options.patience)
+    race = Race(problem, model, context, budget, options.patience, options.reorder and speaks_for_all(problem, model))
     race.offer(start.plan)
     if start.steps is not None:
         race.offer_steps(*start.steps)
@@ -136,7 +137,7 @@ def _in_turns(race: Race, search: Search, options: DagAutoOptions) -> Terminatio
     if race.model.simple and not race.over():
         own = Search(race.model, race.budget, race.context.seed)
         bounding = Bounding(race, own, SMALL_WORK if small else WORK, improver.seeds.append)
-        bounding.cover(None)
+        _bound_first(race, bounding)
         if small and not race.over():
             bounding.work()
     rounds = options.iterations if options.iterations is not None else SMALL_ROUNDS // race.model.stages
@@ -165,11 +166,20 @@ def _together(race: Race, search: Search) -> Termination:
         with beside(race, search, improver.work):
             if bounding is not None:
                 _head_start(race)
-                bounding.cover(None)
+                _bound_first(race, bounding)
                 bounding.work()
             if not race.over():
                 ask_programs(race)
     return Termination.COMPLETED if race.proved or not race.context.stopped else race.context.termination
+
+
+def _bound_first(race: Race, bounding: Bounding) -> None:
+    """Bound all orders, at length where that is the aim, and then the order at hand."""
+    bounding.widen_first()
+    if race.any_order and race.context.threads > 1:
+        bounding.widen_all()
+    if not race.over():
+        bounding.cover(None)
 
 
 def _head_start(race: Race) -> None:
@@ -185,7 +195,7 @@ def _alternate(race: Race, improver: Improver, bounding: Bounding) -> None:
     turn, search = 0.5, improver.search
     aside(race, search, lambda: first_plans(race, search, (1.0,)))
     if not race.watch():
-        bounding.cover(None)
+        _bound_first(race, bounding)
     if race.best is None and not race.watch():
         # Perhaps there is none.
         bounding.refine(None if race.context.seconds_left is None else race.context.seconds_left / 2)
@@ -195,7 +205,10 @@ def _alternate(race: Race, improver: Improver, bounding: Bounding) -> None:
         aside(race, search, partial(improver.until, end))
         start = time.monotonic()
         while time.monotonic() - start < turn and not race.watch() and not bounding.exhausted:
-            bounding.refine(turn)
+            if race.any_order and bounding.may_widen:
+                bounding.widen(turn)
+            else:
+                bounding.refine(turn)
         turn = min(1.4 * turn, 20.0)
 
 

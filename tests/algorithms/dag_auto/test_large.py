@@ -113,4 +113,4 @@ def test_a_network_of_thousands_of_tasks_is_planned_and_bounded():
     result = remat.solve(instance, algorithm="dag-auto", budget=peak // 2, time_limit=8, threads=2)
     assert result.makespan is not None
     assert result.makespan <= 1.02 * problem.no_recompute_time
-    assert any(bound.scope == "schedules in the reference order" for bound in result.bounds)
+    assert result.status == "optimal"

@@ -15,6 +15,7 @@ from tests.algorithms.dag_auto.subsets import best_of_class
 from tests.oracles import search
 
 SCOPE = "schedules in the reference order"
+EVERYTHING = "all schedules"
 FRONTIER = "frontier-advancing schedules of the reference order"
 
 
@@ -51,17 +52,22 @@ def compare_with_class(document, share):
     budget = low + (peak - low) * share // 100
     best = best_of_class(make_problem(remat.load(document), budget=budget))
     result = solved(document, budget, time_limit=20)
+    exact = search.chain_best(document, budget)
     if result.makespan is None:
         if result.status == "infeasible":
             assert best is None
+            assert exact is None or result.scope != EVERYTHING
+    elif result.optimal_within == EVERYTHING:
+        assert result.makespan == exact
     elif result.optimal_within in (SCOPE, FRONTIER):
         assert result.makespan == best
     for bound in result.bounds:
         if bound.scope in (SCOPE, FRONTIER) and best is not None:
             assert bound.value <= best
+        if bound.scope == EVERYTHING and exact is not None:
+            assert bound.value <= exact
     if best is not None:
         assert result.makespan is not None
-        exact = search.chain_best(document, budget)
         assert exact is not None
         assert result.makespan >= exact
 
@@ -96,10 +102,10 @@ def test_chains_are_never_better_than_the_optimum(document, share):
 def test_ladders_are_proved(depth):
     document = ladder(depth)
     result = solved(document, keep_peak(document) - depth // 3)
-    assert result.optimal_within == SCOPE
-    assert result.status == "feasible"
+    assert result.optimal_within == EVERYTHING
+    assert result.status == "optimal"
     assert result.makespan > 2 * depth
-    assert max(bound.value for bound in result.bounds if bound.scope == SCOPE) == result.makespan
+    assert max(bound.value for bound in result.bounds if bound.scope == EVERYTHING) == result.makespan
 
 
 def test_more_memory_is_never_worse_where_it_is_proved():
@@ -170,7 +176,7 @@ def test_flops_and_terabytes():
     small = solved(ladder(8), 6)
     result = solved(document, 6 * 10**12)
     assert result.makespan == small.makespan * (10**13 + 1)
-    assert result.optimal_within == small.optimal_within == SCOPE
+    assert result.optimal_within == small.optimal_within == EVERYTHING
 
 
 @pytest.mark.parametrize("scale", [1, 10**5])
@@ -217,7 +223,7 @@ def test_reruns_at_the_end_for_outputs():
     document = graph(tasks, outputs=["a", "c"])
     result = solved(document, 7)
     assert result.makespan == 4
-    assert result.optimal_within == SCOPE
+    assert result.status == "optimal"
 
 
 def test_iterations_do_not_depend_on_the_clock():
@@ -246,7 +252,7 @@ def test_known_optima(name, share, ratio):
     instance = remat.load(Path(data) / "dag" / f"{name}.json")
     keep = remat.solve(instance, algorithm="keep-all")
     result = solved(instance, keep.peak_memory["memory"] * share // 100, time_limit=120, threads=2)
-    assert result.optimal_within == SCOPE
+    assert result.optimal_within == (SCOPE if name.startswith("random") or share == 40 else EVERYTHING)
     assert result.makespan / keep.makespan == pytest.approx(ratio, abs=1e-5)
 
 
@@ -273,7 +279,7 @@ def test_a_run_in_place_frees_what_is_made_again_at_once(options):
     result = solved(graph(tasks, values=[{"id": "x", "size": 2}, {"id": "y", "size": 7}]), 8, options=options)
     assert result.makespan == 9 + 8 + 9 + 2
     if not options:
-        assert result.optimal_within == SCOPE
+        assert result.optimal_within is not None
 
 
 def test_a_third_run_of_a_task():
