@@ -78,6 +78,7 @@ def solve(name: str, share: int, limit: int = LIMIT, **options: Any) -> dict[str
         "wall": time.perf_counter() - wall,
         "ratio": None if result.makespan is None else result.makespan / once,
         "bound": bound / once,
+        "overall": result.lower_bound / once,
         "first": times[0] if times else None,
         "spent": spent[0] if spent else None,
         "best": times[-1] if times else None,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,10 @@ BOUNDS = "dag-auto"
 COLUMNS = ("cost", "bound", "s")
 SHORT = {"infeasible": "inf", "unknown": "none", "refused": "ref", "time limit": "time", "memory limit": "mem"}
 LEGEND = """
-Per cent on top of the time without recomputation. `*`: proved in its class. `none`: found nothing; `inf`: proved that
-nothing fits, in its class; `ref`: does not accept the graph; `time`, `mem`: stopped by force, at half as much again as
-the limit. `s`: the longest job of the row. The bound is dag-auto's, for schedules in the reference order.
+Per cent on top of the time without recomputation. `**`: optimal; `*`: proved in its class. `none`: found nothing;
+`inf`: proved that nothing fits, in its class; `ref`: does not accept the graph; `time`, `mem`: stopped by force, at
+half as much again as the limit. `s`: the longest job of the row. The bounds are dag-auto's: for schedules in the
+reference order, and for all.
 """
 FOLDER = Path(__file__).parent.parent / "build" / "dag_table"
 
@@ -81,8 +83,8 @@ def cost(cell: Cell) -> str:
     answer = cell.answer
     if not answer.solved or answer.overhead is None:
         return SHORT.get(str(answer.outcome), str(answer.outcome))
-    proved = answer.optimal_within is not None or str(answer.outcome) == "optimal"
-    return f"{100 * answer.overhead:.2f}" + ("*" if proved else "")
+    stars = 2 if str(answer.outcome) == "optimal" else 1 if answer.optimal_within is not None else 0
+    return f"{100 * answer.overhead:.2f}" + "*" * stars
 
 
 def name_of(label: str) -> str:
@@ -90,10 +92,11 @@ def name_of(label: str) -> str:
     return Path(label).name.partition(".")[0]
 
 
-def bound(cell: Cell) -> str:
+def bound(cell: Cell, *, overall: bool = False) -> str:
     """Format an algorithm's own bound, for its class or for all schedules."""
     answer = cell.answer
-    best = max((value for value in (answer.class_bound, answer.lower_bound) if value is not None), default=None)
+    bounds = (answer.lower_bound, None if overall else answer.class_bound)
+    best = max((value for value in bounds if value is not None), default=None)
     once = answer.no_recompute_time
     return "-" if best is None or not once else f"{100 * (best / once - 1):.2f}"
 
@@ -118,6 +121,7 @@ def summary(title: str, comparison: Comparison) -> None:
         longest = max(cell.answer.seconds for cell in mine.values())
         rows.append([standing.algorithm, *cells(mine, cost), f"{longest:.1f}"])
     rows.append(["bound", *cells(bounds, bound), ""])
+    rows.append(["bound for all", *cells(bounds, partial(bound, overall=True)), ""])
     table(f"{title}, at {' / '.join(budgets)} of the peak", ["algorithm", *map(name_of, graphs), "s"], rows)
 
 

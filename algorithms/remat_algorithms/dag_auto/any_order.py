@@ -53,10 +53,10 @@ class AnyOrder:
         R, for each moment, of the items whose place the order decides.
     resident : list of {value: variable or YES}
         S, for each moment.
-    again : list of {item: variable}
-        Z, for each moment.
     rerun : list of {item: variable}
         X, for the stretch after each moment, up to the next.
+    again : list of {item: variable}
+        Z, for each moment; at the last one X itself.
     """
 
     lineage: Lineage
@@ -65,8 +65,8 @@ class AnyOrder:
     program: Program = field(default_factory=Program)
     ran: list[dict[int, int]] = field(default_factory=list)
     resident: list[dict[int, int]] = field(default_factory=list)
-    again: list[dict[int, int]] = field(default_factory=list)
     rerun: list[dict[int, int]] = field(default_factory=list)
+    again: list[dict[int, int]] = field(default_factory=list)
 
     @staticmethod
     def build(lineage: Lineage, budget: int, moments: Sequence[int]) -> AnyOrder:
@@ -77,7 +77,8 @@ class AnyOrder:
         for moment in range(len(moments)):
             this._order(moment)
             this._residence(moment)
-            this._future(moment)
+            if not this._is_last(moment):
+                this._future(moment)
             this._memory(moment)
             this._stretch(moment)
         return this
@@ -95,14 +96,15 @@ class AnyOrder:
             elif made < 0 or place[made] is not False:
                 resident[value] = program.variable()
         self.resident.append(resident)
-        free = [item for item in items if tables.repeat[item]]
-        self.again.append({item: program.variable() for item in free if place[item] is not False})
-        after = [lineage.has_run(item, self.moments[moment + 1]) for item in free] if self._is_followed(moment) else []
-        rerun = free if not after else [item for item, has_run in zip(free, after, strict=True) if has_run is not False]
-        self.rerun.append({item: program.variable(tables.time[item]) for item in rerun})
+        # What first runs after the moment need not run again before the next one.
+        again = [item for item in items if tables.repeat[item] and place[item] is not False]
+        rerun = {item: program.variable(tables.time[item]) for item in again}
+        self.rerun.append(rerun)
+        self.again.append(rerun if self._is_last(moment) else {item: program.variable() for item in again})
 
-    def _is_followed(self, moment: int) -> bool:
-        return moment + 1 < len(self.moments)
+    def _is_last(self, moment: int) -> bool:
+        """Whether all that comes after a moment is one stretch: then what is said of both is said once."""
+        return moment + 1 == len(self.moments)
 
     def _ran(self, item: int, moment: int) -> int:
         """Return R: a variable, `NO`, or `YES`, also for what is resident at the start."""
@@ -158,11 +160,13 @@ class AnyOrder:
                 self._row([*came, (-1, here)])
             else:
                 self._row([(1, has_run), (-1, here)])
+            if facts.model.tables.stays[value]:
+                self._row([(1, here), (1, self._again(maker, moment)), (-1, has_run)])
+            if self._is_last(moment):
+                continue
             supplied = [(1, here), (1, self._again(maker, moment)), (-1, has_run)]
             for user in facts.users[value]:
                 self._row([*supplied, (1, self._ran(user, moment))])
-            if facts.model.tables.stays[value]:
-                self._row(supplied)
 
     def _future(self, moment: int) -> None:
         """Say what reruns after a moment need, as a whole, and that they are the reruns of the stretches."""

@@ -64,7 +64,7 @@ def _whim(room: Room, number: int) -> int:
 
 
 def collect(tables: Packed, work: Work, room: Room, value: int, at: int, deepest: int, dearest: float) -> int:
-    """List in `room.todo` what making a value again in stage `at` takes, and in `room.delta` what that adds.
+    """List in row TODO of `room.items` what making a value again in stage `at` takes; add what that adds to row DELTA.
 
     Inputs that are dead by then are made again, too, down to `deepest` levels; the others are kept longer.
     """
@@ -125,7 +125,7 @@ def _overlaid(tables: Packed, work: Work, room: Room, entry: int, size: int) -> 
 
 
 def release(tables: Packed, work: Work, room: Room, listed: int, at: int) -> None:
-    """Enter in `room.delta` what the collected reruns free until they run."""
+    """Take off row DELTA of `room.plans` what the collected reruns free until they run."""
     for index in range(listed):
         task = room.items[TODO, index]
         place = find(room, at, task)

@@ -76,7 +76,7 @@ def _bounds(race: Race, scope: str, makespan: Number | None) -> tuple[Bound, ...
 
 def _bound(race: Race, bound: float, met: bool, makespan: Number | None) -> Number:
     """Return a bound in the instance's unit; whole where times are, and never above the makespan."""
-    if makespan is not None and met and race.exact:
+    if makespan is not None and met:
         return makespan
     once = race.model.once_makespan
     over = max(0.0, bound * (1.0 - LOWERED)) * race.model.time_unit

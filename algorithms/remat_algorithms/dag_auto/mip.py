@@ -18,8 +18,8 @@ POLL_SECONDS = 0.02
 LOOK = 1000
 """Rows that are handed over between two looks at whether to stop."""
 
-MOST_SYMMETRIC = 20_000
-"""Variables up to which symmetries are looked for: beyond, that takes many seconds, and cannot be stopped."""
+MOST_SIMPLIFIED = 20_000
+"""Variables up to which programs are simplified at length: beyond, that takes long, and cannot always be stopped."""
 
 FINEST = 1e-7
 """Step that costs are rounded down to where they are no whole numbers: the mean task takes 1000."""
@@ -146,8 +146,9 @@ def solve(
     # Branching on the objective, over the strongest relaxation: by far the quickest on these programs.
     parameters.linearization_level = 2
     parameters.use_objective_lb_search = True
-    if len(variables) > MOST_SYMMETRIC:
+    if len(variables) > MOST_SIMPLIFIED:
         parameters.symmetry_level = 0
+        parameters.max_presolve_iterations = 1
     # Ctrl-C is for Python: the solver would take the signal for itself.
     parameters.catch_sigint_signal = False
     if seconds is not None:

@@ -102,9 +102,12 @@ class Room(NamedTuple):
         Items of a rerun, how deep each lies, in which call each item was entered.
     ranking : (4, CANDIDATES or MANY) float
         Score, value and depth of the best candidates, and whether each is one of several to take.
-    state : (7,)
-        Lengths of the plans, the number of the call, the random generator's state, whether to stop (set from
-        another thread).
+    promise : (6, values) float
+        Of each value as a candidate: the most that it may gain, the stage of its rerun, how many runs it was collected
+        with, its noise; and the last batch that frees, and that reads it.
+    state : (13,)
+        Lengths of the plans; then by `STAMP` to `BATCH`: numbers of the call and of the batch, the random generator's
+        state, whether to stop (set from another thread), what is touched, the salt of a run of the greedy.
     cost : (5,) float
         Times of the plans, and the time beyond which the greedy gives up.
     """

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -25,8 +25,11 @@ from remat_algorithms.dag_auto.state import ALPHAS, Plan, Search
 REFERENCE = "schedules in the reference order"
 IMPROVED = "schedules in the improved order"
 
-WINDOWS_SHARE, SHARE, MENDING_SHARE = 0.1, 0.4, 0.3
-"""Shares of the time left that windows, annealing, and making a plan of what that has found may take."""
+FIRST_SHARE, WINDOWS_SHARE, SHARE, MENDING_SHARE = 0.05, 0.1, 0.4, 0.3
+"""Shares of the time left that a first plan, windows, annealing, and making a plan of what that has found may take."""
+
+FIRST_SECONDS = 2.0
+"""What the first plan may take where time is not limited."""
 
 STEPS, INTERPRETED = 2000, 100
 """Steps of annealing for each task, at most: where they are compiled, and where they are not."""
@@ -83,20 +86,37 @@ def better_start(
     from remat_algorithms.order.improving import better_order
 
     budget, counted = problem.budget, rounds is not None
+    first = None if counted else _first_schedule(problem, reference, context)
     windows = _Share(context, math.inf if counted else WINDOWS_SHARE)
     order = better_order(problem, "dag-auto", lambda: windows.over)
     model, scope = (reference, REFERENCE) if order is None else (_model(problem, order), IMPROVED)
     if budget is None or _peak(model) <= budget or not can_anneal(model) or context.stopped:
-        return Start(model, scope)
+        return Start(model, scope, steps=first)
     share = _Share(context, math.inf if counted else SHARE, math.inf if counted else seconds)
-    annealing = _Annealing(problem, Start(model, scope), context, share)
+    annealing = _Annealing(problem, Start(model, scope, steps=first), context, share)
     annealing.work(1 if counted else context.threads, STEPS if rounds is None else min(rounds, STEPS))
     mending = _Share(context, math.inf if counted else MENDING_SHARE)
     other = annealing.start(mending)
     if other.plan is None and other.steps is None:
-        first = _first_plan(Search(model, budget, context.seed), None, mending)
-        return Start(model, scope, first) if first is not None else other
+        plan = _first_plan(Search(model, budget, context.seed), None, mending)
+        other = Start(model, scope, plan) if plan is not None else other
+    if first is not None and (other.steps is None or first[1] < other.steps[1]):
+        return replace(other, steps=first)
     return other
+
+
+def _first_schedule(problem: Problem, reference: StageModel, context: Context) -> tuple[Steps, Number] | None:
+    """Report a schedule in the reference order, so that there is one soon, and return it; None if there is none."""
+    if problem.budget is None or _peak(reference) <= problem.budget:
+        return None
+    share = _Share(context, FIRST_SHARE, FIRST_SECONDS)
+    plan = _first_plan(Search(reference, problem.budget, context.seed), None, share, ALPHAS[:1])
+    if plan is None:
+        return None
+    steps = steps_of(problem, reference, plan.item, plan.full)
+    makespan = reference.makespan(reference.tasks_of(plan.item, plan.full))
+    context.report(steps, makespan=makespan)
+    return steps, makespan
 
 
 class _Share:
@@ -131,7 +151,8 @@ class _Annealing:
         self.model, self.scope = start.model, start.scope
         self.compiled = start.model.stages >= COMPILED_FROM
         self.annealers: list[Annealer] = []
-        self._reported = math.inf
+        # What is reported is what an interrupted solve answers.
+        self._reported = math.inf if start.steps is None else start.steps[1] / start.model.time_unit
 
     def work(self, threads: int, steps: int) -> None:
         """Cool down twice in each thread, in so many steps for each task at the most."""
@@ -216,12 +237,12 @@ def _runs(places: Sequence[int], stages: int) -> list[tuple[int, int]]:
     return runs + [(stages, other) for other in waiting]
 
 
-def _first_plan(search: Search, start: Plan | None, share: _Share) -> Plan | None:
+def _first_plan(search: Search, start: Plan | None, share: _Share, alphas: Sequence[float] = ALPHAS) -> Plan | None:
     """Return the best plan that the greedy makes of another one, or of the order; None if there is none in time."""
     plans: list[Plan | None] = []
 
     def work() -> None:
-        plans.extend(search.construct(alpha, start=start) for alpha in ALPHAS if not share.over)
+        plans.extend(search.construct(alpha, start=start) for alpha in alphas if not share.over)
 
     with attended(work, lambda: share.over, search.stop):
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import ceil, floor, isqrt, sqrt
 from typing import Any
@@ -85,10 +86,7 @@ def layered_dag(
         for u in before:
             if u not in read:
                 edges[draw.pick(own)].add(u)
-    predecessors = [sorted(each) for each in edges]
-    if order == "random":
-        predecessors = shuffled(predecessors, draw)
-    return finish("layered", f"Random layered graph, {depth} layers", predecessors, draw, figures)
+    return _listed("layered", depth, edges, order, draw, figures)
 
 
 def local_layered_dag(
@@ -170,10 +168,17 @@ def local_layered_dag(
         across = draw.share()
         beside = min(across + DRIFT * draw.share(), 0.999)
         edges[starts[target] + int(beside * counts[target])].add(starts[source] + int(across * counts[source]))
+    return _listed("local_layered", len(counts), edges, order, draw, figures)
+
+
+def _listed(
+    family: str, layers: int, edges: Sequence[set[int]], order: str, draw: Draw, figures: TaskOptions
+) -> Document:
+    """Return the document of a graph whose tasks are numbered layer by layer, listed as asked for."""
     predecessors = [sorted(each) for each in edges]
     if order == "random":
         predecessors = shuffled(predecessors, draw)
-    return finish("local_layered", f"Random layered graph, {len(counts)} layers", predecessors, draw, figures)
+    return finish(family, f"Random layered graph, {layers} layers", predecessors, draw, figures)
 
 
 def _edges_between(before: int, after: int, density: float) -> int:
