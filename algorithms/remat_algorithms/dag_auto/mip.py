@@ -18,7 +18,7 @@ POLL_SECONDS = 0.02
 LOOK = 1000
 """Rows that are handed over between two looks at whether to stop."""
 
-MOST_SIMPLIFIED = 20_000
+MOST_SIMPLIFIED = 5_000
 """Variables up to which programs are simplified at length: beyond, that takes long, and cannot always be stopped."""
 
 FINEST = 1e-7

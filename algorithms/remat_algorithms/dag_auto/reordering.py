@@ -110,7 +110,16 @@ def _first_schedule(problem: Problem, reference: StageModel, context: Context) -
     if problem.budget is None or _peak(reference) <= problem.budget:
         return None
     share = _Share(context, FIRST_SHARE, FIRST_SECONDS)
-    plan = _first_plan(Search(reference, problem.budget, context.seed), None, share, ALPHAS[:1])
+    search, plans = Search(reference, problem.budget, context.seed), list[Plan | None]()
+
+    def work() -> None:
+        plans.append(search.construct(ALPHAS[0]))
+        while plans[-1] is None and not share.over:
+            plans.append(search.repair(1))
+
+    with attended(work, lambda: share.over, search.stop):
+        pass
+    plan = plans[-1]
     if plan is None:
         return None
     steps = steps_of(problem, reference, plan.item, plan.full)
@@ -151,6 +160,8 @@ class _Annealing:
         self.model, self.scope = start.model, start.scope
         self.compiled = start.model.stages >= COMPILED_FROM
         self.annealers: list[Annealer] = []
+        # Of each thread, time and items of the best sequence: a copy, whole whenever it is read.
+        self._found: dict[int, tuple[float, list[int]]] = {}
         # What is reported is what an interrupted solve answers.
         self._reported = math.inf if start.steps is None else start.steps[1] / start.model.time_unit
 
@@ -169,21 +180,29 @@ class _Annealing:
             self.annealers.append(annealer)
         steps = (steps if self.compiled else min(steps, INTERPRETED)) * self.model.stages
         with ExitStack() as threads_of_others:
-            for other in self.annealers[1:]:
-                work = partial(self._rounds, other, steps)
+            for number, other in enumerate(self.annealers[1:], start=1):
+                work = partial(self._rounds, number, steps)
                 threads_of_others.enter_context(attended(work, self.over, other.stop))
-            self._rounds(self.annealers[0], steps)
+            self._rounds(0, steps)
         self.report()
 
-    def _rounds(self, annealer: Annealer, steps: int) -> None:
-        watched = annealer is self.annealers[0]
+    def _rounds(self, number: int, steps: int) -> None:
         for part in (FIRST_ROUND, 1.0 - FIRST_ROUND):
-            annealer.round(int(part * steps) + 1, part * self.share.seconds, lambda: self._going_on(watched))
+            seconds = part * self.share.seconds
+            self.annealers[number].round(int(part * steps) + 1, seconds, lambda: self._going_on(number))
+        self._keep(number)
 
-    def _going_on(self, watched: bool) -> bool:
-        if watched:
+    def _going_on(self, number: int) -> bool:
+        self._keep(number)
+        if number == 0:
             self.report()
         return not self.over()
+
+    def _keep(self, number: int) -> None:
+        """Copy the best sequence of a thread, in that thread."""
+        annealer = self.annealers[number]
+        if annealer.time < self._found.get(number, (math.inf,))[0]:
+            self._found[number] = (annealer.time, annealer.best or [])
 
     def over(self) -> bool:
         """Whether the time is over, or something fits without reruns."""
@@ -192,11 +211,10 @@ class _Annealing:
 
     def report(self) -> None:
         """Report the best schedule, from the thread that solves."""
-        best = min(self.annealers, key=lambda annealer: annealer.time)
-        # Reading while another thread writes: only when that has returned is it whole.
-        if best is self.annealers[0] and best.time < self._reported:
-            self._reported = best.time
-            steps, makespan = self._schedule(best.best or [])
+        least, items = min(self._found.copy().values(), key=lambda found: found[0], default=(math.inf, []))
+        if least < self._reported:
+            self._reported = least
+            steps, makespan = self._schedule(items)
             self.context.report(steps, makespan=makespan)
 
     def _schedule(self, items: Sequence[int]) -> tuple[Steps, Number]:
@@ -237,12 +255,12 @@ def _runs(places: Sequence[int], stages: int) -> list[tuple[int, int]]:
     return runs + [(stages, other) for other in waiting]
 
 
-def _first_plan(search: Search, start: Plan | None, share: _Share, alphas: Sequence[float] = ALPHAS) -> Plan | None:
+def _first_plan(search: Search, start: Plan | None, share: _Share) -> Plan | None:
     """Return the best plan that the greedy makes of another one, or of the order; None if there is none in time."""
     plans: list[Plan | None] = []
 
     def work() -> None:
-        plans.extend(search.construct(alpha, start=start) for alpha in alphas if not share.over)
+        plans.extend(search.construct(alpha, start=start) for alpha in ALPHAS if not share.over)
 
     with attended(work, lambda: share.over, search.stop):
         pass
