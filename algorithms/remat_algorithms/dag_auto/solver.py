@@ -1,4 +1,4 @@
-"""`dag-auto`: greedy, ruin and recreate, and two bounds that exchange what they find."""
+"""`dag-auto`: greedy, ruin and recreate, and bounds that exchange what they find."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
     Returns
     -------
     Proposal
-        With a bound within its class: schedules that run the needed tasks for the first time in the given order
+        With a bound for all schedules, where there are no alternatives and no other memory or processor, and a bound
+        within its class: schedules that run the needed tasks for the first time in the given order
         (or in the one that `reorder` has found), and between two first runs each earlier task at most once again, in
         that order.
 

@@ -149,3 +149,24 @@ def test_sums_that_may_overflow_are_not_annealed():
     assert can_anneal(stage_model(make_problem(remat.load(document))))
     document = dict(generate("dag", "layered", nodes=40, min_size=2**53, max_size=2**53))
     assert not can_anneal(stage_model(make_problem(remat.load(document))))
+
+
+def test_a_schedule_in_the_listed_order_comes_first():
+    document = dict(generate("dag", "layered", nodes=200, seed=0))
+    peak = next(iter(remat.solve(document, algorithm="keep-all").peak_memory.values()))
+    seen = []
+
+    def note(progress):
+        seen.append((progress.makespan, progress.message))
+
+    options = {"reorder": True}
+    budget = peak * 8 // 10
+    result = remat.solve(
+        document, algorithm="dag-auto", budget=budget, time_limit=8, threads=2, options=options, progress=note
+    )
+    begun = next(index for index, (_, message) in enumerate(seen) if message.startswith("annealing"))
+    first = [makespan for makespan, _ in seen[:begun] if makespan is not None]
+    assert first
+    costs = [makespan for makespan, _ in seen if makespan is not None]
+    assert costs == sorted(costs, reverse=True)
+    assert result.makespan <= costs[-1] < first[0]

@@ -182,3 +182,31 @@ def test_infeasible_in_any_order():
     result = remat.solve(document, algorithm="dag-auto", budget=8)
     assert search.chain_best(document, 8) is None
     assert (result.status, result.scope) == ("infeasible", "all schedules")
+
+
+@pytest.mark.parametrize("options", [{}, {"reorder": True}, {"iterations": 3}])
+def test_a_training_graph_is_optimal_in_any_order(options):
+    instance = remat.load(remat.example("unet_joint"))
+    budget = peak_of(instance) * 8 // 10
+    result = remat.solve(instance, algorithm="dag-auto", budget=budget, time_limit=30, threads=2, options=options)
+    assert (result.status, result.optimal_within) == ("optimal", "all schedules")
+    assert result.makespan > remat.solve(instance, algorithm="keep-all").makespan
+
+
+def test_no_claim_for_all_schedules_beside_a_second_memory():
+    tasks = [{"id": f"f{i}", "time": 1, "size": 1, "reads": [f"f{i - 1}"] if i else []} for i in range(6)]
+    tasks += [
+        {"id": f"b{i}", "time": 1, "size": 1, "reads": [f"f{i}", *([f"b{i + 1}"] if i < 5 else [])]}
+        for i in reversed(range(6))
+    ]
+    document = {"schema": "remat.instance/1", "kind": "dag", "tasks": tasks, "outputs": ["b0"]}
+    host = {
+        "memories": [{"name": "device"}, {"name": "host"}],
+        "processors": [{"name": "p", "memory": "device"}],
+        "links": [{"source": "device", "target": "host", "bandwidth": 100}],
+    }
+    budget = {"device": peak_of(document) - 1}
+    result = remat.solve({**document, "machine": host}, algorithm="dag-auto", budget=budget)
+    assert result.makespan > remat.solve(document, algorithm="keep-all").makespan
+    assert result.optimal_within == "schedules in the reference order"
+    assert [bound.source for bound in result.bounds if bound.scope == "all schedules"] == ["needed tasks"]
