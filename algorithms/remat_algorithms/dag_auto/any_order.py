@@ -25,7 +25,7 @@ where all is 0 or 1; in between they say far more: half a rerun in each of two s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from remat_algorithms.dag_auto.lineage import Lineage
@@ -69,12 +69,19 @@ class AnyOrder:
     again: list[dict[int, int]] = field(default_factory=list)
 
     @staticmethod
-    def build(lineage: Lineage, budget: int, moments: Sequence[int]) -> AnyOrder:
-        """Build the program for some moments; O(moments * accesses), and moments^2 * items for the sums over X."""
+    def build(
+        lineage: Lineage, budget: int, moments: Sequence[int], stopped: Callable[[], bool] = lambda: False
+    ) -> AnyOrder | None:
+        """Build the program for some moments; None if `stopped`, which is asked for each of them, says so.
+
+        O(moments * accesses), and moments^2 * items for the sums over X.
+        """
         this = AnyOrder(lineage, budget, list(moments))
         for moment in range(len(moments)):
             this._variables(moment)
         for moment in range(len(moments)):
+            if stopped():
+                return None
             this._order(moment)
             this._residence(moment)
             if not this._is_last(moment):

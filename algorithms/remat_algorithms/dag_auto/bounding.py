@@ -31,6 +31,9 @@ FEW_MOMENTS = 16
 MOMENTS_SECONDS, MOMENTS_SECONDS_EACH, MOMENTS_SHARE = 2.0, 0.001, 0.3
 """Seconds that they may take, those for each stage on top, and the share of the time left that they may not exceed."""
 
+MOMENT_ENTRIES = 4
+"""Coefficients for each access, about, in the program of one moment."""
+
 MORE_MOMENTS = 1.5
 """What the number of moments grows by, from program to program."""
 
@@ -99,7 +102,9 @@ class Bounding:
         """Whether there is more to be said of all orders."""
         if self._chain is None:
             self._chain = ()
-            if speaks_for_all(self.race.problem, self.race.model):
+            accesses = len(self.race.model.tables.read_value) + len(self.race.model.tables.write_value)
+            small = MOMENT_ENTRIES * accesses <= MOST_ENTRIES
+            if small and speaks_for_all(self.race.problem, self.race.model):
                 self._lineage = Lineage.of(self._facts)
                 self._chain = self._lineage.chain()
         return len(self._moments) < len(self._chain)
@@ -121,14 +126,15 @@ class Bounding:
         while moments == self._moments:
             count = max(count + 1, int(count * MORE_MOMENTS))
             moments = choose(self._chain, self._lineage.level, count)
-        program = AnyOrder.build(self._lineage, race.budget, moments).program
-        if program.entries > MOST_ENTRIES:
-            self._chain = self._moments
-            return True
-        answer = self._solve(program, seconds, overall=True)
+        built = AnyOrder.build(self._lineage, race.budget, moments, race.watch)
+        if built is None:
+            return False
+        answer = self._solve(built.program, seconds, overall=True)
         race.say(f"all orders, at {len(moments)} moments")
         if answer.finished:
             self._moments = moments
+            if MORE_MOMENTS * built.program.entries > MOST_ENTRIES:
+                self._chain = moments
         return answer.finished
 
     def widen_first(self) -> None:

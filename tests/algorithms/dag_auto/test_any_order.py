@@ -69,8 +69,9 @@ def any_chain(draw, lineage):
 
 def bound_of(lineage, budget, chain, known=0.0):
     model = lineage.facts.model
-    program = AnyOrder.build(lineage, budget, chain).program
-    answer = solve(program, seconds=None, stopped=lambda: False, step=model.time_step, known=known)
+    built = AnyOrder.build(lineage, budget, chain)
+    assert built is not None
+    answer = solve(built.program, seconds=None, stopped=lambda: False, step=model.time_step, known=known)
     assert answer.finished
     return answer.bound
 
@@ -168,6 +169,18 @@ def test_claims_for_all_schedules_only_where_there_is_nothing_else_to_do():
     assert not speaks(small(tasks=[*small()["tasks"], other]))
     # Nobody can ever run this one's maker: still there is a second way that nobody has looked at.
     assert not speaks(small(inputs=["x"]))
+
+
+def test_a_program_is_given_up_where_the_solve_stops():
+    lineage = lineage_of(stage_model(make_problem(remat.load(training(random.Random(0), 4)))))
+    asked = []
+
+    def stopped():
+        asked.append(None)
+        return len(asked) == 3
+
+    assert AnyOrder.build(lineage, 3, lineage.chain(), stopped) is None
+    assert len(asked) == 3
 
 
 def test_infeasible_in_any_order():
