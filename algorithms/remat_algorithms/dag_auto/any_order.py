@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from remat_algorithms.dag_auto.blocks import Pairs, placed
 from remat_algorithms.dag_auto.lineage import Lineage
 from remat_algorithms.dag_auto.mip import Program
 
@@ -112,6 +113,11 @@ class AnyOrder:
     def _is_last(self, moment: int) -> bool:
         """Whether all that comes after a moment is one stretch: then what is said of both is said once."""
         return moment + 1 == len(self.moments)
+
+    def reruns(self, values: Sequence[int]) -> Pairs:
+        """Place the reruns of a solution in the order at hand: where that is not the solution's, they may not fit."""
+        ends = [*self.moments[1:], self.lineage.facts.model.stages]
+        return placed(self.lineage.facts, self.rerun, list(zip(self.moments, ends, strict=True)), values)
 
     def _ran(self, item: int, moment: int) -> int:
         """Return R: a variable, `NO`, or `YES`, also for what is resident at the start."""

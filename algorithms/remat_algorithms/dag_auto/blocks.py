@@ -267,29 +267,8 @@ class Blocks:
         return causes
 
     def reruns(self, values: Sequence[int]) -> Pairs:
-        """Place the reruns of a solution: each in the first stage of its block that needs it."""
-        facts, pairs = self.facts, []
-        for number, variables in enumerate(self.rerun):
-            after, until = self._span(number)
-            wanted: dict[int, int] = {}
-            for item in sorted(variables, reverse=True):
-                if not values[variables[item]]:
-                    continue
-                stage = min(
-                    (
-                        need
-                        for value in facts.writes[item]
-                        for need in facts.lives.needs[value]
-                        if after < need <= until
-                    ),
-                    default=until,
-                )
-                stage = min(stage, wanted.get(item, until))
-                pairs.append((stage, item))
-                for value in facts.reads[item]:
-                    maker = facts.model.tables.maker[value]
-                    wanted[maker] = min(stage, wanted.get(maker, until))
-        return sorted(pairs)
+        """Place the reruns of a solution."""
+        return placed(self.facts, self.rerun, [self._span(number) for number in range(len(self.rerun))], values)
 
     def hint(self, item: Sequence[int], stage: Sequence[int]) -> list[int]:
         """Return the values of all variables for a plan."""
@@ -330,6 +309,36 @@ class Blocks:
                 if begin <= at < end and value in self.spared[number]:
                     values[self.spared[number][value]] = 1
         return values
+
+
+def placed(
+    facts: Facts, rerun: Sequence[dict[int, int]], spans: Sequence[tuple[int, int]], values: Sequence[int]
+) -> Pairs:
+    """Place the reruns of a solution: each in the first stage of its span that needs it.
+
+    Parameters
+    ----------
+    facts : Facts
+    rerun : list of {item: variable}
+        For each span.
+    spans : list of (stage, stage)
+        After which stage, and up to which.
+    values : list of int
+        Of all variables.
+    """
+    pairs: Pairs = []
+    for variables, (after, until) in zip(rerun, spans, strict=True):
+        wanted: dict[int, int] = {}
+        for item in sorted(variables, reverse=True):
+            if not values[variables[item]]:
+                continue
+            needs = (need for value in facts.writes[item] for need in facts.lives.needs[value] if after < need <= until)
+            stage = min(min(needs, default=until), wanted.get(item, until))
+            pairs.append((stage, item))
+            for value in facts.reads[item]:
+                maker = facts.model.tables.maker[value]
+                wanted[maker] = min(stage, wanted.get(maker, until))
+    return sorted(pairs)
 
 
 def _first(first: Sequence[int], stage: int, task: int) -> bool:

@@ -31,6 +31,9 @@ FEW_MOMENTS = 16
 MOMENTS_SECONDS, MOMENTS_SECONDS_EACH, MOMENTS_SHARE = 2.0, 0.001, 0.3
 """Seconds that they may take, those for each stage on top, and the share of the time left that they may not exceed."""
 
+IDLE = 2
+"""Programs of more moments, one after the other, that may add nothing before something else is tried."""
+
 MOMENT_ENTRIES = 4
 """Coefficients for each access, about, in the program of one moment."""
 
@@ -131,20 +134,24 @@ class Bounding:
             return False
         answer = self._solve(built.program, seconds, overall=True)
         race.say(f"all orders, at {len(moments)} moments")
+        if answer.values and not race.over():
+            self._try(built.reruns(answer.values))
         if answer.finished:
             self._moments = moments
             if MORE_MOMENTS * built.program.entries > MOST_ENTRIES:
                 self._chain = moments
         return answer.finished
 
-    def widen_first(self) -> None:
-        """Say what can be said of all orders in a moment."""
+    def widen_first(self, most: int = FEW_MOMENTS) -> None:
+        """Say what can be said of all orders soon, by programs of up to so many moments."""
         seconds, left = MOMENTS_SECONDS + MOMENTS_SECONDS_EACH * self.race.model.stages, self.race.context.seconds_left
         end = time.monotonic() + (seconds if left is None else min(seconds, MOMENTS_SHARE * left))
-        finished = True
-        while finished and len(self._moments) < FEW_MOMENTS and self.may_widen and not self.race.over():
-            left = None if self.effort is not None else end - time.monotonic()
-            finished = (left is None or left > 0) and self.widen(left)
+        idle = 0
+        while idle < IDLE and len(self._moments) < most and self.may_widen and not self.race.over():
+            left, known = None if self.effort is not None else end - time.monotonic(), self.race.overall
+            if (left is not None and left <= 0) or not self.widen(left):
+                return
+            idle = 0 if self.race.overall > known else idle + 1
 
     def widen_all(self) -> None:
         """Say all that can be said of all orders."""

@@ -39,8 +39,8 @@ SMALL_WORK, WORK = 0.1, 2.0
 ONE_BY_ONE = 1.0, 1.0, 1.0
 """Shares of the time left that the programs may take in small graphs: else the answer would be left to the clock."""
 
-HEAD_START = 0.002
-"""Seconds for each task that the first plan may take before the bounding side loads its solver, in the same process."""
+HEAD_START, HEAD_START_EACH = 0.5, 0.002
+"""Seconds, and those for each task, that the first plan may take before the bounding side loads its solver."""
 
 PROGRAMS_START = 2.0
 """Seconds, or at most a third of the time, before the programs are asked where there is one thread."""
@@ -175,17 +175,18 @@ def _together(race: Race, search: Search) -> Termination:
 
 
 def _bound_first(race: Race, bounding: Bounding) -> None:
-    """Bound all orders, at length where that is the aim, and then the order at hand."""
+    """Bound all orders, at length where that is the aim, and the order at hand, whose solution may be a plan."""
+    bounding.widen_first(1)
+    if not race.over():
+        bounding.cover(None)
     bounding.widen_first()
     if race.any_order and race.context.threads > 1:
         bounding.widen_all()
-    if not race.over():
-        bounding.cover(None)
 
 
 def _head_start(race: Race) -> None:
     """Wait a moment for the first plan."""
-    end = time.monotonic() + HEAD_START * race.model.stages
+    end = time.monotonic() + HEAD_START + HEAD_START_EACH * race.model.stages
     while race.best is None and time.monotonic() < end and not race.watch():
         time.sleep(POLL_SECONDS / 4)
     race.watch()
