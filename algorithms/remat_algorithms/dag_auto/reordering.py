@@ -25,7 +25,7 @@ from remat_algorithms.dag_auto.state import ALPHAS, Plan, Search
 REFERENCE = "schedules in the reference order"
 IMPROVED = "schedules in the improved order"
 
-FIRST_SHARE, WINDOWS_SHARE, SHARE, MENDING_SHARE = 0.05, 0.1, 0.4, 0.3
+FIRST_SHARE, WINDOWS_SHARE, SHARE, MENDING_SHARE = 0.1, 0.1, 0.4, 0.3
 """Shares of the time left that a first plan, windows, annealing, and making a plan of what that has found may take."""
 
 FIRST_SECONDS = 2.0
