@@ -142,16 +142,17 @@ class Bounding:
                 self._chain = moments
         return answer.finished
 
-    def widen_first(self, most: int = FEW_MOMENTS) -> None:
-        """Say what can be said of all orders soon, by programs of up to so many moments."""
+    def widen_first(self, most: int = FEW_MOMENTS) -> bool:
+        """Say what can be said of all orders soon, by programs of up to so many moments; False if one is cut short."""
         seconds, left = MOMENTS_SECONDS + MOMENTS_SECONDS_EACH * self.race.model.stages, self.race.context.seconds_left
         end = time.monotonic() + (seconds if left is None else min(seconds, MOMENTS_SHARE * left))
         idle = 0
         while idle < IDLE and len(self._moments) < most and self.may_widen and not self.race.over():
             left, known = None if self.effort is not None else end - time.monotonic(), self.race.overall
             if (left is not None and left <= 0) or not self.widen(left):
-                return
+                return False
             idle = 0 if self.race.overall > known else idle + 1
+        return True
 
     def widen_all(self) -> None:
         """Say all that can be said of all orders."""

@@ -176,10 +176,11 @@ def _together(race: Race, search: Search) -> Termination:
 
 def _bound_first(race: Race, bounding: Bounding) -> None:
     """Bound all orders, at length where that is the aim, and the order at hand, whose solution may be a plan."""
-    bounding.widen_first(1)
+    whole = bounding.widen_first(1)
     if not race.over():
         bounding.cover(None)
-    bounding.widen_first()
+    if whole:
+        bounding.widen_first()
     if race.any_order and race.context.threads > 1:
         bounding.widen_all()
 
