@@ -4,13 +4,13 @@ import ast
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
 import remat
+from tests import places
 
-ROOT = Path(__file__).parent.parent
+ROOT = places.ROOT
 CORE, ZOO = ROOT / "solver" / "remat", ROOT / "algorithms" / "remat_algorithms"
 SOURCES = sorted([*CORE.rglob("*.py"), *ZOO.rglob("*.py")])
 HEAVY = ("numpy", "pydantic", "networkx", "ortools", "pulp", "matplotlib", "scipy", "numba", "hypothesis", "pytest")

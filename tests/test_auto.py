@@ -1,7 +1,6 @@
 """The table behind `auto`: each of its rows, and that docs/auto.md shows the same ones."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -10,6 +9,7 @@ from remat import OptionError, auto, registry
 from remat.auto import TABLE, choose
 from remat.solving import make_problem
 from remat.testing.cases import degenerate, moderate
+from tests import places
 
 
 def adjoint(steps=4, **more):
@@ -102,7 +102,7 @@ def test_every_kind_has_a_last_row_that_always_applies():
 
 
 def test_documentation_shows_the_table():
-    page = (Path(__file__).parent.parent / "docs" / "auto.md").read_text()
+    page = (places.DOCS / "auto.md").read_text()
     rows = re.findall(r"^\| *`?(\w+)`? *\|([^|]*)\|([^|]*)\|", page, flags=re.MULTILINE)
     shown = [(kind, when.strip(), tuple(re.findall(r"`([a-z0-9-]+)`", names))) for kind, when, names in rows]
     table = [(rule.kind, rule.when, rule.algorithms) for rule in TABLE]

@@ -5,14 +5,14 @@ import importlib.util
 import io
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
 import remat
 from remat.cli.main import main
+from tests import places
 
-PAGE = (Path(__file__).parent.parent / "docs" / "adjoint.md").read_text()
+PAGE = (places.DOCS / "adjoint.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
@@ -66,4 +66,4 @@ def test_shell_block(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([a-z_]+\.md)\)", PAGE))
 def test_links(link):
-    assert (Path(__file__).parent.parent / "docs" / link).is_file()
+    assert (places.DOCS / link).is_file()

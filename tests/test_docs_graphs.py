@@ -9,8 +9,9 @@ import pytest
 
 from remat.cli.main import main
 from remat.instance.dag import DagInstance, Parallel, Task, Value
+from tests import places
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = places.DOCS
 PAGE = (DOCS / "graphs.md").read_text()
 SHOWN = r"^    \$ remat (.*)\n((?:    .*\n)+)"
 

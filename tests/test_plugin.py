@@ -7,12 +7,13 @@ import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parent / "plugin_example"
-PAGE = Path(__file__).parent.parent / "docs" / "algorithms.md"
+from tests import places
+
+EXAMPLE = places.ROOT / "tests" / "plugin_example"
+PAGE = places.DOCS / "algorithms.md"
 DAG = {
     "schema": "remat.instance/1",
     "kind": "dag",

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import remat
+from tests import places
 
-INSTANCES = Path(__file__).parents[2] / "instances"
+INSTANCES = places.INSTANCES
 FILES = sorted(path.relative_to(INSTANCES).as_posix() for path in INSTANCES.glob("*/*.json"))
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +8,10 @@ import pytest
 from remat.generate.networks import mlp, training_graph, unet
 from remat.generate.operations import Device
 from remat.generate.transformer import PRESETS, Kernels
+from tests import places
 from tests.generate.test_dag import check_structure
 
-DAGS = Path(__file__).parents[2] / "instances" / "dags"
+DAGS = places.INSTANCES / "dags"
 
 
 def checked(made: dict[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from remat.generate.resnet import BLOCKS, resnet
+from tests import places
 
-TRACE = Path(__file__).parents[2] / "instances" / "chains" / "resnet50_b32_224.json"
+TRACE = places.INSTANCES / "chains" / "resnet50_b32_224.json"
 
 
 def expanded(document: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from remat import load
 from remat.generate.transformer import PRESETS, Kernels, activation_bytes, transformer
+from tests import places
 
-TRACE = Path(__file__).parents[2] / "instances" / "chains" / "gpt2s_b8_s1024_flash.json"
+TRACE = places.INSTANCES / "chains" / "gpt2s_b8_s1024_flash.json"
 
 
 def block(**parameters: Any) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import re
-from pathlib import Path
 
 import jsonschema
 import pytest
@@ -14,6 +13,7 @@ import remat
 from remat.errors import InstanceError
 from remat.instance import digest, instance_document, json_schema, load, load_machine
 from remat.units import Units
+from tests import places
 from tests.instance.documents import documents, machines
 
 HEAD = {"schema": "remat.instance/1"}
@@ -108,12 +108,12 @@ def test_defaults():
 
 
 def test_the_schema_on_file_is_the_schema():
-    on_file = json.loads((Path(remat.__file__).parents[2] / "docs/schema/remat.instance-2.json").read_text())
+    on_file = json.loads((places.DOCS / "schema/remat.instance-2.json").read_text())
     assert on_file == json_schema(), "write it again: remat show --schema > docs/schema/remat.instance-2.json"
 
 
 def test_the_second_schema_only_adds_to_the_first():
-    folder = Path(remat.__file__).parents[2] / "docs/schema"
+    folder = places.DOCS / "schema"
     first, second = (json.loads((folder / f"remat.instance-{number}.json").read_text()) for number in (1, 2))
     added = {
         f"{name}.{key}"
@@ -136,7 +136,7 @@ def test_the_second_schema_only_adds_to_the_first():
 @pytest.mark.parametrize("document", [CHAIN, ADJOINT, DAG, TREE], ids=lambda document: document["kind"])
 @pytest.mark.parametrize("number", [1, 2])
 def test_the_schema_requires_what_the_reader_does(document, number):
-    folder = Path(remat.__file__).parents[2] / "docs/schema"
+    folder = places.DOCS / "schema"
     schema = jsonschema.Draft202012Validator(json.loads((folder / f"remat.instance-{number}.json").read_text()))
     schema.validate(document)
     for key in ("schema", "kind"):
@@ -566,4 +566,4 @@ OF_THE_FIRST_SCHEMA = {
 @pytest.mark.parametrize(("name", "expected"), OF_THE_FIRST_SCHEMA.items())
 def test_digests_of_the_first_schema_stay(name, expected):
     """As they were before there was a second schema: schedules refer to instances by them."""
-    assert digest(load(Path(remat.__file__).parents[2] / f"instances/{name}.json")) == expected
+    assert digest(load(places.INSTANCES / f"{name}.json")) == expected

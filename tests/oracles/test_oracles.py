@@ -2,16 +2,17 @@
 
 import json
 import random
-from pathlib import Path
 
 import pytest
+
+from tests import places
 
 from . import search
 from .lowering import Link, lower, machine
 from .placer import with_starts
 from .referee import check, no_recompute_time
 
-REFERENCE = Path(__file__).parents[1] / "data" / "reference"
+REFERENCE = places.REFERENCE
 
 
 def reference(name):

@@ -21,6 +21,7 @@ from remat_algorithms.adjoint.best_model import Model, cost, operations_of, step
 from remat_algorithms.adjoint.best_search import Search
 from remat_algorithms.adjoint.best_table import LevelTable, SharedTable, stores, units_of
 from remat_algorithms.adjoint.best_windows import Windows
+from tests import places
 from tests.oracles import levels, search
 
 UNIT = {"time": "unit", "memory": "unit"}
@@ -243,7 +244,7 @@ def test_better_than_slots_of_the_largest_state(capacities: tuple[int, ...]) -> 
         assert own.peak_memory[level["name"]] <= capacity
 
 
-EXAMPLES = sorted((Path(__file__).parents[3] / "instances/adjoint").glob("*.json"))
+EXAMPLES = sorted((places.INSTANCES / "adjoint").glob("*.json"))
 
 
 @pytest.mark.slow

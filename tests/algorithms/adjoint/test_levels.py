@@ -7,7 +7,6 @@ from collections import Counter
 from functools import cache
 from itertools import product
 from math import inf
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +19,10 @@ from remat_algorithms.adjoint.hrevolve import tables, value
 from remat_algorithms.adjoint.multistage import middle_split
 from remat_algorithms.adjoint.revolve import advances
 from remat_algorithms.adjoint.uniform import TimeLoop
+from tests import places
 from tests.oracles import search
 
-REFERENCE = json.loads((Path(__file__).parents[2] / "data/reference/adjoint.json").read_text())["points"]
+REFERENCE = json.loads((places.REFERENCE / "adjoint.json").read_text())["points"]
 ALL = ("h-revolve", "disk-revolve", "periodic-disk-revolve", "multistage", "two-level")
 TWO = ("disk-revolve", "periodic-disk-revolve", "two-level")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +13,11 @@ from hypothesis import strategies as st
 import remat
 from remat_algorithms.adjoint import bptt, mixed
 from remat_algorithms.adjoint.revolve import advances, repetition
+from tests import places
 from tests.oracles import search
 from tests.oracles.taped import best_forward_steps
 
-REFERENCE = json.loads((Path(__file__).parents[2] / "data/reference/adjoint.json").read_text())["points"]
+REFERENCE = json.loads((places.REFERENCE / "adjoint.json").read_text())["points"]
 UNIT = {"time": "unit", "memory": "unit"}
 Levels = list[tuple[int | None, float, float]]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,10 @@ from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.revolve import advances, beta, first_split, plan_revolve, repetition
 from remat_algorithms.adjoint.slots import Slots
 from remat_algorithms.emit import MOST_RUNS
+from tests import places
 from tests.oracles import search
 
-REFERENCE = json.loads((Path(__file__).parents[2] / "data/reference/adjoint.json").read_text())["points"]
+REFERENCE = json.loads((places.REFERENCE / "adjoint.json").read_text())["points"]
 UNIT = {"time": "unit", "memory": "unit"}
 
 

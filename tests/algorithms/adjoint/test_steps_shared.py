@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,10 @@ from hypothesis import strategies as st
 
 import remat
 from remat_algorithms.adjoint.shared_memory import first_sweep, least_advances
+from tests import places
 from tests.oracles import search
 
-REFERENCE = json.loads((Path(__file__).parents[2] / "data/reference/adjoint.json").read_text())
+REFERENCE = json.loads((places.REFERENCE / "adjoint.json").read_text())
 UNIT = {"time": "unit", "memory": "unit"}
 INFINITE = float("inf")
 

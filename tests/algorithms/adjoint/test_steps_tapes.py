@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,10 @@ import remat
 from remat_algorithms.adjoint import bptt, mixed
 from remat_algorithms.adjoint.revolve import advances, beta
 from remat_algorithms.adjoint.treeverse import Split, plan_treeverse
+from tests import places
 from tests.oracles.taped import best_forward_steps
 
-REFERENCE = json.loads((Path(__file__).parents[2] / "data/reference/adjoint.json").read_text())["points"]
+REFERENCE = json.loads((places.REFERENCE / "adjoint.json").read_text())["points"]
 UNIT = {"time": "unit", "memory": "unit"}
 
 

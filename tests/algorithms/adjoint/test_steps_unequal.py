@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,11 @@ from remat.problem import Problem
 from remat_algorithms.adjoint import revolve, walther_griewank
 from remat_algorithms.adjoint.transfers import state_transfer_times
 from remat_algorithms.adjoint.walther_griewank import Splits
+from tests import places
 from tests.oracles import search
 
-REFERENCE = json.loads((Path(__file__).parents[2] / "data/reference/adjoint.json").read_text())["points"]
-EXAMPLES = Path(__file__).parents[3] / "instances/adjoint"
+REFERENCE = json.loads((places.REFERENCE / "adjoint.json").read_text())["points"]
+EXAMPLES = places.INSTANCES / "adjoint"
 UNIT = {"time": "unit", "memory": "unit"}
 TIMES = st.integers(0, 9)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,12 @@ from remat_algorithms.chain.floating import FLOATING, LeastFloating, Needs
 from remat_algorithms.chain.floating_table import FloatingTable, Slots
 from remat_algorithms.chain.live_sets import LiveSets
 from remat_algorithms.chain.segments import RunList, Segments
+from tests import places
 from tests.algorithms.chain.test_rotor import draw_chain
 from tests.oracles import search
 from tests.oracles.floating import floating_best
 
-REFERENCE = json.loads((Path(__file__).parents[2] / "data/reference/chain.json").read_text())
+REFERENCE = json.loads((places.REFERENCE / "chain.json").read_text())
 TINY = [
     pytest.param(case["instance"], case["budgets"], id=case["instance"]["name"])
     for case in REFERENCE["cases"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,10 @@ from remat_algorithms.chain.least_memory import LeastMemory
 from remat_algorithms.chain.rotor_table import Grid, RotorTable
 from remat_algorithms.chain.segments import PERSISTENT, RunList, Segments
 from remat_algorithms.emit import run_in_order
+from tests import places
 from tests.oracles import search
 
-REFERENCE = json.loads((Path(__file__).parents[2] / "data/reference/chain.json").read_text())
+REFERENCE = json.loads((places.REFERENCE / "chain.json").read_text())
 CASES = [
     pytest.param(case["instance"], point, id=f"{case['instance']['name']}-{point['budget']}")
     for case in REFERENCE["cases"]

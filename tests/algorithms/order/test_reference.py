@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import remat
+from tests import places
 
-REFERENCE = Path(__file__).parents[2] / "data" / "reference"
+REFERENCE = places.REFERENCE
 VALUES = json.loads((REFERENCE / "tree.json").read_text())
 ASSEMBLY = json.loads((REFERENCE / "assembly_trees.json").read_text())
 HEURISTICS = ("dag-order-greedy", "dag-order-lpmf")

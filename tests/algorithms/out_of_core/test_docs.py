@@ -5,8 +5,9 @@ import shlex
 from pathlib import Path
 
 from remat.cli.main import main
+from tests import places
 
-PAGE = (Path(__file__).parents[3] / "docs" / "out_of_core.md").read_text()
+PAGE = (places.DOCS / "out_of_core.md").read_text()
 
 
 def test_the_page_shows_true_output(tmp_path, monkeypatch, capsys):

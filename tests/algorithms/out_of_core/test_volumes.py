@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +12,10 @@ from remat.instance import load
 from remat.solving import make_problem
 from remat_algorithms.out_of_core.intree import InTree
 from remat_algorithms.out_of_core.postorder_min_io import best_postorder_for_io
+from tests import places
 from tests.algorithms.out_of_core import oracle
 
-REFERENCE = json.loads((Path(__file__).parents[2] / "data" / "reference" / "tree.json").read_text())
+REFERENCE = json.loads((places.REFERENCE / "tree.json").read_text())
 TREES = {entry["instance"]["name"]: entry["instance"] for entry in REFERENCE["trees"]}
 FIF = {"divisible": True}
 MACHINES = {

@@ -2,13 +2,13 @@
 
 import json
 import random
-from pathlib import Path
 
 import numpy as np
 
 from remat_algorithms.tree.traversal import TaskTree
+from tests import places
 
-REFERENCE = Path(__file__).parents[2] / "data" / "reference"
+REFERENCE = places.REFERENCE
 
 
 def reference(name):
