@@ -73,8 +73,8 @@ def peer(algorithm: str, steps: int, slots: list[int | None]) -> dict[str, Any]:
 def values_alone(steps: int, slots: list[int | None]) -> dict[str, Any]:
     """Compute the tables without a schedule."""
     from remat.solving import make_problem
-    from remat_algorithms.adjoint.hrevolve import value
-    from remat_algorithms.adjoint.uniform import TimeLoop
+    from remat_algorithms.adjoint.levels.hrevolve import value
+    from remat_algorithms.adjoint.levels.uniform import TimeLoop
 
     problem = make_problem(remat.load(document(steps, slots)))
     with Stopwatch() as watch:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from remat.registry import Algorithm
-from remat_algorithms.adjoint.catalogue_levels import ALGORITHMS as LEVELS
 from remat_algorithms.adjoint.catalogue_steps import ALGORITHMS as STEPS
+from remat_algorithms.adjoint.levels.catalogue import ALGORITHMS as LEVELS
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="revolve",
-        solver="remat_algorithms.adjoint.revolve:solve",
-        stream="remat_algorithms.adjoint.revolve:stream",
+        solver="remat_algorithms.adjoint.binomial.revolve:solve",
+        stream="remat_algorithms.adjoint.binomial.revolve:stream",
         kinds=("adjoint",),
         summary="binomial checkpointing of equal steps, in closed form",
         guarantee="exact",

@@ -7,8 +7,8 @@ from remat.registry import Algorithm
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="adjoint-best",
-        solver="remat_algorithms.adjoint.best:solve",
-        options="remat_algorithms.adjoint.best:AdjointBestOptions",
+        solver="remat_algorithms.joint.adjoint_best.adjoint_best:solve",
+        options="remat_algorithms.joint.adjoint_best.adjoint_best:AdjointBestOptions",
         kinds=("adjoint",),
         summary="steps of any times and sizes on any levels: the best of all, a table over bytes, and local search",
         guarantee="heuristic",
@@ -19,7 +19,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="walther-griewank",
-        solver="remat_algorithms.adjoint.walther_griewank:solve",
+        solver="remat_algorithms.adjoint.unequal.walther_griewank:solve",
         kinds=("adjoint",),
         summary="optimal checkpointing of steps of different times, transfer times included",
         guarantee="exact",
@@ -30,7 +30,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="adjoint-dp",
-        solver="remat_algorithms.adjoint.shared_memory:solve",
+        solver="remat_algorithms.adjoint.unequal.shared_memory:solve",
         kinds=("adjoint",),
         summary="the optimum where states and adjoints of one size share one memory",
         guarantee="exact",
@@ -40,7 +40,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="mixed",
-        solver="remat_algorithms.adjoint.mixed:solve",
+        solver="remat_algorithms.adjoint.tapes.mixed:solve",
         kinds=("adjoint",),
         summary="checkpoints that are states or tapes of steps, whichever pays",
         guarantee="exact",
@@ -51,9 +51,9 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="treeverse",
-        solver="remat_algorithms.adjoint.treeverse:solve",
-        stream="remat_algorithms.adjoint.treeverse:stream",
-        options="remat_algorithms.adjoint.treeverse:TreeverseOptions",
+        solver="remat_algorithms.adjoint.binomial.treeverse:solve",
+        stream="remat_algorithms.adjoint.binomial.treeverse:stream",
+        options="remat_algorithms.adjoint.binomial.treeverse:TreeverseOptions",
         kinds=("adjoint",),
         summary="divide-and-conquer checkpointing, binomial or by bisection",
         guarantee="heuristic",
@@ -63,9 +63,9 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="online-revolve",
-        solver="remat_algorithms.adjoint.online:solve",
-        stream="remat_algorithms.adjoint.online:stream",
-        online="remat_algorithms.adjoint.online:OnlinePlacement",
+        solver="remat_algorithms.adjoint.binomial.online:solve",
+        stream="remat_algorithms.adjoint.binomial.online:stream",
+        online="remat_algorithms.adjoint.binomial.online:OnlinePlacement",
         kinds=("adjoint",),
         summary="checkpoints placed without knowing the number of steps, then Revolve between them",
         guarantee="bounded",
@@ -75,7 +75,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="bptt-hsm",
-        solver="remat_algorithms.adjoint.bptt:solve_hsm",
+        solver="remat_algorithms.adjoint.tapes.bptt:solve_hsm",
         kinds=("adjoint",),
         summary="backpropagation through time, hidden states kept (Revolve)",
         guarantee="exact",
@@ -86,7 +86,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="bptt-ism",
-        solver="remat_algorithms.adjoint.bptt:solve_ism",
+        solver="remat_algorithms.adjoint.tapes.bptt:solve_ism",
         kinds=("adjoint",),
         summary="backpropagation through time, internal states (tape and output) kept",
         guarantee="exact",
@@ -97,7 +97,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="bptt-msm",
-        solver="remat_algorithms.adjoint.bptt:solve_msm",
+        solver="remat_algorithms.adjoint.tapes.bptt:solve_msm",
         kinds=("adjoint",),
         summary="backpropagation through time, hidden and internal states kept",
         guarantee="exact",

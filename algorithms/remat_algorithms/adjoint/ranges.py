@@ -18,7 +18,7 @@ Range = tuple[int, int, int, bool]
 
 
 class Splits:
-    """`remat_algorithms.adjoint.revolve.first_split` with its binomials at hand.
+    """`remat_algorithms.adjoint.binomial.revolve.first_split` with its binomials at hand.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def reversal(
     given: bool = False,
     split: Split | None = None,
 ) -> Iterator[Entry]:
-    """Reverse a block of steps by Revolve (see `remat_algorithms.adjoint.revolve`).
+    """Reverse a block of steps by Revolve (see `remat_algorithms.adjoint.binomial.revolve`).
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from remat.context import Context
 from remat.options import Options
 from remat.problem import LeastBudget, Problem, Proposal
 from remat.units import Number
-from remat_algorithms.adjoint.revolve import advances, first_split
+from remat_algorithms.adjoint.binomial.revolve import advances, first_split
 from remat_algorithms.chain.phases import Phases
 from remat_algorithms.chain.rotor_float import refuse_alternatives, total_time
 from remat_algorithms.chain.segments import RunList, Segments

@@ -1,0 +1,1 @@
+"""Equal steps on one level: the closed forms of binomial checkpointing, offline and online."""

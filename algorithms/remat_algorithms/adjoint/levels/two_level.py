@@ -1,0 +1,123 @@
+"""`two-level`: a disk checkpoint every few steps on the first sweep, Revolve inside each block.
+
+Pringle, Jones, Goswami, Narayanan, Goldberg 2016, "Providing the ARCHER community with adjoint modelling tools for
+high-performance oceanographic and cryospheric computation". The first state of a block stays on disk until the
+block is reversed and counts as one of Revolve's slots there, beside the s slots of the first level. With blocks of
+b_1, .., b_B steps the advances are n - b_B + sum of t(b_i, s+1): the first sweep ends where the last block begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isqrt
+
+from pydantic import Field
+
+from remat.context import Context
+from remat.errors import OptionError
+from remat.operations import Entry
+from remat.options import Options
+from remat.problem import Problem, Proposal
+from remat_algorithms.adjoint.binomial.revolve import advances
+from remat_algorithms.adjoint.facts import Facts
+from remat_algorithms.adjoint.levels.uniform import TimeLoop
+from remat_algorithms.adjoint.plan import Plan
+from remat_algorithms.adjoint.ranges import ADVANCE, WRITE, Alike, Splits, reversal
+from remat_algorithms.emit import check_length
+
+
+class TwoLevelOptions(Options):
+    """Options of `two-level`."""
+
+    period: int | None = Field(
+        None,
+        ge=1,
+        description="steps between disk checkpoints (default: about sqrt(steps), or more if the disk is small)",
+    )
+
+
+def solve(problem: Problem, options: TwoLevelOptions, context: Context) -> Proposal:
+    """Solve an adjoint of equal steps on its first two levels.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `adjoint`, with two storage levels; further ones are not used.
+    options : TwoLevelOptions
+    context : Context
+        Not used.
+
+    Returns
+    -------
+    Proposal
+
+    Raises
+    ------
+    remat.OptionError
+        For unequal steps, asynchronous levels, or a period that needs more disk checkpoints than fit.
+
+    Notes
+    -----
+    O(steps of the schedule) time.
+    """
+    blocks = _blocks(problem, options)
+    if isinstance(blocks, Proposal):
+        return blocks
+    loop, n = blocks.loop, blocks.loop.steps
+    slots = loop.levels[0].slots + 1
+    starts = range(0, n, blocks.period)
+    last = n - starts[-1]
+    full = advances(blocks.period, slots)
+    runs = n - last + full * (len(starts) - 1) + advances(last, slots)
+    check_length(runs + n, f"two-level with blocks of {blocks.period}")
+    plan = Plan()
+    plan.extend(blocks.entries())
+    return Proposal(steps=plan.steps(problem), makespan=loop.cost(plan))
+
+
+def stream(problem: Problem, options: TwoLevelOptions, context: Context) -> Proposal | Iterator[Entry]:
+    """Yield the operations of `solve` one by one, in O(slots) memory; refuses what `solve` refuses."""
+    blocks = _blocks(problem, options)
+    if isinstance(blocks, Proposal):
+        return blocks
+    return Facts.of(problem).too_large(problem) or blocks.entries()
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    loop: TimeLoop
+    period: int
+
+    def entries(self) -> Iterator[Entry]:
+        loop, period = self.loop, self.period
+        memory, disk = loop.levels[:2]
+        starts = range(0, loop.steps, period)
+        levels = Alike(memory.memory, memory.slots + 1, first=disk.memory)
+        split = Splits(period)
+        yield from loop.without_given(but=1)
+        given = loop.given == 1
+        for start in starts[:-1]:
+            if start or not given:
+                yield (WRITE, start, disk.memory)
+            yield (ADVANCE, start, start + period)
+        last = starts[-1]
+        yield from reversal(last, loop.steps - last, levels, given=given and last == 0, split=split)
+        for start in reversed(starts[:-1]):
+            yield from reversal(start, period, levels, stored=True, split=split)
+
+
+def _blocks(problem: Problem, options: TwoLevelOptions) -> _Blocks | Proposal:
+    loop = TimeLoop.of(problem, "two-level", least_levels=2)
+    disk = loop.levels[1]
+    n = loop.steps
+    # A last block of one step needs no checkpoint: its state is live when the first sweep ends.
+    smallest = max(1, -(-(n - 1) // max(disk.slots, 1)))
+    period = max(smallest, isqrt(n)) if options.period is None else min(options.period, n)
+    if period < smallest:
+        raise OptionError(
+            f"--option period: blocks of {period} steps need {-(-(n - 1) // period)} checkpoints in {disk.name!r}, "
+            f"which holds {disk.slots}; the least period is {smallest}"
+        )
+    refused = loop.infeasible("schedules with periodic disk checkpoints", (disk,))
+    return refused or _Blocks(loop, period)

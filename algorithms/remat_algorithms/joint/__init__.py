@@ -1,0 +1,1 @@
+"""Solvers that combine families: they plan with the answers of others."""

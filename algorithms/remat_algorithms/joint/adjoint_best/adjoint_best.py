@@ -1,0 +1,283 @@
+"""`adjoint-best`: steps of any times and sizes on any storage levels, or in one memory; anytime.
+
+What is done, in this order, each with what was found so far as the bound to beat:
+
+1. Every other algorithm for adjoints that takes the instance (`best_starts`): it is never worse than any of them. Loops
+   that are not long are chains, too: for `rotor-float` in the working memory alone, with states and tapes, and for
+   `remat-offload-best` with storage, to which any value may go.
+2. A table over ranges of steps and free bytes of all levels (`best_table`): the best persistent schedule, sizes rounded
+   up to the units of the table where need be.
+3. Tiny instances are solved exactly, by shortest path over what lies where (`best_search`); 1. and 2. are what is to
+   be beaten, which leaves little to search.
+4. Large neighbourhood search: a window of the schedule, from one situation to another, is replaced by the shortest path
+   between the two (the search of 3. again), until no time or no iteration is left. This undoes the roundings, uses the
+   room that the working memory has before the first adjoint is there, and finds what is not persistent.
+5. For small instances with storage, the constraint program of `offload-exact` looks for something better still, where
+   any value moves, and beside computing: about a second if they are tiny, and as long as a time limit allows.
+
+The model of 2. to 4. has whole states, moved one at a time, adjoints that stay in the working memory, and tapes that
+are made right before their backward. Where transfers overlap with computing, it does not apply; then the answer for a
+machine on which they do not is placed. The lower bound (`best_bound`) holds for all schedules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+from pydantic import Field
+
+from remat.context import Context
+from remat.options import Options
+from remat.placement import Placement, place
+from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Termination
+from remat.steps import Steps
+from remat.units import Number
+from remat_algorithms.joint.adjoint_best.bound import lower_bound
+from remat_algorithms.joint.adjoint_best.model import Model, Operation, cost, operations_of, steps_of
+from remat_algorithms.joint.adjoint_best.search import Search
+from remat_algorithms.joint.adjoint_best.starts import makespan_of, starts, whole_values
+from remat_algorithms.joint.adjoint_best.table import LevelTable, SharedTable, stores
+from remat_algorithms.joint.adjoint_best.windows import Windows
+
+WHOLE_MOVES = "schedules that move whole states, one at a time"
+EXACT_STEPS = 10
+"""Most steps for which the exact search is tried: beyond, it would not end."""
+
+LITTLE_WORK = 0.05
+"""CP-SAT's work on each constraint program where there is no time limit: about a second."""
+
+MOST_OPERATIONS = 20_000
+"""Longest schedule whose windows are searched."""
+
+
+class AdjointBestOptions(Options):
+    """Options of `adjoint-best`."""
+
+    iterations: int = Field(200, ge=0, description="windows that the local search tries")
+    moves: int = Field(300_000, ge=0, description="moves that the exact search of tiny instances may try")
+    window: int = Field(6_000, ge=1, description="moves that the search of a window may try")
+    work: float | None = Field(
+        None,
+        ge=0,
+        le=10_000,
+        description="limit on the constraint programs for small instances with storage, in CP-SAT's units of about "
+        "10 s. Default: little, for at most 10 steps; with a time limit, as long as there is time",
+    )
+
+
+@dataclass
+class _Best:
+    """The best schedule so far."""
+
+    problem: Problem
+    context: Context
+    makespan: Number | float = inf
+    steps: Steps | None = None
+    source: str = ""
+
+    def offer(self, makespan: Number, steps: Steps, source: str, bound: Number) -> bool:
+        """Take a schedule if it is better, and report it."""
+        if makespan >= self.makespan:
+            return False
+        self.makespan, self.steps, self.source = makespan, steps, source
+        self.context.report(steps, makespan=makespan, bound=min(bound, makespan), message=source)
+        return True
+
+
+def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Proposal:
+    """Solve any adjoint, as well as time allows.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `adjoint`.
+    options : AdjointBestOptions
+    context : Context
+        A time limit is shared among the parts; without one, the result depends on nothing but the options and the seed.
+
+    Returns
+    -------
+    Proposal
+        Never worse than any other algorithm for adjoints with its default options (that ended in its share of the
+        time). Proved optimal among schedules that move whole states one at a time, and in one memory among all
+        schedules, where the exact search ended.
+
+    Raises
+    ------
+    remat.OptionError
+        If the first processor does not compute in the first memory.
+
+    Notes
+    -----
+    The other algorithms' time, O(n^3 cells) for the table, and `window` moves for each iteration.
+    """
+    best = _Best(problem, context)
+    proposal = _moving_states(problem, options, best, context)
+    bound = max((bound.value for bound in proposal.bounds if bound.scope == ALL_SCHEDULES), default=0)
+    if proposal.infeasible_within == ALL_SCHEDULES or best.makespan <= bound:
+        return proposal
+    before = best.makespan
+    if problem.machine.links and not context.stopped:
+        work = _work(problem, options, context)
+        for start in whole_values(problem, context, work, None if best.steps is None else best.makespan):
+            best.offer(start.makespan, start.steps, start.name, bound)
+    if best.steps is None or best.makespan == before:
+        return proposal
+    # What is proved of schedules that move whole states says nothing of this one.
+    bounds = tuple(bound for bound in proposal.bounds if bound.scope == ALL_SCHEDULES)
+    ending = context.termination
+    return Proposal(steps=best.steps, makespan=best.makespan, bounds=bounds, termination=ending, notes=proposal.notes)
+
+
+def _work(problem: Problem, options: AdjointBestOptions, context: Context) -> float:
+    """Return the limit on constraint programs; infinite where only the clock counts."""
+    if options.work is not None:
+        return options.work
+    if context.seconds_left is not None:
+        return inf
+    return LITTLE_WORK if problem.chain.length <= EXACT_STEPS else 0.0
+
+
+def _moving_states(problem: Problem, options: AdjointBestOptions, best: _Best, context: Context) -> Proposal:
+    """Do all but constraint programming; fill `best`."""
+    model = Model.of(problem)
+    bound: Number = problem.no_recompute_time
+    for start in starts(problem, context):
+        if isinstance(start, Proposal):
+            return start
+        bound = max(bound, start.bound)
+        best.offer(start.makespan, start.steps, start.name, bound)
+    if model is None and not context.stopped:
+        _one_at_a_time(problem, options, best, bound)
+    if best.makespan > bound and not context.stopped:
+        bound = max(bound, lower_bound(problem, context))
+    if model is None or best.makespan <= bound:
+        return _conclude(problem, model, context, best, bound, options)
+    operations = None if context.stopped else _from_table(model, context)
+    if operations is not None:
+        steps = steps_of(problem, operations)
+        if isinstance(place(problem.graph, problem.machine, steps), Placement):
+            best.offer(cost(model, operations), steps, "table", bound)
+        else:
+            operations = None
+    exact = _exact(problem, model, options, context, best, bound)
+    if exact is not None:
+        return exact
+    _search_windows(problem, model, options, context, best, bound, operations)
+    return _conclude(problem, model, context, best, bound, options)
+
+
+def _one_at_a_time(problem: Problem, options: AdjointBestOptions, best: _Best, bound: Number) -> None:
+    """Offer the schedule for a machine whose transfers overlap nothing: as placed, here they do."""
+    machine = problem.machine
+    links = tuple(replace(link, channel=machine.processors[0].name) for link in machine.links)
+    context = best.context.aside()
+    problem_there = problem.on(replace(machine, links=links))
+    proposal = _moving_states(problem_there, options, _Best(problem_there, context), context)
+    if proposal.steps is None:
+        return
+    placement = place(problem.graph, machine, proposal.steps)
+    if isinstance(placement, Placement):
+        makespan = makespan_of(problem, proposal.steps, placement)
+        best.offer(makespan, proposal.steps, "transfers one at a time", bound)
+
+
+def _exact(
+    problem: Problem, model: Model, options: AdjointBestOptions, context: Context, best: _Best, bound: Number
+) -> Proposal | None:
+    """Search everything, if there is little; None if that did not end."""
+    if model.steps > EXACT_STEPS or options.moves == 0 or context.stopped:
+        return None
+    scope = ALL_SCHEDULES if len(model.capacity) == 1 and not problem.chain.saves else WHOLE_MOVES
+    if not model.fits(model.start):
+        return None
+    search = Search(model, model.start)
+    found = search.run(limit=options.moves, below=best.makespan, stopped=lambda: context.stopped)
+    if not search.ended:
+        return None
+    if found is not None:
+        best.offer(found[0], steps_of(problem, found[1]), "exact search", bound)
+    if best.steps is None:
+        return Proposal(infeasible_within=scope, least=_least(model, options, problem.chain.static_memory))
+    # Another algorithm may store tapes, and be better than anything that the search knows: then this is no class.
+    proved = Bound(best.makespan, scope, "adjoint-best")
+    everywhere = Bound(bound, ALL_SCHEDULES, "adjoint-best")
+    return Proposal(steps=best.steps, makespan=best.makespan, bounds=(proved, everywhere), optimal_within=scope)
+
+
+def _least(model: Model, options: AdjointBestOptions, static: int) -> LeastBudget | None:
+    """Return the least capacity of the first level, or of the one memory, by bisection with the exact search."""
+    memory = 1 if len(model.capacity) > 1 else 0
+    low = model.capacity[memory]
+    high = max(low, 0) + sum(model.state) + sum(model.adjoint) + max(model.extra)
+
+    def feasible(capacity: int) -> bool:
+        capacities = [*model.capacity]
+        capacities[memory] = capacity
+        wider = replace(model, capacity=capacities)
+        found = wider.fits(wider.start) and Search(wider, wider.start).run(limit=options.moves)
+        return bool(found)
+
+    if not feasible(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        if feasible(middle):
+            high = middle
+        else:
+            low = middle
+    return LeastBudget(high + (0 if memory else static), None, True, memory)
+
+
+def _search_windows(
+    problem: Problem,
+    model: Model,
+    options: AdjointBestOptions,
+    context: Context,
+    best: _Best,
+    bound: Number,
+    operations: list[Operation] | None,
+) -> None:
+    """Search windows of the best schedule, or of the table's if the model does not know the best one's moves."""
+    if best.steps is None or len(best.steps) > MOST_OPERATIONS:
+        return
+    current = operations_of(model, problem, best.steps) or operations
+    if current is None:
+        return
+    windows = Windows(model, current, context.random(), limit=options.window)
+    for _ in range(options.iterations):
+        if context.stopped or best.makespan <= bound:
+            return
+        if windows.step(lambda: context.stopped):
+            makespan = cost(model, windows.operations)
+            if makespan < best.makespan:
+                best.offer(makespan, steps_of(problem, windows.operations), "window", bound)
+
+
+def _from_table(model: Model, context: Context) -> list[Operation] | None:
+    if len(model.capacity) == 1:
+        shared = SharedTable(model)
+        return shared.operations() if shared.possible and shared.fill(lambda: context.stopped) else None
+    places = stores(model)
+    if not places:
+        return None
+    table = LevelTable(model, places)
+    return table.operations() if table.possible and table.fill(lambda: context.stopped) else None
+
+
+def _conclude(
+    problem: Problem, model: Model | None, context: Context, best: _Best, bound: Number, options: AdjointBestOptions
+) -> Proposal:
+    termination = context.termination
+    if best.steps is None:
+        return Proposal(termination=termination)
+    if termination is Termination.COMPLETED and best.makespan > bound and options.iterations:
+        termination = Termination.ITERATION_LIMIT
+    notes = () if model is not None else ("transfers overlap with computing: the best of the other algorithms, placed",)
+    bounds = (Bound(bound, ALL_SCHEDULES, "adjoint-best"),) if bound else ()
+    claim = best.makespan if best.makespan < inf else None
+    within = ALL_SCHEDULES if bound and claim is not None and claim <= bound else None
+    return Proposal(
+        steps=best.steps, makespan=claim, bounds=bounds, optimal_within=within, termination=termination, notes=notes
+    )

@@ -1,0 +1,329 @@
+"""A table over ranges of steps and free bytes: the best persistent schedule, `adjoint-best`'s start for long loops.
+
+Walther and Griewank's recurrence (2008), with checkpoints of their own size in levels of so many bytes. f holds the
+free bytes of all levels, s_i the size of x_i, w_a and r_a(i) the times to write and to read it in level a, e_a one byte
+of level a, and U(i, j) the time from x_i to x_j:
+
+    Q(k, k, f) = P_a(k, k, f) = 0
+    P_a(i, k, f) = min(min over i < j <= k of U(i, j) + Q(j, k, f) + r_a(i) + P_a(i, j-1, f),   x_i live, and in level a
+                       Q(i, k, f + s_i e_a))                                                  leaves a, or moves
+    Q(i, k, f)   = min over a of w_a(i) + P_a(i, k, f - s_i e_a)                                 x_i only live
+
+The second line of P is what makes one level serve another: a state that comes back from a disk may go on to memory.
+Unlike in h-revolve, no level is out of bounds to a part of the schedule: f says what is free. It is exact among
+persistent schedules (a checkpoint stays until its range is reversed, or moves when its range begins anew) whose
+working memory holds one state, but for sizes rounded up to the units of the table where their common divisor is too
+small for it.
+
+Where all lives in one memory of M bytes beside x_i, adjoints included, and y_{k+1} has y bytes:
+
+    R(i, i, M) = 0 if the backward fits
+    R(i, k, M) = min over i < j <= k of U(i, j) + R(j, k, M - s_j) + R(i, j-1, M),  if s_t + y <= M for all i < t <= j
+
+and the first sweep, before any adjoint, is R(., n-1, .) with y = 0, except that its left parts run with adjoints: they
+are R(i, j-1, M) with their own y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from remat.taskgraph import IntArray, NumberArray
+from remat_algorithms.joint.adjoint_best.model import UNBOUNDED, Kind, Model, Operation
+
+MOST_CELLS = 40_000_000
+MOST_WORK = 2_000_000_000
+"""Sums of table entries: some seconds."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """A place for checkpoints: a storage level, or the working memory's bytes that no operation needs."""
+
+    memory: int
+    room: int
+    write: NumberArray
+    read: NumberArray
+
+
+def stores(model: Model) -> list[Store] | None:
+    """Return the places for checkpoints beside one working state and adjoint; None if those do not fit."""
+    n = model.steps
+    reach, need = 0, 0
+    for t in range(n):
+        reach = max(reach, model.state[t])
+        need = max(need, reach + model.adjoint[t + 1], model.state[t] + model.adjoint[t + 1] + model.extra[t])
+    spare = model.capacity[0] - need
+    if spare < 0:
+        return None
+    total = sum(model.state)
+    zero = np.zeros(n)
+    found = [Store(0, min(spare, total), zero, zero)] if spare >= min(model.state) > 0 else []
+    for level in range(1, len(model.capacity)):
+        if {(0, level), (level, 0)} <= model.copy.keys():
+            write, read = np.array(model.copy[0, level], float), np.array(model.copy[level, 0], float)
+            found.append(Store(level, min(model.capacity[level], total), write, read))
+    return found
+
+
+def units_of(state: list[int], room: int, most: int) -> tuple[int, IntArray]:
+    """Return the units that a place has, at most `most`, and the states' sizes in units, rounded up.
+
+    Exact where the sizes' common divisor allows; otherwise the number of units that wastes least.
+    """
+    sizes = np.array(state, dtype=object)
+    divisor = gcd(*state) or 1
+    if room // divisor <= most:
+        return int(room // divisor), np.array([size // divisor for size in state], dtype=np.int64)
+    best: tuple[float, int, IntArray] | None = None
+    for count in range(max(1, most // 2), most + 1):
+        units = -(-sizes * count // room)
+        waste = float((units * room).sum()) / (count * max(1.0, float(sizes.sum())))
+        if best is None or waste < best[0]:
+            best = waste, count, np.minimum(units, count + 1).astype(np.int64)
+    assert best is not None
+    return best[1], best[2]
+
+
+class LevelTable:
+    """The tables P and Q; shapes (levels, i, k, free ...) and (k, i, free ...)."""
+
+    def __init__(self, model: Model, places: list[Store]) -> None:
+        n = model.steps
+        self.model, self.places = model, places
+        cells = min(MOST_CELLS // ((len(places) + 1) * n * n), MOST_WORK // max(1, len(places) * n**3 // 6))
+        counts, self.sizes = _grid(model.state, places, cells)
+        self.shape = tuple(count + 1 for count in counts)
+        self.full = tuple(counts)
+        self.ends = np.concatenate(([0.0], np.cumsum(np.array(model.forward, float))))
+        self.possible = cells >= 2 ** len(places) and bool(places)
+
+    def fill(self, stopped: Callable[[], bool]) -> bool:
+        """Fill the tables; False if stopped. O(n^3 levels cells) time in O(n^2 levels) array operations."""
+        n, flat = self.model.steps, (1,) * len(self.shape)
+        self.q = np.full((n, n, *self.shape), np.inf)
+        self.p = np.full((len(self.places), n, n, *self.shape), np.inf)
+        for k in range(n):
+            if stopped():
+                return False
+            self.q[k, k] = 0
+            self.p[:, k, k] = 0
+            for i in range(k - 1, -1, -1):
+                moved = (self.ends[i + 1 : k + 1] - self.ends[i]).reshape(-1, *flat)
+                onward = self.q[k, i + 1 : k + 1] + moved
+                for a, place in enumerate(self.places):
+                    split = (onward + self.p[a, i, i:k]).min(axis=0) + place.read[i]
+                    self.p[a, i, k] = split
+                    low, high = self._shifts(a, i)
+                    if low is not None:
+                        np.minimum(self.q[k, i][high], split[low] + place.write[i], out=self.q[k, i][high])
+                for a in range(len(self.places)):
+                    low, high = self._shifts(a, i)
+                    if low is not None:
+                        np.minimum(self.p[a, i, k][low], self.q[k, i][high], out=self.p[a, i, k][low])
+        return True
+
+    def _shifts(self, a: int, i: int) -> tuple[tuple[slice, ...] | None, tuple[slice, ...]]:
+        """Return the cells with x_i in level a, and the same ones without it."""
+        size, whole = int(self.sizes[a][i]), [slice(None)] * len(self.shape)
+        if size >= self.shape[a]:
+            return None, ()
+        low, high = list(whole), list(whole)
+        low[a], high[a] = slice(0, self.shape[a] - size), slice(size, None)
+        return tuple(low), tuple(high)
+
+    def operations(self) -> list[Operation] | None:
+        """Return the best schedule; None if there is none."""
+        n, model = self.model.steps, self.model
+        emitter = _Emitter()
+        given = next((a for a, place in enumerate(self.places) if place.memory == model.given), None)
+        if model.given is not None and given is None:
+            emitter.discard(0, model.given)
+        elif given is not None and n == 1:
+            emitter.discard(0, self.places[given].memory)
+        if given is None or n == 1:
+            if not np.isfinite(self.q[n - 1, 0][self.full]):
+                return None
+            stack = [(0, n - 1, self.full, -1, False)]
+        else:
+            free = self._less(self.full, given, 0)
+            if free is None or not np.isfinite(self.p[given, 0, n - 1][free]):
+                return None
+            stack = [(0, n - 1, free, given, False)]
+        while stack:
+            i, k, free, level, waits = stack.pop()
+            # x_i lies in `level` (-1: it is only live); `waits`: it has to be read first.
+            moves = level >= 0 and k > i and self._moves(i, k, free, level)
+            if waits:
+                emitter.read(i, self.places[level].memory, last=moves or k == i)
+            elif moves:
+                emitter.discard(i, self.places[level].memory)
+            if i == k:
+                emitter.back(i)
+                continue
+            if moves:
+                free = self._more(free, level, i)
+            if moves or level < 0:
+                level, free = self._chosen(i, k, free)
+                emitter.write(i, self.places[level].memory)
+            j = i + 1 + int(np.argmin(self._splits(i, k, free, level)))
+            emitter.advance(i, j)
+            stack.append((i, j - 1, free, level, True))
+            stack.append((j, k, free, -1, False))
+        return emitter.operations
+
+    def _moves(self, i: int, k: int, free: tuple[int, ...], level: int) -> bool:
+        """Whether x_i leaves its level where its range begins."""
+        more = self._more(free, level, i)
+        if more[level] > self.full[level]:
+            return False
+        split = float(self._splits(i, k, free, level).min()) + float(self.places[level].read[i])
+        return bool(self.q[k, i][more] < split)
+
+    def _splits(self, i: int, k: int, free: tuple[int, ...], level: int) -> NumberArray:
+        """Return the time of each split of a range, its read left out."""
+        cell: Any = (slice(None), *free)
+        onward: NumberArray = self.q[k, i + 1 : k + 1][cell] + (self.ends[i + 1 : k + 1] - self.ends[i])
+        onward += self.p[level, i, i:k][cell]
+        return onward
+
+    def _chosen(self, i: int, k: int, free: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+        """Return the level that x_i is written to, and what is free then."""
+        best: tuple[float, int, tuple[int, ...]] | None = None
+        for a, place in enumerate(self.places):
+            less = self._less(free, a, i)
+            if less is not None:
+                split = float(self._splits(i, k, less, a).min()) + float(place.read[i])
+                value = float(place.write[i]) + split
+                if best is None or value < best[0]:
+                    best = value, a, less
+        assert best is not None
+        return best[1], best[2]
+
+    def _less(self, free: tuple[int, ...], a: int, i: int) -> tuple[int, ...] | None:
+        left = free[a] - int(self.sizes[a][i])
+        return None if left < 0 else (*free[:a], left, *free[a + 1 :])
+
+    def _more(self, free: tuple[int, ...], a: int, i: int) -> tuple[int, ...]:
+        return (*free[:a], free[a] + int(self.sizes[a][i]), *free[a + 1 :])
+
+
+def _grid(state: list[int], places: list[Store], cells: int) -> tuple[list[int], list[IntArray]]:
+    """Share the cells of the table among the levels: exact ones where they are small, the rest alike."""
+    counts: list[int] = []
+    sizes: list[IntArray] = []
+    divisor = gcd(*state) or 1
+    order = sorted(range(len(places)), key=lambda a: places[a].room)
+    left, chosen = max(1, cells), {}
+    for rank, a in enumerate(order):
+        share = max(1, int(left ** (1 / (len(order) - rank)) + 1e-9) - 1)
+        chosen[a] = min(share, max(1, places[a].room // divisor))
+        left = max(1, left // (chosen[a] + 1))
+    for a, place in enumerate(places):
+        count, units = units_of(state, place.room, chosen[a])
+        counts.append(count)
+        sizes.append(units)
+    return counts, sizes
+
+
+class SharedTable:
+    """The table R, where everything lives in one memory; shape (k, i, M), each row shifted by its own x_i."""
+
+    def __init__(self, model: Model) -> None:
+        n = model.steps
+        self.model = model
+        cells = min(MOST_CELLS // (2 * n * n), MOST_WORK // max(1, n**3 // 6), 4000)
+        total = sum(model.state) + max(model.adjoint) + max(model.extra)
+        room = min(model.capacity[0], total)
+        self.possible = cells >= 4 and room < UNBOUNDED
+        common = [*model.state, *model.adjoint[:-1], *model.extra]
+        self.count, units = units_of(common, max(room, 1), max(1, cells))
+        self.state, self.adjoint, self.extra = units[:n], np.append(units[n : 2 * n], 0), units[2 * n :]
+        self.ends = np.concatenate(([0.0], np.cumsum(np.array(model.forward, float))))
+
+    def fill(self, stopped: Callable[[], bool]) -> bool:
+        """Fill the table; False if stopped. O(n^3 cells) time in O(n^2) array operations."""
+        n, width = self.model.steps, self.count + 1
+        free = np.arange(width)
+        self.plain = np.full((n, n, width), np.inf)  # [i, k]: R(i, k, M)
+        self.shifted = np.full((n, n, width), np.inf)  # [k, j]: R(j, k, M - s_j)
+        for k in range(n):
+            if stopped():
+                return False
+            above = int(self.adjoint[k + 1])
+            for i in range(k, -1, -1):
+                row = self.plain[i, k]
+                if i == k:
+                    row[free >= above + int(self.extra[k])] = 0
+                else:
+                    passes = free >= np.maximum.accumulate(self.state[i + 1 : k + 1])[:, None] + above
+                    moved = (self.ends[i + 1 : k + 1] - self.ends[i])[:, None]
+                    sums = self.shifted[k, i + 1 : k + 1] + self.plain[i, i:k] + moved
+                    row[:] = np.where(passes, sums, np.inf).min(axis=0)
+                size = int(self.state[i])
+                if size < width:
+                    self.shifted[k, i, size:] = row[: width - size]
+        return True
+
+    def operations(self) -> list[Operation] | None:
+        """Return the best schedule; None if there is none."""
+        n = self.model.steps
+        width = self.count - int(self.state[0])
+        if width < 0 or not np.isfinite(self.plain[0, n - 1, width]):
+            return None
+        emitter = _Emitter()
+        stack = [(0, n - 1, width)]
+        while stack:
+            i, k, free = stack.pop()
+            if i == k:
+                emitter.kept.discard(i)
+                emitter.back(i)
+                continue
+            passes = free >= np.maximum.accumulate(self.state[i + 1 : k + 1]) + int(self.adjoint[k + 1])
+            sums = self.shifted[k, i + 1 : k + 1, free] + self.plain[i, i:k, free] + self.ends[i + 1 : k + 1]
+            j = i + 1 + int(np.argmin(np.where(passes, sums, np.inf)))
+            emitter.kept.add(i)
+            emitter.advance(i, j)
+            stack.append((i, j - 1, free))
+            stack.append((j, k, free - int(self.state[j])))
+        return emitter.operations
+
+
+class _Emitter:
+    """Collects operations; states kept in the working memory are not dropped by an advance."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.kept: set[int] = set()
+
+    def advance(self, first: int, end: int) -> None:
+        for t in range(first, end):
+            self.operations.append(Operation(Kind.FORWARD, t))
+            if t not in self.kept:
+                self.operations.append(Operation(Kind.DROP, t, 0))
+
+    def back(self, t: int) -> None:
+        self.operations.append(Operation(Kind.BACK, t))
+
+    def write(self, t: int, memory: int) -> None:
+        if memory == 0:
+            self.kept.add(t)
+        else:
+            self.operations.append(Operation(Kind.COPY, t, 0, memory))
+
+    def read(self, t: int, memory: int, *, last: bool) -> None:
+        if memory:
+            self.operations.append(Operation(Kind.COPY, t, memory, 0))
+        if last:
+            self.discard(t, memory)
+
+    def discard(self, t: int, memory: int) -> None:
+        if memory == 0:
+            self.kept.discard(t)
+        else:
+            self.operations.append(Operation(Kind.DROP, t, memory))
