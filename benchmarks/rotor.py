@@ -52,8 +52,8 @@ def fill(stages: int, share: float, compiled: bool, limited: bool) -> dict[str, 
     Imports and (cached) compilation are not counted.
     """
     from remat.chain import Chain
-    from remat_algorithms.chain import rotor_table
-    from remat_algorithms.chain.rotor_limit import once_bound
+    from remat_algorithms.chain.rotor import table as rotor_table
+    from remat_algorithms.chain.rotor.limit import once_bound
     from remat_algorithms.chain.segments import Segments
 
     instance = remat.load(chain(stages))

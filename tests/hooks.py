@@ -10,7 +10,7 @@ from remat.problem import Problem, Proposal
 from remat.registry import Algorithm
 from remat.result import Result
 from remat.solving import conclude
-from remat_algorithms.chain import rotor
+from remat_algorithms.chain.rotor import rotor
 from remat_algorithms.dag import keep_all
 
 

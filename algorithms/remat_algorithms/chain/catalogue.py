@@ -7,8 +7,8 @@ from remat.registry import Algorithm
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="rotor",
-        solver="remat_algorithms.chain.rotor:solve",
-        options="remat_algorithms.chain.rotor:RotorOptions",
+        solver="remat_algorithms.chain.rotor.rotor:solve",
+        options="remat_algorithms.chain.rotor.rotor:RotorOptions",
         kinds=("chain",),
         summary="optimal memory-persistent schedule of a heterogeneous chain with variants, by dynamic programming",
         guarantee="exact",
@@ -16,7 +16,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(L^3 slots)",
         reference="Beaumont et al. 2019",
         anytime=True,
-        sweep="remat_algorithms.chain.rotor_sweep:sweep",
+        sweep="remat_algorithms.chain.rotor.sweep:sweep",
     ),
     Algorithm(
         name="store-all",
@@ -67,8 +67,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="rotor-float",
-        solver="remat_algorithms.chain.rotor_float:solve",
-        options="remat_algorithms.chain.rotor_float:RotorFloatOptions",
+        solver="remat_algorithms.chain.floating.rotor_float:solve",
+        options="remat_algorithms.chain.floating.rotor_float:RotorFloatOptions",
         kinds=("chain",),
         summary="optimal floating schedule: checkpoints move on, inputs go while what their stage saved stays",
         guarantee="exact",
@@ -78,8 +78,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="chain-exact",
-        solver="remat_algorithms.chain.exact:solve",
-        options="remat_algorithms.chain.exact:ChainExactOptions",
+        solver="remat_algorithms.chain.exact.chain_exact:solve",
+        options="remat_algorithms.chain.exact.chain_exact:ChainExactOptions",
         kinds=("chain",),
         summary="best of all sequential schedules of a short chain, by shortest paths over its live sets",
         guarantee="exact",

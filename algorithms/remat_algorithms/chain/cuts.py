@@ -14,8 +14,8 @@ from remat.options import Options
 from remat.problem import LeastBudget, Problem, Proposal
 from remat.units import Number
 from remat_algorithms.adjoint.binomial.revolve import advances, first_split
+from remat_algorithms.chain.floating.rotor_float import refuse_alternatives, total_time
 from remat_algorithms.chain.phases import Phases
-from remat_algorithms.chain.rotor_float import refuse_alternatives, total_time
 from remat_algorithms.chain.segments import RunList, Segments
 from remat_algorithms.chain.strategies import segmented
 from remat_algorithms.emit import check_length, run_in_order

@@ -5,7 +5,7 @@ P(i, l), the least bytes beyond x_i for segment (i, l), is the least of
     max(save_need(i, v) + y_{l+1}, kept(i, v) + P(i+1, l), backward_need(i, v))        (saved through by way v)
     min over j of max(sweep_need(i, j) + y_{l+1}, x_j + P(j, l), P(i, j-1))            (split at j)
 
-for each state of x_i (see `rotor_states`): the segment inside begins with x_{i+1} held if way v reads it, a split's
+for each state of x_i (see `states`): the segment inside begins with x_{i+1} held if way v reads it, a split's
 with x_j free. Bytes are exact integers: no slots. Beside P stands the least time of the ways that reach it, their
 parts at their least memory too. O(L^3) time, compiled for long chains, O(L^2) memory.
 """
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from remat.taskgraph import IntArray, NumberArray
-from remat_algorithms.chain.rotor_states import unfold
 from remat_algorithms.chain.segments import COMPILED_FROM, RunList, Segments
+from remat_algorithms.chain.states import unfold
 
 UNINTERRUPTED = 1000
 """Columns that are filled in less than a second altogether, whatever the clock says."""

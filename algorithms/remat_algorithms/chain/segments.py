@@ -24,7 +24,7 @@ import numpy as np
 from remat.chain import Chain
 from remat.taskgraph import BoolArray, IntArray, NumberArray
 from remat.units import Number
-from remat_algorithms.chain.rotor_states import States
+from remat_algorithms.chain.states import States
 
 COMPILED_FROM = 60
 """Chains of more stages use compiled kernels; below, their import and start cost more than they save."""

@@ -26,11 +26,11 @@ from remat.taskgraph import BoolArray
 from remat.units import Number
 from remat_algorithms.chain.best import ChainBestOptions
 from remat_algorithms.chain.best import solve as solve_chain_best
+from remat_algorithms.chain.floating.rotor_float import refuse_alternatives
 from remat_algorithms.chain.phases import Phases
-from remat_algorithms.chain.rotor import RotorOptions
-from remat_algorithms.chain.rotor import solve as solve_rotor
-from remat_algorithms.chain.rotor_float import refuse_alternatives
-from remat_algorithms.chain.rotor_table import Grid, RotorTable
+from remat_algorithms.chain.rotor.rotor import RotorOptions
+from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
+from remat_algorithms.chain.rotor.table import Grid, RotorTable
 from remat_algorithms.chain.segments import Segments
 from remat_algorithms.offload.choice import Choice, Incumbent, Plan, quicker
 from remat_algorithms.offload.fluid import volume_bound

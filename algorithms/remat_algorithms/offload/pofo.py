@@ -11,9 +11,9 @@ from remat.chain import Chain
 from remat.context import Context
 from remat.errors import OptionError
 from remat.problem import Problem, Proposal
-from remat_algorithms.chain.rotor import RotorOptions
-from remat_algorithms.chain.rotor import solve as solve_rotor
-from remat_algorithms.chain.rotor_float import refuse_alternatives
+from remat_algorithms.chain.floating.rotor_float import refuse_alternatives
+from remat_algorithms.chain.rotor.rotor import RotorOptions
+from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
 from remat_algorithms.chain.segments import RunList, Segments
 from remat_algorithms.offload.choice import Choice, Plan, best_of
 from remat_algorithms.offload.fluid import fluid_bound

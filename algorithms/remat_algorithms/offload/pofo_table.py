@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.chain import Chain
-from remat_algorithms.chain.rotor_table import Grid, RotorTable
+from remat_algorithms.chain.rotor.table import Grid, RotorTable
 from remat_algorithms.chain.segments import Segments
 
 FloatArray = NDArray[np.float64]

@@ -24,8 +24,8 @@ from remat.errors import OptionError
 from remat.options import Options
 from remat.problem import Problem, Proposal
 from remat.taskgraph import BoolArray
+from remat_algorithms.chain.floating.rotor_float import refuse_alternatives
 from remat_algorithms.chain.phases import Phases
-from remat_algorithms.chain.rotor_float import refuse_alternatives
 from remat_algorithms.offload.choice import Choice, Plan, best_of
 from remat_algorithms.offload.proposals import proposal_of
 from remat_algorithms.offload.routes import routes

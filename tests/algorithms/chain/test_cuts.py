@@ -9,7 +9,7 @@ import pytest
 import remat
 from remat_algorithms.adjoint.binomial.revolve import advances
 from remat_algorithms.chain.cuts import cut_by_bytes
-from tests.algorithms.chain.test_rotor import draw_chain
+from tests.algorithms.chain.rotor.test_rotor import draw_chain
 from tests.algorithms.chain.test_strategies import CHAIN
 
 

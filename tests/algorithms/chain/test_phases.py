@@ -14,7 +14,7 @@ from remat_algorithms.chain import phases_kernel
 from remat_algorithms.chain.phases import Phases
 from remat_algorithms.chain.time_bound import recompute_bound
 from remat_algorithms.emit import run_in_order
-from tests.algorithms.chain.test_rotor import draw_chain
+from tests.algorithms.chain.rotor.test_rotor import draw_chain
 from tests.oracles import search
 
 READS = [["input", "output", "saved"], ["saved"], ["input"], ["output", "saved"], []]

@@ -15,8 +15,9 @@ from remat.problem import Proposal
 from remat.registry import find
 from remat.result import Result
 from remat.solving import conclude, make_problem
-from remat_algorithms.chain import rotor_slots, rotor_table
-from remat_algorithms.chain.rotor_table import RotorTable
+from remat_algorithms.chain.rotor import slots as rotor_slots
+from remat_algorithms.chain.rotor import table as rotor_table
+from remat_algorithms.chain.rotor.table import RotorTable
 from remat_algorithms.chain.segments import PERSISTENT, Segments
 from tests.algorithms.chain.test_rotor_forms import Document, draw_chain
 from tests.oracles.persistent import Recursion
@@ -183,7 +184,7 @@ def test_slots_are_refined_until_the_gap_is_met(seed: int) -> None:
 def test_refining_ends_where_tables_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     document = wide_chain(1)
     low, high = range_of(document)
-    monkeypatch.setattr("remat_algorithms.chain.rotor.MOST_BYTES", 100_000)
+    monkeypatch.setattr("remat_algorithms.chain.rotor.rotor.MOST_BYTES", 100_000)
     result = remat.solve(document, algorithm="rotor", budget=(3 * low + high) // 4, options={"slots": 8, "gap": 0})
     assert any("too large" in note for note in result.notes)
     assert any("above the optimum of its class" in note for note in result.notes)

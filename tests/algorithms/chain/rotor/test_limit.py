@@ -11,13 +11,14 @@ import remat
 from remat.context import Context
 from remat.problem import Proposal
 from remat.solving import make_problem
-from remat_algorithms.chain import rotor_slots, rotor_table
 from remat_algorithms.chain.least_memory import LeastMemory
-from remat_algorithms.chain.rotor_limit import TimeLimit, once_bound, once_times, quick_bound
-from remat_algorithms.chain.rotor_table import Grid, RotorTable, RowLimits
+from remat_algorithms.chain.rotor import slots as rotor_slots
+from remat_algorithms.chain.rotor import table as rotor_table
+from remat_algorithms.chain.rotor.limit import TimeLimit, once_bound, once_times, quick_bound
+from remat_algorithms.chain.rotor.table import Grid, RotorTable, RowLimits
 from remat_algorithms.chain.segments import Segments
+from tests.algorithms.chain.rotor.test_sweep import proposals, range_of, wide_chain
 from tests.algorithms.chain.test_rotor_forms import Document, draw_chain
-from tests.algorithms.chain.test_rotor_sweep import proposals, range_of, wide_chain
 
 KERNEL, NUMPY = -1, 10**9
 

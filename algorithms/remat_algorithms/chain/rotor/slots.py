@@ -8,7 +8,7 @@ hold a better schedule (the coarse table of sizes rounded down says whether it m
 solved as well: so more memory never hurts across rungs, either.
 
 A budget wants only schedules better than one that is known already: tables of long chains are filled within that
-limit (see `rotor_limit`), and finer rungs whose lower bound is beyond it are passed over without a table.
+limit (see `limit`), and finer rungs whose lower bound is beyond it are passed over without a table.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import numpy as np
 from remat.context import Context
 from remat.errors import OptionError
 from remat_algorithms.chain.least_memory import LeastMemory
-from remat_algorithms.chain.rotor_limit import SLACK, TimeLimit, once_bound, quick_bound
-from remat_algorithms.chain.rotor_states import Whole
-from remat_algorithms.chain.rotor_table import Grid, RotorTable, RowLimits, WholeTimes, cells_of
+from remat_algorithms.chain.rotor.limit import SLACK, TimeLimit, once_bound, quick_bound
+from remat_algorithms.chain.rotor.table import Grid, RotorTable, RowLimits, WholeTimes, cells_of
 from remat_algorithms.chain.segments import COMPILED_FROM, Segments
+from remat_algorithms.chain.states import Whole
 
 MOST_BYTES = 2_500_000_000
 """Largest table that is filled without being asked for by name."""

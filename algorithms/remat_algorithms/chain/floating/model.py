@@ -132,7 +132,7 @@ class LeastFloating:
         count = needs.length + 1
         table = LeastFloating(needs, np.zeros((2, count, count, count), dtype=np.int64))
         if needs.length >= COMPILED_FROM:
-            from remat_algorithms.chain import floating_kernel
+            from remat_algorithms.chain.floating import kernel as floating_kernel
 
             for last in range(count):
                 if stopped():

@@ -1,9 +1,9 @@
 """`rotor` at many budgets: one table, or a pair of them, answers all.
 
-Row r of a table stands for a known number of bytes (see `rotor_table`), so that the schedule for a smaller budget is
+Row r of a table stands for a known number of bytes (see `table`), so that the schedule for a smaller budget is
 read off the highest row with no more bytes, and the bound off the lowest row with no fewer. Reading is O(L^2) array
 operations; what costs is the filling, once, at the largest budget that needs it. Where the budgets are named, only what
-one of them needs is filled: each has a limit on its time (see `rotor_limit`).
+one of them needs is filled: each has a limit on its time (see `limit`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from remat.problem import Problem, Proposal
 from remat.steps import Steps
 from remat.taskgraph import TaskGraph
 from remat.units import Number, format_size
-from remat_algorithms.chain.rotor import RotorOptions, Setting, nearly
-from remat_algorithms.chain.rotor_limit import TimeLimit, once_times
-from remat_algorithms.chain.rotor_slots import (
+from remat_algorithms.chain.rotor.limit import TimeLimit, once_times
+from remat_algorithms.chain.rotor.rotor import RotorOptions, Setting, nearly
+from remat_algorithms.chain.rotor.slots import (
     Ladder,
     Search,
     check_size,
@@ -29,7 +29,7 @@ from remat_algorithms.chain.rotor_slots import (
     default_slots,
     is_limited,
 )
-from remat_algorithms.chain.rotor_table import Grid, RotorTable, RowLimits
+from remat_algorithms.chain.rotor.table import Grid, RotorTable, RowLimits
 from remat_algorithms.chain.segments import Segments
 
 

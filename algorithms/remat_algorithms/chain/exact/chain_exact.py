@@ -1,7 +1,6 @@
 """`chain-exact`: the best of all schedules of a short chain in one memory.
 
-Shortest path over the live sets (`remat_algorithms.chain.live_sets`): any value may be dropped and made again at any
-time, by F or by Fe. The schedule of `rotor-float` is the incumbent; only what may beat it is searched.
+Shortest path over the live sets (module `live_sets`): any value may be dropped and made again at any time, by F or by Fe. The schedule of `rotor-float` is the incumbent; only what may beat it is searched.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from remat.context import Context
 from remat.options import Options
 from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Termination
 from remat.units import Number
-from remat_algorithms.chain.live_sets import LiveSets, Outcome
-from remat_algorithms.chain.rotor_float import RotorFloatOptions, refuse_alternatives, total_time
-from remat_algorithms.chain.rotor_float import solve as solve_rotor_float
+from remat_algorithms.chain.exact.live_sets import LiveSets, Outcome
+from remat_algorithms.chain.floating.rotor_float import RotorFloatOptions, refuse_alternatives, total_time
+from remat_algorithms.chain.floating.rotor_float import solve as solve_rotor_float
 from remat_algorithms.emit import run_in_order
 
 ONE_MEMORY = "sequential schedules in one memory"

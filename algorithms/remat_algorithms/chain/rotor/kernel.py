@@ -1,4 +1,4 @@
-"""The compiled kernel of rotor's table; its plain twin is `rotor_table.NumpyFiller`.
+"""The compiled kernel of rotor's table; its plain twin is `table.NumpyFiller`.
 
 The inner loop adds two rows and keeps the minimum: about two double additions per memory access, so that it
 runs at the speed of the caches. Segments (j, last) of the current column stay in the level-2 cache, segments
@@ -15,8 +15,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from remat.taskgraph import IntArray
-from remat_algorithms.chain.rotor_limit import Limit
-from remat_algorithms.chain.rotor_table import RotorTable
+from remat_algorithms.chain.rotor.limit import Limit
+from remat_algorithms.chain.rotor.table import RotorTable
 
 FloatTable = NDArray[np.float64]
 

@@ -9,9 +9,10 @@ import pytest
 
 import remat
 from remat.solving import make_problem
-from remat_algorithms.chain import least_memory, rotor_table
+from remat_algorithms.chain import least_memory
 from remat_algorithms.chain.least_memory import LeastMemory
-from remat_algorithms.chain.rotor_table import Grid, RotorTable
+from remat_algorithms.chain.rotor import table as rotor_table
+from remat_algorithms.chain.rotor.table import Grid, RotorTable
 from remat_algorithms.chain.segments import PERSISTENT, Segments
 from tests.oracles.persistent import Recursion, trade_offs
 

@@ -8,7 +8,7 @@ to train deep neural networks with limited memory". With m bytes beyond x_i, and
 
 where each way counts only if its forwards and its backward fit into m, and v runs over the variants of stage i (the
 paper has one; a choice of variants is that of Zhao et al. 2023, "Rockmate"). Whether an input goes early, because
-its backward does not read it, is told apart in the states of `rotor_states`.
+its backward does not read it, is told apart in the states of `states`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from remat.options import Options
 from remat.problem import Bound, LeastBudget, Problem, Proposal
 from remat.units import Number, format_size
 from remat_algorithms.chain.least_memory import LeastMemory
-from remat_algorithms.chain.rotor_slots import MOST_BYTES, Search, check_size, default_slots, is_long, table_bytes
+from remat_algorithms.chain.rotor.slots import MOST_BYTES, Search, check_size, default_slots, is_long, table_bytes
 from remat_algorithms.chain.segments import PERSISTENT, Segments
 from remat_algorithms.emit import run_in_order
 

@@ -7,7 +7,7 @@ fits; rounded down, the table is a lower bound within the class. So one table an
 Only cells (state, l) with l no earlier than the state's stage exist: they lie below each other, those of a state
 together, so that a state's earlier segments are one block.
 
-With a limit on the time (see `rotor_limit`), what no schedule within it reads is left out.
+With a limit on the time (see `limit`), what no schedule within it reads is left out.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.taskgraph import IntArray
-from remat_algorithms.chain.rotor_limit import Limit, TimeLimit
-from remat_algorithms.chain.rotor_states import unfold
+from remat_algorithms.chain.rotor.limit import Limit, TimeLimit
 from remat_algorithms.chain.segments import COMPILED_FROM, RunList, Segments
+from remat_algorithms.chain.states import unfold
 
 FloatTable = NDArray[np.float64]
 
@@ -140,7 +140,7 @@ class RotorTable:
         table = RotorTable(segments, grid, np.empty((cells, grid.rows), dtype=np.float64), lowest)
         allowed = Limit.of(table.limits, limit)
         if segments.length > COMPILED_FROM:
-            from remat_algorithms.chain import rotor_kernel
+            from remat_algorithms.chain.rotor import kernel as rotor_kernel
 
             fill_states: Callable[[int, int, int], None] = rotor_kernel.filler(table, allowed)
         else:
@@ -183,7 +183,7 @@ class RotorTable:
         """
         begin = self.grid.start if row is None else row
         if self.segments.length > COMPILED_FROM:
-            from remat_algorithms.chain import rotor_kernel
+            from remat_algorithms.chain.rotor import kernel as rotor_kernel
 
             made = zip(*(column.tolist() for column in rotor_kernel.decisions(self, begin)), strict=True)
             return unfold(self.segments.states, begin, lambda state, last, row: (*next(made), 0))

@@ -1,6 +1,6 @@
 """The table of `rotor-float`: least time of every segment (s, t, l) for every number of free memory slots.
 
-With M bytes, x_s included, T(s, t, l, M) is the least of (see `remat_algorithms.chain.floating` for the ways)
+With M bytes, x_s included, T(s, t, l, M) is the least of (see `remat_algorithms.chain.floating.model` for the ways)
 
     move:   forward_time(s) + T(s+1, t, l, M)
     split:  forward_time(s) + T(s+1, j, l, M - x_s) + T(s, t, j-1, M)
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.taskgraph import IntArray
-from remat_algorithms.chain.floating import (
+from remat_algorithms.chain.floating.model import (
     COMPILED_FROM,
     LEAF,
     MOVE,
@@ -173,7 +173,7 @@ class FloatingTable:
         time = np.empty((2, cell(0, 0, count), grid.rows), dtype=np.float64)
         table = FloatingTable(needs, grid, rows, time)
         if needs.length >= COMPILED_FROM:
-            from remat_algorithms.chain import floating_kernel
+            from remat_algorithms.chain.floating import kernel as floating_kernel
 
             fill = cast(Callable[..., None], floating_kernel.time_row)
             for last in range(count):

@@ -12,13 +12,15 @@ import pytest
 
 import remat
 from remat.solving import make_problem
-from remat_algorithms.chain import floating, floating_table, rotor_float
-from remat_algorithms.chain.floating import FLOATING, LeastFloating, Needs
-from remat_algorithms.chain.floating_table import FloatingTable, Slots
-from remat_algorithms.chain.live_sets import LiveSets
+from remat_algorithms.chain.exact.live_sets import LiveSets
+from remat_algorithms.chain.floating import model as floating
+from remat_algorithms.chain.floating import rotor_float
+from remat_algorithms.chain.floating import table as floating_table
+from remat_algorithms.chain.floating.model import FLOATING, LeastFloating, Needs
+from remat_algorithms.chain.floating.table import FloatingTable, Slots
 from remat_algorithms.chain.segments import RunList, Segments
 from tests import places
-from tests.algorithms.chain.test_rotor import draw_chain
+from tests.algorithms.chain.rotor.test_rotor import draw_chain
 from tests.oracles import search
 from tests.oracles.floating import floating_best
 

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from remat_algorithms.chain.rotor_table import RowLimits
+    from remat_algorithms.chain.rotor.table import RowLimits
 
 FloatTable = NDArray[np.float64]
 

@@ -2,8 +2,7 @@
 
 Persistent schedules (`rotor`) keep what they store until the backward that needs it. Floating ones may exchange a
 checkpoint for a later one, and drop a stage's input while what the stage saved stays:
-`remat_algorithms.chain.floating` says which schedules exactly, `floating_table` has the recurrence. Every persistent
-schedule is a floating one.
+Module `model` says which schedules exactly, `table` has the recurrence. Every persistent schedule is a floating one.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from remat.errors import OptionError
 from remat.options import Options
 from remat.problem import Bound, LeastBudget, Problem, Proposal
 from remat.units import Number, format_size
-from remat_algorithms.chain.floating import FLOATING, LeastFloating, Needs
-from remat_algorithms.chain.floating_table import FloatingTable, Slots, cell
-from remat_algorithms.chain.rotor import RotorOptions
-from remat_algorithms.chain.rotor import solve as solve_rotor
+from remat_algorithms.chain.floating.model import FLOATING, LeastFloating, Needs
+from remat_algorithms.chain.floating.table import FloatingTable, Slots, cell
+from remat_algorithms.chain.rotor.rotor import RotorOptions
+from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
 from remat_algorithms.chain.segments import RunList, Segments
 from remat_algorithms.emit import run_in_order
 

@@ -1,0 +1,1 @@
+"""Persistent checkpoints: the dynamic program of rotor, its table, rounding and whole curves."""
