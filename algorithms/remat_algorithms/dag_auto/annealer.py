@@ -72,7 +72,7 @@ class Annealer:
         self._arguments: tuple[Any, ...] = (self._tables, self._walk)
         if compiled:
             from remat_algorithms.dag_auto import kernel
-            from remat_algorithms.dag_auto.lowering import layout
+            from remat_algorithms.kit.compile.lowering import layout
 
             self._function = kernel.anneal(self._tables, self._walk)
             self._layouts = [layout(arrays) for arrays in self._arguments]

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 
 from remat_algorithms.dag_auto.blocks import Pairs, placed
 from remat_algorithms.dag_auto.lineage import Lineage
-from remat_algorithms.dag_auto.mip import Program
+from remat_algorithms.kit.programs.cp_sat import Program
 
 Term = tuple[int, int]
 """A coefficient, and the number of a variable, or `NO` or `YES`."""

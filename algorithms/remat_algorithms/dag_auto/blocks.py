@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from remat_algorithms.dag_auto.gaps import Lives
-from remat_algorithms.dag_auto.mip import Program
 from remat_algorithms.dag_auto.model import StageModel
+from remat_algorithms.kit.programs.cp_sat import Program
 
 Pairs = list[tuple[int, int]]
 """Reruns: (stage, item)."""

@@ -15,9 +15,9 @@ from remat_algorithms.dag_auto.any_order import AnyOrder
 from remat_algorithms.dag_auto.blocks import Blocks, Facts, Pairs, facts_of
 from remat_algorithms.dag_auto.gaps import GapCover, gap_cover, lives_of
 from remat_algorithms.dag_auto.lineage import Lineage, choose, speaks_for_all
-from remat_algorithms.dag_auto.mip import Answer, Program, solve
 from remat_algorithms.dag_auto.race import Race
 from remat_algorithms.dag_auto.state import ALPHAS, Plan, Search
+from remat_algorithms.kit.programs.cp_sat import Answer, Program, solve
 
 FIRST_POINTS = 5
 """Stages of the first block program."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Termination
 from remat.units import Number
-from remat_algorithms.dag_auto.mip import LOWERED
 from remat_algorithms.dag_auto.race import Race
 from remat_algorithms.dag_ilp.frontier import FRONTIER
+from remat_algorithms.kit.programs.cp_sat import LOWERED
 
 
 def conclude(race: Race, scope: str, termination: Termination) -> Proposal:

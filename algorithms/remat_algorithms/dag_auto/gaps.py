@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from remat_algorithms.dag_auto.mip import Program
 from remat_algorithms.dag_auto.model import StageModel
+from remat_algorithms.kit.programs.cp_sat import Program
 
 
 @dataclass

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from remat_algorithms.dag_auto import annealing, ruin
-from remat_algorithms.dag_auto.lowering import compiled
 from remat_algorithms.dag_auto.packed import Packed, Room, Work
 from remat_algorithms.dag_auto.walk import Walk
+from remat_algorithms.kit.compile.lowering import compiled
 
 
 @dataclass

@@ -17,12 +17,12 @@ from remat_algorithms.dag_auto.bounding import Bounding
 from remat_algorithms.dag_auto.conclusion import conclude
 from remat_algorithms.dag_auto.improving import SMALLER, Improver, aside, beside, first_plans
 from remat_algorithms.dag_auto.lineage import speaks_for_all
-from remat_algorithms.dag_auto.mip import POLL_SECONDS
 from remat_algorithms.dag_auto.model import StageModel, stage_model
 from remat_algorithms.dag_auto.programs import ask_programs
 from remat_algorithms.dag_auto.race import Race, steps_of
 from remat_algorithms.dag_auto.reordering import Start, better_start
 from remat_algorithms.dag_auto.state import Search
+from remat_algorithms.kit.programs.cp_sat import POLL_SECONDS
 
 NOT_REORDERED = "reorder: the order stays as it is, since the graph has alternatives"
 """The note where an improved order was asked for, and there is no order of all tasks to improve."""

@@ -118,7 +118,7 @@ class Search:
         self._arguments: tuple[Any, ...] = (self._tables, self._work, self._spare, self.room)
         if compiled:
             from remat_algorithms.dag_auto import kernel
-            from remat_algorithms.dag_auto.lowering import layout
+            from remat_algorithms.kit.compile.lowering import layout
 
             self._function = kernel.act(self._tables, self._work, self.room)
             self._layouts = [layout(arrays) for arrays in self._arguments]

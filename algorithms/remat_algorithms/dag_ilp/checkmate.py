@@ -10,14 +10,14 @@ from pydantic import Field
 from remat.context import Context
 from remat.options import Options
 from remat.problem import Problem, Proposal, Termination
-from remat_algorithms.dag_ilp.backends import Outcome, solve_program
 from remat_algorithms.dag_ilp.formulation import TooLarge, formulate
 from remat_algorithms.dag_ilp.frontier import FRONTIER
-from remat_algorithms.dag_ilp.program import Program
 from remat_algorithms.dag_ilp.rounding import kept_at_borders, least_runs
 from remat_algorithms.dag_ilp.search import Runs, Search, impossible, prune
 from remat_algorithms.dag_ilp.stage_program import Formulation
 from remat_algorithms.dag_ilp.start import greedy_schedule
+from remat_algorithms.kit.programs.program import Program
+from remat_algorithms.kit.programs.solvers import Outcome, solve_program
 
 SMALL = 400
 """Programs of fewer columns are solved without looking for a schedule first."""

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from math import gcd
 
 from remat_algorithms.dag_ilp.frontier import Frontier
-from remat_algorithms.dag_ilp.program import INFINITY, ProgramBuilder
 from remat_algorithms.dag_ilp.stage_program import Formulation, Instant, Use
+from remat_algorithms.kit.programs.program import INFINITY, ProgramBuilder
 
 FINEST = 2**22
 """Sizes are exact in the program if the budget is at most so many times their greatest common divisor."""

@@ -11,9 +11,9 @@ from typing import Any
 
 from remat.context import Context
 from remat.units import Number
-from remat_algorithms.dag_ilp.backends import Answer, Job, Outcome
 from remat_algorithms.dag_ilp.frontier import Frontier
 from remat_algorithms.dag_ilp.search import Runs, Search
+from remat_algorithms.kit.programs.solvers import Answer, Job, Outcome
 
 FINEST = 2**48
 """Capacities are exact up to so many units; CP-SAT multiplies them by the length of the horizon."""

@@ -11,7 +11,6 @@ from pydantic import Field
 from remat.context import Context
 from remat.options import Options
 from remat.problem import Problem, Proposal, Termination
-from remat_algorithms.dag_ilp.backends import Answer, Outcome, watched
 from remat_algorithms.dag_ilp.checkmate import SMALL, first_schedule
 from remat_algorithms.dag_ilp.formulation import TooLarge
 from remat_algorithms.dag_ilp.frontier import FRONTIER
@@ -19,6 +18,7 @@ from remat_algorithms.dag_ilp.intervals import IntervalJob, Intervals
 from remat_algorithms.dag_ilp.replay import execute
 from remat_algorithms.dag_ilp.search import Runs, Search
 from remat_algorithms.dag_ilp.start import greedy_schedule
+from remat_algorithms.kit.programs.solvers import Answer, Outcome, watched
 
 COPIES, MOST_COPIES = 2, 20
 ROUNDING_TIME = 0.3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from remat_algorithms.dag_ilp.frontier import Frontier
-from remat_algorithms.dag_ilp.program import FloatArray
 from remat_algorithms.dag_ilp.stage_program import Formulation
+from remat_algorithms.kit.programs.program import FloatArray
 
 
 def kept_at_borders(form: Formulation, solution: FloatArray, threshold: float) -> list[set[int]]:

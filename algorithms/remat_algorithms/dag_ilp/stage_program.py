@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from remat_algorithms.dag_ilp.frontier import Frontier
-from remat_algorithms.dag_ilp.program import FloatArray, Program, ProgramBuilder
+from remat_algorithms.kit.programs.program import FloatArray, Program, ProgramBuilder
 
 
 @dataclass(frozen=True)

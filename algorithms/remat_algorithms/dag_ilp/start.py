@@ -9,9 +9,9 @@ import numpy as np
 from remat_algorithms.dag_auto.model import stage_model
 from remat_algorithms.dag_auto.state import ALPHAS, Plan
 from remat_algorithms.dag_auto.state import Search as Greedy
-from remat_algorithms.dag_ilp.backends import Answer, Job, Outcome, watched
 from remat_algorithms.dag_ilp.frontier import Frontier
 from remat_algorithms.dag_ilp.search import Runs, Search, can_run
+from remat_algorithms.kit.programs.solvers import Answer, Job, Outcome, watched
 
 
 def greedy_schedule(search: Search) -> None:

@@ -17,8 +17,8 @@ from remat.placement import Unplaceable, place
 from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Termination
 from remat.units import Number
 from remat_algorithms.dag.keep_all import reference_order
-from remat_algorithms.dag_ilp.backends import Answer, Job, Outcome, watched
 from remat_algorithms.emit import run_in_order
+from remat_algorithms.kit.programs.solvers import Answer, Job, Outcome, watched
 from remat_algorithms.offload.exact_model import Model
 from remat_algorithms.offload.exact_scale import Scale, rational, scales
 from remat_algorithms.offload.exact_setting import Effort, Plan, Setting

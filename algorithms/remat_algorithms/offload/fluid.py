@@ -23,8 +23,8 @@ import numpy as np
 from remat.context import Context
 from remat.machine import Link
 from remat.units import Number
-from remat_algorithms.dag_ilp.backends import LINEAR, Outcome, solve_program
-from remat_algorithms.dag_ilp.program import INFINITY, ProgramBuilder
+from remat_algorithms.kit.programs.program import INFINITY, ProgramBuilder
+from remat_algorithms.kit.programs.solvers import LINEAR, Outcome, solve_program
 from remat_algorithms.offload.choice import Choice
 from remat_algorithms.offload.routes import device_of
 

@@ -8,7 +8,7 @@ from math import gcd
 from remat.machine import Machine
 from remat.units import Number
 from remat_algorithms.dag_ilp.frontier import Frontier
-from remat_algorithms.dag_ilp.program import INFINITY, FloatArray, ProgramBuilder
+from remat_algorithms.kit.programs.program import INFINITY, FloatArray, ProgramBuilder
 
 IDLE = 1e-3
 """What a copy or a rerun costs besides, in its own time: none is made only because there is time for it."""

@@ -15,8 +15,8 @@ from remat_algorithms.dag_auto.any_order import AnyOrder
 from remat_algorithms.dag_auto.blocks import facts_of
 from remat_algorithms.dag_auto.gaps import lives_of
 from remat_algorithms.dag_auto.lineage import Lineage, choose, speaks_for_all
-from remat_algorithms.dag_auto.mip import solve
 from remat_algorithms.dag_auto.model import stage_model
+from remat_algorithms.kit.programs.cp_sat import solve
 from tests.oracles import search
 
 

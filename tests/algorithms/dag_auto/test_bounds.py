@@ -11,9 +11,9 @@ from remat.generate import generate
 from remat.solving import make_problem
 from remat_algorithms.dag_auto.blocks import Blocks, facts_of
 from remat_algorithms.dag_auto.gaps import gap_cover, lives_of
-from remat_algorithms.dag_auto.mip import LARGEST_ROW, Program, solve
 from remat_algorithms.dag_auto.model import stage_model
 from remat_algorithms.dag_auto.state import ALPHAS, Search
+from remat_algorithms.kit.programs.cp_sat import LARGEST_ROW, Program, solve
 
 
 def never() -> bool:

@@ -338,7 +338,7 @@ def test_no_time_at_all(solver):
 )
 def test_what_was_not_finished_is_named(name, said, monkeypatch):
     from remat_algorithms.dag_ilp import checkmate, moccasin
-    from remat_algorithms.dag_ilp.backends import Answer, Outcome
+    from remat_algorithms.kit.programs.solvers import Answer, Outcome
 
     unknown = Answer(Outcome.UNKNOWN)
     monkeypatch.setattr(checkmate, "solve_program", lambda *rest, **more: unknown)

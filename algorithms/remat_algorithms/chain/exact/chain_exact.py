@@ -1,6 +1,7 @@
 """`chain-exact`: the best of all schedules of a short chain in one memory.
 
-Shortest path over the live sets (module `live_sets`): any value may be dropped and made again at any time, by F or by Fe. The schedule of `rotor-float` is the incumbent; only what may beat it is searched.
+Shortest path over the live sets (module `live_sets`): any value may be dropped and made again at any time, by F or by
+Fe. The schedule of `rotor-float` is the incumbent; only what may beat it is searched.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`rotor-float`: the optimal floating schedule of a heterogeneous chain.
 
 Persistent schedules (`rotor`) keep what they store until the backward that needs it. Floating ones may exchange a
-checkpoint for a later one, and drop a stage's input while what the stage saved stays:
-Module `model` says which schedules exactly, `table` has the recurrence. Every persistent schedule is a floating one.
+checkpoint for a later one, and drop a stage's input while what the stage saved stays: module `model` says which
+schedules exactly, `table` has the recurrence. Every persistent schedule is a floating one.
 """
 
 from __future__ import annotations

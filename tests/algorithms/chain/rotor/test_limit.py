@@ -17,8 +17,8 @@ from remat_algorithms.chain.rotor import table as rotor_table
 from remat_algorithms.chain.rotor.limit import TimeLimit, once_bound, once_times, quick_bound
 from remat_algorithms.chain.rotor.table import Grid, RotorTable, RowLimits
 from remat_algorithms.chain.segments import Segments
+from tests.algorithms.chain.rotor.test_forms import Document, draw_chain
 from tests.algorithms.chain.rotor.test_sweep import proposals, range_of, wide_chain
-from tests.algorithms.chain.test_rotor_forms import Document, draw_chain
 
 KERNEL, NUMPY = -1, 10**9
 

@@ -19,7 +19,7 @@ from remat_algorithms.chain.rotor import slots as rotor_slots
 from remat_algorithms.chain.rotor import table as rotor_table
 from remat_algorithms.chain.rotor.table import RotorTable
 from remat_algorithms.chain.segments import PERSISTENT, Segments
-from tests.algorithms.chain.test_rotor_forms import Document, draw_chain
+from tests.algorithms.chain.rotor.test_forms import Document, draw_chain
 from tests.oracles.persistent import Recursion
 
 ROTOR = find("rotor", "chain")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from remat_algorithms.dag_auto.lowering import compiled, layout
+from remat_algorithms.kit.compile.lowering import compiled, layout
 
 STEPS = (3, -2, 5)
 SCALE = 2.5

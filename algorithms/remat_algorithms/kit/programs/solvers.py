@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from remat.context import Context
-from remat_algorithms.dag_ilp.program import FloatArray, Program
+from remat_algorithms.kit.programs.program import FloatArray, Program
 
 ORTOOLS = ("scip", "highs", "cp-sat")
 LINEAR = "glop"
@@ -113,7 +113,7 @@ def _task(program: Program, solver: str, context: Context, hint: FloatArray | No
     if solver == "scip":
         return _Scip(program, context, hint, limit)
     if solver.partition(":")[0] == PULP:
-        from remat_algorithms.dag_ilp.pulp_backend import find_solver, solve_with_pulp
+        from remat_algorithms.kit.programs.pulp import find_solver, solve_with_pulp
 
         found = find_solver(solver.partition(":")[2], limit, context.threads, warm=hint is not None)
         return _Function(lambda: solve_with_pulp(program, found, hint))

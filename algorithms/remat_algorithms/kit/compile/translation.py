@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llvmlite import ir
 
-from remat_algorithms.dag_auto.arithmetic import BUILTIN, INT, REAL, TRUTH, Arithmetic, constant_of
+from remat_algorithms.kit.compile.arithmetic import BUILTIN, INT, REAL, TRUTH, Arithmetic, constant_of
 
 if TYPE_CHECKING:
-    from remat_algorithms.dag_auto.lowering import Module
+    from remat_algorithms.kit.compile.lowering import Module
 
 PARTS = 3
 """Integers that stand for an array: its address, the length of its rows, its length."""

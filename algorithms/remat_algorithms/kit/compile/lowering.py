@@ -21,8 +21,8 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
-from remat_algorithms.dag_auto.arithmetic import BYTE, INT, KINDS, REAL, TRUTH
-from remat_algorithms.dag_auto.translation import LIBRARY, Body, Field
+from remat_algorithms.kit.compile.arithmetic import BYTE, INT, KINDS, REAL, TRUTH
+from remat_algorithms.kit.compile.translation import LIBRARY, Body, Field
 
 LARGEST = 12
 """Blocks of a function beyond which it is never copied into its callers: that would double the time of compiling."""

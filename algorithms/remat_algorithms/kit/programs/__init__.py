@@ -1,0 +1,1 @@
+"""Linear, mixed-integer and constraint programs, and the solvers that are asked."""
