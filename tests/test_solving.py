@@ -42,7 +42,7 @@ TWICE = {
     ],
     "outputs": ["end"],
 }
-REORDERING = "remat_algorithms.dag_ilp.checkmate:CheckmateOptions"
+REORDERING = "remat_algorithms.dag.programs.checkmate:CheckmateOptions"
 HOST = {
     "memories": [{"name": "device"}, {"name": "host"}],
     "processors": [{"name": "gpu", "memory": "device"}],
@@ -170,7 +170,7 @@ def test_class_needs_no_less_than_all_schedules():
     [
         ("schedules in the reference order", {}, "try --algorithm dag-order-exact"),
         ("runs of the reference order", {"options": REORDERING}, "try --option reorder=true or --algorithm dag-order"),
-        ("runs of the improved order", {"options": "remat_algorithms.dag_ilp.checkmate:RoundingOptions"}, "try "),
+        ("runs of the improved order", {"options": "remat_algorithms.dag.programs.checkmate:RoundingOptions"}, "try "),
         ("some orders", {"options": REORDERING}, None),
     ],
 )

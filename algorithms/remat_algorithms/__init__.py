@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from remat_algorithms.adjoint.catalogue import ALGORITHMS as ADJOINT
 from remat_algorithms.chain.catalogue import ALGORITHMS as CHAIN
+from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
-from remat_algorithms.dag_auto.catalogue import ALGORITHMS as DAG_AUTO
-from remat_algorithms.dag_ilp.catalogue import ALGORITHMS as DAG_ILP
+from remat_algorithms.dag.order.catalogue import ALGORITHMS as ORDER
+from remat_algorithms.dag.programs.catalogue import ALGORITHMS as DAG_ILP
 from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
-from remat_algorithms.order.catalogue import ALGORITHMS as ORDER
 from remat_algorithms.out_of_core.catalogue import ALGORITHMS as OUT_OF_CORE
 from remat_algorithms.parallel.catalogue import ALGORITHMS as PARALLEL
 from remat_algorithms.tree.catalogue import ALGORITHMS as TREE

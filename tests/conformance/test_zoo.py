@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from remat.testing import AlgorithmSuite, strategies
 from remat_algorithms import catalogue
+from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
-from remat_algorithms.dag_auto.catalogue import ALGORITHMS as DAG_AUTO
-from remat_algorithms.dag_ilp.catalogue import ALGORITHMS as DAG_ILP
+from remat_algorithms.dag.programs.catalogue import ALGORITHMS as DAG_ILP
 from remat_algorithms.offload.catalogue_rules import ALGORITHMS as OFFLOAD_RULES
 from tests.algorithms.offload import trained
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from remat.registry import Algorithm
-from remat_algorithms.dag.catalogue_literature import ALGORITHMS as LITERATURE
+from remat_algorithms.dag.literature.catalogue import ALGORITHMS as LITERATURE
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(

@@ -11,8 +11,8 @@ from remat.placement import Unplaceable, place
 from remat.problem import Problem, Proposal, Termination
 from remat.steps import Steps
 from remat.units import Number
-from remat_algorithms.dag_ilp.frontier import FRONTIER
-from remat_algorithms.dag_ilp.search import Search
+from remat_algorithms.dag.programs.frontier import FRONTIER
+from remat_algorithms.dag.programs.search import Search
 from remat_algorithms.kit.programs.solvers import Outcome, solve_program
 from remat_algorithms.offload.exact_scale import transfer_time
 from remat_algorithms.offload.poet_program import Pager, PoetProgram

@@ -7,7 +7,7 @@ from math import gcd
 
 from remat.machine import Machine
 from remat.units import Number
-from remat_algorithms.dag_ilp.frontier import Frontier
+from remat_algorithms.dag.programs.frontier import Frontier
 from remat_algorithms.kit.programs.program import INFINITY, FloatArray, ProgramBuilder
 
 IDLE = 1e-3
@@ -80,7 +80,7 @@ class PoetProgram:
         SSd[t+1,v]  <= SSd[t,v] + MOut[t,v],     MOut[t,v] <= all that is there of v throughout stage t
 
     A value that is paged in takes its bytes for the whole stage, in which it is neither there nor made. Within a stage
-    the residency of a value is a chain of segments between the runs that touch it, as in `remat_algorithms.dag_ilp`;
+    the residency of a value is a chain of segments between the runs that touch it, as in `dag.programs`;
     given integer R, MOut and MIn, the least feasible segments are integers. Stages follow each other, each as long as
     its busiest resource:
 

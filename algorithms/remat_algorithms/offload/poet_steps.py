@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from remat.problem import Problem
 from remat.steps import StepBuilder, Steps
 from remat.units import Number
-from remat_algorithms.dag_ilp.frontier import Frontier
+from remat_algorithms.dag.programs.frontier import Frontier
 from remat_algorithms.offload.poet_program import Choice, Pager
 
 

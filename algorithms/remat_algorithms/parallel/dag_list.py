@@ -27,8 +27,8 @@ from remat.problem import LeastBudget, Problem, Proposal
 from remat.steps import StepBuilder, Steps
 from remat.units import Number
 from remat_algorithms.dag.keep_all import reference_order
-from remat_algorithms.order.greedy import greedy_order
-from remat_algorithms.order.model import order_model
+from remat_algorithms.dag.order.greedy import greedy_order
+from remat_algorithms.dag.order.model import order_model
 from remat_algorithms.parallel.copies import CopyModel, copy_model
 from remat_algorithms.parallel.parallel_tree import ParallelTree
 from remat_algorithms.parallel.plan import processors_of, room

@@ -1,0 +1,1 @@
+"""Lower bounds for rematerialisation: by gaps, blocks and lineages, for one order or all."""

@@ -1,0 +1,267 @@
+"""The bounding side: for all orders, then for one: the gap cover, and blocks of more and more stages.
+
+Solutions of the programs of one order seed the improving side.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from remat_algorithms.dag.anytime.bounds.any_order import AnyOrder
+from remat_algorithms.dag.anytime.bounds.blocks import Blocks, Facts, Pairs, facts_of
+from remat_algorithms.dag.anytime.bounds.gaps import GapCover, gap_cover, lives_of
+from remat_algorithms.dag.anytime.bounds.lineage import Lineage, choose, speaks_for_all
+from remat_algorithms.dag.anytime.race import Race
+from remat_algorithms.dag.plans.state import ALPHAS, Plan, Search
+from remat_algorithms.kit.programs.cp_sat import Answer, Program, solve
+
+FIRST_POINTS = 5
+"""Stages of the first block program."""
+
+MORE, MORE_ROWS = 5, 20
+"""Points, and violated runs of which rows are added, that each round adds at most."""
+
+FEW_MOMENTS = 16
+"""Moments of the programs of all orders that are solved first."""
+
+MOMENTS_SECONDS, MOMENTS_SECONDS_EACH, MOMENTS_SHARE = 2.0, 0.001, 0.3
+"""Seconds that they may take, those for each stage on top, and the share of the time left that they may not exceed."""
+
+IDLE = 2
+"""Programs of more moments, one after the other, that may add nothing before something else is tried."""
+
+MOMENT_ENTRIES = 4
+"""Coefficients for each access, about, in the program of one moment."""
+
+MORE_MOMENTS = 1.5
+"""What the number of moments grows by, from program to program."""
+
+LARGE_COVER, COVER_SECONDS = 2000, 2.0
+"""A gap cover of more variables may take so long: it promises less than blocks do."""
+
+MOST_ENTRIES = 2_000_000
+"""Coefficients of the largest program that is built."""
+
+
+@dataclass
+class Bounding:
+    """Bounds of one race.
+
+    Attributes
+    ----------
+    race : Race
+    search : Search
+        Of its own: the improving side has another.
+    effort : float or None
+        Limit on each program in the solver's own units, for answers that do not depend on the clock.
+    seed : callable
+        Receives plans, within the budget or not, that may be worth improving.
+    """
+
+    race: Race
+    search: Search
+    effort: float | None
+    seed: Callable[[Plan], None]
+    points: list[int] = field(default_factory=list)
+    transients: Pairs = field(default_factory=list)
+    exhausted: bool = False
+    _lineage: Lineage | None = None
+    _chain: Sequence[int] | None = None
+    _moments: Sequence[int] = ()
+
+    @cached_property
+    def _facts(self) -> Facts:
+        return facts_of(self.race.model, lives_of(self.race.model))
+
+    def _solve(
+        self, program: Program, seconds: float | None, hint: Sequence[int] = (), *, overall: bool = False
+    ) -> Answer:
+        race, left = self.race, self.race.context.seconds_left
+        raised = race.raise_overall if overall else race.raise_bound
+        if left is not None:
+            seconds = left if seconds is None else min(left, seconds)
+        answer = solve(
+            program,
+            seconds=seconds,
+            stopped=race.watch,
+            step=race.model.time_step,
+            hint=hint,
+            work=self.effort,
+            seed=race.context.seed,
+            # Each program of all orders has the moments of the last one, and more.
+            known=race.overall if overall else 0.0,
+            # Bounds on the way may come a moment sooner or later: with counted work only the last one is taken.
+            raised=raised if self.effort is None else None,
+        )
+        raised(answer.bound)
+        return answer
+
+    @property
+    def may_widen(self) -> bool:
+        """Whether there is more to be said of all orders."""
+        if self._chain is None:
+            self._chain = ()
+            accesses = len(self.race.model.tables.read_value) + len(self.race.model.tables.write_value)
+            small = MOMENT_ENTRIES * accesses <= MOST_ENTRIES
+            if small and speaks_for_all(self.race.problem, self.race.model):
+                self._lineage = Lineage.of(self._facts)
+                self._chain = self._lineage.chain()
+        return len(self._moments) < len(self._chain)
+
+    def widen(self, seconds: float | None) -> bool:
+        """Solve a program of all orders, of more moments than the last one.
+
+        Returns
+        -------
+        bool
+            Whether it was solved to its end; otherwise it is worth more time.
+        """
+        race = self.race
+        if not self.may_widen:
+            return True
+        assert self._lineage is not None
+        assert self._chain is not None
+        moments, count = self._moments, len(self._moments)
+        while moments == self._moments:
+            count = max(count + 1, int(count * MORE_MOMENTS))
+            moments = choose(self._chain, self._lineage.level, count)
+        built = AnyOrder.build(self._lineage, race.budget, moments, race.watch)
+        if built is None:
+            return False
+        answer = self._solve(built.program, seconds, overall=True)
+        race.say(f"all orders, at {len(moments)} moments")
+        if answer.values and not race.over():
+            self._try(built.reruns(answer.values))
+        if answer.finished:
+            self._moments = moments
+            if MORE_MOMENTS * built.program.entries > MOST_ENTRIES:
+                self._chain = moments
+        return answer.finished
+
+    def widen_first(self, most: int = FEW_MOMENTS) -> bool:
+        """Say what can be said of all orders soon, by programs of up to so many moments; False if one is cut short."""
+        seconds, left = MOMENTS_SECONDS + MOMENTS_SECONDS_EACH * self.race.model.stages, self.race.context.seconds_left
+        end = time.monotonic() + (seconds if left is None else min(seconds, MOMENTS_SHARE * left))
+        idle = 0
+        while idle < IDLE and len(self._moments) < most and self.may_widen and not self.race.over():
+            left, known = None if self.effort is not None else end - time.monotonic(), self.race.overall
+            if (left is not None and left <= 0) or not self.widen(left):
+                return False
+            idle = 0 if self.race.overall > known else idle + 1
+        return True
+
+    def widen_all(self) -> None:
+        """Say all that can be said of all orders."""
+        while self.may_widen and not self.race.over():
+            if not self.widen(None) and self.effort is not None:
+                return
+
+    def cover(self, seconds: float | None) -> None:
+        """Solve the gap cover, unless it is huge, and try its solution as a plan."""
+        cover = gap_cover(self.race.model, self.race.budget, MOST_ENTRIES)
+        if cover is None:
+            return
+        if len(cover.program.cost) > LARGE_COVER and self.effort is None:
+            seconds = COVER_SECONDS if seconds is None else min(seconds, COVER_SECONDS)
+        self._realise(cover, self._solve(cover.program, seconds))
+
+    def _realise(self, cover: GapCover, answer: Answer) -> None:
+        """Try what a solution of the gap cover frees as a plan."""
+        race = self.race
+        race.say("gap cover")
+        if not answer.values or race.over():
+            return
+        maker = race.model.tables.maker
+        pairs = {(end, maker[value]) for value, _, end, number in cover.gaps if answer.values[number]}
+        self._try(sorted(pairs))
+
+    def _try(self, pairs: Pairs) -> list[tuple[int, int, int]]:
+        """Mend a set of reruns into a plan; return (bytes over, stage, item) of the runs that did not fit."""
+        race, first = self.race, self.race.model.tables.first
+        runs = sorted({*pairs, *enumerate(first)})
+        stage, item = [at for at, _ in runs], [task for _, task in runs]
+        if len(runs) > len(self.search.room.plans[0]) - 2:
+            return []
+        memory = self.search.memory(item, stage)
+        raw = self.search.measure(item, stage)
+        for alpha in ALPHAS if raw.peak > race.budget else ALPHAS[:1]:
+            plan = self.search.construct(alpha, start=raw)
+            if plan is not None:
+                race.offer(plan)
+                self.seed(plan)
+        found = [
+            (level - race.budget, at, task)
+            for level, at, task in zip(memory, stage, item, strict=True)
+            if level > race.budget
+        ]
+        return sorted(found, reverse=True)
+
+    def refine(self, seconds: float | None) -> bool:
+        """Solve one block program; add the points and rows that its solution violates.
+
+        Returns
+        -------
+        bool
+            Whether the program was solved to its end; otherwise it is worth more time.
+        """
+        race = self.race
+        if not self.points:
+            self.points = self._first_points(self._facts.lives.memory)
+        blocks = Blocks.build(self._facts, race.budget, self.points, self.transients)
+        if blocks.program.entries > MOST_ENTRIES:
+            self.exhausted = True
+            return True
+        best = race.best
+        hint = blocks.hint(best.item, best.stage) if best is not None else ()
+        answer = self._solve(blocks.program, seconds, hint)
+        race.say(f"{len(self.points)} of {race.model.stages} stages")
+        if race.over():
+            return True
+        reruns = blocks.reruns(answer.values) if answer.values else []
+        violated = self._try(reruns) if answer.values else []
+        if not answer.finished:
+            return False
+        if answer.bound < math.inf and not self._extend(reruns, violated):
+            self.exhausted = True
+        return True
+
+    def _first_points(self, memory: Sequence[int]) -> list[int]:
+        """Return stages of high memory, none next to another."""
+        over = [stage for stage, level in enumerate(memory) if level > self.race.budget]
+        points: list[int] = []
+        for stage in sorted(over, key=lambda stage: (-memory[stage], stage)):
+            if len(points) < FIRST_POINTS and all(abs(stage - point) > 2 for point in points):
+                points.append(stage)
+        return points or [max(range(len(memory)), key=lambda stage: memory[stage])]
+
+    def _extend(self, reruns: Pairs, violated: list[tuple[int, int, int]]) -> bool:
+        """Add what the violated runs ask for; return whether there was anything to add."""
+        first = self.race.model.tables.first
+        stages = [at for _, at, task in violated if at < len(first) and first[at] == task and at not in self.points]
+        if stages:
+            self.points += stages[:MORE]
+            return True
+        added = False
+        for _, at, task in violated[:MORE_ROWS]:
+            if at < len(first) and first[at] == task:
+                continue
+            # The whole stage: otherwise the next solution only shifts what does not fit to another of its runs.
+            for pair in ((at, task), *(pair for pair in reruns if pair[0] == at)):
+                if pair not in self.transients:
+                    self.transients.append(pair)
+                    added = True
+            for point in (at - 1, at):
+                if 0 <= point < len(first) and point not in self.points:
+                    self.points.append(point)
+                    added = True
+        return added
+
+    def work(self) -> None:
+        """Refine until the race is over or there is nothing to add."""
+        while not self.race.over() and not self.exhausted:
+            if not self.refine(None) and self.effort is not None:
+                return

@@ -1,0 +1,20 @@
+"""Catalogue of the anytime solver for task graphs: metadata only."""
+
+from __future__ import annotations
+
+from remat.registry import Algorithm
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    Algorithm(
+        name="dag-auto",
+        solver="remat_algorithms.dag.anytime.dag_auto:solve",
+        kinds=("taskgraph",),
+        summary="greedy, ruin and recreate, and bounds that exchange what they find; anytime, with certificates",
+        guarantee="heuristic",
+        complexity="O(accesses) a schedule looked at; the bounds are mixed-integer programs",
+        reference="bounds after Jain et al. 2020 (Checkmate)",
+        options="remat_algorithms.dag.anytime.dag_auto:DagAutoOptions",
+        requires=("ortools",),
+        anytime=True,
+    ),
+)

@@ -1,0 +1,105 @@
+"""Other programs, where the bounds of this package do not hold, or have nothing more to say without a proof.
+
+They do not hold where tasks have alternatives, or values several origins: ruin and recreate take other tasks for
+reruns only, and which one runs first is the order's choice. There, and where the bounds end without a proof, the
+relaxation of `checkmate`, for a bound, `moccasin`, and `checkmate` itself help out; their schedules and claims stand
+beside the plans.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from remat.context import Context, Progress
+from remat.errors import OptionError
+from remat.problem import Proposal
+from remat_algorithms.dag.anytime.conclusion import proved_within
+from remat_algorithms.dag.anytime.race import Race
+from remat_algorithms.dag.programs.frontier import FRONTIER
+
+SHARES = 0.4, 0.6, 1.0
+"""Shares of the time left that the relaxation, `moccasin` and `checkmate` may take."""
+
+
+class _Inside(Context):
+    """A context whose solver stops with a race, and reports to it."""
+
+    def __init__(self, race: Race, seconds: float) -> None:
+        outer = race.context
+        deadline = min(time.monotonic() + seconds, float("inf") if outer.deadline is None else outer.deadline)
+        self._race, self._own = race, False
+        super().__init__(deadline=deadline, seed=outer.seed, threads=1, listener=self._tell)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the race is over."""
+        return self._own or self._race.watch()
+
+    @interrupted.setter
+    def interrupted(self, value: bool) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._own = value
+
+    def _tell(self, _: Progress) -> None:
+        """Hand over the schedule that was reported last; the claims come at the end."""
+        if self.best_steps is not None and self.best_makespan is not None:
+            self._race.offer_steps(self.best_steps, self.best_makespan)
+
+
+def ask_programs(race: Race, seconds: float | None = None, shares: Sequence[float] = SHARES) -> bool:
+    """Ask for a bound, then for schedules with few runs of a task, then for any.
+
+    The race ends with the proof that the best schedule known is optimal among the frontier-advancing ones.
+
+    Returns
+    -------
+    bool
+        Whether nothing was cut short.
+    """
+    from remat_algorithms.dag.programs import checkmate, moccasin
+
+    problem, end = race.problem, None if seconds is None else time.monotonic() + seconds
+
+    def left() -> float:
+        mine = None if end is None else max(0.0, end - time.monotonic())
+        return min((limit for limit in (mine, race.context.seconds_left) if limit is not None), default=race.patience)
+
+    def relaxation(context: Context) -> Proposal:
+        return checkmate.solve_rounded(problem, checkmate.RoundingOptions(share=1.0), context)
+
+    def few_runs(context: Context) -> Proposal:
+        return moccasin.solve(problem, moccasin.MoccasinOptions(rounding=False), context)
+
+    def any_runs(context: Context) -> Proposal:
+        return checkmate.solve(problem, checkmate.CheckmateOptions(), context)
+
+    whole = True
+    for ask, share in zip((relaxation, few_runs, any_runs), shares, strict=True):
+        context = _Inside(race, share * left())
+        if context.stopped:
+            return False
+        claim = _asked(race, ask, context)
+        if race.proved or _settles(race, claim):
+            race.halted = True
+            return whole
+        whole &= not context.stopped
+    return whole
+
+
+def _asked(race: Race, solve: Callable[[Context], Proposal], context: Context) -> Proposal | None:
+    """Let another algorithm solve the problem; None if it does not accept it."""
+    with suppress(OptionError):
+        claim = solve(context)
+        race.claims.append(claim)
+        if claim.steps is not None and claim.makespan is not None:
+            race.offer_steps(claim.steps, claim.makespan)
+        return claim
+    return None
+
+
+def _settles(race: Race, claim: Proposal | None) -> bool:
+    """Say whether the best schedule known is proved, or that there is none."""
+    if race.least is None:
+        return claim is not None and claim.infeasible_within == FRONTIER
+    return proved_within(race, race.least) == FRONTIER

@@ -1,0 +1,223 @@
+"""What the improving and the bounding side of a solve share: the best plan, the best bound, and whether to stop."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from remat.context import Context
+from remat.problem import Problem, Proposal
+from remat.steps import StepBuilder, Steps, concatenate
+from remat.units import Number
+from remat_algorithms.dag.plans.model import StageModel
+from remat_algorithms.dag.plans.state import Plan
+from remat_algorithms.emit import run_in_order
+
+EQUAL = 1e-9
+"""Share of the overhead up to which a plan counts as optimal, where times are no whole numbers, or too large for it."""
+
+NEAR = 1e-6
+"""Share of the overhead up to which it is worth looking exactly."""
+
+EXACT = 2**49
+"""Steps of time of the order up to which a bound, in floating point, is told from one of a step more."""
+
+
+@dataclass
+class Race:
+    """The state of a solve.
+
+    Attributes
+    ----------
+    problem, model, context
+    budget : int
+    best : Plan or None
+    bound : float
+        Lower bound on the time of the reruns, in the model's unit; infinite where no plan fits.
+    overall : float
+        The same for all schedules, of any order.
+    any_order : bool
+        Whether to go on until that is met, rather than the bound for plans.
+    changed : float
+        `time.monotonic()` of the last better plan or bound.
+    patience : float
+        Seconds without either after which to stop, where time is not limited.
+    halted : bool
+        Set when all should stop.
+    elsewhere : (Steps, makespan) or None
+        The best schedule that is no plan of the model, where it is better than all plans when it is found.
+    claims : list of Proposal
+        What other algorithms, where they were asked, have to say.
+    """
+
+    problem: Problem
+    model: StageModel
+    context: Context
+    budget: int
+    patience: float
+    any_order: bool = False
+    best: Plan | None = None
+    bound: float = 0.0
+    overall: float = 0.0
+    changed: float = field(default_factory=time.monotonic)
+    halted: bool = False
+    reported: Plan | None = None
+    elsewhere: tuple[Steps, Number] | None = None
+    claims: list[Proposal] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def offer(self, plan: Plan | None) -> bool:
+        """Take a plan if it is better than the best one; from any thread."""
+        if plan is None or plan.peak > self.budget:
+            return False
+        with self._lock:
+            better = self.best is None or plan.time < self.best.time * (1.0 - 1e-12)
+            if better:
+                self.best = plan
+                self.changed = time.monotonic()
+            return better
+
+    @property
+    def least(self) -> Number | None:
+        """The least makespan known."""
+        found = None if self.elsewhere is None else self.elsewhere[1]
+        if self.best is None:
+            return found
+        own = self.makespan(self.best)
+        return own if found is None else min(own, found)
+
+    @property
+    def answer(self) -> tuple[Steps, Number] | tuple[None, None]:
+        """The best schedule known, and its makespan."""
+        least = self.least
+        if least is None:
+            return None, None
+        if self.elsewhere is not None and self.elsewhere[1] == least:
+            return self.elsewhere
+        assert self.best is not None
+        return self.steps(self.best), least
+
+    def offer_steps(self, steps: Steps, makespan: Number) -> None:
+        """Take a schedule that is no plan, if it is better than all that is known; from the thread that solves."""
+        least = self.least
+        if least is None or makespan < least:
+            self.elsewhere = steps, makespan
+            self.changed = time.monotonic()
+            self.context.report(steps, makespan=makespan)
+
+    def raise_bound(self, bound: float) -> None:
+        """Take a bound for plans if it is better; from any thread."""
+        with self._lock:
+            if bound > self.bound * (1.0 + 1e-9):
+                self.bound = bound
+                self.changed = time.monotonic()
+
+    def raise_overall(self, bound: float) -> None:
+        """Take a bound for all schedules if it is better; from any thread."""
+        with self._lock:
+            if bound > self.overall * (1.0 + 1e-9):
+                self.overall = bound
+                self.changed = time.monotonic()
+        self.raise_bound(bound)
+
+    @property
+    def overhead(self) -> float:
+        """Time that the best schedule takes on top of the order, in the model's unit."""
+        times = [] if self.best is None else [self.best.time]
+        if self.elsewhere is not None and self.model.simple:
+            times.append(self.elsewhere[1] / self.model.time_unit)
+        return max(0.0, min(times) - self.model.once_time) if times else math.inf
+
+    @property
+    def exact(self) -> bool:
+        """Whether times are whole numbers of a step that is coarse enough for bounds to tell schedules apart."""
+        step = self.model.whole_step
+        return step is not None and self.model.once_makespan <= EXACT * step
+
+    @property
+    def settled(self) -> bool:
+        """Whether the best plan is optimal in its class, or there is none at all."""
+        return self._met(self.bound)
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the best schedule is optimal among all, or there is none at all."""
+        return self._met(self.overall)
+
+    @property
+    def proved(self) -> bool:
+        """Whether there is nothing left to prove."""
+        return self.optimal if self.any_order else self.settled
+
+    def _met(self, bound: float) -> bool:
+        if bound == math.inf or self.overhead <= 0.0:
+            return True
+        # Whoever asks does so all the time: whole numbers are compared where it may be.
+        if self.overhead > bound * (1.0 + NEAR) + 1e-9:
+            return False
+        step, least = self.model.whole_step, self.least
+        if not self.exact or step is None or least is None:
+            return self.overhead <= bound * (1.0 + EQUAL) + 1e-9
+        return least - self.model.once_makespan < bound * self.model.time_unit + step / 2
+
+    def over(self) -> bool:
+        """Say whether to stop; from any thread."""
+        return self.halted or self.context.stopped or self.proved
+
+    def watch(self) -> bool:
+        """Report what is new, and say whether to stop; from the thread that solves."""
+        best = self.best
+        if best is not None and best is not self.reported:
+            self.reported = best
+            makespan = self.makespan(best)
+            if self.elsewhere is None or makespan < self.elsewhere[1]:
+                self.context.report(self.steps(best), makespan=makespan)
+        # Who sets a limit has the time.
+        if self.context.seconds_left is None and time.monotonic() - self.changed > self.patience:
+            self.halted = True
+        return self.over()
+
+    def say(self, message: str) -> None:
+        """Report progress in words, with the gap to what is aimed at."""
+        self.watch()
+        if self.context.listener is None:
+            return
+        gap = ""
+        bound = self.overall if self.any_order else self.bound
+        if self.best is not None and bound < math.inf:
+            least = self.model.once_time + bound
+            gap = f", gap {max(0.0, self.best.time - least) / max(least, 1e-300):.3%}"
+        self.context.report(message=f"{message}{gap}")
+
+    def steps(self, plan: Plan) -> Steps:
+        """Return the steps of a plan."""
+        return steps_of(self.problem, self.model, plan.item, plan.full)
+
+    def makespan(self, plan: Plan) -> Number:
+        """Return the makespan of a plan."""
+        return self.model.makespan(self.model.tasks_of(plan.item, plan.full))
+
+
+def steps_of(problem: Problem, model: StageModel, items: Sequence[int], full: Sequence[int]) -> Steps:
+    """Return the steps of a sequence of items: inputs that nobody reads before they are written are dropped first."""
+    tables = model.tables
+    read: set[int] = set()
+    written: set[int] = set()
+    for item in items:
+        own = tables.read_value[tables.read_start[item] : tables.read_start[item + 1]]
+        read.update(value for value in own if value not in written)
+        written.update(tables.write_value[tables.write_start[item] : tables.write_start[item + 1]])
+    unused = [
+        value
+        for value, initial in enumerate(tables.initial)
+        if initial and not tables.pinned[value] and value not in read and (value in written or not tables.stays[value])
+    ]
+    runs = run_in_order(problem.graph, problem.machine, model.tasks_of(items, full))
+    if not unused:
+        return runs
+    head = StepBuilder()
+    head.drop(unused, model.own)
+    return concatenate([head.build(), runs])

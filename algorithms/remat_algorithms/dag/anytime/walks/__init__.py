@@ -1,0 +1,1 @@
+"""Simulated annealing over sequences of runs in any order."""

@@ -1,0 +1,108 @@
+"""`dtr`: dynamic tensor rematerialisation (Kirisame et al. 2020, arXiv:2006.09616), run offline on the reference order.
+
+The stages run in order. Where the next run does not fit within a limit, values are evicted, the one of least
+h(v) = cost / (size * staleness) first; an evicted value that is needed again is made again, evicting others on the
+way. Staleness is the time since the last access, on a clock that the runs move forward. A value that no later
+stage reads is evicted for free at its last use (the paper's eager eviction): it may be made again as an ancestor.
+
+| heuristic | cost | divided by |
+|---|---|---|
+| h (h_DTR) | c(v) + c of the evicted neighbourhood e*(v) | size * staleness |
+| eq | the same with e* approximated by union-find classes of evicted values | size * staleness |
+| local | c(v) | size * staleness |
+| lru | 1 | staleness |
+| size | 1 | size |
+| msps | c(v) + c of the evicted ancestors (Peng et al. 2020) | size |
+
+e*(v): the evicted values that are reached from v through evicted ones only, going to what they were computed from, or
+(separately) to what is computed from them. A class of `eq` joins evicted neighbours; a value that comes back leaves
+its class's sum, but does not split it.
+
+DTR is not monotone in its limit. All limits of a fixed grid are run, and the fastest schedule that fits is kept: more
+memory never gives a longer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from remat.context import Context
+from remat.options import Options
+from remat.problem import Problem, Proposal
+from remat.units import Number
+from remat_algorithms.dag.literature.dtr_state import GaveUp, Heuristic, Program, Simulation
+from remat_algorithms.dag.literature.fitting import fastest
+from remat_algorithms.dag.literature.retention import Stages, stages_of
+
+HOPELESS = 6
+"""Limits that fail one after the other, from above, before the smaller ones are left alone."""
+
+
+class DtrOptions(Options):
+    """Options of `dtr`."""
+
+    heuristic: Heuristic = Field(Heuristic.FULL, description="h, eq, local, lru, size or msps")
+    limits: int = Field(48, ge=1, le=1000, description="limits tried, evenly between the memory bound and keep-all")
+    patience: float = Field(3, gt=1, description="a limit is given up when the runs take this many times keep-all's")
+
+
+def solve(problem: Problem, options: DtrOptions, context: Context) -> Proposal:
+    """Return the fastest of DTR's schedules that fits the budget.
+
+    Each limit takes O(evictions * values), times the evicted neighbourhood for `h` and `msps`.
+
+    Parameters
+    ----------
+    problem : Problem
+    options : DtrOptions
+    context : Context
+
+    Returns
+    -------
+    Proposal
+        Claims time and peak.
+    """
+    stages = stages_of(problem, "dtr")
+    return fastest(problem, stages, _schedules(problem, stages, options, context), context)
+
+
+def _schedules(problem: Problem, stages: Stages, options: DtrOptions, context: Context) -> Iterator[list[int] | None]:
+    everything = stages.nothing_held()
+    everything[:] = True
+    high = stages.replay(stages.runs(everything))
+    bound = problem.memory_bounds[stages.machine.processors[0].memory]
+    low = 0 if bound is None else bound.size
+    longest: Number = high.time * options.patience
+    program = Program(stages)
+    failed = 0
+    for step in range(options.limits, -1, -1):
+        limit = low + (high.peak - low) * step // options.limits
+        runs = simulate(program, limit, options.heuristic, longest, context)
+        failed = failed + 1 if runs is None else 0
+        yield runs
+        if failed == HOPELESS:
+            return
+
+
+def simulate(
+    program: Program, limit: int, heuristic: Heuristic, longest: Number | None, context: Context
+) -> list[int] | None:
+    """Run the program within a limit.
+
+    Returns
+    -------
+    list of int or None
+        The tasks run, in order; None if something does not fit, the time exceeds `longest`, or the context is
+        stopped.
+    """
+    simulation = Simulation(program, limit, heuristic, longest)
+    for stage in range(len(program.stages) + 1):
+        if context.stopped:
+            return None
+        try:
+            simulation.perform(stage, context)
+        except GaveUp:
+            return None
+    return simulation.runs

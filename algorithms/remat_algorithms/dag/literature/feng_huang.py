@@ -1,0 +1,258 @@
+"""`feng-huang`: optimal single-reforward checkpoints on arbitrary computation graphs.
+
+Feng and Huang 2018/2021, "Optimal gradient checkpoint search for arbitrary computation graphs" (CVPR 2021): choose
+checkpoints C among the vertices of the forward graph such that each other vertex is computed again exactly once. What
+C leaves falls into segments, the connected components of the graph without C; each is recomputed as a whole, from
+checkpoints only. With l(v) the bytes of a vertex, minimise
+
+    sum of l(v) over C  +  max over segments of sum of l(v) in the segment.
+
+The paper fixes the maximal term c and finds the fewest checkpoint bytes b(c) whose segments hold at most c each
+(equations 3-4, its accessibility graph), on chains by shortest paths, on other graphs by a division tree. Here b(c)
+comes from a dynamic programme along the reference order over the frontier (vertices with an edge to a later one),
+exact for all graphs: a state says which frontier vertices are checkpoints and which ones hang together, and the bytes
+of each segment that is still open; of two alike states, one with fewer bytes everywhere suffices. Since b falls
+as c grows, an interval of c is skipped when b(its upper end) plus its lower end is no better than the best answer.
+
+The class minimises memory and knows no budget: this is a strategy, one schedule for an instance.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count as counting
+
+from pydantic import Field
+
+from remat.context import Context
+from remat.errors import OptionError
+from remat.options import Options
+from remat.problem import Problem, Proposal
+from remat_algorithms.dag.literature.phases import Training, training_of
+
+CHECKPOINT = -1
+
+
+class FengHuangOptions(Options):
+    """Options of `feng-huang`."""
+
+    states: int = Field(2_000, ge=1, description="states of the search at a time, beyond which a graph is refused")
+
+
+class TooWide(Exception):
+    """More states than allowed."""
+
+
+class Stopped(Exception):
+    """No more time."""
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Bytes of checkpoints, of the open segments, and how they came about."""
+
+    bytes: int
+    open: tuple[int, ...]
+    checkpoint: int
+    origin: _State | None
+
+
+def best_checkpoints(
+    before: Sequence[Sequence[int]], weight: Sequence[int], most_states: int, stopped: Callable[[], bool] = _never
+) -> tuple[int, list[int]]:
+    """Return the least sum of checkpoints and largest segment, and checkpoints that reach it.
+
+    Parameters
+    ----------
+    before : sequence of sequences of int
+        For each vertex the earlier ones that it is joined to.
+    weight : sequence of int
+        Bytes of each vertex.
+    most_states : int
+    stopped : callable
+        Whether to give up.
+
+    Returns
+    -------
+    (int, list of int)
+
+    Raises
+    ------
+    TooWide
+        If the frontier takes more than `most_states` states.
+    Stopped
+    """
+    largest = max(weight, default=0)
+    best_total, best = sum(weight), list(range(len(weight)))
+    # Best first over intervals [low, high] of c, by the bound b(high + 1) + low: below it nothing can be found.
+    order = counting()
+    queue = [(0, next(order), 0, sum(weight))]
+    while queue:
+        bound, _, low, high = heapq.heappop(queue)
+        if bound >= best_total or low > high:
+            continue
+        middle = high if high - low <= largest // 64 else (low + high) // 2
+        found = fewest_bytes(before, weight, middle, best_total - low, most_states, stopped)
+        if found is None:
+            # b(middle) + low is no better than the best total, and neither is any c in between.
+            heapq.heappush(queue, (max(bound, middle + 1), next(order), middle + 1, high))
+            continue
+        used, checkpoints = found
+        actual = largest_segment(before, weight, checkpoints)
+        if used + actual < best_total:
+            best_total, best = used + actual, checkpoints
+        heapq.heappush(queue, (max(bound, middle + 1), next(order), middle + 1, high))
+        # Between the largest segment found and `middle`, b is the same, and the sum no better.
+        heapq.heappush(queue, (used + low, next(order), low, min(middle, actual) - 1))
+    return best_total, best
+
+
+def largest_segment(before: Sequence[Sequence[int]], weight: Sequence[int], checkpoints: Sequence[int]) -> int:
+    """Return the bytes of the largest connected component without the checkpoints."""
+    total: dict[int, int] = {}
+    for vertex, segment in enumerate(segments_of(before, checkpoints)):
+        if segment != CHECKPOINT:
+            total[segment] = total.get(segment, 0) + weight[vertex]
+    return max(total.values(), default=0)
+
+
+def segments_of(before: Sequence[Sequence[int]], checkpoints: Sequence[int]) -> list[int]:
+    """Return the component of each vertex without the checkpoints (named by a vertex); `CHECKPOINT` for those."""
+    away, root = set(checkpoints), list(range(len(before)))
+
+    def find(vertex: int) -> int:
+        while root[vertex] != vertex:
+            root[vertex] = root[root[vertex]]
+            vertex = root[vertex]
+        return vertex
+
+    for vertex, earlier in enumerate(before):
+        for other in earlier:
+            if vertex not in away and other not in away:
+                root[find(vertex)] = find(other)
+    return [CHECKPOINT if vertex in away else find(vertex) for vertex in range(len(before))]
+
+
+def fewest_bytes(
+    before: Sequence[Sequence[int]],
+    weight: Sequence[int],
+    cap: int,
+    ceiling: int,
+    most_states: int,
+    stopped: Callable[[], bool] = _never,
+) -> tuple[int, list[int]] | None:
+    """Return the fewest bytes of checkpoints that leave segments of at most `cap` bytes; None if not below `ceiling`.
+
+    Raises
+    ------
+    TooWide, Stopped
+    """
+    last = list(range(len(before)))
+    for vertex, earlier in enumerate(before):
+        for other in earlier:
+            last[other] = vertex
+    frontier: list[int] = []
+    states: dict[tuple[int, ...], list[_State]] = {(): [_State(0, (), CHECKPOINT, None)]}
+    for vertex, earlier in enumerate(before):
+        if stopped():
+            raise Stopped
+        places = [frontier.index(other) for other in earlier]
+        wide = [*frontier, vertex]
+        stays = [place for place, other in enumerate(wide) if last[other] > vertex]
+        following: dict[tuple[int, ...], list[_State]] = {}
+        for labels, alike in states.items():
+            joined = {labels[place] for place in places} - {CHECKPOINT}
+            fresh = max(labels, default=CHECKPOINT) + 1
+            merged = [fresh if label in joined else label for label in labels]
+            for state in alike:
+                if state.bytes + weight[vertex] < ceiling:
+                    kept = _narrowed([*labels, CHECKPOINT], [*state.open, 0], stays)
+                    following.setdefault(kept[0], []).append(
+                        _State(state.bytes + weight[vertex], kept[1], vertex, state)
+                    )
+                together = weight[vertex] + sum(state.open[label] for label in joined)
+                if together <= cap:
+                    kept = _narrowed([*merged, fresh], [*state.open, together], stays)
+                    following.setdefault(kept[0], []).append(_State(state.bytes, kept[1], CHECKPOINT, state))
+        states = {labels: _undominated(alike) for labels, alike in following.items()}
+        if sum(map(len, states.values())) > most_states:
+            raise TooWide
+        frontier = [wide[place] for place in stays]
+    final = min((state for alike in states.values() for state in alike), key=lambda s: s.bytes, default=None)
+    if final is None:
+        return None
+    used, checkpoints = final.bytes, []
+    walk: _State | None = final
+    while walk is not None:
+        if walk.checkpoint != CHECKPOINT:
+            checkpoints.append(walk.checkpoint)
+        walk = walk.origin
+    return used, checkpoints[::-1]
+
+
+def _narrowed(labels: list[int], totals: list[int], stays: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Keep some places, and number their segments afresh by first appearance."""
+    number: dict[int, int] = {CHECKPOINT: CHECKPOINT}
+    for place in stays:
+        number.setdefault(labels[place], len(number) - 1)
+    return tuple(number[labels[place]] for place in stays), tuple(totals[label] for label in number if label >= 0)
+
+
+def _undominated(states: list[_State]) -> list[_State]:
+    """Drop states that another one equals or betters in everything."""
+    states.sort(key=lambda state: (state.bytes, state.open))
+    if not states[0].open:
+        return states[:1]
+    if len(states[0].open) == 1:
+        kept, least = [], None
+        for state in states:
+            if least is None or state.open[0] < least:
+                kept.append(state)
+                least = state.open[0]
+        return kept
+    kept = []
+    for state in states:
+        if not any(all(a <= b for a, b in zip(other.open, state.open, strict=True)) for other in kept):
+            kept.append(state)
+    return kept
+
+
+def runs_for(training: Training, checkpoints: Sequence[int]) -> list[int]:
+    """Return the runs: every segment is recomputed once, but the one that the forward ends in."""
+    segment = segments_of(training.before, checkpoints)
+    last = segment[-1] if segment and segment[-1] != CHECKPOINT else None
+    for stage in checkpoints:
+        # What a checkpoint does not keep (saved tensors of a chain) comes back with the segment before it.
+        joined = [segment[other] for other in training.before[stage] if other not in checkpoints]
+        segment[stage] = joined[-1] if joined else stage
+    return training.stages.runs(training.segments(checkpoints, segment, last))
+
+
+def solve(problem: Problem, options: FengHuangOptions, context: Context) -> Proposal:
+    """Return the schedule of the checkpoints of least memory in the model.
+
+    Each c takes O(n * states^2) at worst, O(n * states) on chains.
+
+    Raises
+    ------
+    remat.OptionError
+        If the forward is so wide that more than option `states` states arise.
+    """
+    training = training_of(problem, "feng-huang")
+    try:
+        _, checkpoints = best_checkpoints(training.before, training.weight, options.states, lambda: context.stopped)
+    except Stopped:
+        return Proposal(termination=context.termination)
+    except TooWide:
+        raise OptionError(
+            f"--algorithm: feng-huang finds more than {options.states} states on the {training.forward} "
+            "forward tasks (option states): too wide for an exact search"
+        ) from None
+    replay = training.stages.replay(runs_for(training, checkpoints))
+    return Proposal(steps=replay.steps, makespan=replay.time, peak=replay.peak)

@@ -1,0 +1,76 @@
+"""From candidate schedules to an answer: the fastest one that fits the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from remat.context import Context
+from remat.problem import LeastBudget, Problem, Proposal, Termination
+from remat_algorithms.dag.literature.retention import Replay, Stages
+
+Runs = Sequence[int]
+
+
+def whole(stages: Stages) -> list[int]:
+    """Return the runs that recompute nothing."""
+    everything = stages.nothing_held()
+    everything[:] = True
+    return stages.runs(everything)
+
+
+def fits(stages: Stages, peak: int) -> bool:
+    """Whether a peak is within the budget."""
+    return stages.capacity is None or peak <= stages.capacity
+
+
+def fastest(problem: Problem, stages: Stages, candidates: Iterable[Runs | None], context: Context) -> Proposal:
+    """Return the fastest of the candidates that fits; the schedule that recomputes nothing if that fits.
+
+    The candidates must not depend on the budget: then more memory never gives a longer schedule.
+
+    Parameters
+    ----------
+    problem : Problem
+    stages : Stages
+    candidates : iterable of lists of tasks
+        Built one by one, until the context is stopped; None (a sign that time passes) is skipped.
+    context : Context
+
+    Returns
+    -------
+    Proposal
+        Claims time and peak. Without steps if nothing fits.
+    """
+    once = whole(stages)
+    replay = stages.replay(once)
+    if fits(stages, replay.peak):
+        return Proposal(steps=replay.steps, makespan=replay.time, peak=replay.peak)
+    best: Replay | None = None
+    seen = {tuple(once)}
+    least = replay.peak
+    for runs in _until_stopped(candidates, context):
+        if runs is None or (key := tuple(runs)) in seen:
+            continue
+        seen.add(key)
+        replay = stages.replay(runs)
+        least = min(least, replay.peak)
+        if fits(stages, replay.peak) and (best is None or (replay.time, replay.peak) < (best.time, best.peak)):
+            best = replay
+            context.report(best.steps, makespan=best.time)
+    stopped = context.termination if context.stopped else Termination.COMPLETED
+    if best is not None:
+        return Proposal(steps=best.steps, makespan=best.time, peak=best.peak, termination=stopped)
+    if stopped is not Termination.COMPLETED:
+        return Proposal(termination=stopped)
+    # The same candidates are tried at every budget, so this one will be found again.
+    named = LeastBudget(least, None, True, problem.machine.processors[0].memory)
+    return Proposal(least=named, notes=(f"of {len(seen)} schedules tried, the one of least memory needs {least}",))
+
+
+def _until_stopped(candidates: Iterable[Runs | None], context: Context) -> Iterator[Runs | None]:
+    iterator = iter(candidates)
+    while not context.stopped:
+        try:
+            yield next(iterator)
+        except StopIteration:
+            return

@@ -1,0 +1,237 @@
+"""`kusumoto-exact`, `kusumoto-approx`: canonical strategies over sequences of lower sets.
+
+Kusumoto, Inoue, Watanabe, Akiba and Koyama 2019, "A graph theoretic framework of recomputation algorithms for
+memory-efficient backpropagation". In the forward graph (V, E) with bytes M_v and times T_v, a lower set is closed
+under predecessors, and its boundary d(L) are its vertices with a successor outside. A canonical strategy is a
+sequence L_1 < ... < L_k = V of lower sets: the forward keeps the boundaries U_i = d(L_1) + ... + d(L_i) and frees
+the rest of each V_i = L_i - L_{i-1}; the backward recomputes V_k, ..., V_1, one after the other. In the paper's model
+
+- overhead: sum over i of T(V_i - d(L_i));
+- memory: max over i of M(U_{i-1}) + 2 M(V_i) + M(S_i - L_i) + M(P_i - L_i), S_i the successors of L_i and P_i the
+  predecessors of S_i.
+
+Dynamic programme over (L, t) with the least M(U): from L to L' > L, t' = t + T(V' - d(L')) and
+m' = m + M(d(L') - L), if the memory of V' is within the model's budget. The exact one takes all lower sets,
+O(T #L^2); the approximate one the ancestors of each vertex (itself included) and V, O(T n^2).
+
+The model's budget is not that of the true peak. A fixed set of model budgets is solved; what each yields is placed with
+its last segment not recomputed, measured, and the fastest schedule that fits is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from remat.context import Context
+from remat.errors import OptionError
+from remat.options import Options
+from remat.problem import Problem, Proposal
+from remat.taskgraph import BoolArray
+from remat_algorithms.dag.literature.fitting import fastest
+from remat_algorithms.dag.literature.phases import Training, training_of
+
+FloatArray = NDArray[np.float64]
+LOWEST = 64
+"""The model budgets reach from that of keep-all down to this part of it."""
+
+Objective = Literal["time", "memory"]
+
+
+class ApproximateOptions(Options):
+    """Options of `kusumoto-approx`."""
+
+    budgets: int = Field(32, ge=1, le=10_000, description="model budgets that are tried")
+    objective: Objective = Field(
+        "time", description="time: least overhead in the model; memory: most overhead, which frees most in practice"
+    )
+
+
+class ExactOptions(ApproximateOptions):
+    """Options of `kusumoto-exact`."""
+
+    most_sets: int = Field(2_000, ge=1, le=20_000, description="lower sets up to which a graph is taken")
+
+
+@dataclass(frozen=True)
+class Family:
+    """Lower sets of a forward graph, ascending, the empty one first and V last; figures of all pairs.
+
+    Attributes
+    ----------
+    sets : (sets, vertices) bool
+    overhead : (sets, sets) float64
+        T(L' - L - d(L')), for L in row and L' in column.
+    kept : (sets, sets) float64
+        M(d(L') - L).
+    memory : (sets, sets) float64
+        2 M(L' - L) + M(S' - L') + M(P' - L'), without M(U); infinite where L is not a part of L'.
+    """
+
+    sets: BoolArray
+    overhead: FloatArray
+    kept: FloatArray
+    memory: FloatArray
+
+
+def family_of(sets: BoolArray, before: Sequence[Sequence[int]], size: FloatArray, time: FloatArray) -> Family:
+    """Return the figures of all pairs of lower sets; O(sets^2 * vertices)."""
+    count = len(before)
+    edges = np.zeros((count, count), dtype=bool)
+    for vertex, earlier in enumerate(before):
+        edges[list(earlier), vertex] = True
+    inside = sets[np.argsort(sets.sum(axis=1), kind="stable")]
+    as_number = inside.astype(np.float64)
+    follows = as_number @ edges > 0
+    boundary = inside & ((~inside).astype(np.float64) @ edges.T > 0)
+    feeds = follows.astype(np.float64) @ edges.T > 0
+    beyond = ((follows & ~inside) * size).sum(axis=1) + ((feeds & ~inside) * size).sum(axis=1)
+    freed = (inside & ~boundary) * time
+    overhead = freed.sum(axis=1)[None, :] - as_number @ freed.T
+    kept = (boundary * size).sum(axis=1)[None, :] - as_number @ (boundary * size).T
+    bytes_of = (inside * size).sum(axis=1)
+    memory = 2 * (bytes_of[None, :] - bytes_of[:, None]) + beyond[None, :]
+    part = (as_number @ (~inside).astype(np.float64).T) == 0
+    np.fill_diagonal(part, val=False)
+    memory[~part] = np.inf
+    return Family(inside, overhead, kept, memory)
+
+
+def all_lower_sets(before: Sequence[Sequence[int]], most: int) -> BoolArray | None:
+    """Return all lower sets, the empty one included; None if there are more than `most` others."""
+    needs = [sum(1 << other for other in earlier) for earlier in before]
+    found, frontier = {0}, [0]
+    while frontier:
+        following = []
+        for mask in frontier:
+            for vertex, need in enumerate(needs):
+                larger = mask | 1 << vertex
+                if not mask >> vertex & 1 and need & ~mask == 0 and larger not in found:
+                    found.add(larger)
+                    following.append(larger)
+            if len(found) > most + 1:
+                return None
+        frontier = following
+    return _matrix(sorted(found), len(needs))
+
+
+def ancestor_sets(before: Sequence[Sequence[int]]) -> BoolArray:
+    """Return the empty set, the ancestors of each vertex (itself included), and all vertices."""
+    masks: list[int] = []
+    for vertex, earlier in enumerate(before):
+        mask = 1 << vertex
+        for other in earlier:
+            mask |= masks[other]
+        masks.append(mask)
+    return _matrix(sorted({0, *masks, (1 << len(masks)) - 1}), len(masks))
+
+
+def _matrix(masks: Sequence[int], count: int) -> BoolArray:
+    width = (count + 7) // 8
+    rows = np.frombuffer(b"".join(mask.to_bytes(max(width, 1), "little") for mask in masks), dtype=np.uint8)
+    bits = np.unpackbits(rows.reshape(len(masks), -1), axis=1, bitorder="little")
+    return bits[:, :count].astype(bool)
+
+
+def best_sequence(
+    family: Family, budget: float, objective: Objective, context: Context
+) -> tuple[float, list[int]] | None:
+    """Return the overhead and the sequence of lower sets (rows) that is best within a model budget.
+
+    Returns
+    -------
+    (float, list of int) or None
+        None if no sequence is within the budget, or the context is stopped.
+    """
+    sign = 1.0 if objective == "time" else -1.0
+    # All states so far: set, signed overhead, bytes kept, and the state that each came from.
+    at, cost, held, origin = np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), np.full(1, -1)
+    for target in range(1, len(family.sets)):
+        if context.stopped:
+            return None
+        open_states = np.flatnonzero(held + family.memory[at, target] <= budget)
+        source = at[open_states]
+        new_cost = cost[open_states] + sign * family.overhead[source, target]
+        new_held = held[open_states] + family.kept[source, target]
+        order = np.lexsort((new_held, new_cost))
+        low = np.minimum.accumulate(new_held[order])
+        order = order[np.concatenate(([True], low[1:] < low[:-1]))] if len(order) else order
+        at = np.concatenate((at, np.full(len(order), target)))
+        cost, held = np.concatenate((cost, new_cost[order])), np.concatenate((held, new_held[order]))
+        origin = np.concatenate((origin, open_states[order]))
+    final = np.flatnonzero(at == len(family.sets) - 1)
+    if not len(final):
+        return None
+    state = int(final[np.argmin(cost[final])])
+    best, sequence = float(cost[state]), []
+    while state > 0:
+        sequence.append(int(at[state]))
+        state = int(origin[state])
+    return sign * best, sequence[::-1]
+
+
+def runs_for(training: Training, family: Family, sequence: Sequence[int]) -> list[int]:
+    """Return the runs of a canonical strategy."""
+    segment = np.zeros(training.forward, dtype=np.int64)
+    for row in sequence[:-1]:
+        segment += ~family.sets[row]
+    checkpoints: set[int] = set()
+    for row in sequence:
+        inside = family.sets[row]
+        checkpoints.update(
+            stage
+            for stage in np.flatnonzero(inside).tolist()
+            if any(not inside[other] for other in training.after[stage])
+        )
+    return training.stages.runs(training.segments(checkpoints, segment.tolist(), len(sequence) - 1))
+
+
+def _solve(
+    problem: Problem, training: Training, sets: BoolArray, options: ApproximateOptions, context: Context
+) -> Proposal:
+    size = np.array(training.weight, dtype=np.float64)
+    time = np.array(training.stages.time[: training.forward], dtype=np.float64)
+
+    def schedules() -> Iterator[list[int] | None]:
+        yield None
+        family = family_of(sets, training.before, size, time)
+        seen = set()
+        for step in range(options.budgets + 1):
+            budget = 2 * float(size.sum()) * LOWEST ** (-step / options.budgets)
+            found = best_sequence(family, budget * (1 + 1e-12), options.objective, context)
+            if found is None:
+                return
+            if (key := tuple(found[1])) not in seen:
+                seen.add(key)
+                yield runs_for(training, family, found[1])
+
+    return fastest(problem, training.stages, schedules(), context)
+
+
+def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Proposal:
+    """Search all lower sets, for each of the model budgets. Memory O(#L^2).
+
+    Raises
+    ------
+    remat.OptionError
+        If the forward has more lower sets than option `most_sets`.
+    """
+    training = training_of(problem, "kusumoto-exact")
+    sets = all_lower_sets(training.before, options.most_sets)
+    if sets is None:
+        raise OptionError(
+            f"--algorithm: kusumoto-exact takes up to {options.most_sets} lower sets (option most_sets), and "
+            f"the {training.forward} tasks here have more; use kusumoto-approx"
+        )
+    return _solve(problem, training, sets, options, context)
+
+
+def solve_approx(problem: Problem, options: ApproximateOptions, context: Context) -> Proposal:
+    """Search the lower sets that are the ancestors of a vertex, for each of the model budgets."""
+    training = training_of(problem, "kusumoto-approx")
+    return _solve(problem, training, ancestor_sets(training.before), options, context)

@@ -1,0 +1,106 @@
+"""`min-cut`: PyTorch's min-cut rematerialisation partitioner (AOTAutograd), on a task graph.
+
+Which values of the forward shall be saved for the backward? Those of a minimum cut: each forward value v is an edge
+v_in -> v_out of capacity size(v); the backward needs v_out of what it reads (edge to the sink); v may be recomputed
+from what its task reads (edges u_out -> v_in); what may not be recomputed hangs on the source. A cut is a set of saved
+values from which all the backward needs can be recomputed; a minimum cut has the fewest bytes. PyTorch weighs bytes by
+the distance from the backward, too; here they count plainly.
+
+PyTorch bans compute-intensive operations from being recomputed. A task graph knows no operations, so the
+tasks of most time per byte are banned, and how many is searched for the budget: all banned is keep-all, none banned
+saves the fewest bytes.
+
+Everything recomputed is recomputed once, when the backward first needs it, and stays until its last use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from pydantic import Field
+
+from remat.context import Context
+from remat.options import Options
+from remat.problem import Problem, Proposal
+from remat_algorithms.dag.literature.fitting import fastest
+from remat_algorithms.dag.literature.max_flow import FlowNetwork
+from remat_algorithms.dag.literature.phases import Training, training_of
+
+
+class MinCutOptions(Options):
+    """Options of `min-cut`."""
+
+    bans: int = Field(64, ge=1, le=10_000, description="numbers of banned tasks that are tried, evenly spread")
+
+
+def solve(problem: Problem, options: MinCutOptions, context: Context) -> Proposal:
+    """Return the fastest schedule that fits, over the numbers of banned tasks.
+
+    Each number takes one maximum flow, and O(n * values).
+    """
+    training = training_of(problem, "min-cut")
+
+    def schedules() -> Iterator[list[int]]:
+        order = by_intensity(training)
+        counts = {len(order) * step // options.bans for step in range(options.bans + 1)}
+        for count in sorted(counts, reverse=True):
+            _, saved = minimum_cut(training, order[:count])
+            yield training.stages.runs(training.saved(saved))
+
+    return fastest(problem, training.stages, schedules(), context)
+
+
+def by_intensity(training: Training) -> list[int]:
+    """Return the forward stages by time per byte, most first (of equals the later ones)."""
+    time, weight = training.stages.time, training.weight
+    return sorted(range(training.forward), key=lambda t: (-time[t] / max(weight[t], 1), -t))
+
+
+def cut_network(training: Training, banned: Collection[int]) -> tuple[FlowNetwork, list[int]]:
+    """Return the network, and the values that it speaks of: value number k is the edge 2k -> 2k+1, edge 2k.
+
+    The source is vertex 2V, the sink 2V+1, of V values.
+    """
+    stages = training.stages
+    forward = [v for v, maker in enumerate(stages.maker) if 0 <= maker < training.forward]
+    inputs = sorted({v for t in range(training.forward) for v in stages.reads[t] if stages.maker[v] < 0})
+    values = inputs + forward
+    number = {value: k for k, value in enumerate(values)}
+    source, sink = 2 * len(values), 2 * len(values) + 1
+    unbounded = sum(stages.size[value] for value in values) + 1
+    network, held = FlowNetwork(sink + 1), set(banned)
+    for k, value in enumerate(values):
+        network.add(2 * k, 2 * k + 1, 0 if value in stages.graph.pinned else stages.size[value])
+    for value, k in number.items():
+        maker = stages.maker[value]
+        if stages.fixed[value] or maker in held:
+            network.add(source, 2 * k, unbounded)
+        else:
+            for other in stages.reads[maker]:
+                # What a later stage overwrites is fixed, so everything read here is in the network.
+                network.add(2 * number[other] + 1, 2 * k, unbounded)
+        if training.backward_uses[value]:
+            network.add(2 * k + 1, sink, unbounded)
+    return network, values
+
+
+def minimum_cut(training: Training, banned: Collection[int]) -> tuple[int, list[int]]:
+    """Return the bytes of a minimum cut, and the forward values in it.
+
+    Parameters
+    ----------
+    training : Training
+    banned : collection of int
+        Forward stages whose values may not be recomputed.
+
+    Returns
+    -------
+    (int, list of int)
+        Inputs count in the bytes, unless they are pinned, and are not listed.
+    """
+    network, values = cut_network(training, banned)
+    source, sink = 2 * len(values), 2 * len(values) + 1
+    flow = network.maximum_flow(source, sink)
+    side = network.source_side(source)
+    saved = [v for k, v in enumerate(values) if side[2 * k] and not side[2 * k + 1] and training.stages.maker[v] >= 0]
+    return flow, saved

@@ -1,0 +1,1 @@
+"""Orders of task graphs that need little memory, nothing made twice."""

@@ -1,0 +1,52 @@
+"""Catalogue of the algorithms for memory-aware orders of task graphs: metadata only."""
+
+from __future__ import annotations
+
+from remat.registry import Algorithm
+
+_CLASS = "schedules without recomputation"
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    Algorithm(
+        name="dag-order-exact",
+        solver="remat_algorithms.dag.order.exact:solve",
+        kinds=("taskgraph",),
+        summary="the order of least peak that runs each needed task once, by search over downsets",
+        guarantee="exact",
+        within=_CLASS,
+        complexity="O(2^width n) states; limit by option",
+        reference="-",
+        options="remat_algorithms.dag.order.exact:ExactOptions",
+        anytime=True,
+    ),
+    Algorithm(
+        name="dag-order-greedy",
+        solver="remat_algorithms.dag.order.greedy:solve",
+        kinds=("taskgraph",),
+        summary="the best of four greedy list schedules that look at the memory of each task",
+        guarantee="heuristic",
+        within=_CLASS,
+        complexity="O((n + reads) log n)",
+        reference="-",
+    ),
+    Algorithm(
+        name="dag-order-lpmf",
+        solver="remat_algorithms.dag.order.lpmf:solve",
+        kinds=("taskgraph",),
+        summary="depth first, the branch of largest peak memory first (Liu's post-order rule on graphs)",
+        guarantee="heuristic",
+        within=_CLASS,
+        complexity="O(m log m)",
+        reference="after Liu 1986, Kayaaslan et al. 2018",
+    ),
+    Algorithm(
+        name="sp-order",
+        solver="remat_algorithms.dag.order.sp_order:solve",
+        kinds=("taskgraph",),
+        summary="the order of least peak of a series-parallel graph; exact unless last readers are in doubt",
+        guarantee="exact",
+        within=_CLASS,
+        complexity="O(n log n); O(n^2/64) where values are shared",
+        reference="Kayaaslan et al. 2018",
+    ),
+)

@@ -1,0 +1,246 @@
+"""The best order of a few consecutive tasks of an order: best-first search over downsets with safe moves."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from remat_algorithms.dag.order.model import OrderModel
+
+LOOK_AHEAD = 8
+"""Most tasks that a safe move may consist of."""
+
+CHECK_EVERY = 256
+"""States between two questions whether to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive tasks of an order, numbered by their place in it, with all that ran before taken as done.
+
+    Attributes
+    ----------
+    start : int
+        Bytes resident when the block begins; whatever its order, the same bytes are resident when it ends.
+    before, after : list
+        Bit mask of each task's predecessors inside the block, and its successors inside it.
+    written, net, hill : list of int
+        Bytes that a task writes; what it leaves behind, and what it adds while it runs, if no value that is
+        shared with other tasks of the block is freed.
+    in_place : list of bool
+    shared : list of list of (size, mask)
+        Values that a task reads and that are freed inside the block by the last of the readers in the mask.
+    """
+
+    start: int
+    before: list[int]
+    after: list[list[int]]
+    written: list[int]
+    net: list[int]
+    hill: list[int]
+    in_place: list[bool]
+    shared: list[list[tuple[int, int]]]
+
+    def run(self, task: int, done: int) -> tuple[int, int]:
+        """Return what a task adds while it runs, and what it leaves behind, when it comes after `done`."""
+        net, hill = self.net[task], self.hill[task]
+        done |= 1 << task
+        freed = 0
+        for size, mask in self.shared[task]:
+            if not mask & ~done:
+                freed += size
+        if freed:
+            net -= freed
+            if self.in_place[task]:
+                # `hill` already takes off what the task frees alone; it cannot fall below the workspace.
+                hill -= min(freed, self.written[task])
+        return hill, net
+
+
+def block_of(model: OrderModel, order: Sequence[int], first: int, last: int) -> Block:
+    """Cut the tasks ``order[first:last]`` out of a topological order; O(their reads, and the readers of those)."""
+    place = {task: index for index, task in enumerate(order[first:last])}
+    done = set(order[:first])
+    start = model.start + sum(model.written[t] - model.unread[t] for t in done)
+    freed = {value for task in done for value in model.reads[task] if done.issuperset(model.readers[value])}
+    start -= sum(model.size[value] for value in freed)
+    written, net, hill, shared = [], [], [], []
+    for task in order[first:last]:
+        alone = 0
+        others: list[tuple[int, int]] = []
+        for value in model.reads[task]:
+            remaining = [reader for reader in model.readers[value] if reader not in done]
+            if all(reader in place for reader in remaining):
+                if len(remaining) == 1:
+                    alone += model.size[value]
+                else:
+                    others.append((model.size[value], sum(1 << place[reader] for reader in remaining)))
+        bytes_written = model.written[task]
+        added = max(0, bytes_written - alone) if model.in_place[task] else bytes_written
+        written.append(added)
+        hill.append(added + model.workspace[task])
+        net.append(bytes_written - model.unread[task] - alone)
+        shared.append(others)
+    return Block(
+        start=start,
+        before=[sum(1 << place[o] for o in model.predecessors[t] if o in place) for t in order[first:last]],
+        after=[[place[o] for o in model.successors[t] if o in place] for t in order[first:last]],
+        written=written,
+        net=net,
+        hill=hill,
+        in_place=[model.in_place[task] for task in order[first:last]],
+        shared=shared,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search comes to.
+
+    Attributes
+    ----------
+    order : list of int or None
+        Places inside the block; None if no order below the ceiling was found.
+    bound : int
+        Every order of the block needs that much (the ceiling, if none is below it).
+    states : int
+        States that were expanded.
+    complete : bool
+        Whether `bound` is the optimum, or at least the ceiling.
+    """
+
+    order: list[int] | None
+    bound: int
+    states: int
+    complete: bool
+
+
+def search(block: Block, *, floor: int, ceiling: int, limit: int, stopped: Callable[[], bool]) -> Found:
+    """Find the order of least peak, if that is below a ceiling.
+
+    Best-first over the sets of tasks done (downsets), by the least peak with which each can be reached: the first
+    time that the whole block is reached, its peak is the optimum. Sets are dominated by nothing but themselves,
+    since what is resident after a set does not depend on its order. From each set, safe moves come first: a
+    sequence of tasks, each made ready by the one before, that stays within the level reached so far and ends
+    with no more bytes resident than at its start, and with fewer than anywhere on its way. Resident bytes are
+    a submodular function of the set, so moving such a sequence to the front of any completion raises
+    nothing.
+
+    Parameters
+    ----------
+    block : Block
+    floor : int
+        Peaks up to this one are as good as this one.
+    ceiling : int
+        Only orders with a smaller peak are of interest.
+    limit : int
+        Most states to expand.
+    stopped : callable
+        Asked now and then whether to give up.
+
+    Returns
+    -------
+    Found
+
+    Notes
+    -----
+    Expands at most as many states as there are downsets (up to 2^width n), each in O(ready tasks).
+    """
+    everything = (1 << len(block.before)) - 1
+    ready = sum(1 << task for task, before in enumerate(block.before) if not before)
+    level = max(floor, block.start)
+    if level >= ceiling:
+        return Found(None, level, 0, True)
+    start = _settled(block, level, 0, ready, block.start)
+    came: dict[int, tuple[int, tuple[int, ...]]] = {start[0]: (-1, start[3])}
+    best = {start[0]: level}
+    heap = [(level, 0, start[0], start[1], start[2])]
+    closed: set[int] = set()
+    while heap:
+        level, _, done, ready, resident = heapq.heappop(heap)
+        if done in closed:
+            continue
+        if done == everything:
+            return Found(_trace(came, done), level, len(closed), True)
+        if len(closed) >= limit or (len(closed) % CHECK_EVERY == 0 and stopped()):
+            return Found(None, level, len(closed), False)
+        closed.add(done)
+        for task in _bits(ready):
+            hill, net = block.run(task, done)
+            reached = max(level, resident + hill)
+            if reached >= ceiling:
+                continue
+            then, unlocked = _after(block, task, done)
+            then, now_ready, held, moves = _settled(
+                block, reached, then, ready & ~(1 << task) | unlocked, resident + net
+            )
+            if then in best and best[then] <= reached:
+                continue
+            best[then] = reached
+            came[then] = (done, (task, *moves))
+            # Among equals the set that is further on, then the one with fewer bytes.
+            heapq.heappush(heap, (reached, -then.bit_count(), then, now_ready, held))
+    return Found(None, ceiling, len(closed), True)
+
+
+def _after(block: Block, task: int, done: int) -> tuple[int, int]:
+    """Return the set with a task, and the tasks that this makes ready, as bit masks."""
+    done |= 1 << task
+    unlocked = 0
+    for other in block.after[task]:
+        if not block.before[other] & ~done:
+            unlocked |= 1 << other
+    return done, unlocked
+
+
+def _settled(block: Block, level: int, done: int, ready: int, resident: int) -> tuple[int, int, int, tuple[int, ...]]:
+    """Make safe moves until there is none: done and ready tasks, resident bytes, the tasks run."""
+    moves: list[int] = []
+    again = True
+    while again:
+        again = False
+        for task in _bits(ready):
+            found = _safe_move(block, task, level, done, ready, resident)
+            if found is not None:
+                done, ready, resident, run = found
+                moves += run
+                again = True
+                break
+    return done, ready, resident, tuple(moves)
+
+
+def _safe_move(
+    block: Block, task: int, level: int, done: int, ready: int, resident: int
+) -> tuple[int, int, int, list[int]] | None:
+    held = resident
+    run: list[int] = []
+    chosen: int | None = task
+    while chosen is not None and len(run) < LOOK_AHEAD:
+        hill, net = block.run(chosen, done)
+        if held + hill > level:
+            return None
+        held += net
+        run.append(chosen)
+        done, unlocked = _after(block, chosen, done)
+        ready = ready & ~(1 << chosen) | unlocked
+        if held <= resident:
+            return done, ready, held, run
+        # Each task of the sequence must need the one before it: then its prefixes are all that it contains.
+        chosen = min(_bits(unlocked), key=lambda other: block.run(other, done)[1], default=None)
+    return None
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def _trace(came: dict[int, tuple[int, tuple[int, ...]]], done: int) -> list[int]:
+    parts: list[tuple[int, ...]] = []
+    while done >= 0:
+        done, moves = came[done]
+        parts.append(moves)
+    return [task for moves in reversed(parts) for task in moves]

@@ -1,0 +1,192 @@
+"""`sp-order`: the order of least peak of a series-parallel task graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from remat.context import Context
+from remat.errors import OptionError
+from remat.problem import Problem, Proposal
+from remat_algorithms.dag.order.greedy import proved_bound
+from remat_algorithms.dag.order.model import OrderModel, order_model
+from remat_algorithms.dag.order.outcome import propose
+from remat_algorithms.dag.order.segments import Strings, highest
+from remat_algorithms.dag.order.series_parallel import NotSeriesParallelError, evaluate, reduced
+
+MOST_TASKS = 20_000
+"""Beyond, graphs whose ancestors must be known (values with several readers, superfluous edges) are refused."""
+
+
+def solve(problem: Problem, options: None, context: Context) -> Proposal:
+    """Order a series-parallel task graph.
+
+    Kayaaslan, Lambert, Marchal and Ucar 2018 generalise Liu's algorithm for trees to series-parallel graphs with
+    data on the edges, so that every task has a fixed hill h (bytes added while it runs) and net n (bytes
+    left behind). Here the same optimum comes from the older theory of cumulative cost under series-parallel
+    precedence (Abdel-Wahab and Kameda 1978; Monma and Sidney 1979), which needs no terminals: strings of segments,
+    merged in parallel, joined in series (`remat_algorithms.dag.order.segments`).
+
+    A value with several readers is freed by the last of them. Where one reader must be last, its net is fixed,
+    too. Otherwise the release becomes a task of its own, after all readers; if the precedence is then no longer
+    series-parallel, the value is taken to be freed in equal shares, one by each possible last reader. No order
+    can use less memory than that, so the peak of the order found stands against a proved bound; where
+    the two are equal (always, if nothing is in doubt) the order is optimal, otherwise a note gives both.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of any kind.
+    options : None
+    context : Context
+        Not used.
+
+    Returns
+    -------
+    Proposal
+        Claims makespan and peak; infeasible within `NO_RECOMPUTATION` if the bound is above the budget; unknown if only
+        the order's peak is.
+
+    Raises
+    ------
+    OptionError
+        If the precedence of the needed tasks is not series-parallel, or a value has several origins.
+    """
+    model = order_model(problem, "sp-order")
+    order, relaxed = series_parallel_order(problem, model)
+    bound, setting = proved_bound(model)
+    peak = model.peak(order)
+    if relaxed >= bound:
+        bound, setting = relaxed, model.setting_task(order) if relaxed == peak else None
+    notes: tuple[str, ...] = ()
+    if bound < peak:
+        notes = (f"the least peak without recomputation is at least {bound}; this order's is {peak}",)
+    return propose(problem, model, order, bound=bound, setting=setting, notes=notes)
+
+
+def series_parallel_order(problem: Problem, model: OrderModel) -> tuple[list[int], int]:
+    """Return the order, and a peak below which no order stays."""
+    if not len(model):
+        return [], model.start_peak
+    shared = _shared_values(problem, model)
+    in_doubt = any(len(last) > 1 for last in shared.values())
+    attempts = [_with_releases(model, shared)] if in_doubt else []
+    attempts.append(_with_shares(model, shared))
+    failed = 0
+    for figures in attempts:
+        strings = Strings(figures.hill, figures.net)
+        try:
+            string = evaluate(reduced(figures.predecessors), strings.single, strings.series, strings.parallel)
+        except NotSeriesParallelError as error:
+            failed = figures.task[error.task]
+            continue
+        order = [figures.task[node] for node in strings.order(string) if figures.task[node] >= 0]
+        return order, max(model.start_peak, model.start + highest(string))
+    # The last attempt has no releases, so what failed is a task.
+    name = problem.graph.tasks[model.tasks[failed]]
+    raise OptionError(
+        f"--algorithm: 'sp-order' needs series-parallel precedence, which fails at task {name!r}; use dag-order-exact"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """Precedence, hill and net of tasks and releases, numbered topologically; a release has task -1."""
+
+    task: list[int]
+    predecessors: Sequence[Sequence[int]]
+    hill: list[int]
+    net: list[int]
+
+
+def _shared_values(problem: Problem, model: OrderModel) -> dict[int, list[int]]:
+    """Return the possible last readers of each value that has more than one reader."""
+    several = [value for value, readers in enumerate(model.readers) if len(readers) > 1]
+    joins = any(len(before) > 1 for before in model.predecessors)
+    forks = any(len(after) > 1 for after in model.successors)
+    if len(model) > MOST_TASKS and (several or (joins and forks)):
+        raise OptionError(
+            f"--algorithm: 'sp-order' takes graphs of more than {MOST_TASKS} tasks only if they are trees; this one "
+            f"has {len(model)}; use dag-order-greedy"
+        )
+    found = {}
+    for value in several:
+        readers = model.readers[value]
+        before = 0
+        for reader in readers:
+            before |= model.ancestors[reader]
+        found[value] = [reader for reader in readers if not before >> reader & 1]
+    return found
+
+
+def _figures(model: OrderModel, shared: dict[int, list[int]]) -> tuple[list[int], list[int]]:
+    """Return hill and net of each task, of the values in doubt only what holds in any case."""
+    hill, net = [], []
+    for task in range(len(model)):
+        freed = perhaps = 0
+        for value in model.reads[task]:
+            last = shared.get(value, [task])
+            if last == [task]:
+                freed += model.size[value]
+            elif task in last:
+                perhaps += model.size[value]
+        added = model.written[task]
+        if model.in_place[task]:
+            added = max(0, added - freed - perhaps)
+        hill.append(added + model.workspace[task])
+        net.append(model.written[task] - model.unread[task] - freed)
+    return hill, net
+
+
+def _with_releases(model: OrderModel, shared: dict[int, list[int]]) -> _Figures:
+    """Make the release of each value in doubt a task of its own.
+
+    It runs right after the last of the readers, so what needs all of them may as well wait for it. (If a reader
+    works in place it would come too late: there the shares remain.)
+    """
+    hill, net = _figures(model, shared)
+    in_place = {value for value, last in shared.items() if any(model.in_place[task] for task in last)}
+    _share(model, net, {value: shared[value] for value in in_place})
+    behind: list[list[int]] = [[] for _ in range(len(model))]  # values whose last possible reader the task is
+    releases: list[list[int]] = [[] for _ in range(len(model))]  # values whose release the task waits for
+    for value, last in shared.items():
+        if len(last) > 1 and value not in in_place:
+            behind[max(last)].append(value)
+            readers = sum(1 << task for task in last)
+            for task in range(max(last) + 1, len(model)):
+                above = model.predecessors[task]
+                if not readers & ~model.ancestors[task] and all(readers & ~model.ancestors[o] for o in above):
+                    releases[task].append(value)
+    predecessors: list[list[int]] = []
+    figures = _Figures([], predecessors, [], [])
+    number: list[int] = []
+    number_of_release: dict[int, int] = {}
+    for task in range(len(model)):
+        number.append(len(figures.task))
+        figures.task.append(task)
+        figures.hill.append(hill[task])
+        figures.net.append(net[task])
+        before = [number[other] for other in model.predecessors[task]]
+        predecessors.append(before + [number_of_release[value] for value in releases[task]])
+        for value in behind[task]:
+            number_of_release[value] = len(figures.task)
+            figures.task.append(-1)
+            figures.hill.append(0)
+            figures.net.append(-model.size[value])
+            predecessors.append([number[reader] for reader in shared[value]])
+    return figures
+
+
+def _with_shares(model: OrderModel, shared: dict[int, list[int]]) -> _Figures:
+    """Let each possible last reader free an equal share of each value in doubt."""
+    hill, net = _figures(model, shared)
+    _share(model, net, shared)
+    return _Figures(list(range(len(model))), model.predecessors, hill, net)
+
+
+def _share(model: OrderModel, net: list[int], shared: dict[int, list[int]]) -> None:
+    for value, last in shared.items():
+        if len(last) > 1:
+            share, rest = divmod(model.size[value], len(last))
+            for index, task in enumerate(last):
+                net[task] -= share + (index < rest)

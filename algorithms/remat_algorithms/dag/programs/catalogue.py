@@ -1,0 +1,49 @@
+"""Catalogue of the mathematical programs for task graphs: metadata only."""
+
+from __future__ import annotations
+
+from remat.registry import Algorithm
+
+_FRONTIER = "frontier-advancing schedules of the reference order"
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    Algorithm(
+        name="checkmate",
+        solver="remat_algorithms.dag.programs.checkmate:solve",
+        kinds=("taskgraph",),
+        summary="integer program over stages, each of which advances to the next task of the reference order",
+        guarantee="exact",
+        within=_FRONTIER,
+        complexity="integer program, O(n^2) binaries",
+        reference="Jain et al. 2020",
+        options="remat_algorithms.dag.programs.checkmate:CheckmateOptions",
+        requires=("ortools", "pulp"),
+        anytime=True,
+    ),
+    Algorithm(
+        name="checkmate-lp",
+        solver="remat_algorithms.dag.programs.checkmate:solve_rounded",
+        kinds=("taskgraph",),
+        summary="the relaxation of checkmate, rounded in two phases at nine thresholds and replayed",
+        guarantee="heuristic",
+        within=_FRONTIER,
+        complexity="linear program, O(n^2) columns",
+        reference="Jain et al. 2020",
+        options="remat_algorithms.dag.programs.checkmate:RoundingOptions",
+        requires=("ortools", "pulp"),
+        anytime=True,
+    ),
+    Algorithm(
+        name="moccasin",
+        solver="remat_algorithms.dag.programs.moccasin:solve",
+        kinds=("taskgraph",),
+        summary="constraint program over retention intervals: each task runs at most a few times",
+        guarantee="exact",
+        within=f"{_FRONTIER}, at most 2 runs a task",
+        complexity="constraint program, O(C n) intervals",
+        reference="Bartan et al. 2023",
+        options="remat_algorithms.dag.programs.moccasin:MoccasinOptions",
+        requires=("ortools",),
+        anytime=True,
+    ),
+)

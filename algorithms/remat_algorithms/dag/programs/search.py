@@ -1,0 +1,205 @@
+"""What the programs of this family share: incumbents, true figures, and what may be claimed of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from remat.context import Context
+from remat.problem import Bound, LeastBudget, Problem, Proposal, Termination
+from remat.steps import Steps
+from remat.units import Number
+from remat_algorithms.dag.keep_all import reference_order
+from remat_algorithms.dag.order.improving import better_order
+from remat_algorithms.dag.programs.frontier import FRONTIER, IMPROVED, Frontier, frontier
+from remat_algorithms.dag.programs.replay import Execution, execute, steps_of
+from remat_algorithms.dag.programs.stage_program import Formulation
+
+Runs = list[tuple[int, int]]
+
+SAFETY = 1e-6
+"""Share by which a floating-point solver's bound is lowered before it is believed."""
+
+
+class Search:
+    """The best schedule so far and the best bound for one problem.
+
+    Parameters
+    ----------
+    problem : Problem
+    context : Context
+    scope : str
+        The class of schedules that bounds speak of.
+    source : str
+        The algorithm's name.
+    reorder : bool
+        Whether to look for a better order than the reference order first.
+    """
+
+    def __init__(self, problem: Problem, context: Context, scope: str, source: str, *, reorder: bool = False) -> None:
+        self.problem, self.context, self.source = problem, context, source
+        self.order = better_order(problem, source, lambda: context.stopped) if reorder else None
+        self.scope = scope if self.order is None else scope.replace(FRONTIER, IMPROVED)
+        self.best: Execution | None = None
+        self.best_runs: Runs | None = None
+        self.bound: Number | None = None
+        self.notes: list[str] = []
+
+    @cached_property
+    def front(self) -> Frontier:
+        """The class's tasks and stages."""
+        return frontier(self.problem, self.order)
+
+    @cached_property
+    def budget(self) -> int:
+        """The budget; without one, more than any schedule of the class can hold."""
+        if self.problem.budget is not None:
+            return self.problem.budget
+        front = self.front
+        most = max((w + s for w, s in zip(front.written, front.workspace, strict=True)), default=0)
+        return front.start + sum(front.size) + most
+
+    # --- schedules ----------------------------------------------------------------------------------------------------
+
+    def without_reruns(self) -> Proposal | None:
+        """Return the schedule that runs everything once, if it fits."""
+        problem = self.problem
+        order = self.order or reference_order(problem.graph, problem.needed.once).tolist()
+        if len(order) != int(problem.needed.once.sum()):
+            return None
+        found = execute(problem, order)
+        if problem.budget is not None and found.peak > problem.budget:
+            return None
+        self.best = found
+        simple = problem.needed.packed_time + sum(problem.graph.time[problem.needed.forced].tolist())
+        if problem.no_recompute_time <= simple:
+            steps = self.steps
+            assert steps is not None
+            self.context.report(steps, makespan=problem.no_recompute_time, bound=problem.no_recompute_time)
+            return Proposal(steps=steps, makespan=problem.no_recompute_time, peak=found.peak, optimal_within=self.scope)
+        self._announce()
+        return None
+
+    def offer(self, chosen: Sequence[tuple[int, int]]) -> bool:
+        """Replay runs (stage, position); keep them if they fit and are better. Return whether they fit."""
+        return self.offer_runs(self.front.runs_of(chosen), list(chosen))
+
+    def offer_runs(self, runs: list[int], chosen: Runs | None = None) -> bool:
+        """Likewise for an order of tasks."""
+        found = execute(self.problem, runs)
+        if found.peak > self.budget:
+            return False
+        if self.best is None or found.makespan < self.best.makespan:
+            self.best, self.best_runs = found, chosen
+            self._announce()
+        return True
+
+    def _announce(self) -> None:
+        assert self.best is not None
+        self.context.report(self.steps, makespan=self.best.makespan)
+
+    @property
+    def steps(self) -> Steps | None:
+        """The steps of the best schedule."""
+        return None if self.best is None else steps_of(self.problem, self.best.runs)
+
+    @property
+    def most_cost(self) -> float:
+        """Time of the best schedule beyond the forced runs."""
+        return math.inf if self.best is None else float(self.best.makespan - self.front.base_time) * (1 + 1e-9)
+
+    # --- bounds -------------------------------------------------------------------------------------------------------
+
+    def raise_bound(self, form: Formulation, objective: float, *, proved: bool) -> None:
+        """Take over a solver's bound on the objective (of an optimal integer solution, if `proved`)."""
+        if not math.isfinite(objective):
+            return
+        front, unit = self.front, form.time_unit
+        value: Number
+        if isinstance(unit, int):
+            units = round(objective) if proved else math.ceil(objective - SAFETY * max(1.0, abs(objective)))
+            value = int(front.base_time) + form.base_cost + max(0, units) * unit
+        else:
+            slack = 1e-9 if proved else SAFETY
+            value = float(front.base_time) + max(0.0, objective * (1 - slack) - slack) * unit
+        self.take_bound(value)
+
+    def take_bound(self, value: Number) -> None:
+        """Take over a bound on the makespan."""
+        if self.best is not None:
+            value = min(value, self.best.makespan)
+        if self.bound is None or value > self.bound:
+            self.bound = value
+            self.context.report(bound=value)
+
+    # --- conclusions --------------------------------------------------------------------------------------------------
+
+    def infeasible(self, scope: str | None = None) -> Proposal:
+        """Nothing in the class fits: the budget must be larger, by a byte at least."""
+        own = self.problem.machine.processors[0].memory
+        known = self.problem.memory_bounds[own]
+        least = LeastBudget(self.budget + 1, None, False, own)
+        if known is not None and known.size > self.budget:
+            least = LeastBudget(known.size, known.task, False, own)
+        return Proposal(infeasible_within=scope or self.scope, least=least)
+
+    @property
+    def limit(self) -> Termination:
+        """Why a solver came back without a proof: its clock may be a little ahead of the context's."""
+        if self.context.stopped:
+            return self.context.termination
+        return Termination.ITERATION_LIMIT if self.context.deadline is None else Termination.TIME_LIMIT
+
+    def propose(self, *, proved: bool, termination: Termination | None = None) -> Proposal:
+        """Return the best schedule, optimal if that is `proved`, with the bound."""
+        termination = termination or self.context.termination
+        bounds: tuple[Bound, ...] = ()
+        if self.bound is not None and self.bound > 0:
+            bounds = (Bound(self.bound, self.scope, self.source),)
+        if self.best is None:
+            return Proposal(bounds=bounds, termination=termination, notes=tuple(self.notes))
+        return Proposal(
+            steps=self.steps,
+            makespan=self.best.makespan,
+            peak=self.best.peak,
+            bounds=bounds,
+            optimal_within=self.scope if proved else None,
+            termination=Termination.COMPLETED if proved else termination,
+            notes=() if proved else tuple(self.notes),
+        )
+
+
+def prune(search: Search, chosen: Runs) -> Runs:
+    """Leave out runs, the dearest first, as long as what remains can run and fits."""
+    front = search.front
+    kept = set(chosen)
+    optional = sorted(
+        (key for key in kept if not (front.forced[key[1]] and front.first[key[1]] == key[0])),
+        key=lambda key: (-front.time[key[1]], key),
+    )
+    for key in optional:
+        if search.context.stopped:
+            break
+        without = kept - {key}
+        if can_run(front, without) and execute(search.problem, front.runs_of(without)).peak <= search.budget:
+            kept = without
+    return sorted(kept)
+
+
+def can_run(front: Frontier, chosen: set[tuple[int, int]]) -> bool:
+    """Whether each run's reads, and all outputs, have been made before."""
+    made = set(front.inputs)
+    forced = {(front.first[position], position) for position, must in enumerate(front.forced) if must}
+    for _, position in sorted(chosen | forced):
+        if not made.issuperset(front.reads[position]):
+            return False
+        made.update(front.writes[position])
+    return made.issuperset(front.outputs)
+
+
+def impossible(lower: Sequence[float], upper: Sequence[float]) -> bool:
+    """Whether some column's bounds exclude each other."""
+    return bool((np.asarray(lower) > np.asarray(upper)).any())

@@ -1,1 +1,0 @@
-"""Algorithms for memory-aware orders of task graphs."""

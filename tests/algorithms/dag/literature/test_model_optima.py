@@ -1,0 +1,272 @@
+"""Optima of the papers' models against brute force: lower sets, single-reforward checkpoints, cuts, knapsacks."""
+
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import remat
+from remat.context import Context
+from remat.solving import make_problem
+from remat_algorithms.dag.literature import knapsack, lower_sets
+from remat_algorithms.dag.literature.baselines import articulation_points
+from remat_algorithms.dag.literature.feng_huang import best_checkpoints, fewest_bytes, segments_of
+from remat_algorithms.dag.literature.max_flow import FlowNetwork
+from remat_algorithms.dag.literature.min_cut import by_intensity, cut_network, minimum_cut
+from remat_algorithms.dag.literature.phases import training_of
+from tests.algorithms.dag.graphs import forward_edges, layered, seeded, training
+
+NEVER = 10**9
+
+
+def found_in(document):
+    return training_of(make_problem(remat.load(document)), "test")
+
+
+def drawn(seed, most=7):
+    rng = seeded(seed)
+    return found_in(training(rng, rng.randint(1, most), most_reads=3))
+
+
+# --- Kusumoto et al. --------------------------------------------------------------------------------------------------
+
+
+def is_lower(part, before):
+    return all(other in part for vertex in part for other in before[vertex])
+
+
+def canonical(sequence, before, size, time):
+    """(memory, overhead) of a canonical strategy, straight from the paper's formulas."""
+    everything = set(range(len(before)))
+    follows = {v: {w for w in everything if v in before[w]} for v in everything}
+
+    def boundary(part):
+        return {v for v in part if follows[v] - part}
+
+    def total(weights, part):
+        return sum(weights[v] for v in part)
+
+    kept, previous, peak, overhead = set(), set(), 0, 0
+    for part in sequence:
+        own = part - previous
+        ahead = {w for v in part for w in follows[v]}
+        feeding = {u for w in ahead for u in before[w]}
+        peak = max(
+            peak, total(size, kept) + 2 * total(size, own) + total(size, ahead - part) + total(size, feeding - part)
+        )
+        overhead += total(time, own - boundary(part))
+        kept |= boundary(part)
+        previous = part
+    return peak, overhead
+
+
+def all_sequences(sets, everything):
+    """All ascending sequences of the given sets that end in V."""
+    proper = sorted((s for s in sets if s and s != everything), key=len)
+    for count in range(len(proper) + 1):
+        for chosen in itertools.combinations(proper, count):
+            if all(a < b for a, b in itertools.pairwise(chosen)):
+                yield [*chosen, everything]
+
+
+def check_canonical(found):
+    before, size, time = found.before, found.weight, found.stages.time[: found.forward]
+    everything = frozenset(range(len(before)))
+    lower = [
+        frozenset(part)
+        for count in range(len(before) + 1)
+        for part in itertools.combinations(range(len(before)), count)
+        if is_lower(part, before)
+    ]
+    matrix = lower_sets.all_lower_sets(before, NEVER)
+    assert {frozenset(np.flatnonzero(row).tolist()) for row in matrix} == set(lower)
+    ancestors = {frozenset(np.flatnonzero(row).tolist()) for row in lower_sets.ancestor_sets(before)}
+    assert ancestors <= set(lower)
+    graph = nx.DiGraph([(v, v) for v in everything] + forward_edges(found))
+    assert ancestors == {frozenset(), everything, *(frozenset(nx.ancestors(graph, v) | {v}) for v in everything)}
+    outcomes = [canonical(sequence, before, size, time) for sequence in all_sequences(lower, everything)]
+    few = [canonical(sequence, before, size, time) for sequence in all_sequences(ancestors, everything)]
+    floats = np.array(size, float), np.array(time, float)
+    exact = lower_sets.family_of(matrix, before, *floats)
+    approximate = lower_sets.family_of(lower_sets.ancestor_sets(before), before, *floats)
+    for budget in sorted({peak for peak, _ in outcomes} | {min(peak for peak, _ in outcomes) - 1}):
+        best = min((cost for peak, cost in outcomes if peak <= budget), default=None)
+        most = max((cost for peak, cost in outcomes if peak <= budget), default=None)
+        less = min((cost for peak, cost in few if peak <= budget), default=None)
+        answer = lower_sets.best_sequence(exact, budget, "time", Context())
+        assert (None if answer is None else answer[0]) == best
+        if answer is not None:
+            rows = [frozenset(np.flatnonzero(exact.sets[row]).tolist()) for row in answer[1]]
+            assert canonical(rows, before, size, time) <= (budget, best)
+            assert lower_sets.best_sequence(exact, budget, "memory", Context())[0] == most
+        rough = lower_sets.best_sequence(approximate, budget, "time", Context())
+        assert (None if rough is None else rough[0]) == less
+        assert less is None or best <= less
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_canonical_strategies_are_optimal_in_the_model(seed):
+    check_canonical(drawn(seed, most=6))
+
+
+@pytest.mark.parametrize("seed", [17, 63, 76, 134, 192, 196, 350])
+def test_canonical_strategies_are_optimal_with_more_vertices(seed):
+    """Nine or ten vertices; seeds of graphs with few lower sets, all of whose sequences can be tried."""
+    rng = seeded(seed)
+    check_canonical(found_in(training(rng, rng.randint(8, 10), most_reads=3)))
+
+
+def test_too_many_lower_sets_are_refused():
+    wide = layered(seeded(0), 4)
+    wide["tasks"] = [{"id": f"w{i}", "time": 1, "size": 1, "phase": "forward"} for i in range(20)]
+    wide["tasks"].append({"id": "b", "time": 1, "size": 1, "reads": [f"w{i}" for i in range(20)], "phase": "backward"})
+    with pytest.raises(remat.OptionError, match="takes up to 2000 lower sets"):
+        remat.solve(wide, algorithm="kusumoto-exact")
+    assert remat.solve(wide, algorithm="kusumoto-approx").makespan == 21
+
+
+# --- Feng and Huang ---------------------------------------------------------------------------------------------------
+
+
+def by_components(found, weight, checkpoints):
+    graph = nx.Graph(forward_edges(found))
+    graph.add_nodes_from(range(found.forward))
+    graph.remove_nodes_from(checkpoints)
+    largest = max((sum(weight[v] for v in part) for part in nx.connected_components(graph)), default=0)
+    return sum(weight[v] for v in checkpoints), largest
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_single_reforward_checkpoints_are_optimal(seed):
+    found = drawn(seed, most=10)
+    weight, vertices = found.weight, range(found.forward)
+    outcomes = [
+        by_components(found, weight, chosen)
+        for count in range(found.forward + 1)
+        for chosen in itertools.combinations(vertices, count)
+    ]
+    total, checkpoints = best_checkpoints(found.before, weight, NEVER)
+    assert total == min(map(sum, outcomes))
+    assert sum(by_components(found, weight, checkpoints)) == total
+    for cap in sorted({largest for _, largest in outcomes}):
+        used, checkpoints = fewest_bytes(found.before, weight, cap, NEVER, NEVER)
+        assert used == min(spent for spent, largest in outcomes if largest <= cap)
+        assert by_components(found, weight, checkpoints)[0] == used
+
+
+def test_each_task_of_the_forward_runs_at_most_twice():
+    for seed in range(20):
+        rng = seeded(seed)
+        document = training(rng, 8)
+        result = remat.solve(document, algorithm="feng-huang")
+        runs = result.columns.runs.tolist()
+        assert max(runs.count(task) for task in runs) <= 2
+
+
+def test_each_stage_of_a_chain_is_recomputed_once():
+    stages = [{"forward_time": 3, "backward_time": 1, "output_size": 2 + i % 3, "saved_size": 5} for i in range(20)]
+    chain = {"schema": "remat.instance/1", "kind": "chain", "input_size": 1, "stages": stages}
+    result = remat.solve(chain, algorithm="feng-huang")
+    assert 0 < result.recompute_time <= 3 * 20
+
+
+def test_segments_are_components():
+    segment = segments_of([[], [0], [1], [], [2, 3]], [1])
+    assert segment[1] == -1
+    assert len({segment[0]} & {segment[2]}) == 0
+    assert segment[2] == segment[3] == segment[4]
+
+
+# --- cuts and articulation points -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_minimum_cut_is_that_of_networkx(seed):
+    found = drawn(seed, most=9)
+    order = by_intensity(found)
+    for banned in (order[: len(order) // 2], order, []):
+        network, values = cut_network(found, banned)
+        graph = nx.DiGraph()
+        graph.add_nodes_from(range(2 * len(values) + 2))
+        for edge in range(0, len(network.target), 2):
+            tail, head, room = network.target[edge ^ 1], network.target[edge], network.room[edge]
+            room += graph.edges[tail, head]["capacity"] if graph.has_edge(tail, head) else 0
+            graph.add_edge(tail, head, capacity=room)
+        expected = nx.minimum_cut_value(graph, 2 * len(values), 2 * len(values) + 1)
+        flow, saved = minimum_cut(found, banned)
+        assert flow == expected == sum(found.stages.size[value] for value in saved)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_cut_is_the_least_from_which_all_can_be_recomputed(seed):
+    """By trying every set of saved values."""
+    found = drawn(seed, most=7)
+    stages, banned = found.stages, by_intensity(found)[: found.forward // 2]
+    values = [value for t in range(found.forward) for value in stages.writes[t]]
+
+    def enough(saved):
+        open_values, seen = [v for v in values if found.backward_uses[v] and v not in saved], set()
+        while open_values:
+            value = open_values.pop()
+            if stages.maker[value] in banned:
+                return False
+            seen.add(value)
+            open_values += [v for v in stages.reads[stages.maker[value]] if v not in saved and v not in seen]
+        return True
+
+    subsets = (set(some) for count in range(len(values) + 1) for some in itertools.combinations(values, count))
+    least = min(sum(stages.size[v] for v in saved) for saved in subsets if enough(saved))
+    flow, saved = minimum_cut(found, banned)
+    assert flow == least
+    assert enough(set(saved))
+
+
+def test_flow_through_parallel_and_backward_edges():
+    network = FlowNetwork(4)
+    for edge in ((0, 1, 3), (0, 2, 2), (1, 2, 5), (1, 3, 2), (2, 3, 3), (0, 1, 1)):
+        network.add(*edge)
+    assert network.maximum_flow(0, 3) == 5
+    assert network.source_side(0) == [True, True, True, False]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_articulation_points_are_those_of_networkx(seed):
+    rng = seeded(seed)
+    found = found_in(training(rng, rng.randint(1, 14), most_reads=2))
+    graph = nx.Graph(forward_edges(found))
+    assert articulation_points(found) == sorted(nx.articulation_points(graph))
+
+
+# --- knapsacks --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_knapsacks(seed):
+    rng = seeded(seed)
+    count = rng.randint(1, 10)
+    scale = rng.choice([1, 10**9 + 7])
+    weights = [rng.randint(0, 12) * scale for _ in range(count)]
+    values = [rng.randint(0, 20) for _ in range(count)]
+    total = sum(weights)
+    limits = sorted({total * step // 6 for step in range(7)}, reverse=True)
+    subsets = [some for k in range(count + 1) for some in itertools.combinations(range(count), k)]
+
+    def measured(choose):
+        answers = list(choose(weights, values, limits, Context()))
+        assert all(sum(weights[k] for k in chosen) <= limit for chosen, limit in zip(answers, limits, strict=True))
+        return [sum(values[k] for k in chosen) for chosen in answers]
+
+    best = [max(sum(values[k] for k in s) for s in subsets if sum(weights[k] for k in s) <= limit) for limit in limits]
+    assert measured(knapsack.choose_by_states) == best
+    assert measured(knapsack.choose_by_programme) == best
+    assert all(some <= most for some, most in zip(measured(knapsack.choose_greedily), best, strict=True))
+
+
+def test_rounded_states_keep_to_their_limit(monkeypatch):
+    monkeypatch.setattr(knapsack, "MOST_STATES", 20)
+    rng = seeded(1)
+    weights, values = [rng.randint(1, 10**6) for _ in range(25)], [rng.randint(1, 1000) for _ in range(25)]
+    limits = [sum(weights) // 2, sum(weights) // 5]
+    for limit, chosen in zip(limits, knapsack.choose_by_states(weights, values, limits, Context()), strict=True):
+        assert 0 < sum(weights[k] for k in chosen) <= limit

@@ -1,0 +1,100 @@
+"""The search: its replay against the verifier, its compiled twin against the interpreted one."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat.generate import generate
+from remat.placement import place
+from remat.solving import make_problem
+from remat.testing import strategies
+from remat.testing.cases import moderate
+from remat.verifier import check
+from remat_algorithms.dag.anytime.race import steps_of
+from remat_algorithms.dag.plans.model import stage_model
+from remat_algorithms.dag.plans.state import ALPHAS, Search
+
+SMALL = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
+
+
+def all_reruns(model, chance, draw):
+    """Draw a plan: each earlier item again in each stage, with some chance."""
+    tables = model.tables
+    first = set(tables.first)
+    runs = []
+    for stage, last in enumerate([*tables.first, len(model.task)]):
+        optional = [k for k in range(last) if tables.repeat[k]]
+        runs += [(stage, k) for k in optional if draw(st.integers(0, 99)) < chance]
+        if last < len(model.task):
+            runs.append((stage, last))
+    assert first <= {k for _, k in runs}
+    return [k for _, k in runs], [stage for stage, _ in runs]
+
+
+@settings(max_examples=60, **SMALL)
+@given(strategies.dags(largest=7), st.integers(0, 60), st.data())
+def test_replay_agrees_with_the_verifier(document, chance, data):
+    document = {key: value for key, value in document.items() if key != "machine"}
+    document["inputs"] = [place if isinstance(place, str) else place["value"] for place in document["inputs"]]
+    problem = make_problem(remat.load(document))
+    model = stage_model(problem)
+    item, stage = all_reruns(model, chance, data.draw)
+    plan = Search(model, 0, 0).measure(item, stage)
+    steps = steps_of(problem, model, plan.item, plan.full)
+    placed = steps.placed(place(problem.graph, problem.machine, steps).start)
+    report = check(problem.graph, problem.machine, placed, reference_time=problem.no_recompute_time)
+    assert not report.violations
+    # What is resident before anything is dropped is the instance's business.
+    here = model.tables.static[0] + sum(
+        size for size, initial in zip(model.tables.size, model.tables.initial, strict=True) if initial
+    )
+    assert report.peaks["memory"].size == max(plan.peak, here)
+    assert report.makespan == pytest.approx(plan.time * model.time_unit)
+
+
+def layered(nodes, seed, share):
+    """A generated graph's search, compiled, for a share of its peak."""
+    model = stage_model(make_problem(remat.load(dict(generate("dag", "layered", nodes=nodes, seed=seed)))))
+    search = Search(model, 0, 0, compiled=True)
+    search.budget = search.measure(model.tables.first, range(model.stages)).peak * share // 100
+    return search
+
+
+def test_repair_finds_what_the_greedy_does_not():
+    search = layered(250, 3, 75)
+    assert all(search.construct(alpha) is None for alpha in ALPHAS)
+    plan = search.repair(100)
+    assert plan is not None
+    assert plan.peak <= search.budget
+    again = search.measure(plan.item, plan.stage)
+    assert (again.time, again.peak) == (plan.time, plan.peak)
+
+
+def test_improving_lowers_the_time_and_keeps_the_budget():
+    search = layered(100, 3, 85)
+    first = search.construct(1.0)
+    assert first is not None
+    search.start(first)
+    _, better = search.improve(3000)
+    assert better is not None
+    assert better.time < first.time
+    assert better.peak <= search.budget
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["dag", "chain", "adjoint"])
+def test_compiled_equals_interpreted(kind):
+    problem = make_problem(remat.load(moderate(kind)))
+    model = stage_model(problem)
+    peak = Search(model, 0, 0).measure(model.tables.first, range(model.stages)).peak
+    for share in (95, 80, 65):
+        twins = [Search(model, peak * share // 100, 7, compiled=compiled) for compiled in (False, True)]
+        for alpha, noise in ((1.0, 0.0), (0.5, 0.8)):
+            plans = [search.construct(alpha, noise) for search in twins]
+            assert plans[0] == plans[1]
+        if plans[0] is not None:
+            for search, plan in zip(twins, plans, strict=True):
+                search.start(plan)
+            assert twins[0].improve(5) == twins[1].improve(5)
+            assert (twins[0].room.plans == twins[1].room.plans).all()
