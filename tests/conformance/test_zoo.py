@@ -10,7 +10,7 @@ from remat_algorithms import catalogue
 from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
 from remat_algorithms.dag.programs.catalogue import ALGORITHMS as DAG_ILP
-from remat_algorithms.offload.catalogue_rules import ALGORITHMS as OFFLOAD_RULES
+from remat_algorithms.offload.rules.catalogue import ALGORITHMS as OFFLOAD_RULES
 from tests.algorithms.offload import trained
 
 OPTIONS = {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from remat.registry import Algorithm
-from remat_algorithms.offload.catalogue_exact import ALGORITHMS as EXACT
-from remat_algorithms.offload.catalogue_rules import ALGORITHMS as RULES
-from remat_algorithms.offload.catalogue_weights import ALGORITHMS as WEIGHTS
+from remat_algorithms.offload.exact.catalogue import ALGORITHMS as EXACT
+from remat_algorithms.offload.rules.catalogue import ALGORITHMS as RULES
+from remat_algorithms.offload.weights.catalogue import ALGORITHMS as WEIGHTS
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
@@ -21,8 +21,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="offload-dp",
-        solver="remat_algorithms.offload.pofo:solve_offload_dp",
-        options="remat_algorithms.offload.pofo:OffloadDpOptions",
+        solver="remat_algorithms.offload.pofo.pofo:solve_offload_dp",
+        options="remat_algorithms.offload.pofo.pofo:OffloadDpOptions",
         kinds=("chain",),
         summary="which activations leave, by dynamic programming over what is still to be sent and already back",
         guarantee="heuristic",
@@ -33,8 +33,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="pofo",
-        solver="remat_algorithms.offload.pofo:solve_pofo",
-        options="remat_algorithms.offload.pofo:PofoOptions",
+        solver="remat_algorithms.offload.pofo.pofo:solve_pofo",
+        options="remat_algorithms.offload.pofo.pofo:PofoOptions",
         kinds=("chain",),
         summary="offloading and recomputation of a chain in one dynamic program",
         guarantee="heuristic",
@@ -45,8 +45,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="remat-offload-best",
-        solver="remat_algorithms.offload.best:solve",
-        options="remat_algorithms.offload.best:OffloadBestOptions",
+        solver="remat_algorithms.joint.offload_best:solve",
+        options="remat_algorithms.joint.offload_best:OffloadBestOptions",
         kinds=("chain",),
         summary="anytime: keep, remake or offload each value; from rotor, offload-dp and pofo on",
         guarantee="heuristic",

@@ -8,11 +8,11 @@ from pydantic import Field
 from remat.context import Context
 from remat.options import Options
 from remat.problem import Problem, Proposal
-from remat_algorithms.offload.choice import Choice, Plan, best_of
-from remat_algorithms.offload.fluid import fluid_bound
-from remat_algorithms.offload.proposals import nothing_fits, proposal_of
-from remat_algorithms.offload.routes import required_routes
-from remat_algorithms.offload.swaps import Order
+from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
+from remat_algorithms.offload.swaps.fluid import fluid_bound
+from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
+from remat_algorithms.offload.swaps.routes import required_routes
+from remat_algorithms.offload.swaps.swaps import Order
 
 
 class OffloadOptions(Options):

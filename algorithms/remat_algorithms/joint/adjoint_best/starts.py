@@ -158,7 +158,7 @@ def whole_values(problem: Problem, context: Context, work: float, makespan: Numb
         Limit on each program, in CP-SAT's units; the answer does not depend on the clock. Infinite: there is none.
     makespan : number, optional
     """
-    from remat_algorithms.offload.exact import OffloadExactOptions, solve_below
+    from remat_algorithms.offload.exact.offload_exact import OffloadExactOptions, solve_below
 
     plain, head = _without_given_x0(problem)
     with_given = [(problem, StepBuilder().build())] if plain is not problem else []

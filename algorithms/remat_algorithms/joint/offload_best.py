@@ -1,0 +1,241 @@
+"""`remat-offload-best`: of every value, keep it, remake it, or send it away; anytime.
+
+1. The starts are the schedules of `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo`, and others between:
+   rotor's schedules for larger budgets than there is, of which as much leaves as must.
+2. The rest is a walk over bit matrices (`remat_algorithms.chain.phases`: which forwards run before which backward). A
+   round spares some forwards, or adds some, or merely ranks anew what shall leave; gaps are then taken in that ranking
+   until everything fits, and the dispatcher says how long it takes. What is not much slower is accepted, and now and
+   then the walk goes back to the best.
+
+Most rounds end early: the runs alone, or the bytes that must leave and come back, already take too long.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from pydantic import Field
+
+from remat.context import Context
+from remat.options import Options
+from remat.problem import Problem, Proposal, Termination
+from remat.taskgraph import BoolArray
+from remat.units import Number
+from remat_algorithms.chain.best import ChainBestOptions
+from remat_algorithms.chain.best import solve as solve_chain_best
+from remat_algorithms.chain.floating.rotor_float import refuse_alternatives
+from remat_algorithms.chain.phases import Phases
+from remat_algorithms.chain.rotor.rotor import RotorOptions
+from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
+from remat_algorithms.chain.rotor.table import Grid, RotorTable
+from remat_algorithms.chain.segments import Segments
+from remat_algorithms.offload.greedy import greedy_plan, rankings
+from remat_algorithms.offload.pofo.pofo import OFFLOAD_SLOTS, POFO_SLOTS, modelled_plans, rotor_plan
+from remat_algorithms.offload.swaps.choice import Choice, Incumbent, Plan, quicker
+from remat_algorithms.offload.swaps.fluid import volume_bound
+from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
+from remat_algorithms.offload.swaps.routes import Route, routes
+from remat_algorithms.offload.swaps.swaps import Order, Swap
+
+BETWEEN = 32
+"""Budgets above the given one for which rotor's schedules are taken as starts."""
+
+SLOTS = 400
+"""Slots of the table that answers them."""
+
+ROUNDS, WORK = 2000, 100_000
+"""Rounds of the walk: so many, or fewer for long chains, whose rounds take O(L)."""
+
+SLACK = 0.01
+"""Share by which a round may be slower than the best and still be gone on from."""
+
+LATER = 0.15
+"""Share of the swaps that a round keeps from leaving, or coming back, as early as they can."""
+
+BACK = 60
+"""Rounds without a better one after which the walk goes back to the best."""
+
+
+class OffloadBestOptions(Options):
+    """Options of `remat-offload-best`."""
+
+    iterations: int | None = Field(
+        None,
+        ge=0,
+        description="rounds of the walk; the same seed and rounds, the same schedule. Default: some seconds' worth",
+    )
+
+
+def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Proposal:
+    """Solve a chain, by recomputation and offloading together.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `chain`. Without a way out of the processor's memory and back, the answer is that of `rotor`.
+    options : OffloadBestOptions
+    context : Context
+        Incumbents are reported.
+
+    Returns
+    -------
+    Proposal
+        Never slower than `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo` within the same time.
+
+    Raises
+    ------
+    remat.OptionError
+        If a stage has variants.
+    """
+    refuse_alternatives(problem, "remat-offload-best")
+    ways = routes(problem.machine)
+    reference = Choice(problem, Order.of(problem), ways)
+    if not ways or reference.fits:
+        return solve_rotor(problem, RotorOptions(slots=None, certificate=True, gap=None), context)
+    search = _Search(problem, ways, context)
+    search.consider(rotor_plan(problem, ways, context))
+    search.consider(greedy_plan(reference))
+    search.starts()
+    if search.best is None:
+        return nothing_fits(reference, "remat-offload-best", within=None)
+    rounds = options.iterations
+    if rounds is None:
+        rounds = min(ROUNDS, WORK // problem.chain.length)
+    search.walk(rounds)
+    proposal = proposal_of(search.best, context, source="remat-offload-best")
+    limited = options.iterations is not None and not context.stopped
+    return replace(proposal, termination=Termination.ITERATION_LIMIT) if limited else proposal
+
+
+class _Search(Incumbent):
+    """The best plan so far, and where to look for better ones."""
+
+    def __init__(self, problem: Problem, ways: tuple[Route, ...], context: Context) -> None:
+        super().__init__(problem, context)
+        self.ways = ways
+
+    def consider_tasks(self, tasks: list[int]) -> None:
+        """Take what fits of some runs, values leaving in each of the rankings."""
+        choice = Choice(self.problem, Order(self.problem.graph, self.problem.machine, tasks), self.ways)
+        if not self._promising(choice, 1.0):
+            return
+        if choice.fits:
+            self.consider(choice.plan([]))
+            return
+        for ranking in rankings(choice):
+            self.consider(choice.plan(choice.select(ranking)))
+
+    def starts(self) -> None:
+        """Look at the plans of the other algorithms, and between."""
+        alone = solve_chain_best(self.problem, ChainBestOptions(iterations=None, states=None), self.context.aside())
+        if alone.steps is not None:
+            self.consider_tasks(alone.steps.runs.tolist())
+        for tasks in self._relaxed():
+            if self.done:
+                return
+            self.consider_tasks(tasks)
+        for slots, remake in ((OFFLOAD_SLOTS, False), (POFO_SLOTS, True)):
+            if self.done:
+                return
+            for found in modelled_plans(self.problem, self.ways, slots, self.context, remake=remake):
+                self.consider(found.plan)
+
+    def walk(self, rounds: int) -> None:
+        """Improve the best plan, a round at a time."""
+        phases = Phases.of(self.problem.chain)
+        assert self.best is not None
+        best = phases.matrix(self.best.order.tasks)
+        if best is None:
+            return
+        draw = self.context.random()
+        current, since = best.copy(), 0
+        for number in range(rounds):
+            if self.done:
+                return
+            changed = _changed(current, draw)
+            makespan = self.best.makespan
+            plan = self._attempt(phases.tasks(changed), draw)
+            since += 1
+            if plan is None:
+                pass
+            elif quicker(plan.makespan, makespan):
+                self.consider(plan, f"round {number + 1:,}")
+                current, best, since = changed, changed, 0
+            elif plan.makespan <= makespan * (1 + SLACK):
+                current = changed
+            if since >= BACK:
+                current, since = best, 0
+
+    def _attempt(self, tasks: list[int], draw: random.Random) -> Plan | None:
+        """Dispatch some runs, values leaving in a random ranking; None if that is hopeless or does not fit."""
+        choice = Choice(self.problem, Order(self.problem.graph, self.problem.machine, tasks), self.ways)
+        if not self._promising(choice, 1 + SLACK):
+            return None
+        gaps = choice.candidates
+        size, length = choice.size[gaps].astype(np.float64), choice.length[gaps].astype(np.float64)
+        idle = np.maximum(length - draw.random() * choice.round_trip[gaps], length * 1e-3)
+        noise = np.array([draw.gauss(0, 0.3) for _ in range(len(gaps))])
+        score = np.log(np.maximum(idle, 1e-30)) + draw.random() * np.log(np.maximum(size, 1)) + noise
+        chosen = choice.select(gaps[np.argsort(-score, kind="stable")])
+        swaps = None if chosen is None else choice.routed(chosen)
+        if swaps is None:
+            return None
+        # What comes back, or leaves, as early as it can may keep the channel or the room from something more urgent.
+        swaps = [_later(swap, choice, draw) if draw.random() < LATER else swap for swap in swaps]
+        return choice.dispatched(swaps)
+
+    def _promising(self, choice: Choice, factor: float) -> bool:
+        """Whether a plan for these runs can be as quick as `factor` times the best."""
+        return self.best is None or volume_bound(choice) < self.best.makespan * factor
+
+    def _relaxed(self) -> Iterator[list[int]]:
+        """Yield rotor's runs for larger and larger budgets."""
+        segments = Segments.of(self.problem.chain)
+        whole: int = segments.states.whole().need
+        unit = max(1, -(-whole // SLOTS))
+        table = RotorTable.of(segments, Grid.of(segments, whole, unit, up=True), stopped=lambda: self.context.stopped)
+        if table is None:
+            return
+        first = int(segments.activation[0]) + self.problem.chain.static_memory
+        assert self.problem.budget is not None
+        low = max(0, table.grid.row(self.problem.budget - first))
+        seen: set[Number] = set()
+        for row in np.linspace(low, table.grid.start, BETWEEN + 1).astype(int).tolist():
+            time = table.best(row)
+            if np.isfinite(time) and time not in seen:
+                seen.add(time)
+                yield table.runs(row)
+
+
+def _later(swap: Swap, choice: Choice, draw: random.Random) -> Swap:
+    """Let a swap leave, or come back, only from some run on."""
+    gap = choice.order.gaps[swap.gap]
+    if draw.random() < 0.3 and gap.after >= 0:
+        return replace(swap, leave_with=gap.after)
+    return replace(swap, return_with=draw.randint(gap.after + 1, gap.before - 1))
+
+
+def _changed(runs: BoolArray, draw: random.Random) -> BoolArray:
+    """Return a matrix with a few forwards fewer, or more, than another one; phase L runs all of them anyhow."""
+    changed = runs.copy()
+    length = runs.shape[1]
+    kind = draw.random()
+    if kind < 0.15:
+        return changed  # only another ranking
+    phase = draw.randrange(length)
+    if kind < 0.6:
+        phases, stages = np.nonzero(changed[:length])
+        if len(phases):
+            at = draw.randrange(len(phases))
+            phase, stage = int(phases[at]), int(stages[at])
+            reach = draw.choice((1, 1, 2, 4, length))
+            changed[phase, stage : min(stage + reach, phase + 1)] = False
+            return changed
+    # A stage may be run again in its own phase, right before its backward, or in that of a later stage.
+    stage = draw.randrange(phase + 1)
+    reach = draw.choice((1, 1, 2, 4, length))
+    changed[phase, stage : min(stage + reach, phase + 1)] = True
+    return changed

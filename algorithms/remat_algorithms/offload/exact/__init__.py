@@ -1,0 +1,1 @@
+"""The exact program for offloading and recomputing on small graphs."""

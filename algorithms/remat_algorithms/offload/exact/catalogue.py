@@ -1,0 +1,35 @@
+"""Catalogue of the exact programs for offloading: metadata only."""
+
+from __future__ import annotations
+
+from remat.registry import Algorithm
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    Algorithm(
+        name="offload-exact",
+        solver="remat_algorithms.offload.exact.offload_exact:solve",
+        options="remat_algorithms.offload.exact.offload_exact:OffloadExactOptions",
+        kinds=("chain", "adjoint", "dag"),
+        summary="best offloading of whole values (with `recompute`: and recomputation) of a small instance",
+        guarantee="exact",
+        within="whole-value offloading in the reference order, at most 2 copies of a value over a link",
+        complexity="constraint program, O(C V) intervals; exponential",
+        reference="-",
+        requires=("ortools",),
+        several_memories=True,
+        anytime=True,
+    ),
+    Algorithm(
+        name="poet",
+        solver="remat_algorithms.offload.poet.poet:solve",
+        options="remat_algorithms.offload.poet.poet:PoetOptions",
+        kinds=("chain", "adjoint", "dag"),
+        summary="integer program over stages for recomputation and paging, after POET; here paging takes its time",
+        guarantee="heuristic",
+        complexity="integer program, O(n^2) binaries",
+        reference="Patil et al. 2022",
+        requires=("ortools", "pulp"),
+        several_memories=True,
+        anytime=True,
+    ),
+)

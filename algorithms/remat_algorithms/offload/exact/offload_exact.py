@@ -1,0 +1,351 @@
+"""`offload-exact`: the best offloading of whole values, by constraint programming (for small instances)."""
+
+from __future__ import annotations
+
+import math
+import queue
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import Field
+
+from remat.context import Context
+from remat.errors import OptionError
+from remat.options import Options
+from remat.placement import Unplaceable, place
+from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Termination
+from remat.units import Number
+from remat_algorithms.dag.keep_all import reference_order
+from remat_algorithms.emit import run_in_order
+from remat_algorithms.kit.programs.solvers import Answer, Job, Outcome, watched
+from remat_algorithms.offload.exact.model import Model
+from remat_algorithms.offload.exact.scale import Scale, rational, scales
+from remat_algorithms.offload.exact.setting import Effort, Plan, Setting
+from remat_algorithms.offload.exact.steps import Timed, timed_steps
+
+COPIES = 2
+RUNS = 2
+MOST_ACTS = 600
+"""Most runs and copies that may happen; the program grows with their square."""
+
+GROWTH = 1.3
+"""Ratio of the second makespan that is tried to the first; each further ratio is larger by this one."""
+
+NEARLY = 0.05
+"""Seconds before its limit from which a solver that stops without an answer has met it: its clock is another one."""
+
+NAME = "offload-exact"
+
+
+class OffloadExactOptions(Options):
+    """Options of `offload-exact`."""
+
+    recompute: bool = Field(default=False, description="Whether tasks may run again: offloading and recomputation.")
+    copies: int = Field(default=COPIES, ge=0, le=20, description="Most copies of one value over one link.")
+    runs: int = Field(default=RUNS, ge=1, le=20, description="Most runs of one task, with `recompute`.")
+    work: float | None = Field(
+        default=None,
+        gt=0,
+        description="Most work on each program, in CP-SAT's units of about 10 s: with one thread the answer then "
+        "does not depend on the clock. Default: no limit.",
+    )
+
+
+def scope_of(options: OffloadExactOptions) -> str:
+    """Return the class of schedules that is searched."""
+    copies = f"at most {options.copies} copies of a value over a link"
+    if options.recompute:
+        return f"whole-value offloading with recomputation, at most {options.runs} runs of a task, {copies}"
+    return f"whole-value offloading in the reference order, {copies}"
+
+
+def solve(problem: Problem, options: OffloadExactOptions, context: Context) -> Proposal:
+    """Find the schedule of least makespan in which values come and go whole.
+
+    Without `recompute`, each task runs at most once, in the reference order (of a chain: F or Fe of each stage, the
+    loss, the B's backwards; of alternatives the best is chosen), and any value may be copied out and back between any
+    two of its uses, as the links allow. With it, tasks may run again, in any order that their reads allow.
+    `remat_algorithms.offload.exact.model` states the program, which CP-SAT solves.
+
+    Where times or sizes are too fine for whole numbers, the program is solved twice: rounded up, for the schedule, and
+    rounded down, for the bound. Only equality of both is then called optimal.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `chain`, `adjoint` or `dag`; uses the first processor, and all memories and links.
+    options : OffloadExactOptions
+    context : Context
+        Schedules and bounds are reported as they are found.
+
+    Returns
+    -------
+    Proposal
+        With start times. Optimal, or infeasible, within `scope_of(options)` where that is proved.
+
+    Raises
+    ------
+    OptionError
+        If more than `MOST_ACTS` runs and copies would have to be considered, or if a task reads what it writes.
+    """
+    return solve_below(problem, options, context, None)
+
+
+def solve_below(problem: Problem, options: OffloadExactOptions, context: Context, known: Number | None) -> Proposal:
+    """Do what `solve` does, but for schedules of less than a known makespan only: there may be none."""
+    search = _Search(problem, options, context, known)
+    order = _order(problem)
+    once = Setting(problem, order, Effort(copies=options.copies))
+    again = Effort(copies=options.copies, runs=options.runs)
+    setting = Setting(problem, order, again) if options.recompute else once
+    _refuse(problem, setting, options)
+    if problem.exceeded is not None:
+        return Proposal(infeasible_within=ALL_SCHEDULES, least=problem.exceeded)
+    early = search.keeping_all()
+    if early is not None:
+        return early
+    if context.stopped:
+        return search.propose()
+    if options.recompute:
+        search.start_from(once)
+    return search.run(setting)
+
+
+def _order(problem: Problem) -> list[int]:
+    """Return all tasks in the reference order; of a chain stage by stage, so that F and Fe may follow each other."""
+    graph = problem.graph
+    if problem.kind not in ("chain", "adjoint"):
+        everything = graph.required | True
+        return [int(task) for task in reference_order(graph, everything)]
+    chain = problem.chain
+    length, stages = chain.length, chain.alternatives.stage.tolist()
+    saves = len(stages) if chain.saves else 0
+    order = []
+    for stage in range(length):
+        order.append(stage)
+        order += [length + way for way in range(saves) if stages[way] == stage]
+    order.append(length + saves)
+    for stage in reversed(range(length)):
+        order += [length + saves + 1 + way for way, own in enumerate(stages) if own == stage]
+    return order
+
+
+def _refuse(problem: Problem, setting: Setting, options: OffloadExactOptions) -> None:
+    graph = problem.graph
+    if len(setting.acts) > MOST_ACTS:
+        least = "" if options.copies < 2 and (not options.recompute or options.runs < 2) else ", or lower its options"
+        raise OptionError(
+            f"--algorithm: {NAME} is for small instances: {len(graph.tasks)} tasks and {len(graph.values)} values "
+            f"would take {len(setting.acts):,} possible runs and copies, and at most {MOST_ACTS} are considered; use "
+            f"another algorithm{least}"
+        )
+    for task, (reads, writes) in enumerate(zip(graph.reads.to_lists(), graph.writes.to_lists(), strict=True)):
+        for value in writes:
+            if value in reads or value in graph.pinned:
+                kind = "its own input" if value in reads else "a pinned input"
+                raise OptionError(
+                    f"--algorithm: {NAME} cannot let task {graph.tasks[task]!r} write {kind} {graph.values[value]!r}"
+                )
+
+
+class _Search:
+    """The best schedule and the best bound so far."""
+
+    def __init__(self, problem: Problem, options: OffloadExactOptions, context: Context, known: Number | None) -> None:
+        self.problem, self.context, self.known, self.work = problem, context, known, options.work
+        several = len(problem.machine.processors) > 1
+        self.scope = scope_of(options) + (", on the first processor" if several else "")
+        self.best: Timed | None = None
+        self.bound: Number | None = None
+        self.notes: list[str] = []
+        self.timed_out = False
+
+    @property
+    def least(self) -> Number | None:
+        """The least makespan known, here or elsewhere."""
+        return self.known if self.best is None else self.best.makespan
+
+    def keeping_all(self) -> Proposal | None:
+        """Return the schedule that runs all once and moves nothing, where it fits and nothing can be faster."""
+        problem = self.problem
+        home = problem.machine.memories[problem.machine.processors[0].memory].name
+        first = problem.machine.memories[0].name
+        ends = (*problem.graph.inputs, *problem.graph.outputs)
+        forced = sum(problem.graph.time[problem.needed.forced].tolist())
+        if any((place.memory or first) != home for place in ends):
+            return None
+        if problem.no_recompute_time > problem.needed.packed_time + forced:
+            return None
+        order = reference_order(problem.graph, problem.needed.once)
+        steps = run_in_order(problem.graph, problem.machine, order)
+        placed = place(problem.graph, problem.machine, steps)
+        if isinstance(placed, Unplaceable):
+            return None
+        steps = steps.placed(placed.start)
+        least = problem.no_recompute_time
+        self.context.report(steps, makespan=least, bound=least)
+        bound = Bound(least, self.scope, NAME)
+        return Proposal(steps=steps, makespan=least, bounds=(bound,), optimal_within=self.scope)
+
+    def start_from(self, setting: Setting) -> None:
+        """Look for a schedule of a smaller class first."""
+        left = self.context.seconds_left
+        scale = scales(setting.durations, setting.demands)[0]
+        self._solve(setting, scale, None if left is None else left / 2, bounds=False)
+
+    def run(self, setting: Setting) -> Proposal:
+        """Solve the program, or both of them."""
+        chosen = scales(setting.durations, setting.demands)
+        if len(chosen) == 1:
+            outcome = self._solve(setting, chosen[0], self.context.seconds_left, bounds=True)
+            return self._infeasible() if outcome is Outcome.INFEASIBLE else self.propose(outcome is Outcome.OPTIMAL)
+        left = self.context.seconds_left
+        self._solve(setting, chosen[0], None if left is None else left / 2, bounds=False)
+        if not self.context.stopped:
+            outcome = self._solve(setting, chosen[1], self.context.seconds_left, bounds=True)
+            if outcome is Outcome.INFEASIBLE:
+                return self._infeasible()
+        made = "none was found" if self.best is None else f"the makespan is {self.best.makespan:g}"
+        bound = "nothing is proved" if self.bound is None else f"it is at least {self.bound:g}"
+        self.notes.append(
+            f"too fine figures for the solver: with all rounded up, {made}; with all rounded down, {bound}"
+        )
+        return self.propose(self.best is not None and self.bound == self.best.makespan)
+
+    def _solve(self, setting: Setting, scale: Scale, seconds: float | None, *, bounds: bool) -> Outcome:
+        """Solve one program, within longer and longer makespans, and only for what is better than what is known.
+
+        Its bounds count where `bounds` says so, its schedules where they are some. Optimal, then, is what is the best.
+        """
+        end = None if seconds is None else time.monotonic() + seconds
+        top = None if self.least is None else math.ceil(rational(self.least) / scale.time_unit) - 1
+        if top is not None and top < 0:
+            return Outcome.OPTIMAL  # nothing is quicker than no time at all
+        most, ratio, work = setting.least_units(scale), GROWTH, self.work
+        while True:
+            if self.context.stopped or (work is not None and work <= 0):
+                return Outcome.UNKNOWN
+            most = most if top is None else min(most, top)
+            model = Model(setting, scale, most)
+
+            def told(objective: float) -> None:
+                if bounds and math.isfinite(objective):
+                    self.take_bound(_time(math.ceil(objective - 1e-6), scale))
+
+            left = None if end is None else max(0.0, end - time.monotonic())
+            job = _Job(model, self.context, left, self.offer if scale.up else None, told)
+            if work is not None:
+                job.solver.parameters.max_deterministic_time = work
+            answer: Answer = watched(job, self.context, left)
+            if work is not None:
+                work -= job.solved_with
+            if answer.outcome in (Outcome.OPTIMAL, Outcome.FEASIBLE):
+                told(answer.bound)
+            if answer.outcome is not Outcome.INFEASIBLE:
+                if answer.outcome is not Outcome.OPTIMAL and end is not None and end - time.monotonic() < NEARLY:
+                    self.timed_out = True
+                return answer.outcome
+            told(most + 1)
+            if most == top:
+                return Outcome.OPTIMAL
+            if model.whole:
+                return Outcome.INFEASIBLE
+            most, ratio = max(most + 1, int(most * ratio)), ratio * GROWTH
+
+    def offer(self, model: Model, plan: Plan) -> None:
+        """Take over a schedule, if it is better."""
+        timed = timed_steps(model.setting, model.scale, model.length, plan)
+        if self.best is None or timed.makespan < self.best.makespan:
+            self.best = timed
+            self.context.report(timed.steps, makespan=timed.makespan)
+
+    def take_bound(self, value: Number) -> None:
+        """Take over a bound."""
+        if self.least is not None:
+            value = min(value, self.least)
+        if self.bound is None or value > self.bound:
+            self.bound = value
+            self.context.report(bound=value)
+
+    def _infeasible(self) -> Proposal:
+        budget, home = self.problem.budget, self.problem.machine.processors[0].memory
+        least = None if budget is None else LeastBudget(budget + 1, None, False, home)
+        return Proposal(infeasible_within=self.scope, least=least, notes=tuple(self.notes))
+
+    def propose(self, proved: bool = False) -> Proposal:
+        """Return what there is."""
+        context = self.context
+        bounds = () if self.bound is None else (Bound(self.bound, self.scope, NAME),)
+        termination = Termination.COMPLETED
+        if not proved and (context.stopped or self.timed_out or self.best is None):
+            limit = Termination.TIME_LIMIT if self.timed_out or self.work is None else Termination.ITERATION_LIMIT
+            termination = context.termination if context.stopped else limit
+        if self.best is None:
+            return Proposal(bounds=bounds, termination=termination, notes=tuple(self.notes))
+        return Proposal(
+            steps=self.best.steps,
+            makespan=self.best.makespan,
+            bounds=bounds,
+            optimal_within=self.scope if proved else None,
+            termination=termination,
+            notes=tuple(self.notes),
+        )
+
+
+def _time(units: int, scale: Scale) -> Number:
+    time = units * scale.time_unit
+    return int(time) if time.denominator == 1 else float(time)
+
+
+class _Job(Job):
+    """CP-SAT at work; plans and bounds are handed over in the caller's thread."""
+
+    def __init__(
+        self,
+        model: Model,
+        context: Context,
+        seconds: float | None,
+        offer: Callable[[Model, Plan], None] | None,
+        told: Callable[[float], None],
+    ) -> None:
+        self.model, self.offer, self.told = model, offer, told
+        self.news: queue.SimpleQueue[tuple[Plan, float]] = queue.SimpleQueue()
+        self.solved_with = 0.0
+        self.solver = model.cp.CpSolver()
+        parameters = self.solver.parameters
+        parameters.num_workers = max(1, context.threads)
+        parameters.random_seed = context.seed % 2**31
+        if seconds is not None:
+            parameters.max_time_in_seconds = seconds
+        base, news = model.cp.CpSolverSolutionCallback, self.news
+
+        class Listener(base):  # type: ignore[misc, valid-type]
+            def on_solution_callback(self) -> None:
+                news.put((model.plan(self.value), self.best_objective_bound))
+
+        self.listener: Any = Listener()
+
+    def solve(self) -> Answer:
+        """Solve; see `Job`."""
+        cp, solver = self.model.cp, self.solver
+        status = solver.solve(self.model.model, self.listener)
+        self.solved_with = float(solver.response_proto.deterministic_time)
+        if status == cp.MODEL_INVALID:
+            raise AssertionError(f"CP-SAT refuses the program: {self.model.model.validate()}")
+        if status == cp.INFEASIBLE:
+            return Answer(Outcome.INFEASIBLE)
+        outcomes = {cp.OPTIMAL: Outcome.OPTIMAL, cp.FEASIBLE: Outcome.FEASIBLE}
+        return Answer(outcomes.get(status, Outcome.UNKNOWN), None, float(solver.best_objective_bound))
+
+    def stop(self) -> None:
+        """Ask CP-SAT to stop."""
+        self.solver.stop_search()
+
+    def poll(self) -> None:
+        """Hand over what was found meanwhile."""
+        while not self.news.empty():
+            plan, bound = self.news.get()
+            if self.offer is not None:
+                self.offer(self.model, plan)
+            self.told(bound)

@@ -1,0 +1,1 @@
+"""POFO: optimal offloading and recomputing of chains whose copies overlap."""

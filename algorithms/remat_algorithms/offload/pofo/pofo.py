@@ -1,0 +1,241 @@
+"""`offload-dp` and `pofo`: dynamic programs over a chain's stages, with bytes that flow; the placed schedule counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import Field
+
+from remat.chain import Chain
+from remat.context import Context
+from remat.errors import OptionError
+from remat.problem import Problem, Proposal
+from remat_algorithms.chain.floating.rotor_float import refuse_alternatives
+from remat_algorithms.chain.rotor.rotor import RotorOptions
+from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
+from remat_algorithms.chain.segments import RunList, Segments
+from remat_algorithms.offload.greedy import OffloadOptions, greedy_plan, rankings
+from remat_algorithms.offload.pofo.table import Decision, PofoTable, Rates
+from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
+from remat_algorithms.offload.swaps.fluid import fluid_bound
+from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
+from remat_algorithms.offload.swaps.routes import Route, device_of, required_routes, routes
+from remat_algorithms.offload.swaps.swaps import Order
+
+MARGINS = (1.0, 0.97, 0.93, 0.87)
+"""Shares of the memory that the model is given: what it neglects may need the rest."""
+
+MOST_STAGES = 2000
+"""Longest chain whose table is filled."""
+
+OFFLOAD_SLOTS, POFO_SLOTS = 40, 30
+"""Slots, if the options do not say."""
+
+
+class OffloadDpOptions(OffloadOptions):
+    """Options of `offload-dp`."""
+
+    slots: int = Field(OFFLOAD_SLOTS, ge=2, le=100, description="parts of the memory; time grows with their cube")
+
+
+class PofoOptions(OffloadDpOptions):
+    """Options of `pofo`."""
+
+    slots: int = Field(POFO_SLOTS, ge=2, le=100, description="parts of the memory; time grows with their cube")
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """A plan and the time that the model promised for it."""
+
+    plan: Plan
+    estimate: float
+
+
+def solve_offload_dp(problem: Problem, options: OffloadDpOptions, context: Context) -> Proposal:
+    """Choose what each stage of a chain offloads, nothing recomputed.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `chain`, on a machine with a way out of the processor's memory and back.
+    options : OffloadDpOptions
+    context : Context
+
+    Returns
+    -------
+    Proposal
+        The quickest of the plans of the table and of `offload-greedy`, as placed; a note gives the table's estimate.
+
+    Raises
+    ------
+    remat.OptionError
+        If the machine has no way out, or none back, or a stage has variants.
+
+    Notes
+    -----
+    O(L slots^3), four times: once for each share of the memory that the model is given.
+    """
+    refuse_alternatives(problem, "offload-dp")
+    ways = required_routes(problem, "offload-dp")
+    choice = Choice(problem, Order.of(problem), ways)
+    greedy = greedy_plan(choice)
+    if greedy is None:
+        return nothing_fits(choice, "offload-dp")
+    context.report(greedy.outcome.steps, makespan=greedy.makespan)
+    if choice.fits:
+        return proposal_of(greedy, context, bound=greedy.makespan, source="offload-dp")
+    modelled = modelled_plans(problem, ways, options.slots, context, remake=False)
+    plan = best_of([*(found.plan for found in modelled), greedy])
+    assert plan is not None
+    bound = fluid_bound(choice, context) if options.bound else None
+    notes = _notes(plan, modelled)
+    return proposal_of(plan, context, bound=bound, source="fluid relaxation", notes=notes)
+
+
+def solve_pofo(problem: Problem, options: PofoOptions, context: Context) -> Proposal:
+    """Offload and recompute on a chain, chosen in one dynamic program.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `chain`. Without a way out of the processor's memory and back, the answer is that of `rotor`.
+    options : PofoOptions
+    context : Context
+
+    Returns
+    -------
+    Proposal
+        The quickest of the table's plans, as placed, and of the schedules of `rotor` and `offload-greedy`; a note gives
+        the table's estimate.
+
+    Raises
+    ------
+    remat.OptionError
+        If a stage has variants, or the chain is too long.
+
+    Notes
+    -----
+    O(L^2 slots^3), and rotor's table with as many slots, for each share of the memory that the model is given.
+    """
+    refuse_alternatives(problem, "pofo")
+    ways = routes(problem.machine)
+    choice = Choice(problem, Order.of(problem), ways)
+    if not ways or choice.fits:
+        return solve_rotor(problem, RotorOptions(slots=None, certificate=True, gap=None), context)
+    start = best_of([rotor_plan(problem, ways, context), greedy_plan(choice)])
+    if start is not None:
+        context.report(start.outcome.steps, makespan=start.makespan)
+    modelled = modelled_plans(problem, ways, options.slots, context, remake=True)
+    plan = best_of([*(found.plan for found in modelled), start])
+    if plan is None:
+        return nothing_fits(choice, "pofo", within=None)
+    return proposal_of(plan, context, source="pofo", notes=_notes(plan, modelled))
+
+
+def rotor_plan(problem: Problem, ways: tuple[Route, ...], context: Context) -> Plan | None:
+    """Return rotor's schedule, which offloads nothing; None if there is none."""
+    alone = solve_rotor(problem, RotorOptions(slots=None, certificate=False, gap=None), context)
+    if alone.steps is None:
+        return None
+    order = Order(problem.graph, problem.machine, alone.steps.runs.tolist())
+    return Choice(problem, order, ways).plan([])
+
+
+def modelled_plans(
+    problem: Problem, ways: tuple[Route, ...], slots: int, context: Context, *, remake: bool
+) -> list[Modelled]:
+    """Return what the table proposes for several shares of the memory, as placed."""
+    chain = problem.chain
+    if chain.length > MOST_STAGES:
+        raise OptionError(f"--algorithm: the table takes chains of at most {MOST_STAGES} stages, not {chain.length}")
+    capacity = problem.machine.memories[device_of(problem.machine)].capacity
+    assert capacity is not None, "everything fits an unbounded memory"
+    found: list[Modelled] = []
+    rates = _rates(problem, ways[0])
+    base = float(problem.no_recompute_time)
+    for margin in MARGINS:
+        memory = int((capacity - chain.static_memory) * margin)
+        table = PofoTable(chain, memory, rates, slots, remake=remake)
+        if memory <= 0 or not table.fill(lambda: context.stopped):
+            break
+        if np.isinf(table.estimate):
+            continue
+        plan = _placed(problem, ways, table)
+        if plan is None:
+            continue
+        found.append(Modelled(plan, base + table.estimate))
+        best = best_of(known.plan for known in found)
+        if best is plan:
+            context.report(plan.outcome.steps, makespan=plan.makespan, message=f"{margin:.0%} of the memory modelled")
+    return found
+
+
+def tasks_of(chain: Chain, table: PofoTable, decisions: list[Decision]) -> list[int]:
+    """Return the runs that the decisions describe."""
+    segments = Segments.of(chain)
+    runs = RunList(segments, has_saving=chain.saves)
+    for decision in decisions:
+        if decision.remade:
+            runs.sweep(decision.first, decision.last + 1)
+        else:
+            runs.save(decision.first)
+    runs.backward(chain.length)
+    for decision in reversed(decisions):
+        if decision.remade:
+            assert table.rotor is not None
+            row = table.rotor.grid.row(decision.room)
+            runs.tasks.extend(table.rotor.segment_runs(decision.first, decision.last, row))
+        else:
+            runs.backward(decision.first)
+    return runs.tasks
+
+
+def spanning(order: Order, position: int) -> dict[int, int]:
+    """Return for each value its gap that spans a run."""
+    return {gap.value: index for index, gap in enumerate(order.gaps) if gap.after < position < gap.before}
+
+
+def _placed(problem: Problem, ways: tuple[Route, ...], table: PofoTable) -> Plan | None:
+    """Dispatch what a table decides; what the model overlooked leaves as well."""
+    chain = problem.chain
+    decisions = table.decisions()
+    tasks = tasks_of(chain, table, decisions)
+    order = Order(problem.graph, problem.machine, tasks)
+    loss = tasks.index(chain.length * (2 if chain.saves else 1))
+    gap_of = spanning(order, loss)
+    wanted = []
+    for decision in decisions:
+        if decision.input_leaves:
+            wanted.append(gap_of.get(decision.first))
+        if decision.saved_leaves:
+            wanted.append(gap_of.get(chain.length + 1 + decision.first))
+    choice = Choice(problem, order, ways)
+    first = [index for index in wanted if index is not None]
+    plans = []
+    for ranking in rankings(choice)[:2]:
+        rest = [int(index) for index in ranking if index not in set(first)]
+        plans.append(choice.plan(choice.select([*first, *rest])))
+    return best_of(plans)
+
+
+def _rates(problem: Problem, route: Route) -> Rates:
+    """Return the rates of a route's slowest links; a shared channel has half of them."""
+    machine = problem.machine
+    out = min(_bandwidth(machine.links[link].bandwidth) for link in route.out)
+    back = min(_bandwidth(machine.links[link].bandwidth) for link in route.back)
+    return Rates(out, back)
+
+
+def _bandwidth(bandwidth: float | None) -> float:
+    return np.inf if bandwidth is None else float(bandwidth)
+
+
+def _notes(plan: Plan, modelled: list[Modelled]) -> list[str]:
+    """Report what the model promised for the plan that is returned."""
+    for found in modelled:
+        if found.plan is plan:
+            return [f"the table's estimate is {found.estimate:.6g}, the placed schedule takes {plan.makespan:.6g}"]
+    estimates = ", ".join(f"{found.estimate:.6g}" for found in modelled) or "none"
+    return [f"a schedule beside the table is quicker than what it proposes (estimates: {estimates})"]

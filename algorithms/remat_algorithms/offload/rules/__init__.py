@@ -1,0 +1,1 @@
+"""Published rules for offloading: vDNN, SuperNeurons, Capuchin and their like."""

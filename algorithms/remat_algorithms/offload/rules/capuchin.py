@@ -1,0 +1,220 @@
+"""`capuchin`: first the swaps that other runs hide, then, value by value, the cheaper of swapping and remaking.
+
+After Peng, Shi, Dai et al. 2020, "Capuchin: tensor-based GPU memory management for deep learning", the accesses known
+instead of measured. The free time of a gap is
+
+    FT = length of the gap - time out - time back,
+
+less where the channels are busy with swaps that have been chosen before; with FT >= 0 a swap is hidden. Of the gaps
+that make room where there is none, those leave first, the most free time first. If that is not enough, the others are
+looked at in the order of MSPS, the bytes that they save per second of remaking their value: a value is remade where
+that takes less time than what its swap adds to the longest wait, -FT. What is remade makes the values that are made
+from it dearer, so that MSPS changes with every choice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from remat.context import Context
+from remat.problem import Problem, Proposal
+from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
+from remat_algorithms.offload.swaps.proposals import proposal_of
+from remat_algorithms.offload.swaps.remaking import Remaking
+from remat_algorithms.offload.swaps.routes import routes
+from remat_algorithms.offload.swaps.swaps import Order
+
+
+def solve(problem: Problem, options: None, context: Context) -> Proposal:
+    """Swap what is hidden, then swap or remake, value by value, until the load fits.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `chain` or `dag`. Without a way out of the processor's memory and back, values are only remade.
+    options : None
+    context : Context
+        The choice ends early when it is stopped.
+
+    Returns
+    -------
+    Proposal
+        The quicker of two schedules: one keeps what is remade on the way to other values, one does not.
+
+    Notes
+    -----
+    O(gaps^2) estimates of what remaking takes, each O(runs) at worst.
+    """
+    ways = routes(problem.machine)
+    choice = Choice(problem, Order.of(problem), ways)
+    if choice.fits:
+        plan = choice.plan([])
+        assert plan is not None, "nothing moves"
+        return proposal_of(plan, context, source="capuchin")
+    hidden, exposed = by_free_time(choice)
+    plan = best_of(_mixed(choice, hidden, exposed, context, keep=keep) for keep in (True, False))
+    if plan is None and ways:
+        # What is remade needs room as well; and the other memories may be too small.
+        plan = choice.plan(choice.select([*hidden, *exposed]))
+        alone = Choice(problem, choice.order, ())
+        if plan is None:
+            plan = best_of(_mixed(alone, *by_free_time(alone), context, keep=keep) for keep in (True, False))
+    if plan is None:
+        return Proposal(termination=context.termination, notes=("capuchin found no schedule within the budget",))
+    return proposal_of(plan, context, source="capuchin")
+
+
+def by_free_time(choice: Choice) -> tuple[list[int], list[int]]:
+    """Return the gaps that leave as they are hidden and make room where there is none, and all other candidates.
+
+    Both the most free time first, as it is on channels that are idle otherwise.
+    """
+    gaps = choice.candidates
+    free = free_time(choice)[gaps]
+    assert choice.budget is not None
+    room = choice.budget - choice.profile
+    hidden: list[int] = []
+    exposed: list[int] = []
+    for gap in gaps[np.argsort(-free, kind="stable")].tolist():
+        inside = slice(int(choice.after[gap]) + 1, int(choice.before[gap]))
+        if int(room[inside].min()) < 0 and wait(choice, [*hidden, gap]) <= 0:
+            room[inside] += choice.size[gap]
+            hidden.append(gap)
+        else:
+            exposed.append(gap)
+    return hidden, exposed
+
+
+def free_time(choice: Choice) -> np.ndarray:
+    """Return FT of each gap, alone; minus infinity where there is no way out and back."""
+    if not choice.routes:
+        return np.full(len(choice.size), -math.inf)
+    free: np.ndarray = choice.length - choice.round_trip
+    return free
+
+
+def wait(choice: Choice, gaps: Sequence[int]) -> float:
+    """Return the longest time for which a run would wait for one of several swaps; at most 0: all are hidden.
+
+    One after the other on the way out, in the order in which their gaps begin, and back, in that in which these end, as
+    late as can be. On a processor's own channel nothing is hidden. O(gaps log gaps).
+    """
+    if not choice.routes:
+        return math.inf
+    machine, route, begins = choice.problem.machine, choice.routes[0], choice.order.start_times
+    names = {processor.name for processor in machine.processors}
+    if any(machine.links[link].channel in names for link in (*route.out, *route.back)):
+        return float(sum(choice.round_trip[gap] for gap in gaps))
+    free = -math.inf
+    left: dict[int, float] = {}
+    for gap in sorted(gaps, key=lambda gap: (choice.after[gap], gap)):
+        free = max(free, float(begins[choice.after[gap] + 1])) + route.out_time(machine, int(choice.size[gap]))
+        left[gap] = free
+    longest, free = -math.inf, math.inf
+    for gap in sorted(gaps, key=lambda gap: (-choice.before[gap], gap)):
+        free = min(free, float(begins[choice.before[gap]])) - route.back_time(machine, int(choice.size[gap]))
+        longest = max(longest, left[gap] - free)
+    return longest
+
+
+class _Mixture:
+    """Gaps that are swapped and gaps whose values are remade."""
+
+    def __init__(self, choice: Choice, *, keep: bool) -> None:
+        self.choice, self.keep = choice, keep
+        self.remaking = Remaking(choice.order)
+        self.swapped: list[int] = []
+        self.lost: list[int] = []
+
+    def arranged(self) -> _Arranged | None:
+        """Return the order with its repeats, and the swapped gaps there; None if something cannot be remade."""
+        choice, base = self.choice, self.choice.order
+        remade = self.remaking.order_without(self.lost, keep=self.keep)
+        if remade is None:
+            return None
+        order = Order(base.graph, base.machine, remade.tasks)
+        place = np.flatnonzero(np.array([*remade.origin, len(base.tasks)]) >= 0)
+        gaps_of: defaultdict[int, list[int]] = defaultdict(list)
+        for index, gap in enumerate(order.gaps):
+            gaps_of[gap.value].append(index)
+        # A value that something is remade from has several gaps where it had one.
+        swapped = []
+        for index in self.swapped:
+            gap = base.gaps[index]
+            first, last = -1 if gap.after < 0 else place[gap.after], place[gap.before]
+            parts = (part for part in gaps_of[gap.value] if first <= order.gaps[part].after < last)
+            swapped += [part for part in parts if order.gaps[part].before - order.gaps[part].after > 1]
+        return _Arranged(Choice(choice.problem, order, choice.routes), swapped, place)
+
+
+@dataclass(frozen=True)
+class _Arranged:
+    """An order with repeats, the gaps that are swapped in it, and where the runs of the first order are in it."""
+
+    choice: Choice
+    swapped: list[int]
+    place: np.ndarray
+
+    def room(self) -> np.ndarray:
+        """Bytes that each run leaves free."""
+        choice = self.choice
+        assert choice.budget is not None
+        room = choice.budget - choice.profile
+        for gap in self.swapped:
+            room[int(choice.after[gap]) + 1 : int(choice.before[gap])] += choice.size[gap]
+        return room
+
+    def plan(self) -> Plan | None:
+        """Dispatch what has been chosen; None where it does not fit."""
+        chosen = self.choice.select(self.swapped)
+        return self.choice.plan(chosen)
+
+
+def _mixed(choice: Choice, hidden: Sequence[int], exposed: list[int], context: Context, *, keep: bool) -> Plan | None:
+    """Decide gap after gap until the load fits; None where it never does."""
+    mixture = _Mixture(choice, keep=keep)
+    mixture.swapped += hidden
+    left = list(exposed)
+    while not context.stopped:
+        arranged = mixture.arranged()
+        if arranged is None:
+            return None
+        plan = arranged.plan()
+        if plan is not None:
+            return plan
+        over, place = arranged.room() < 0, arranged.place
+        helpful = [
+            index for index in left if over[_within(place, int(choice.after[index]), int(choice.before[index]))].any()
+        ]
+        if not helpful:
+            return None
+        times = [float(mixture.remaking.time(index, mixture.lost)) for index in helpful]
+        savings = [_per_time(int(choice.size[index]), time) for index, time in zip(helpful, times, strict=True)]
+        best = int(np.argmax(savings))
+        index = helpful[best]
+        left.remove(index)
+        if times[best] < _added_wait(choice, mixture.swapped, index):
+            mixture.lost.append(index)
+        elif choice.routes:
+            mixture.swapped.append(index)
+    return None
+
+
+def _added_wait(choice: Choice, swapped: Sequence[int], gap: int) -> float:
+    if not choice.routes:
+        return math.inf
+    return wait(choice, [*swapped, gap]) - max(0.0, wait(choice, swapped))
+
+
+def _within(place: np.ndarray, after: int, before: int) -> slice:
+    """Return the runs of a gap where they are now."""
+    return slice(0 if after < 0 else int(place[after]) + 1, int(place[before]))
+
+
+def _per_time(size: int, time: float) -> float:
+    return math.inf if time == 0 else size / time

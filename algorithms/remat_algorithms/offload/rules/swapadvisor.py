@@ -1,0 +1,231 @@
+"""`swapadvisor`: a genetic search over the order of the runs and over what may leave.
+
+After Huang, Jin, Li 2020, "SwapAdvisor: pushing deep learning beyond the GPU memory limit via smart swapping"; memory
+pools, the paper's third gene, have no counterpart here. An individual is a priority for each task and, for each value,
+whether it may leave:
+
+- of the tasks whose reads are there, the one of highest priority runs next (chains have one order only);
+- at each run that finds too little room, of the values that may leave and are not in use, the one of furthest next use
+  leaves until there is enough; where that fails, every value may leave;
+- the fitness is the makespan of the schedule, transfers placed.
+
+A child takes each gene from one of two parents, each the better of two that are drawn, and a few of its genes change;
+it replaces the worst individual if it is better than that.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from pydantic import Field
+
+from remat.context import Context
+from remat.options import Options
+from remat.problem import Problem, Proposal, Termination
+from remat.units import Number
+from remat_algorithms.offload.swaps.choice import Choice, Incumbent
+from remat_algorithms.offload.swaps.proposals import REFERENCE_ORDER, nothing_fits, proposal_of
+from remat_algorithms.offload.swaps.routes import Route, required_routes
+from remat_algorithms.offload.swaps.swaps import Order
+
+POPULATION = 16
+"""Individuals."""
+
+MOST, WORK = 400, 40_000
+"""Individuals that are looked at by default: so many, or fewer where each is long."""
+
+
+class SwapadvisorOptions(Options):
+    """Options of `swapadvisor`."""
+
+    iterations: int | None = Field(
+        None, ge=0, description="individuals beside the first one; the same seed and iterations, the same schedule"
+    )
+
+
+def solve(problem: Problem, options: SwapadvisorOptions, context: Context) -> Proposal:
+    """Search orders and sets of values that may leave.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back.
+    options : SwapadvisorOptions
+    context : Context
+        Incumbents are reported.
+
+    Returns
+    -------
+    Proposal
+        The quickest schedule found; the first individual is the reference order, and every value may leave.
+
+    Raises
+    ------
+    remat.OptionError
+        If the machine has no way out, or none back.
+
+    Notes
+    -----
+    O(runs gaps) for each individual.
+    """
+    search = _Search(problem, required_routes(problem, "swapadvisor"), context)
+    search.look_at(search.first())
+    count = options.iterations
+    if count is None:
+        count = min(MOST, WORK // max(1, len(search.reference.tasks)))
+    draw = context.random()
+    for number in range(count):
+        if search.done:
+            break
+        search.look_at(search.varied(draw) if number + 1 < POPULATION else search.child(draw))
+    if search.best is None:
+        within = None if search.free else REFERENCE_ORDER
+        return nothing_fits(Choice(problem, search.reference, search.ways), "swapadvisor", within=within)
+    proposal = proposal_of(search.best, context, source="swapadvisor")
+    limited = options.iterations is not None and not context.stopped
+    return replace(proposal, termination=Termination.ITERATION_LIMIT) if limited else proposal
+
+
+@dataclass(frozen=True)
+class Genes:
+    """An individual: the priority of each run of the reference order, and whether each value may leave."""
+
+    priority: tuple[float, ...]
+    leaves: tuple[bool, ...]
+
+
+class _Search(Incumbent):
+    """The population and the best plan so far."""
+
+    def __init__(self, problem: Problem, ways: tuple[Route, ...], context: Context) -> None:
+        super().__init__(problem, context)
+        self.ways = ways
+        self.reference = Order.of(problem)
+        self.population: list[tuple[Number, Genes]] = []
+        self.seen: dict[tuple[tuple[int, ...], tuple[int, ...]], Number] = {}
+
+    @cached_property
+    def free(self) -> bool:
+        """Whether there may be several orders: no chain, and nothing is written twice."""
+        graph = self.problem.graph
+        tasks = np.array(self.reference.tasks, dtype=np.int64)
+        written = np.bincount(graph.writes.gather(tasks).items, minlength=len(graph.size))
+        inputs = [place.value for place in graph.inputs]
+        return self.problem.kind == "dag" and int(written.max(initial=0)) <= 1 and not written[inputs].any()
+
+    def first(self) -> Genes:
+        """Return the reference order, in which everything may leave."""
+        count = len(self.reference.tasks)
+        priority = tuple(1 - position / max(1, count) for position in range(count)) if self.free else ()
+        return Genes(priority, (True,) * len(self.problem.graph.values))
+
+    def varied(self, draw: random.Random) -> Genes:
+        """Return the first individual with many changes."""
+        first = self.first()
+        spread, share = draw.random(), draw.random() * 0.7
+        priority = tuple(gene + draw.gauss(0, spread) for gene in first.priority)
+        return Genes(priority, tuple(draw.random() >= share for _ in first.leaves))
+
+    def child(self, draw: random.Random) -> Genes:
+        """Return a child of two individuals."""
+        one, other = self._parent(draw), self._parent(draw)
+        few = 2 / max(2, len(one.leaves))
+        priority = [draw.choice(pair) for pair in zip(one.priority, other.priority, strict=True)]
+        leaves = [draw.choice(pair) for pair in zip(one.leaves, other.leaves, strict=True)]
+        return Genes(
+            tuple(gene + draw.gauss(0, 0.3) if draw.random() < few else gene for gene in priority),
+            tuple(gene != (draw.random() < few) for gene in leaves),
+        )
+
+    def look_at(self, genes: Genes) -> None:
+        """Place an individual, and take it into the population if it is good enough."""
+        makespan = self._makespan(genes)
+        if len(self.population) < POPULATION:
+            self.population.append((makespan, genes))
+            return
+        worst = max(range(POPULATION), key=lambda index: self.population[index][0])
+        if makespan < self.population[worst][0]:
+            self.population[worst] = (makespan, genes)
+
+    def _parent(self, draw: random.Random) -> Genes:
+        return min(draw.choice(self.population), draw.choice(self.population), key=lambda one: one[0])[1]
+
+    def _makespan(self, genes: Genes) -> Number:
+        """Return the makespan of an individual's schedule; infinite where there is none."""
+        order = self.reference
+        if self.free:
+            order = Order(order.graph, order.machine, prioritised(order, genes.priority))
+        choice = Choice(self.problem, order, self.ways)
+        chosen = evicted(choice, genes.leaves)
+        if chosen is None:
+            chosen = evicted(choice, (True,) * len(genes.leaves))
+        if chosen is None:
+            return float("inf")
+        key = (tuple(order.tasks), tuple(chosen))
+        if key not in self.seen:
+            plan = choice.plan(chosen)
+            self.seen[key] = float("inf") if plan is None else plan.makespan
+            self.consider(plan)
+        return self.seen[key]
+
+
+def prioritised(order: Order, priority: Sequence[float]) -> list[int]:
+    """Return the tasks of an order, each of them once what it reads is there, the highest priority first.
+
+    Parameters
+    ----------
+    order : Order
+        Nothing is written twice in it.
+    priority : sequence of float
+        Of each run.
+
+    Returns
+    -------
+    list of int
+    """
+    graph = order.graph
+    writer = {value: position for position, task in enumerate(order.tasks) for value in graph.writes[task].tolist()}
+    before = [{writer[value] for value in graph.reads[task].tolist() if value in writer} for task in order.tasks]
+    after: list[list[int]] = [[] for _ in order.tasks]
+    missing = [len(row) for row in before]
+    for position, row in enumerate(before):
+        for earlier in row:
+            after[earlier].append(position)
+    ready = [(-priority[position], position) for position, count in enumerate(missing) if not count]
+    heapq.heapify(ready)
+    tasks = []
+    while ready:
+        _, position = heapq.heappop(ready)
+        tasks.append(order.tasks[position])
+        for later in after[position]:
+            missing[later] -= 1
+            if not missing[later]:
+                heapq.heappush(ready, (-priority[later], later))
+    return tasks
+
+
+def evicted(choice: Choice, leaves: Sequence[bool]) -> list[int] | None:
+    """Return the gaps whose values leave: at each run without room those of furthest next use; None: not enough."""
+    if choice.fits:
+        return []
+    assert choice.budget is not None
+    room = choice.budget - choice.profile
+    gaps = choice.candidates
+    may = np.array([leaves[choice.order.gaps[gap].value] for gap in gaps.tolist()], dtype=bool)
+    left = gaps[may]
+    chosen: list[int] = []
+    for position in range(len(room)):
+        while room[position] < 0:
+            there = left[(choice.after[left] < position) & (choice.before[left] > position)]
+            if not len(there):
+                return None
+            furthest = int(there[np.argmax(choice.before[there])])
+            left = left[left != furthest]
+            room[int(choice.after[furthest]) + 1 : int(choice.before[furthest])] += choice.size[furthest]
+            chosen.append(furthest)
+    return chosen

@@ -1,0 +1,141 @@
+"""`vdnn-all`, `vdnn-conv`, `vdnn-pp`: the inputs of stages leave during their forwards and come back a stage ahead.
+
+Rhu et al. 2016, "vDNN: virtualized deep neural networks for scalable, memory-efficient neural network design";
+`vdnn-pp` after Shriram et al. 2019, "Dynamic memory management for GPU-based training of deep neural networks". Of an
+offloaded stage i, s_i is the size of its input x_{i-1}. While its forward runs, x_{i-1} leaves; the next run waits
+until it has gone. From the loss on, each run brings back the input of the nearest earlier stage that is away, j(i),
+unless one that is back already still waits for its use; the next run waits for that, too. On two channels, and with all
+the room that this needs, the makespan is
+
+    T = sum_i max(uF_i, s_i / bwD) + sum_i max(uB_i, s_j(i) / bwH),
+
+the loss being one of the runs of the second sum. `vdnn-pp` has neither of the two barriers: what has arrived elsewhere
+is freed, and a run waits for what it reads alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pydantic import Field
+
+from remat.context import Context
+from remat.errors import OptionError
+from remat.options import Options
+from remat.problem import Problem, Proposal
+from remat_algorithms.offload.swaps.choice import Choice
+from remat_algorithms.offload.swaps.proposals import nothing_fits, rule_proposal
+from remat_algorithms.offload.swaps.routes import Route, required_routes
+from remat_algorithms.offload.swaps.stages import named, stage_names, stages_named
+from remat_algorithms.offload.swaps.swaps import Order, Swap
+
+
+class VdnnOptions(Options):
+    """Options of `vdnn-all` and `vdnn-pp`."""
+
+    stages: str | None = Field(
+        None, description="only stages whose name contains one of these words, separated by commas; default: all"
+    )
+    saved: bool = Field(False, description="offload what a stage saves for its backward as well, a stage later")
+
+
+class VdnnConvOptions(VdnnOptions):
+    """Options of `vdnn-conv`."""
+
+    stages: str | None = Field(
+        "conv", description="only stages whose name contains one of these words, separated by commas"
+    )
+
+
+def solve_all(problem: Problem, options: VdnnOptions, context: Context) -> Proposal:
+    """Offload the input of every stage.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `chain`, on a machine with a way out of the processor's memory and back.
+    options : VdnnOptions
+    context : Context
+        Not used: the construction is immediate.
+
+    Returns
+    -------
+    Proposal
+        One schedule, whatever the budget; infeasible within this rule where that schedule needs more.
+
+    Raises
+    ------
+    remat.OptionError
+        If the machine has no way out, or none back, or no stage has such a name.
+
+    Notes
+    -----
+    O(L log L).
+    """
+    return _solve(problem, options, context, "vdnn-all", barriers=True)
+
+
+def solve_conv(problem: Problem, options: VdnnConvOptions, context: Context) -> Proposal:
+    """Offload the input of every convolution: as `solve_all`, for the stages of that name."""
+    return _solve(problem, options, context, "vdnn-conv", barriers=True)
+
+
+def solve_pp(problem: Problem, options: VdnnOptions, context: Context) -> Proposal:
+    """Offload the input of every stage, no run waiting for a transfer whose value or room it does not need."""
+    return _solve(problem, options, context, "vdnn-pp", barriers=False)
+
+
+def _solve(problem: Problem, options: VdnnOptions, context: Context, name: str, *, barriers: bool) -> Proposal:
+    ways = required_routes(problem, name)
+    order = Order.of(problem)
+    names = stage_names(problem)
+    chosen = range(len(names)) if options.stages is None else stages_named(names, options.stages)
+    if not chosen:
+        raise OptionError(
+            f"--option stages: {name} found no stage whose name contains {options.stages!r}; {named(names)}"
+        )
+    swaps = stage_swaps(order, chosen, ways[0], saved=options.saved, barriers=barriers)
+    choice = Choice(problem, order, ways)
+    routed = choice.routed([swap.gap for swap in swaps])
+    if routed is None:
+        return nothing_fits(choice, name)
+    swaps = [replace(swap, route=way.route) for swap, way in zip(swaps, routed, strict=True)]
+    return rule_proposal(order, order.program(swaps), choice.dispatched(swaps), name, context)
+
+
+def stage_swaps(order: Order, stages: Sequence[int], route: Route, *, saved: bool, barriers: bool) -> list[Swap]:
+    """Return when each offloaded gap's value leaves and comes back.
+
+    Parameters
+    ----------
+    order : Order
+        L forwards, the loss, and the backwards from the last one on.
+    stages : sequence of int
+        Stages (0-based) whose inputs leave.
+    route : Route
+    saved, barriers : bool
+    """
+    length = len(order.tasks) // 2
+    offloaded = set(stages)
+    leaving: dict[int, list[Swap]] = {}
+    for index, gap in enumerate(order.gaps):
+        stage = gap.after  # run k < L is the forward of stage k
+        if stage not in offloaded or gap.before <= length or not order.graph.size[gap.value]:
+            continue
+        written = gap.value in order.graph.writes[order.tasks[stage]].tolist()
+        # What a forward saves is complete at its end only; the last stage's is needed again too soon.
+        if written and (not saved or stage + 1 == length):
+            continue
+        leave = stage + written
+        gone = leave + 1 if barriers else None
+        leaving.setdefault(stage, []).append(Swap(gap=index, route=route, leave_with=leave, gone_by=gone))
+    swaps: list[Swap] = []
+    away, latest = sorted(leaving), length
+    for run in range(length, 2 * length):
+        # One stage ahead: nothing comes back while the latest one to do so still waits for its backward.
+        if away and latest >= 2 * length - run:
+            latest = away.pop()
+            back = run + 1 if barriers else None
+            swaps += [replace(swap, return_with=run, back_by=back) for swap in leaving[latest]]
+    return swaps

@@ -1,0 +1,198 @@
+"""Choosing what leaves: gaps that can be spent elsewhere, taken in some order until everything fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from remat.context import Context
+from remat.problem import Problem
+from remat.taskgraph import IntArray
+from remat.units import Number
+from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
+from remat_algorithms.offload.swaps.program import planned_profile
+from remat_algorithms.offload.swaps.routes import Route, device_of
+from remat_algorithms.offload.swaps.swaps import Order, Swap
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Swaps of an order, dispatched.
+
+    Attributes
+    ----------
+    order : Order
+    swaps : tuple of Swap
+    outcome : Dispatched
+    """
+
+    order: Order
+    swaps: tuple[Swap, ...]
+    outcome: Dispatched
+
+    @property
+    def makespan(self) -> Number:
+        """When the last step ends."""
+        return self.outcome.makespan
+
+
+class Choice:
+    """An order of runs on a machine, and what is known of choosing among its gaps.
+
+    Parameters
+    ----------
+    problem : Problem
+    order : Order
+    routes : tuple of Route
+        At least one.
+    """
+
+    def __init__(self, problem: Problem, order: Order, routes: tuple[Route, ...]) -> None:
+        self.problem, self.order, self.routes = problem, order, routes
+        self.budget = problem.machine.memories[device_of(problem.machine)].capacity
+        self.profile = order.profile()
+        self.size = np.array([problem.graph.size[gap.value] for gap in order.gaps], dtype=np.int64)
+        self.after = np.array([gap.after for gap in order.gaps], dtype=np.int64)
+        self.before = np.array([gap.before for gap in order.gaps], dtype=np.int64)
+
+    @cached_property
+    def candidates(self) -> IntArray:
+        """Gaps with a run between, of values that take room."""
+        # An output that leaves for good would have to come back for nothing.
+        inner = (self.before - self.after > 1) & (self.size > 0) & (self.before < len(self.order.tasks))
+        return np.flatnonzero(inner)
+
+    @cached_property
+    def length(self) -> np.ndarray:
+        """Time that each gap lasts when nothing waits."""
+        begins = self.order.start_times
+        length: np.ndarray = begins[self.before] - begins[self.after + 1]
+        return length
+
+    @cached_property
+    def round_trip(self) -> np.ndarray:
+        """Time of each gap's transfers on the nearest route."""
+        machine, route = self.problem.machine, self.routes[0]
+        times = [route.out_time(machine, size) + route.back_time(machine, size) for size in self.size.tolist()]
+        return np.array(times, dtype=np.float64)
+
+    @property
+    def fits(self) -> bool:
+        """Whether nothing has to leave."""
+        return self.budget is None or int(self.profile.max(initial=0)) <= self.budget
+
+    def select(self, ranking: Iterable[int]) -> list[int] | None:
+        """Take gaps in the order of a ranking, each where it helps, until everything fits; spare what can be spared.
+
+        Returns
+        -------
+        list of int or None
+            None if not even all of them are enough. O(gaps * runs).
+        """
+        if self.fits:
+            return []
+        assert self.budget is not None
+        room = self.budget - self.profile
+        chosen = []
+        for index in ranking:
+            inside = slice(int(self.after[index]) + 1, int(self.before[index]))
+            if int(room[inside].min(initial=0)) < 0:
+                room[inside] += self.size[index]
+                chosen.append(int(index))
+                if int(room.min()) >= 0:
+                    return self._spare(chosen, room)
+        return None
+
+    def _spare(self, chosen: list[int], room: IntArray) -> list[int]:
+        """Put back what is not needed any more, the latest choice first."""
+        kept = []
+        for index in reversed(chosen):
+            inside = slice(int(self.after[index]) + 1, int(self.before[index]))
+            if int(room[inside].min()) >= self.size[index]:
+                room[inside] -= self.size[index]
+            else:
+                kept.append(index)
+        return kept
+
+    def routed(self, gaps: Sequence[int]) -> list[Swap] | None:
+        """Send each gap's value to the nearest memory that has room for it, the longest stays furthest.
+
+        Gaps of one copy share a route. None if some memory is too small.
+        """
+        if not gaps:
+            return []
+        order, machine = self.order, self.problem.machine
+        route_of = dict.fromkeys((order.gaps[gap].copy for gap in gaps), 0)
+        capacities = [memory.capacity for memory in machine.memories]
+        if capacities[self.routes[0].memory] is None and len(self.routes[0].out) == len(self.routes[0].back) == 1:
+            return [Swap(gap=gap, route=self.routes[0]) for gap in gaps]
+        while True:
+            swaps = [Swap(gap=gap, route=self.routes[route_of[order.gaps[gap].copy]]) for gap in gaps]
+            profile = planned_profile(self.problem.graph, machine, order.program(swaps))
+            moved = False
+            for number, route in enumerate(self.routes):
+                capacity = capacities[route.memory]
+                if capacity is None or int(profile[route.memory].max(initial=0)) <= capacity:
+                    continue
+                at = int(profile[route.memory].argmax())
+                there = [
+                    gap
+                    for gap in gaps
+                    if route_of[order.gaps[gap].copy] == number and self.after[gap] <= at <= self.before[gap]
+                ]
+                if number + 1 == len(self.routes) or not there:
+                    return None
+                longest = max(there, key=lambda gap: (self.length[gap], gap))
+                route_of[order.gaps[longest].copy] = number + 1
+                moved = True
+                break
+            if not moved:
+                return swaps
+
+    def plan(self, gaps: Sequence[int] | None) -> Plan | None:
+        """Dispatch the swaps of some gaps; None where they do not fit."""
+        if gaps is None:
+            return None
+        swaps = self.routed(gaps)
+        return None if swaps is None else self.dispatched(swaps)
+
+    def dispatched(self, swaps: Sequence[Swap]) -> Plan | None:
+        """Dispatch swaps; None where they do not fit."""
+        outcome = dispatch(self.problem.graph, self.problem.machine, self.order.program(swaps))
+        return Plan(self.order, tuple(swaps), outcome) if isinstance(outcome, Dispatched) else None
+
+
+class Incumbent:
+    """The best plan of a search so far; each better one is reported."""
+
+    def __init__(self, problem: Problem, context: Context) -> None:
+        self.problem, self.context = problem, context
+        self.best: Plan | None = None
+
+    def consider(self, plan: Plan | None, message: str = "") -> None:
+        """Take a plan over if it is quicker."""
+        if plan is None or (self.best is not None and not quicker(plan.makespan, self.best.makespan)):
+            return
+        self.best = plan
+        self.context.report(plan.outcome.steps, makespan=plan.makespan, message=message)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing better can be found, or the time is over."""
+        if self.context.stopped:
+            return True
+        return self.best is not None and not quicker(self.problem.no_recompute_time, self.best.makespan)
+
+
+def best_of(plans: Iterable[Plan | None]) -> Plan | None:
+    """Return the quickest plan, the first of equally quick ones."""
+    return min((plan for plan in plans if plan is not None), key=lambda plan: plan.makespan, default=None)
+
+
+def quicker(makespan: Number, other: Number) -> bool:
+    """Whether a makespan is below another one by more than rounding."""
+    return makespan < other and not math.isclose(makespan, other, rel_tol=1e-12)

@@ -1,0 +1,330 @@
+"""The dispatcher: runs in a given order and transfers beside them, each started as early as memory and channels allow.
+
+When each run and transfer of a `Program` starts is decided by simulation:
+
+- a processor runs its tasks in the order of the program, a channel prefers what leaves to what comes back, unless the
+  next run waits for it; what leaves goes in the order in which it became ready, what comes back in that of its use;
+- what comes back starts as soon as its bytes fit beside everything that the runs up to its use will hold. That
+  *planned* profile counts nothing that is on its way out longer than it must; a run waits until it really is out.
+  So no transfer that comes early can block a run for good.
+
+The starts are those of the schedule: a list without them could be placed otherwise, since placement knows nothing of
+what a transfer is kept waiting for.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections import defaultdict
+from dataclasses import dataclass
+
+from remat.machine import Machine
+from remat.steps import StepBuilder, Steps
+from remat.taskgraph import IntArray, TaskGraph, number_array
+from remat.units import Number
+from remat_algorithms.offload.swaps.program import Program, planned_profile, reused_bytes, run_time
+
+_LOOKED_AT = 8
+"""Waiting transfers of a channel that are tried before it stays idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """Steps with start times, and when the last one ends."""
+
+    steps: Steps
+    makespan: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Overfull:
+    """A run (its position) at which a memory would have to hold more than its capacity."""
+
+    position: int
+    memory: int
+    needed: int
+
+
+def dispatch(graph: TaskGraph, machine: Machine, program: Program) -> Dispatched | Overfull:
+    """Start every run and transfer of a program.
+
+    Parameters
+    ----------
+    graph, machine
+    program : Program
+        Its order of runs is topological; what a run reads has been written before in its memory, or a transfer that
+        is `needed` by a run no later brings it.
+
+    Returns
+    -------
+    Dispatched or Overfull
+        Overfull where the planned profile exceeds a capacity.
+
+    Notes
+    -----
+    O((runs + transfers) (log + the runs that a transfer comes early by)).
+    """
+    profile = planned_profile(graph, machine, program)
+    for memory, row in enumerate(profile):
+        capacity = machine.memories[memory].capacity
+        if capacity is not None and len(row) and row.max() > capacity:
+            position = int(row.argmax())
+            return Overfull(position, memory, int(row[position]))
+    return _Simulation(graph, machine, program, profile).simulate()
+
+
+class _Simulation:
+    """One simulation, from event to event; positions are indices of runs and of transfers."""
+
+    def __init__(self, graph: TaskGraph, machine: Machine, program: Program, profile: list[IntArray]) -> None:
+        self.graph, self.machine = graph, machine
+        self.runs, self.transfers = program.runs, program.transfers
+        count = len(self.runs)
+        self.slack = [
+            None if memory.capacity is None else memory.capacity - row
+            for memory, row in zip(machine.memories, profile, strict=True)
+        ]
+        self.room = [memory.capacity for memory in machine.memories]
+        self._take(0, graph.static_memory)
+        self.present: set[tuple[int, int]] = set()  # (memory, value)
+        for place in graph.inputs:
+            memory = machine.memory_index[place.memory] if place.memory else 0
+            self._take(memory, int(graph.size[place.value]))
+            self.present.add((memory, place.value))
+        self.run_started: list[Number | None] = [None] * count
+        self.run_ended = [False] * count
+        self.ended = [False] * len(self.transfers)
+        self.unfinished = 0  # the first run that has not ended
+        self.queue = [[k for k in range(count) if self.runs[k].processor == p] for p in range(len(machine.processors))]
+        self.next = [0] * len(machine.processors)
+        self.busy = [False] * len(machine.resources)
+        self.awaited: defaultdict[int, list[int]] = defaultdict(list)  # transfers that a run waits for
+        self.used_last: defaultdict[int, list[int]] = defaultdict(list)  # transfers whose source a run uses last
+        channels = machine.resource_of_link
+        self.leaving: defaultdict[int, list[int]] = defaultdict(list)
+        self.coming: defaultdict[int, list[int]] = defaultdict(list)
+        for index, transfer in enumerate(self.transfers):
+            self.awaited[transfer.needed].append(index)
+            if transfer.last_use is not None and transfer.last_use >= 0:
+                self.used_last[transfer.last_use].append(index)
+            waiting = self.leaving if transfer.leaves else self.coming
+            waiting[channels[transfer.link]].append(index)
+        for row in self.leaving.values():
+            row.sort(key=lambda index: (self.transfers[index].ready, self.transfers[index].begin, index))
+        for row in self.coming.values():
+            row.sort(key=lambda index: (self.transfers[index].needed, index))
+        self._await_sources()
+        self.waits = self._hazards()
+        self.events: list[tuple[Number, int, bool, int]] = []
+        self.now: Number = 0
+        # What started, in order: (start, what, index); and who frees what.
+        self.log: list[tuple[Number, str, int]] = []
+        self.carried: list[list[int]] = [list(run.drops) for run in self.runs]
+        self.carries = [False] * len(self.transfers)
+
+    def simulate(self) -> Dispatched | Overfull:
+        self._start_all()
+        while self.events:
+            self.now = self.events[0][0]
+            while self.events and self.events[0][0] == self.now:
+                _, _, is_run, index = heapq.heappop(self.events)
+                if is_run:
+                    self._end_run(index)
+                else:
+                    self._end_transfer(index)
+            self._start_all()
+        if not all(self.run_ended) or not all(self.ended):
+            # Only where several bounded memories wait for each other; the planned profile rules out all else.
+            memory = self.machine.processors[self.runs[self.unfinished].processor].memory if self.runs else 0
+            return Overfull(self.unfinished, memory, 0)
+        return Dispatched(self._steps(), self.now)
+
+    # --- starts -------------------------------------------------------------------------------------------------------
+
+    def _start_all(self) -> None:
+        again = True
+        while again:
+            again = False
+            for processor in range(len(self.queue)):
+                again |= self._start_run(processor)
+            for resource in range(len(self.machine.resources)):
+                again |= self._start_transfer(resource)
+
+    def _start_run(self, processor: int) -> bool:
+        queue = self.queue[processor]
+        resource = processor
+        if self.busy[resource] or self.next[processor] >= len(queue):
+            return False
+        position = queue[self.next[processor]]
+        if not all(self.ended[index] for index in self.awaited[position]):
+            return False
+        if not all(self.run_ended[other] for other in self.waits[position]):
+            return False
+        run = self.runs[position]
+        # What has left by now goes with the run that uses it last.
+        gone = [self.transfers[index].value for index in self.used_last[position] if self.ended[index]]
+        memory = self.machine.processors[processor].memory
+        writes = int(self.graph.size[self.graph.writes[run.task]].sum())
+        reused = reused_bytes(self.graph, run.task, [*run.drops, *gone])
+        needed = writes - reused + int(self.graph.workspace[run.task])
+        if not self._fits(memory, needed):
+            return False
+        self._take(memory, needed)
+        self.carried[position] += gone
+        self.next[processor] += 1
+        self.busy[resource] = True
+        self.run_started[position] = self.now
+        self.log.append((self.now, "run", position))
+        self._expect(self.now + self._run_time(position), True, position)
+        return True
+
+    def _run_time(self, position: int) -> Number:
+        run = self.runs[position]
+        return run_time(self.machine.processors[run.processor], self.graph.time[run.task].item())
+
+    def _start_transfer(self, resource: int) -> bool:
+        if self.busy[resource]:
+            return False
+        leaving, coming = self.leaving.get(resource, []), self.coming.get(resource, [])
+        urgent = bool(coming) and self.transfers[coming[0]].needed <= self.unfinished + 1
+        for row in (coming, leaving) if urgent else (leaving, coming):
+            for index in row[:_LOOKED_AT]:
+                if self._may_start(index):
+                    row.remove(index)
+                    self._begin(index, resource)
+                    return True
+        return False
+
+    def _may_start(self, index: int) -> bool:
+        transfer = self.transfers[index]
+        if transfer.ready >= 0 and not self.run_ended[transfer.ready]:
+            return False
+        if transfer.previous >= 0 and not self.ended[transfer.previous]:
+            return False
+        if transfer.begin >= 0 and self.run_started[transfer.begin] is None:
+            return False
+        target = self.machine.links[transfer.link].target
+        size = int(self.graph.size[transfer.value])
+        if not self._fits(target, size):
+            return False
+        slack = self.slack[target]
+        if transfer.leaves or transfer.begin >= 0 or slack is None or transfer.needed <= self.unfinished:
+            return True
+        # From its use on, the profile counts it; what no run waits for is counted during the last one.
+        window = slack[self.unfinished : min(transfer.needed, len(self.runs) - 1)]
+        if window.min(initial=size) < size:
+            return False
+        window -= size
+        return True
+
+    def _begin(self, index: int, resource: int) -> None:
+        transfer = self.transfers[index]
+        link = self.machine.links[transfer.link]
+        size = int(self.graph.size[transfer.value])
+        self._take(link.target, size)
+        self.busy[resource] = True
+        self.log.append((self.now, "copy", index))
+        self._expect(self.now + link.time(size), False, index)
+
+    # --- ends ---------------------------------------------------------------------------------------------------------
+
+    def _end_run(self, position: int) -> None:
+        run = self.runs[position]
+        memory = self.machine.processors[run.processor].memory
+        self.busy[run.processor] = False
+        self.run_ended[position] = True
+        while self.unfinished < len(self.runs) and self.run_ended[self.unfinished]:
+            self.unfinished += 1
+        dropped = self.carried[position]
+        self._take(memory, reused_bytes(self.graph, run.task, dropped) - int(self.graph.workspace[run.task]))
+        for value in self.graph.writes[run.task].tolist():
+            self._free(memory, value)  # the old copy, where there is one
+            self.present.add((memory, value))
+        for value in dropped:
+            self._free(memory, value)
+        for index in self.used_last[position]:
+            if self.ended[index] and self.transfers[index].value not in dropped:
+                # It left while the run was using it: freed by a step of its own.
+                self.log.append((self.now, "drop", index))
+                self._free(memory, self.transfers[index].value)
+
+    def _end_transfer(self, index: int) -> None:
+        transfer = self.transfers[index]
+        link = self.machine.links[transfer.link]
+        self.busy[self.machine.resource_of_link[transfer.link]] = False
+        self.ended[index] = True
+        last = transfer.last_use
+        if last is not None and (last < 0 or self.run_ended[last]):
+            self.carries[index] = True
+            self._free(link.source, transfer.value)
+        self.present.add((link.target, transfer.value))
+
+    # --- memory and time ----------------------------------------------------------------------------------------------
+
+    def _fits(self, memory: int, size: int) -> bool:
+        room = self.room[memory]
+        return room is None or size <= room
+
+    def _take(self, memory: int, size: int) -> None:
+        room = self.room[memory]
+        if room is not None:
+            self.room[memory] = room - size
+
+    def _free(self, memory: int, value: int) -> None:
+        if (memory, value) in self.present:
+            self.present.remove((memory, value))
+            self._take(memory, -int(self.graph.size[value]))
+
+    def _expect(self, end: Number, is_run: bool, index: int) -> None:
+        heapq.heappush(self.events, (end, len(self.log), is_run, index))
+
+    def _await_sources(self) -> None:
+        """Let the run that writes a value afresh wait for the transfers that still read the old one."""
+        writers: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        for position, run in enumerate(self.runs):
+            memory = self.machine.processors[run.processor].memory
+            for value in self.graph.writes[run.task].tolist():
+                writers[memory, value].append(position)
+        for index, transfer in enumerate(self.transfers):
+            after = writers[self.machine.links[transfer.link].source, transfer.value]
+            later = bisect.bisect_right(after, transfer.ready)
+            if later < len(after):
+                self.awaited[after[later]].append(index)
+
+    def _hazards(self) -> list[list[int]]:
+        """Return for each run the runs on other processors that must have ended before it starts."""
+        waits: list[list[int]] = [[] for _ in self.runs]
+        if len({run.processor for run in self.runs}) < 2:
+            return waits
+        writer: dict[int, int] = {}
+        users: defaultdict[int, list[int]] = defaultdict(list)
+        for position, run in enumerate(self.runs):
+            for value in self.graph.reads[run.task].tolist():
+                if value in writer:
+                    waits[position].append(writer[value])
+                users[value].append(position)
+            for value in self.graph.writes[run.task].tolist():
+                waits[position] += [user for user in users[value] if user != position]
+                writer[value] = position
+                users[value] = [position]
+        return waits
+
+    def _steps(self) -> Steps:
+        """Build the steps in the order in which they started."""
+        builder = StepBuilder()
+        starts: list[Number] = []
+        for start, what, index in self.log:
+            starts.append(start)
+            if what == "run":
+                run = self.runs[index]
+                on = (run.processor,) if run.processor else ()
+                builder.run(run.task, drop=self.carried[index], on=on)
+                continue
+            transfer = self.transfers[index]
+            link = self.machine.links[transfer.link]
+            if what == "copy":
+                builder.copy(transfer.value, link.source, link.target, drop=self.carries[index])
+            else:
+                builder.drop([transfer.value], link.source)
+        return builder.build(number_array(starts))

@@ -1,0 +1,148 @@
+"""Programs: runs in a given order, and the transfers between memories that follow and precede them.
+
+This is what offloading algorithms decide; module `dispatch` starts each run and transfer in time.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from remat.machine import Machine, Processor
+from remat.taskgraph import IntArray, TaskGraph
+from remat.units import Number
+
+AT_ONCE = -1
+"""Of a transfer: ready from the start; its source goes when it ends, whatever runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a task; `drops` go from its processor's memory at its end."""
+
+    task: int
+    processor: int = 0
+    drops: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """A copy of a whole value over one link, described by positions in the list of runs.
+
+    Attributes
+    ----------
+    value, link : int
+    ready : int
+        The run after whose end it may start; `AT_ONCE`.
+    needed : int
+        The run that waits for its end; the number of runs if none does.
+    last_use : int or None
+        The source is freed when the transfer and this run have ended; `AT_ONCE`: with the transfer; None: never.
+    previous : int
+        An earlier transfer that must have ended (the hop before); -1 if there is none.
+    begin : int
+        The run with whose start it may start, at the earliest; -1 if that does not matter.
+    leaves : bool
+        Whether it makes room: its target's bytes are set aside as soon as it may start. One that comes back waits
+        until its bytes are in nobody's way, if `begin` does not say when.
+    """
+
+    value: int
+    link: int
+    ready: int
+    needed: int
+    last_use: int | None
+    previous: int = -1
+    begin: int = -1
+    leaves: bool = True
+
+
+@dataclass(frozen=True)
+class Program:
+    """Runs in order, and transfers."""
+
+    runs: Sequence[Run]
+    transfers: Sequence[Transfer]
+
+
+def run_time(processor: Processor, time: Number) -> Number:
+    """Return the time of a run on a processor: an integer where the division is exact."""
+    if processor.speed == 1:
+        return time
+    longer = time / processor.speed
+    return int(longer) if isinstance(time, int) and longer < 2**53 and longer == int(longer) else longer
+
+
+def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> list[IntArray]:
+    """Return for each memory the bytes that each run's position must hold, nothing staying longer than it must.
+
+    O(runs + transfers), beside sorting. Where they exceed no capacity, `dispatch` succeeds.
+    """
+    runs, count = program.runs, len(program.runs)
+    size, workspace, writes = graph.size.tolist(), graph.workspace.tolist(), graph.writes.to_lists()
+    memory_of = [processor.memory for processor in machine.processors]
+    # Plain lists: most programs are short, and this is what walks over many of them wait for.
+    change = [[0] * (count + 1) for _ in machine.memories]
+    extra = [[0] * count for _ in machine.memories]
+    change[0][0] += graph.static_memory
+    opens: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    closes: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for place in graph.inputs:
+        opens[machine.memory_index[place.memory] if place.memory else 0, place.value].append(0)
+    for position, run in enumerate(runs):
+        memory = memory_of[run.processor]
+        for value in writes[run.task]:
+            opens[memory, value].append(position)
+        for value in run.drops:
+            closes[memory, value].append(position)
+        extra[memory][position] += workspace[run.task] - reused_bytes(graph, run.task, run.drops)
+    arrives = []
+    for transfer in program.transfers:
+        link = machine.links[transfer.link]
+        settled = transfer.leaves or transfer.begin >= 0
+        at = max(transfer.ready + 1, transfer.begin) if settled else min(transfer.needed, count - 1)
+        arrives.append(at)
+        opens[link.target, transfer.value].append(at)
+        if transfer.last_use is not None:
+            last = transfer.last_use if transfer.leaves else transfer.needed - 1
+            if transfer.previous >= 0:
+                # What only passes through a memory goes on as soon as it has come.
+                last = max(last, min(arrives[transfer.previous], count - 1))
+            closes[link.source, transfer.value].append(max(last, transfer.ready, 0))
+    for (memory, value), starts in opens.items():
+        row = change[memory]
+        for start, end in _intervals(sorted(starts), sorted(closes[memory, value]), count):
+            row[start] += size[value]
+            row[end + 1] -= size[value]
+    return [
+        np.cumsum(row[:-1], dtype=np.int64) + np.array(more, dtype=np.int64)
+        for row, more in zip(change, extra, strict=True)
+    ]
+
+
+def _intervals(starts: list[int], ends: list[int], count: int) -> Iterator[tuple[int, int]]:
+    """Pair up when a value comes into a memory and when it goes, by positions of runs."""
+    used = 0
+    for start, following in itertools.zip_longest(starts, starts[1:], fillvalue=count):
+        while used < len(ends) and ends[used] < start:
+            used += 1
+        end = ends[used] if used < len(ends) else count - 1
+        if end < following or following == start:
+            used += 1
+        else:
+            end = following  # a value that is written afresh is there twice while it is
+        if start <= end:
+            yield start, end
+
+
+def reused_bytes(graph: TaskGraph, task: int, drops: Sequence[int]) -> int:
+    """Return the bytes of dropped inputs that a task in place takes over."""
+    if not drops or not graph.in_place[task]:
+        return 0
+    reads = set(graph.reads[task].tolist())
+    freed = sum(int(graph.size[value]) for value in drops if value in reads)
+    return min(freed, int(graph.size[graph.writes[task]].sum()))

@@ -1,0 +1,151 @@
+"""Orders of runs in which some values are lost between two uses and made again before the second one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from remat.units import Number
+from remat_algorithms.offload.swaps.swaps import Order
+
+
+@dataclass(frozen=True)
+class Remade:
+    """Runs, some of them again.
+
+    Attributes
+    ----------
+    tasks : list of int
+    origin : list of int
+        Position of each run in the order that it was made from; -1 for one that is repeated.
+    """
+
+    tasks: list[int]
+    origin: list[int]
+
+
+class Remaking:
+    """What can be remade in an order that runs each task once.
+
+    A value is made again from what its producer reads; what of that is lost, too, or has been freed, is made again
+    before.
+
+    Parameters
+    ----------
+    order : Order
+    """
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        graph = order.graph
+        self.reads, self.writes = graph.reads.to_lists(), graph.writes.to_lists()
+        self.times: list[Number] = graph.time.tolist()
+        repeatable = graph.recomputable & ~graph.once
+        self.producers = [[task for task in row if repeatable[task]] for row in graph.producers.to_lists()]
+        self.inputs = set(order.inputs)
+        self.written: dict[int, int] = {}
+        self.latest: dict[int, int] = {}
+        for position, task in enumerate(order.tasks):
+            for value in self.writes[task]:
+                self.written.setdefault(value, position)
+            for value in (*self.reads[task], *self.writes[task]):
+                self.latest[value] = position
+        self.latest.update(dict.fromkeys(order.outputs, len(order.tasks)))
+
+    def time(self, gap: int, lost: Iterable[int]) -> Number:
+        """Return the time of making a gap's value again at its end, other gaps' values being lost, too.
+
+        Infinite where a task that may not run again would have to. O(tasks that run again).
+        """
+        at = self.order.gaps[gap].before
+        missing = self._missing(at, lost) | {self.order.gaps[gap].value}
+        runs = self._runs_for(self.order.gaps[gap].value, at, missing)
+        return float(np.inf) if runs is None else sum(self.times[task] for task in runs)
+
+    def order_without(self, lost: Iterable[int], *, keep: bool) -> Remade | None:
+        """Return the runs when the values of some gaps are lost in them.
+
+        Parameters
+        ----------
+        lost : iterable of int
+            Gaps.
+        keep : bool
+            Whether what is made again on the way to another value, and needed later, stays.
+
+        Returns
+        -------
+        Remade or None
+            None where a task that may not run again would have to.
+        """
+        order = self.order
+        gone, due = defaultdict(list), defaultdict(list)
+        for index in lost:
+            gap = order.gaps[index]
+            gone[gap.after].append(gap.value)
+            due[gap.before].append(gap.value)
+        missing: set[int] = set(gone[-1])
+        tasks: list[int] = []
+        origin: list[int] = []
+        for position, task in enumerate(order.tasks):
+            for value in due[position]:
+                if value not in missing:
+                    continue
+                runs = self._runs_for(value, position, missing)
+                if runs is None:
+                    return None
+                tasks += runs
+                origin += [-1] * len(runs)
+                missing.discard(value)
+                if keep:
+                    missing -= {made for run in runs for made in self.writes[run]}
+            tasks.append(task)
+            origin.append(position)
+            missing.update(gone[position])
+        return Remade(tasks, origin)
+
+    def _missing(self, at: int, lost: Iterable[int]) -> set[int]:
+        gaps = self.order.gaps
+        return {gaps[index].value for index in lost if gaps[index].after < at <= gaps[index].before}
+
+    def _runs_for(self, value: int, at: int, missing: set[int]) -> list[int] | None:
+        """Return the runs that make a value before position `at`, in order; None if that cannot be."""
+        runs: list[int] = []
+        made: set[int] = set()
+        opened: set[int] = set()
+        stack = [(value, False)]
+        while stack:
+            wanted, ready = stack.pop()
+            if wanted in made:
+                continue
+            task = self._producer(wanted, missing)
+            if task is None:
+                return None
+            if ready:
+                runs.append(task)
+                made.update(self.writes[task])
+                continue
+            if wanted in opened:
+                return None  # made from itself
+            opened.add(wanted)
+            stack.append((wanted, True))
+            stack += [
+                (read, False) for read in self.reads[task] if read not in made and not self._there(read, at, missing)
+            ]
+        return runs
+
+    def _there(self, value: int, at: int, missing: set[int]) -> bool:
+        """Whether a value is resident before position `at`; an input may be held on for longer."""
+        if value in missing:
+            return False
+        return value in self.inputs or self.written.get(value, at) < at <= self.latest[value]
+
+    def _producer(self, value: int, missing: set[int]) -> int | None:
+        """Return the task that makes a value: the quickest one, of equal ones that which makes most that is missing."""
+        return min(
+            self.producers[value],
+            key=lambda task: (self.times[task], -sum(made in missing for made in self.writes[task]), task),
+            default=None,
+        )

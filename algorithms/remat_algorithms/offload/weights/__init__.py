@@ -1,0 +1,1 @@
+"""Parameters that begin in a slower memory, and optimiser states."""

@@ -1,0 +1,313 @@
+"""`weight-offload`: which stages' parameters leave the device between forward and backward, and where they are updated.
+
+After Beaumont, Eyraud-Dubois, Shilova and Zhao 2022, who choose the stages to offload so that they fit and the link
+hides as much of it as can be; the choice is NP-hard, and this is a heuristic:
+
+1. Stages are put in an order (longest time between forward and backward first; largest parameters first; smallest
+   first). The fewest first ones of it that make everything fit leave. Unless that is the fastest schedule that can be,
+   the fewest forwards that run again (most bytes per time first) are tried in place of that, and beside it.
+2. A walk flips and exchanges stages that leave and forwards that run again, and moves updates between processors. Of
+   very short chains all choices are tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from pydantic import Field
+
+from remat.bounds import makespan_bound
+from remat.context import Context
+from remat.errors import OptionError
+from remat.options import Options
+from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal
+from remat.units import Number
+from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
+from remat_algorithms.offload.weights.parameters import Choice, Setting, Training
+from remat_algorithms.offload.weights.rules import setting_of
+
+Choices = list[Choice]
+
+WORSE = 0.05
+"""Most by which the walk accepts a longer makespan; little is likelier."""
+BACK = 0.05
+"""How often it returns to the best after a refusal."""
+
+
+class WeightOffloadOptions(Options):
+    """Options of `weight-offload`."""
+
+    evaluations: int = Field(300, ge=0, description="most changes that the walk tries")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    training: Training
+    outcome: Dispatched
+
+    @property
+    def makespan(self) -> Number:
+        return self.outcome.makespan
+
+    @property
+    def cost(self) -> tuple[Number, int]:
+        """What is less is better: the makespan, and of equal ones the fewest transfers."""
+        return self.outcome.makespan, len(self.training.transfers)
+
+
+def solve(problem: Problem, options: WeightOffloadOptions, context: Context) -> Proposal:
+    """Search for the stages whose parameters leave.
+
+    Parameters
+    ----------
+    problem : Problem
+        A chain with parameters.
+    options : WeightOffloadOptions
+    context : Context
+
+    Returns
+    -------
+    Proposal
+        No longer than those of `zero-offload` and `l2l`, where these apply. With the least budget at which its own
+        first choices fit, where none does. O((evaluations + log L) L log L).
+
+    Raises
+    ------
+    remat.OptionError
+        If the chain has no parameters, or the machine no way that they must take.
+    """
+    search = _Search(setting_of(problem, "weight-offload"), context)
+    found = search.start()
+    if found is None:
+        return Proposal(least=search.least(), bounds=_bounds(problem))
+    found = search.improve(found, options.evaluations)
+    return Proposal(
+        steps=found.outcome.steps,
+        makespan=found.makespan,
+        bounds=_bounds(problem),
+        termination=context.termination,
+        notes=_notes(found.training),
+    )
+
+
+class _Search:
+    def __init__(self, setting: Setting, context: Context) -> None:
+        self.setting, self.context = setting, context
+        self.fastest = makespan_bound(setting.graph, setting.machine, setting.problem.needed)
+        self.count = len(setting.stages)
+        self.movable = [index for index in setting.updated if setting.stages[index].parameters is not None]
+        if setting.parameter_home == setting.device and setting.refuge is None:
+            self.movable = []
+        self.updaters = [0] if setting.helper is None else [setting.helper, 0]
+        self.best: _Found | None = None
+        self.overfull: list[tuple[Overfull, Training]] = []
+
+    def start(self) -> _Found | None:
+        """Return the best of the first choices: for each updater and each order of stages.
+
+        The choices of `l2l` are among them, and those of `zero-offload`, where nothing leaves.
+        """
+        for updater in list(self.updaters):
+            try:
+                self._starts(updater)
+            except OptionError:  # no way to this processor
+                self.updaters.remove(updater)
+                if not self.updaters:
+                    raise
+            if self.context.stopped or self._is_fastest():
+                break
+        return self.best
+
+    def improve(self, best: _Found, evaluations: int) -> _Found:
+        """Try all choices, if they are no more than that; otherwise flip and exchange, now and then for the worse."""
+        ways = len(self.updaters) ** len(self.setting.updated) * 2 ** (len(self.movable) + self.count)
+        if ways <= evaluations:
+            for choices in self._all_choices():
+                if self.context.stopped or self._is_fastest():
+                    break
+                self._evaluate(choices)
+        else:
+            self._walk(best, evaluations)
+            self._trim()
+        return self.best or best
+
+    def least(self) -> LeastBudget | None:
+        """Name the least memory at which one of the first choices fits."""
+        machine = self.setting.machine
+        for overrun, training in sorted(self.overfull, key=lambda entry: entry[0].needed):
+            if overrun.needed == 0:
+                continue
+            larger = machine.with_capacities({machine.memories[overrun.memory].name: overrun.needed})
+            if isinstance(dispatch(self.setting.graph, larger, training.program), Dispatched):
+                task = training.program.runs[overrun.position].task
+                return LeastBudget(overrun.needed, task, True, overrun.memory)
+        return None
+
+    def _starts(self, updater: int) -> None:
+        """Fit by streams alone, by recomputation with and without them, and by streams with all recomputed."""
+        plain = [Choice(updater=updater)] * self.count
+        for order in self._orders():
+            self._fewest(plain, order, lambda choice: replace(choice, streams=True))
+        if self.best is not None and (self.context.stopped or self._is_fastest()):
+            return
+        streaming = [replace(c, streams=index in self.movable[:-1]) for index, c in enumerate(plain)]
+        for choices in (plain, streaming):
+            self._fewest(choices, self._by_gain(), lambda choice: replace(choice, again=True))
+            if self.context.stopped:
+                return
+        again = [replace(choice, again=True) for choice in plain]
+        self._fewest(again, list(self.movable), lambda choice: replace(choice, streams=True))
+        for choices in (streaming, [replace(choice, again=True) for choice in streaming]):
+            self._evaluate(choices, one_ahead=True)
+
+    def _orders(self) -> Iterator[list[int]]:
+        stages, size = self.setting.stages, self.setting.graph.size
+        bytes_of = {index: int(size[stages[index].parameters]) for index in self.movable}
+        yield list(self.movable)
+        yield sorted(self.movable, key=lambda index: (-bytes_of[index], index))
+        yield sorted(self.movable, key=lambda index: (bytes_of[index], index))
+
+    def _by_gain(self) -> list[int]:
+        """Return the stages by the bytes that running them again frees per time that it takes, most first."""
+        graph, stages = self.setting.graph, self.setting.stages
+        outputs = {stage.plain: set(graph.writes[stage.plain].tolist()) for stage in stages}
+
+        def key(index: int) -> tuple[float, int]:
+            stage = stages[index]
+            saved = [value for value in graph.writes[stage.forward].tolist() if value not in outputs[stage.plain]]
+            time = float(graph.time[stage.plain])
+            return time / max(1, int(graph.size[saved].sum())), index
+
+        return sorted(range(self.count), key=key)
+
+    def _fewest(self, base: Choices, order: list[int], changed: Callable[[Choice], Choice]) -> None:
+        """Change the fewest first stages of an order that make everything fit (by bisection)."""
+
+        def fits(number: int) -> bool:
+            some = set(order[:number])
+            return self._evaluate([changed(c) if k in some else c for k, c in enumerate(base)]) is not None
+
+        low, high = 0, len(order)
+        if fits(low) or not order or not fits(high):
+            return
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fits(middle) else (middle, high)
+
+    def _evaluate(self, choices: Choices, *, one_ahead: bool = False) -> _Found | None:
+        """Dispatch, and remember what is best, or what would have been needed; return what fits."""
+        training = Training(self.setting, choices, one_ahead=one_ahead)
+        outcome = dispatch(self.setting.graph, self.setting.machine, training.program)
+        if not isinstance(outcome, Dispatched):
+            if self.best is None:
+                self.overfull.append((outcome, training))
+            return None
+        found = _Found(training, outcome)
+        if self.best is None or found.cost < self.best.cost:
+            self.best = found
+            self.context.report(outcome.steps, makespan=outcome.makespan)
+        return found
+
+    def _walk(self, best: _Found, evaluations: int) -> None:
+        chance = self.context.random()
+        current = best
+        for _ in range(evaluations):
+            if self.context.stopped or self._is_fastest():
+                return
+            found = self._evaluate(self._changed(list(current.training.choices), chance))
+            if found is not None and found.cost < best.cost:
+                best = found
+            if found is not None and found.makespan <= current.makespan * (1 + WORSE * chance.random() ** 2):
+                current = found
+            elif chance.random() < BACK:
+                current = best
+
+    def _trim(self) -> None:
+        """Let stay what leaves for nothing: the walk is after the makespan alone."""
+        for index in self.movable:
+            best = self.best
+            if best is None or best.training.one_ahead or self.context.stopped:
+                return
+            if best.training.choices[index].streams:
+                changed = list(best.training.choices)
+                changed[index] = replace(changed[index], streams=False)
+                self._evaluate(changed)
+
+    def _is_fastest(self) -> bool:
+        return self.best is not None and self.best.makespan <= self.fastest
+
+    def _all_choices(self) -> Iterator[Choices]:
+        movable, updated = set(self.movable), set(self.setting.updated)
+        rows = [
+            itertools.product(
+                (False, True) if index in movable else (False,),
+                self.updaters if index in updated else (0,),
+                (False, True),
+            )
+            for index in range(self.count)
+        ]
+        for row in itertools.product(*rows):
+            yield [Choice(*ways) for ways in row]
+
+    def _changed(self, choices: Choices, chance: random.Random) -> Choices:
+        """Move an update, or flip or exchange stages whose parameters leave, or those that run again."""
+        dice = chance.random()
+        if len(self.updaters) > 1 and dice < 0.3:
+            index = chance.choice(self.setting.updated)
+            other = self.updaters[self.updaters[0] == choices[index].updater]
+            choices[index] = replace(choices[index], updater=other)
+            return choices
+        streams = dice < 0.65 and bool(self.movable)
+        candidates = self.movable if streams else list(range(self.count))
+        chosen = [choices[index].streams if streams else choices[index].again for index in candidates]
+        yes = [index for index, flag in zip(candidates, chosen, strict=True) if flag]
+        no = [index for index, flag in zip(candidates, chosen, strict=True) if not flag]
+        exchange = yes and no and chance.random() < 0.5
+        for index in (chance.choice(yes), chance.choice(no)) if exchange else (chance.choice(candidates),):
+            choice = choices[index]
+            if streams:
+                choices[index] = replace(choice, streams=not choice.streams)
+            else:
+                choices[index] = replace(choice, again=not choice.again)
+        return choices
+
+
+def _bounds(problem: Problem) -> tuple[Bound, ...]:
+    """Bound the makespan by what must cross the links, where only the device computes.
+
+    What tasks read and what does not lie there must come, outputs that lie elsewhere must go: each at the sum of the
+    bandwidths of the links there, at most.
+    """
+    graph, machine = problem.graph, problem.machine
+    device = machine.processors[0].memory
+    if any(processor.memory != device for processor in machine.processors):
+        return ()
+    home = {(place.value, machine.memory_index[place.memory] if place.memory else 0) for place in graph.inputs}
+    there = {value for value, memory in home if memory == device}
+    read = set(graph.reads.items[problem.needed.forced[graph.reads.rows]].tolist())
+    coming = sum(int(graph.size[value]) for value in {value for value, _ in home} - there if value in read)
+    ends = {(place.value, machine.memory_index[place.memory] if place.memory else 0) for place in graph.outputs}
+    leaving = sum(int(graph.size[value]) for value, memory in ends - home if memory != device)
+    values: list[Number] = []
+    for moved, rates in (
+        (coming, [link.bandwidth for link in machine.links if link.target == device]),
+        (leaving, [link.bandwidth for link in machine.links if link.source == device]),
+    ):
+        total: Number = sum(rate for rate in rates if rate is not None)
+        if rates and None not in rates:
+            whole = isinstance(total, int) and moved % total == 0
+            values.append(moved // total if whole else moved / total)
+    best = max(values, default=0)
+    return (Bound(best, ALL_SCHEDULES, "parameters that must cross the links"),) if best else ()
+
+
+def _notes(training: Training) -> tuple[str, ...]:
+    choices = [training.choices[index] for index in training.setting.updated]
+    leave = sum(choice.streams for choice in choices)
+    elsewhere = sum(choice.updater != 0 for choice in choices)
+    counted = f"{len(choices)} stages with parameters: {leave} leave between F and B, {elsewhere} are updated elsewhere"
+    again = sum(choice.again for choice in training.choices)
+    return (counted, f"{again} of {len(training.choices)} forwards run again") if again else (counted,)

@@ -1,0 +1,224 @@
+"""offload-exact against exhaustive search, and by hand."""
+
+import math
+import time
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat_algorithms.kit.programs.solvers import Answer, Outcome
+from remat_algorithms.offload.exact import offload_exact as exact
+from tests.algorithms.offload.small_chains import chain, chains, machine, one_big_value, stage
+from tests.oracles.offloading import least_makespan
+
+DRAWS = {
+    "derandomize": True,
+    "database": None,
+    "deadline": None,
+    "phases": (Phase.explicit, Phase.generate),
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+}
+
+
+def solve(document, budget, *, seconds=300, **options):
+    return remat.solve(document, algorithm="offload-exact", budget=budget, options=options, time_limit=seconds)
+
+
+def least_need(document):
+    """Bytes that some task needs in any case, and bytes with which nothing has to move."""
+    result = remat.solve(document, algorithm="keep-all")
+    return result.memory_bounds["device"].size, result.peak_memory["device"]
+
+
+def compare(document, share, states, *, seconds=300, **options):
+    """Solve at a share of the way from the least conceivable budget to that of keeping all; compare with the search.
+
+    What takes too long, for the search or for the solver, is not held to equality; the solver's bounds are checked.
+    """
+    low, high = least_need(document)
+    budget = low + (high - low) * share // 100
+    expected = least_makespan(document, budget, recompute=options.get("recompute", False), states=states)
+    if expected is not None and math.isnan(expected):
+        return
+    result = solve(document, budget, seconds=seconds, **options)
+    if result.termination == "time limit":
+        least = math.inf if expected is None else float(expected)
+        assert all(bound.value <= least + 1e-9 for bound in result.bounds)
+        assert result.makespan is None or result.makespan >= least - 1e-9
+    elif expected is None:
+        assert result.status == "infeasible"
+    else:
+        assert result.makespan == pytest.approx(float(expected), rel=1e-12)
+        assert result.optimal_within is not None
+
+
+@settings(max_examples=20, **DRAWS)
+@given(document=chains(largest=3), share=st.integers(0, 60))
+def test_equals_exhaustive_search(document, share):
+    compare(document, share, 2000, seconds=3)
+
+
+@settings(max_examples=15, **DRAWS)
+@given(document=chains(largest=2, quickest=1), share=st.integers(0, 50))
+def test_equals_exhaustive_search_with_recomputation(document, share):
+    compare(document, share, 2000, seconds=3, recompute=True, runs=3)
+
+
+MACHINES = {
+    "full-duplex": {},
+    "half-duplex": {"channels": ("bus", "bus")},
+    "synchronous": {"channels": ("gpu", "gpu")},
+    "latency": {"latency": (1, 2)},
+    "asymmetric": {"bandwidth": (1, 4)},
+    "infinitely-fast": {"bandwidth": (None, None)},
+    "instant-synchronous": {"bandwidth": (None, None), "channels": ("gpu", "gpu")},
+    "fractional": {"bandwidth": (3, 2)},
+    "bounded-host": {"host": 4},
+    "third-level": {"host": 3, "disk": (2, None)},
+}
+
+
+def two_stages(**traits):
+    return chain(stage(2, 3, 2, saved_size=1), stage(1, 2, 3, saved_size=2), machine=machine(**traits))
+
+
+def three_stages(**traits):
+    stages = (stage(2, 3, 2, saved_size=1), stage(1, 2, 3, saved_size=2), stage(2, 2, 2))
+    return chain(*stages, machine=machine(**traits))
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("traits", MACHINES.values(), ids=MACHINES)
+def test_machines_against_exhaustive_search(traits, recompute):
+    compare(two_stages(**traits), 0, None, recompute=recompute, runs=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0, 40])
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("traits", MACHINES.values(), ids=MACHINES)
+def test_machines_against_exhaustive_search_thoroughly(traits, recompute, share):
+    compare(three_stages(**traits), share, 500_000, recompute=recompute, runs=3)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, **DRAWS)
+@given(document=chains(least=2, largest=5), share=st.integers(0, 80))
+def test_equals_exhaustive_search_thoroughly(document, share):
+    compare(document, share, 10_000)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, **DRAWS)
+@given(document=chains(least=2, largest=4, quickest=1), share=st.integers(10, 80))
+def test_equals_exhaustive_search_with_recomputation_thoroughly(document, share):
+    compare(document, share, 10_000, recompute=True, runs=3)
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("traits", "options", "makespan"),
+    [
+        # x1 comes and goes beside F2 .. F5 and B5 .. B3.
+        ({}, {}, 23),
+        ({"channels": ("bus", "bus")}, {}, 23),
+        # Both ways on the processor's time; or F1 once more.
+        ({"channels": ("gpu", "gpu")}, {}, 29),
+        ({"channels": ("gpu", "gpu")}, {"recompute": True}, 25),
+        # Out from 2 on, gone at 2 + 10: the loss waits for 1. Back from 13 on, as soon as the loss has ended, until 23:
+        # B2, due at 20 by then, waits for 3.
+        ({"bandwidth": (0.75, 0.75)}, {}, 27),
+    ],
+)
+def test_five_stages_by_hand(traits, options, makespan):
+    result = solve(one_big_value(**traits), 17, **options)
+    assert result.makespan == makespan
+    copied = [step for step in result.to_dict().get("steps", []) if "copy" in step]
+    assert {step["copy"] for step in copied} == ({"x1"} if makespan in (23, 27, 29) else set())
+
+
+def test_host_smaller_than_the_largest_value():
+    document = one_big_value(host=5)
+    document["stages"] = document["stages"][:2]
+    assert solve(document, 14, copies=1).status == "infeasible"
+    document["machine"]["memories"][1]["capacity"] = 6
+    # Out from 2 to 5, then the loss; back from 6 to 9, then both backwards.
+    assert solve(document, 14).makespan == 13
+
+
+def test_no_way_back():
+    document = one_big_value()
+    document["machine"]["links"].pop()
+    assert solve(document, 17).status == "infeasible"
+    assert solve(document, 17, recompute=True).makespan == 25
+
+
+def test_large_instances_are_refused():
+    document = chain(*[stage(1, 1, 1, saved_size=1) for _ in range(200)], machine=machine())
+    with pytest.raises(remat.OptionError, match=r"601 tasks .* at most 600 are considered"):
+        solve(document, 20)
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def test_decimal_times_are_exact():
+    document = one_big_value()
+    for part in document["stages"]:
+        part |= {"forward_time": part["forward_time"] / 10, "backward_time": part["backward_time"] / 10}
+    document["loss"]["time"] = 0.1
+    for link in document["machine"]["links"]:
+        link |= {"bandwidth": 60, "latency": 0.2}
+    result = solve(document, 17)
+    assert result.makespan == pytest.approx(2.3)
+    assert result.optimal_within is not None
+    assert not result.notes
+
+
+def test_too_fine_times_are_rounded_both_ways():
+    document = one_big_value(channels=("gpu", "gpu"))
+    for index, part in enumerate(document["stages"]):
+        part["forward_time"] += math.pi / 10**6 * (index + 1)
+    result = solve(document, 17)
+    total = 29 + math.pi / 10**6 * 15
+    assert total <= result.makespan <= total * (1 + 1e-5)
+    (bound,) = [bound for bound in result.bounds if bound.source == "offload-exact"]
+    assert total * (1 - 1e-5) <= bound.value < result.makespan
+    assert result.optimal_within is None
+    assert "rounded down" in result.notes[0]
+
+
+def test_more_memory_never_hurts():
+    document = two_stages(latency=(1, 1))
+    low, high = least_need(document)
+    makespans = [solve(document, budget).makespan for budget in range(low, high + 1)]
+    known = [makespan for makespan in makespans if makespan is not None]
+    assert known == sorted(known, reverse=True)
+    assert known
+    assert makespans[-len(known) :] == known
+
+
+def test_a_solver_that_meets_its_limit_a_moment_early_says_so(monkeypatch):
+    outcomes = []
+
+    def watched(job, context, limit):
+        if Outcome.OPTIMAL not in outcomes:
+            answer = whole(job, context, limit)
+            outcomes.append(answer.outcome)
+            return answer
+        time.sleep(max(0.0, limit - 0.02))
+        assert not context.stopped
+        return Answer(Outcome.FEASIBLE, None, 1.0)
+
+    whole = exact.watched
+    monkeypatch.setattr(exact, "watched", watched)
+    document = chain(*[stage(2, 3, 4) for _ in range(3)], machine=machine())
+    result = solve(document, least_need(document)[0], seconds=3, recompute=True)
+    assert outcomes[-1] is Outcome.OPTIMAL
+    assert result.makespan is not None
+    assert result.optimal_within is None
+    assert result.termination == "time limit"

@@ -1,0 +1,135 @@
+"""`superneurons`: what is dear, what is remade how, timelines worked out by hand, and machines that cannot offload."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat.solving import make_problem
+from remat.testing.strategies import chains
+from remat_algorithms.offload.rules.superneurons import cheap_segments, dear_stages
+from tests.algorithms.offload.machines import two_memories
+from tests.algorithms.offload.timelines import EQUAL, chain_of, starts, timeline
+
+NAMED = chain_of(
+    [(name, 1, 2, 4) for name in ("conv_a", "pool", "relu", "Conv_b", "pool")],
+    input_size=4,
+)
+"""As EQUAL, with two convolutions. With everything kept, runs hold 8 12 16 20 24 | 28 | 32 28 24 20 16."""
+
+# In 24, at 1 a unit of time. Dear: stages 1 and 4; the one segment is stages 2 and 3, 8 bytes, less than the 16 of a
+# backward: remade at once before B4. x2 and x3 go after F3 and Fe4; B5 holds x0 x1 x4 x5 y5 y4 = 24, only B4 with
+# x0 x1 x2 x3 x4 y4 y3 = 28 is too full. The least recently used is x0: it leaves at once, 0-4, and may come back when
+# B4 has ended, beside B3: 11-15. Nothing remade would have to send x0 and x1 away before B5: not before 8, so that it
+# ends after 20 (see `capuchin`); memory-centric takes 18, as below.
+BY_SEGMENT = """
+    0   Fe1, x0 out
+    1   F2
+    2   F3
+    3   Fe4
+    4   Fe5
+    5   loss, B5
+    7   Fe2
+    8   Fe3
+    9   B4
+    11  B3, x0 back
+    13  B2
+    15  B1
+"""
+
+# Without a second memory: B4 is made room for by remaking x3 alone, by way of x2, and x2 again for B3.
+MEMORY_CENTRIC = """
+    0   Fe1
+    1   F2
+    2   F3
+    3   Fe4
+    4   Fe5
+    5   loss, B5
+    7   F2
+    8   Fe3
+    9   B4
+    11  Fe2
+    12  B3
+    14  B2
+    16  B1
+"""
+
+
+def test_by_segment() -> None:
+    result = remat.solve(NAMED, algorithm="superneurons", machine=two_memories(1), budget={"device": 24})
+    assert starts(result) == timeline(BY_SEGMENT)
+    assert result.makespan == 17
+    assert result.recompute_time == 2
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        None,
+        two_memories(1) | {"links": two_memories(1)["links"][:1]},
+        two_memories(1) | {"memories": [{"name": "device"}, {"name": "host", "capacity": 3}]},
+    ],
+)
+def test_where_nothing_can_leave(machine: dict[str, Any] | None) -> None:
+    """No second memory, no way back, a host that is too small."""
+    name = "memory" if machine is None else "device"
+    result = remat.solve(NAMED, algorithm="superneurons", machine=machine, budget={name: 24})
+    assert starts(result) == timeline(MEMORY_CENTRIC)
+    assert result.makespan == 18
+    unknown = remat.solve(NAMED, algorithm="superneurons", machine=machine, budget={name: 20})
+    assert str(unknown.status) == "unknown"
+    assert "no schedule within the budget" in " ".join(unknown.notes)
+    tight = remat.solve(NAMED, algorithm="superneurons", machine=machine, budget={name: 15})
+    assert str(tight.status) == "infeasible"
+    assert tight.least_budget is not None
+    assert tight.least_budget.size == 16
+
+
+@pytest.mark.parametrize("more", [{"channels": ("bus", "bus")}, {"channels": ("gpu", "gpu")}, {"latency": 1}])
+def test_other_machines(more: dict[str, Any]) -> None:
+    """By segment and beside the runs 17; none takes longer than memory-centric, for which nothing moves."""
+    result = remat.solve(NAMED, algorithm="superneurons", machine=two_memories(1, **more), budget={"device": 24})
+    assert result.makespan in (17, 18)
+
+
+def test_what_is_dear() -> None:
+    assert dear_stages(make_problem(remat.load(NAMED)), None) == [0, 3]
+    assert dear_stages(make_problem(remat.load(NAMED)), "relu, CONV_B") == [2, 3]
+    unnamed = chain_of([("", time, 1, 1) for time in (1, 5, 2, 6)], input_size=1)
+    assert dear_stages(make_problem(remat.load(unnamed)), None) == [1, 3]  # 3.5 or longer
+    assert dear_stages(make_problem(remat.load(EQUAL)), None) == [0, 1, 2, 3, 4]
+    with pytest.raises(
+        remat.OptionError, match="contains 'conv'; its stages are 'stage1', 'stage2', 'stage3', 'stage4'"
+    ):
+        remat.solve(EQUAL, algorithm="superneurons", options={"stages": "conv"})
+
+
+def test_segments() -> None:
+    assert cheap_segments([0, 3, 4, 6]) == [(1, 3), (5, 6)]
+    assert cheap_segments([2]) == [(0, 2)]
+    assert cheap_segments([]) == []
+
+
+@settings(max_examples=25, deadline=None)
+@given(chains(plain=True), st.floats(0, 1), st.data())
+def test_what_is_dear_runs_forward_once(document: dict[str, Any], share: float, data: st.DataObject) -> None:
+    assume("variants" not in str(document))
+    document.pop("machine", None)
+    names = []
+    for stage in document["stages"]:
+        stage["name"] = data.draw(st.sampled_from(["conv", "pool"]))
+        names += [stage["name"]] * stage.get("repeat", 1)
+    assume("conv" in names)
+    machine = two_memories(3, 2)
+    peak = remat.solve(document, algorithm="keep-all", machine=machine).peak_memory["device"]
+    result = remat.solve(document, algorithm="superneurons", machine=machine, budget={"device": int(share * peak)})
+    if result.makespan is None:
+        return
+    runs = [what for _, what in starts(result) if what.startswith("F")]
+    for number, name in enumerate(names, 1):
+        times = sum(what in (f"F{number}", f"Fe{number}") for what in runs)
+        assert times == 1 if name == "conv" else times >= 1

@@ -1,0 +1,115 @@
+"""The dispatcher: whatever leaves and comes back, the verifier accepts the schedule and finds the makespan claimed."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat.machine import Link, Machine, Memory, Processor
+from remat.problem import Problem
+from remat.testing.strategies import chains, dags
+from remat.verifier import check
+from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
+from remat_algorithms.offload.swaps.routes import routes
+from remat_algorithms.offload.swaps.swaps import Order, Swap
+
+CHANNELS = {
+    "full duplex": ("out", "in", "deep"),
+    "half duplex": ("bus", "bus", "bus"),
+    "synchronous": ("gpu", "gpu", "gpu"),
+    "writes synchronous": ("gpu", "in", "in"),
+}
+
+
+def machine_of(channels: str, out: float | None, back: float | None, latency: int = 0, deep: bool = False) -> Machine:
+    """Build a device, a host, and with `deep` a disk behind the host."""
+    first, second, third = CHANNELS[channels]
+    memories = [Memory("device"), Memory("host")]
+    links = [
+        Link(source=0, target=1, bandwidth=out, latency=latency, channel=first),
+        Link(source=1, target=0, bandwidth=back, latency=latency, channel=second),
+    ]
+    if deep:
+        memories.append(Memory("disk"))
+        links += [
+            Link(source=1, target=2, bandwidth=out, channel=third),
+            Link(source=2, target=1, bandwidth=back, channel=third),
+        ]
+    return Machine(tuple(memories), (Processor("gpu", 0),), tuple(links))
+
+
+def some_swaps(order: Order, draw: random.Random) -> list[Swap]:
+    """Choose gaps, routes and barriers at random."""
+    ways = routes(order.machine)
+    count = len(order.tasks)
+    swaps = []
+    for gaps in order.gaps_of_copy.values():
+        route = draw.choice(ways)
+        for index in gaps:
+            gap = order.gaps[index]
+            if draw.random() < 0.5 or gap.before - gap.after < 2 or gap.before == count:
+                continue
+            barriers: dict[str, int] = {}
+            if draw.random() < 0.3 and gap.after >= 0:
+                barriers |= {"leave_with": gap.after}
+            if draw.random() < 0.3:
+                barriers |= {"gone_by": draw.randint(gap.after + 1, gap.before - 1)}
+            if draw.random() < 0.3:
+                barriers |= {"return_with": draw.randint(gap.after + 1, gap.before - 1)}
+            swaps.append(Swap(gap=index, route=route, **barriers))
+    return swaps
+
+
+CASES = st.tuples(
+    st.one_of(chains(plain=True), chains(), dags()),
+    st.sampled_from(sorted(CHANNELS)),
+    st.sampled_from([None, 1, 3, 0.7]),
+    st.sampled_from([None, 2, 5]),
+    st.integers(0, 3),
+    st.booleans(),
+    st.integers(0, 2**32),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(CASES)
+def test_every_schedule_is_verified(case: Any) -> None:
+    judge(*case)
+
+
+@pytest.mark.slow
+@settings(max_examples=5000, deadline=None)
+@given(CASES)
+def test_every_schedule_is_verified_thoroughly(case: Any) -> None:
+    judge(*case)
+
+
+def judge(
+    document: dict[str, Any], channels: str, out: float | None, back: float | None, latency: int, deep: bool, seed: int
+) -> None:
+    """Dispatch on the least capacities that the planned profile allows, and on somewhat larger ones."""
+    assume("'memory': 'host'" not in str(document))
+    document.pop("machine", None)
+    instance = remat.load(document)
+    machine = machine_of(channels, out, back, latency, deep)
+    problem = Problem(instance, machine)
+    draw = random.Random(seed)
+    order = Order.of(problem)
+    assume(order.tasks)
+    swaps = some_swaps(order, draw)
+    program = order.program(swaps)
+    least = int(order.profile(swaps).max(initial=0))
+    without = max(least, int(order.profile().max(initial=0)))
+    for budget in {least, least + (without - least) // 2, without}:
+        smaller = machine.with_capacities({"device": budget})
+        outcome = dispatch(problem.graph, smaller, program)
+        assert isinstance(outcome, Dispatched)
+        report = check(problem.graph, smaller, outcome.steps)
+        assert report.ok, report.violations
+        assert report.makespan == pytest.approx(outcome.makespan)
+        assert report.makespan >= problem.no_recompute_time - 1e-9

@@ -1,0 +1,186 @@
+"""`weight-offload`: a timeline worked by hand, the choices against all others, budgets, third levels and bounds."""
+
+import itertools
+
+import pytest
+
+import remat
+from remat.context import Context
+from remat.registry import find
+from remat.solving import make_problem
+from remat.verifier import check
+from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
+from remat_algorithms.offload.weights.parameters import Choice, Setting, Training
+from tests.algorithms.offload.trained import chain, drawn, gradient_of, machine, stage
+from tests.algorithms.offload.weights.test_rules import solve, timeline
+
+
+def test_by_hand():
+    """Four stages of F 2, B 2, 4 bytes of parameters at 2 a time unit, updates of no time, and 18 bytes of room.
+
+    Parameters and one gradient are 20 bytes: stage 1's parameters leave with F1's start, which uses them until 2. When
+    B4 and its parameters have gone, g4 (still going) and g3 leave no room for them; at 12 they come back, just in time.
+    So the link to the device brings five times 4 bytes from 12 on.
+    """
+    layers = [stage(2, 2, 4, output=0, saved=0, update=0) for _ in range(4)]
+    document = chain(*layers, master_copy=True, input_size=0)
+    free = solve(document, "weight-offload")
+    # All stay: backwards end at 10, 12, 14, 16, and g1 and nw1 take 2 + 2 more.
+    assert free.makespan == 20
+    assert free.peak_memory["device"] == 16 + 4
+    tight = solve(document, "weight-offload", budget=18)
+    assert sorted(timeline(tight), key=lambda item: (item[1], item[0])) == [
+        *(("Fe1", 0), ("w1>", 0), ("Fe2", 2), ("Fe3", 4), ("Fe4", 6), ("B4", 8), ("loss", 8)),
+        *(("B3", 10), ("g4>", 10), ("B2", 12), ("U4", 12), ("g3>", 12), ("w1<", 12)),
+        *(("B1", 14), ("U3", 14), ("g2>", 14), ("nw4<", 14), ("U2", 16), ("g1>", 16), ("nw3<", 16)),
+        *(("U1", 18), ("nw2<", 18), ("nw1<", 20)),
+    ]
+    assert tight.makespan == 22
+    assert tight.notes == ("4 stages with parameters: 1 leave between F and B, 4 are updated elsewhere",)
+
+
+def all_choices(document, budget):
+    """Return the least makespan over all choices of stages and updaters, of forwards that run again, too."""
+    problem = make_problem(remat.load(document), budget=budget)
+    setting = Setting(problem, "weight-offload")
+    ways = [Choice(*way) for way in itertools.product((False, True), (0, 1), (False, True))]
+    best = None
+    for chosen in itertools.product(ways, repeat=len(setting.stages)):
+        training = Training(setting, chosen)
+        outcome = dispatch(setting.graph, setting.machine, training.program)
+        if isinstance(outcome, Dispatched) and (best is None or outcome.makespan < best):
+            best = outcome.makespan
+    return best
+
+
+@pytest.mark.parametrize("home", ["device", "host"])
+def test_against_all_choices(home):
+    """Of short chains all choices are tried; where only the walk is left, it is close to the best one."""
+    ratios = []
+    for seed in range(6):
+        document = drawn(seed, longest=3, parameters=home)
+        peak = solve(document, "weight-offload").peak_memory["device"]
+        for budget in (peak * 9 // 10, peak * 8 // 10):
+            best = all_choices(document, budget)
+            if best is not None:
+                assert solve(document, "weight-offload", budget=budget, evaluations=512).makespan <= best
+                ratios.append(solve(document, "weight-offload", budget=budget, evaluations=60).makespan / best)
+    assert len(ratios) > 4
+    assert sum(ratios) / len(ratios) <= 1.02
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_never_worse_than_the_rules(seed):
+    for home, rule in (("device", "zero-offload"), ("host", "l2l")):
+        document = drawn(seed, longest=4, parameters=home)
+        for options in ({}, {"recompute": True}) if rule == "l2l" else ({},):
+            peak = solve(document, rule, **options).peak_memory["device"]
+            for budget in (peak, peak - 2):
+                other = remat.solve(document, algorithm=rule, budget=budget, options=options)
+                if other.columns is not None:
+                    assert solve(document, "weight-offload", budget=budget).makespan <= other.makespan
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_least_budget_that_it_names_is_enough(seed):
+    for home in ("device", "host"):
+        document = drawn(seed, parameters=home)
+        refused = solve(document, "weight-offload", budget=1)
+        least = refused.least_budget
+        assert refused.columns is None
+        if least.sufficient:
+            assert solve(document, "weight-offload", budget=least.size).columns is not None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_traffic_follows_from_the_choices(seed):
+    """Parameters at the host come once, those that leave twice; gradients go where the update is."""
+    document = drawn(seed, parameters="host")
+    problem = make_problem(remat.load(document), budget=None)
+    setting = Setting(problem, "weight-offload")
+    stages = document["stages"]
+    for pattern in range(4):
+        chosen = [Choice(bool((i + pattern) % 2), pattern // 2) for i in range(len(stages))]
+        outcome = dispatch(setting.graph, setting.machine, Training(setting, chosen).program)
+        report = check(setting.graph, setting.machine, outcome.steps)
+        assert report.ok, report.violations
+        coming = sum(s["parameter_size"] * (1 + chosen[i].streams) for i, s in enumerate(stages))
+        if pattern // 2:
+            leaving = sum(map(gradient_of, stages))
+        else:  # updates on the device: optimizer states come and go, new parameters go
+            leaving = sum(s["parameter_size"] + s["optimizer_size"] for s in stages)
+            coming += sum(s["optimizer_size"] for s in stages)
+        assert report.transferred == {"device->host": leaving, "host->device": coming}
+        assert report.makespan == outcome.makespan
+
+
+def test_without_a_processor_at_the_host_the_device_updates():
+    document = chain(stage(), stage(), parameters="host") | {"machine": machine(host_processor=False)}
+    result = solve(document, "weight-offload")
+    # 8 bytes of parameters and 24 of optimizer states come and go at 2 a time unit.
+    assert result.report.transferred == {"device->host": 32, "host->device": 32}
+    (crossing,) = [bound for bound in result.bounds if bound.source == "parameters that must cross the links"]
+    assert (crossing.value, crossing.scope) == (16, "all schedules")
+    assert result.lower_bound == 16 <= result.makespan
+
+
+def test_in_one_memory_nothing_moves():
+    document = chain(stage(), stage())
+    for key in ("machine", "parameter_memory", "optimizer_memory"):
+        del document[key]
+    result = solve(document, "weight-offload")
+    assert result.status.value == "optimal"
+    assert result.makespan == 14
+    assert "device" not in result.peak_memory
+
+
+def test_through_the_host_to_a_third_level():
+    """Optimizer states on a disk behind the host, whose processor updates: they take two hops where needed."""
+    document = chain(stage(), stage(), parameters="host")
+    document["machine"] = machine()
+    document["machine"]["memories"].append({"name": "disk"})
+    document["machine"]["links"] += [
+        {"source": "host", "target": "disk", "bandwidth": 1},
+        {"source": "disk", "target": "host", "bandwidth": 1},
+    ]
+    document["optimizer_memory"] = "disk"
+    result = solve(document, "weight-offload")
+    assert result.report.transferred["disk->host"] == result.report.transferred["host->disk"] == 24
+    assert result.peak_memory["disk"] == 24
+
+
+def test_half_duplex_and_synchronous_links():
+    makespans = []
+    for channel in (None, "bus", "gpu"):
+        document = chain(*[stage() for _ in range(4)], parameters="host")
+        for link in document["machine"]["links"]:
+            link["channel"] = channel or f"{link['source']} out"
+            link["latency"] = 1
+        makespans.append(solve(document, "weight-offload", budget=30).makespan)
+    assert makespans[0] <= makespans[1] <= makespans[2]
+    assert makespans[0] < makespans[2]
+
+
+def test_it_reports_what_gets_better_and_stops_when_asked():
+    document = drawn(7, longest=8, parameters="host")  # eight stages
+    problem = make_problem(remat.load(document), budget=46)
+    algorithm = find("weight-offload", "chain")
+    seen = []
+    context = Context(listener=lambda progress: seen.append(progress.makespan))
+    options = algorithm.load_options()()
+    whole = algorithm.load()(problem, options, context)
+    assert seen == sorted(seen, reverse=True)
+    assert seen[-1] == whole.makespan
+    stopped = Context(listener=lambda progress: setattr(stopped, "interrupted", True))
+    early = algorithm.load()(problem, options, stopped)
+    assert early.termination == "interrupted"
+    assert seen[0] >= early.makespan >= whole.makespan
+
+
+@pytest.mark.parametrize("home", ["device", "host"])
+def test_auto_takes_it_where_there_are_several_memories(home):
+    document = chain(stage(), stage(), parameters=home)
+    assert remat.solve(document).algorithm == "weight-offload"
+    for key in ("machine", "parameter_memory", "optimizer_memory"):
+        del document[key]
+    assert remat.solve(document).algorithm == "dag-auto"
