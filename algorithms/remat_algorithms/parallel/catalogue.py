@@ -7,7 +7,7 @@ from remat.registry import Algorithm
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="all-to-all",
-        solver="remat_algorithms.parallel.mapping:solve_all_to_all",
+        solver="remat_algorithms.parallel.trees.mapping:solve_all_to_all",
         kinds=("tree",),
         summary="every processor on every node of a tree, in the best post-order (after Agullo et al.)",
         guarantee="strategy",
@@ -17,7 +17,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="proportional",
-        solver="remat_algorithms.parallel.mapping:solve_proportional",
+        solver="remat_algorithms.parallel.trees.mapping:solve_proportional",
         kinds=("tree",),
         summary="subtrees on disjoint groups of processors in proportion to their work (after Pothen & Sun)",
         guarantee="heuristic",
@@ -26,7 +26,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="memory-aware",
-        solver="remat_algorithms.parallel.mapping:solve_memory_aware",
+        solver="remat_algorithms.parallel.trees.mapping:solve_memory_aware",
         kinds=("tree",),
         summary="proportional mapping with serialisation where the budget demands it (after Agullo et al.)",
         guarantee="heuristic",
@@ -35,8 +35,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="par-subtrees",
-        solver="remat_algorithms.parallel.subtrees:solve",
-        options="remat_algorithms.parallel.subtrees:SubtreesOptions",
+        solver="remat_algorithms.parallel.trees.subtrees:solve",
+        options="remat_algorithms.parallel.trees.subtrees:SubtreesOptions",
         kinds=("tree",),
         summary="a subtree on each processor, then the rest one by one (after Marchal et al.)",
         guarantee="heuristic",
@@ -45,7 +45,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="par-inner-first",
-        solver="remat_algorithms.parallel.list_scheduling:solve_inner_first",
+        solver="remat_algorithms.parallel.trees.list_scheduling:solve_inner_first",
         kinds=("tree",),
         summary="list scheduling of a tree, inner nodes before leaves (after Marchal et al.)",
         guarantee="heuristic",
@@ -54,7 +54,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="par-deepest-first",
-        solver="remat_algorithms.parallel.list_scheduling:solve_deepest_first",
+        solver="remat_algorithms.parallel.trees.list_scheduling:solve_deepest_first",
         kinds=("tree",),
         summary="list scheduling of a tree along its critical path (after Marchal et al.)",
         guarantee="heuristic",
@@ -63,8 +63,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="mem-booking",
-        solver="remat_algorithms.parallel.mem_booking:solve",
-        options="remat_algorithms.parallel.mem_booking:BookingOptions",
+        solver="remat_algorithms.parallel.trees.mem_booking:solve",
+        options="remat_algorithms.parallel.trees.mem_booking:BookingOptions",
         kinds=("tree",),
         summary="list scheduling of a tree that books memory: within the budget, never stuck (after Aupy et al.)",
         guarantee="heuristic",

@@ -29,10 +29,10 @@ from remat.units import Number
 from remat_algorithms.dag.keep_all import reference_order
 from remat_algorithms.dag.order.greedy import greedy_order
 from remat_algorithms.dag.order.model import order_model
-from remat_algorithms.parallel.copies import CopyModel, copy_model
-from remat_algorithms.parallel.parallel_tree import ParallelTree
-from remat_algorithms.parallel.plan import processors_of, room
-from remat_algorithms.parallel.profile import Profile
+from remat_algorithms.parallel.trees.copies import CopyModel, copy_model
+from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
+from remat_algorithms.parallel.trees.plan import processors_of, room
+from remat_algorithms.parallel.trees.profile import Profile
 
 
 class ListOptions(Options):

@@ -2,12 +2,12 @@
 
 What is done, in this order, each with what was found so far as the bound to beat:
 
-1. Every other algorithm for adjoints that takes the instance (`best_starts`): it is never worse than any of them. Loops
+1. Every other algorithm for adjoints that takes the instance (`starts`): it is never worse than any of them. Loops
    that are not long are chains, too: for `rotor-float` in the working memory alone, with states and tapes, and for
    `remat-offload-best` with storage, to which any value may go.
-2. A table over ranges of steps and free bytes of all levels (`best_table`): the best persistent schedule, sizes rounded
+2. A table over ranges of steps and free bytes of all levels (`table`): the best persistent schedule, sizes rounded
    up to the units of the table where need be.
-3. Tiny instances are solved exactly, by shortest path over what lies where (`best_search`); 1. and 2. are what is to
+3. Tiny instances are solved exactly, by shortest path over what lies where (`search`); 1. and 2. are what is to
    be beaten, which leaves little to search.
 4. Large neighbourhood search: a window of the schedule, from one situation to another, is replaced by the shortest path
    between the two (the search of 3. again), until no time or no iteration is left. This undoes the roundings, uses the
@@ -17,7 +17,7 @@ What is done, in this order, each with what was found so far as the bound to bea
 
 The model of 2. to 4. has whole states, moved one at a time, adjoints that stay in the working memory, and tapes that
 are made right before their backward. Where transfers overlap with computing, it does not apply; then the answer for a
-machine on which they do not is placed. The lower bound (`best_bound`) holds for all schedules.
+machine on which they do not is placed. The lower bound (`bound`) holds for all schedules.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from remat.steps import WHOLE, StepBuilder, Steps
 from remat.taskgraph import IntArray, TaskGraph
-from remat_algorithms.out_of_core.policies import Policy
+from remat_algorithms.tree.out_of_core.policies import Policy
 
 
 @dataclass(frozen=True, slots=True)

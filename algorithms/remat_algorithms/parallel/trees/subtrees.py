@@ -16,8 +16,8 @@ from remat.context import Context
 from remat.options import Options
 from remat.problem import Problem, Proposal
 from remat.units import Number
-from remat_algorithms.parallel.parallel_tree import ParallelTree
-from remat_algorithms.parallel.plan import emit, follow, processors_of
+from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
+from remat_algorithms.parallel.trees.plan import emit, follow, processors_of
 
 
 class SubtreesOptions(Options):

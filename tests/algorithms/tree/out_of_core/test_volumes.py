@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import remat
 from remat.instance import load
 from remat.solving import make_problem
-from remat_algorithms.out_of_core.intree import InTree
-from remat_algorithms.out_of_core.postorder_min_io import best_postorder_for_io
+from remat_algorithms.tree.out_of_core.intree import InTree
+from remat_algorithms.tree.out_of_core.postorder_min_io import best_postorder_for_io
 from tests import places
 from tests.algorithms.out_of_core import oracle
 

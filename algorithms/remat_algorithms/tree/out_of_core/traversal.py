@@ -7,8 +7,8 @@ from typing import Literal
 from remat.problem import Problem
 from remat.taskgraph import IntArray
 from remat_algorithms.dag.keep_all import reference_order
-from remat_algorithms.out_of_core.intree import InTree
 from remat_algorithms.tree.liu import best_traversal
+from remat_algorithms.tree.out_of_core.intree import InTree
 from remat_algorithms.tree.postorder import best_postorder
 from remat_algorithms.tree.traversal import TaskTree
 

@@ -16,7 +16,7 @@ from remat.steps import Steps
 from remat.taskgraph import Ragged
 from remat.units import Number
 from remat_algorithms.emit import run_in_order
-from remat_algorithms.parallel.parallel_tree import ParallelTree
+from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remat_algorithms.out_of_core.policies import (
+from remat_algorithms.tree.out_of_core.policies import (
     BestCombination,
     BestFit,
     FirstFit,

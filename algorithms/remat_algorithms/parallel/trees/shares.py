@@ -16,7 +16,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from remat_algorithms.parallel.parallel_tree import ParallelTree
+from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from remat.problem import ALL_SCHEDULES, LeastBudget, Problem, Proposal
 from remat.taskgraph import IntArray
 from remat.units import format_size
 from remat_algorithms.emit import run_in_order
-from remat_algorithms.out_of_core.evictions import EvictionPlan, plan_evictions, use_of_values
-from remat_algorithms.out_of_core.intree import InTree
-from remat_algorithms.out_of_core.policies import Policy
-from remat_algorithms.out_of_core.setting import Store
-from remat_algorithms.out_of_core.traversal import least_peak_traversal
+from remat_algorithms.tree.out_of_core.evictions import EvictionPlan, plan_evictions, use_of_values
+from remat_algorithms.tree.out_of_core.intree import InTree
+from remat_algorithms.tree.out_of_core.policies import Policy
+from remat_algorithms.tree.out_of_core.setting import Store
+from remat_algorithms.tree.out_of_core.traversal import least_peak_traversal
 
 NO_DISK = (
     "this machine has no second memory to evict to: give it one, with links both ways, in the instance or with "

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from remat.context import Context
 from remat.problem import Problem, Proposal
 from remat.taskgraph import IntArray
-from remat_algorithms.out_of_core.conclude import Method, solve_with
-from remat_algorithms.out_of_core.intree import InTree
-from remat_algorithms.out_of_core.policies import FurthestInFuture
-from remat_algorithms.out_of_core.setting import DiskOptions, Store
+from remat_algorithms.tree.out_of_core.conclude import Method, solve_with
+from remat_algorithms.tree.out_of_core.intree import InTree
+from remat_algorithms.tree.out_of_core.policies import FurthestInFuture
+from remat_algorithms.tree.out_of_core.setting import DiskOptions, Store
 
 SCOPE = "post-order traversals with divisible files"
 

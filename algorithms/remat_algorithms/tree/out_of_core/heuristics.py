@@ -2,7 +2,7 @@
 
 After Jacquelin, Marchal, Robert and Uçar 2011, "On optimal tree traversals for sparse matrix factorization":
 choosing the whole values to write, so that the I/O volume is least, is NP-hard even for a given traversal, and
-these four rules choose greedily. The rules themselves stand in `remat_algorithms.out_of_core.policies`.
+these four rules choose greedily. The rules themselves stand in `remat_algorithms.tree.out_of_core.policies`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from pydantic import Field
 
 from remat.context import Context
 from remat.problem import Problem, Proposal
-from remat_algorithms.out_of_core.conclude import MakePolicy, Method, solve_with
-from remat_algorithms.out_of_core.intree import InTree
-from remat_algorithms.out_of_core.policies import (
+from remat_algorithms.tree.out_of_core.conclude import MakePolicy, Method, solve_with
+from remat_algorithms.tree.out_of_core.intree import InTree
+from remat_algorithms.tree.out_of_core.policies import (
     BestCombination,
     BestFit,
     FirstFit,
     FurthestInFuture,
     LastScheduledFirst,
 )
-from remat_algorithms.out_of_core.setting import DiskOptions, Store
-from remat_algorithms.out_of_core.traversal import Traversal, traverse
+from remat_algorithms.tree.out_of_core.setting import DiskOptions, Store
+from remat_algorithms.tree.out_of_core.traversal import Traversal, traverse
 
 
 class TraversalOptions(DiskOptions):

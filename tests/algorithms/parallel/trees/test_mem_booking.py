@@ -11,10 +11,10 @@ from remat.instance import load
 from remat.solving import make_problem
 from remat.testing.strategies import documents
 from remat_algorithms.dag.keep_all import reference_order
-from remat_algorithms.parallel.copies import copy_model
-from remat_algorithms.parallel.mem_booking import Booking, everything_booked
-from remat_algorithms.parallel.parallel_tree import ParallelTree
-from remat_algorithms.parallel.profile import BLOCK, LARGEST_EXACT, Profile
+from remat_algorithms.parallel.trees.copies import copy_model
+from remat_algorithms.parallel.trees.mem_booking import Booking, everything_booked
+from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
+from remat_algorithms.parallel.trees.profile import BLOCK, LARGEST_EXACT, Profile
 from tests.algorithms.parallel.cases import check, machine, on_any_tree, peak, solve, tree
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from remat.registry import Algorithm
 
-_HEURISTICS = "remat_algorithms.out_of_core.heuristics"
+_HEURISTICS = "remat_algorithms.tree.out_of_core.heuristics"
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="postorder-min-io",
-        solver="remat_algorithms.out_of_core.postorder_min_io:solve",
+        solver="remat_algorithms.tree.out_of_core.postorder_min_io:solve",
         kinds=("tree",),
         summary="the post-order of a tree with the least I/O volume, evicting parts of values to a second memory",
         guarantee="exact",
         within="post-order traversals with divisible files",
         complexity="O(n log n)",
         reference="Agullo, Guermouche & L'Excellent 2010",
-        options="remat_algorithms.out_of_core.setting:DiskOptions",
+        options="remat_algorithms.tree.out_of_core.setting:DiskOptions",
         several_memories=True,
     ),
     Algorithm(

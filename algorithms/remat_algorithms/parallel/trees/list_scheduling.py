@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from remat.context import Context
 from remat.problem import Problem, Proposal
-from remat_algorithms.parallel.listing import ChildrenFirst, list_schedule
-from remat_algorithms.parallel.parallel_tree import ParallelTree
-from remat_algorithms.parallel.plan import emit, processors_of
+from remat_algorithms.parallel.trees.listing import ChildrenFirst, list_schedule
+from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
+from remat_algorithms.parallel.trees.plan import emit, processors_of
 
 
 def solve_inner_first(problem: Problem, options: None, context: Context) -> Proposal:

@@ -28,11 +28,11 @@ from pydantic import Field
 from remat.context import Context
 from remat.options import Options
 from remat.problem import Problem, Proposal
-from remat_algorithms.parallel.list_scheduling import deepest_first
-from remat_algorithms.parallel.listing import ChildrenFirst, list_schedule
-from remat_algorithms.parallel.parallel_tree import ParallelTree
-from remat_algorithms.parallel.plan import emit, processors_of, room
-from remat_algorithms.parallel.traversal import fitting
+from remat_algorithms.parallel.trees.list_scheduling import deepest_first
+from remat_algorithms.parallel.trees.listing import ChildrenFirst, list_schedule
+from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
+from remat_algorithms.parallel.trees.plan import emit, processors_of, room
+from remat_algorithms.parallel.trees.traversal import fitting
 
 
 class BookingOptions(Options):

@@ -10,8 +10,8 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 
 from remat.units import Number
-from remat_algorithms.parallel.parallel_tree import ParallelTree
-from remat_algorithms.parallel.plan import Plan
+from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
+from remat_algorithms.parallel.trees.plan import Plan
 
 Release = Callable[[Sequence[int]], Iterable[int]]
 """Given the nodes that have just ended (none, at the start), returns those that become available."""

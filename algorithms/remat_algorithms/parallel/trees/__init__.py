@@ -1,0 +1,1 @@
+"""Trees on several processors that share a memory."""
