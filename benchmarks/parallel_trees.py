@@ -11,8 +11,8 @@ from typing import Any
 
 import remat
 from benchmarks.harness import Stopwatch, measure, table
-from remat.bounds import makespan_bound, memory_time_bound
 from remat.generate import generate
+from remat.graph.bounds import makespan_bound, memory_time_bound
 from remat.instance import Instance, load
 from remat.instance.dag import Parallel
 from remat.solving import make_problem

@@ -51,7 +51,7 @@ def fill(stages: int, share: float, compiled: bool, limited: bool) -> dict[str, 
 
     Imports and (cached) compilation are not counted.
     """
-    from remat.chain import Chain
+    from remat.graph.chain import Chain
     from remat_algorithms.chain.rotor import table as rotor_table
     from remat_algorithms.chain.rotor.limit import once_bound
     from remat_algorithms.chain.segments import Segments

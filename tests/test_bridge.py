@@ -12,7 +12,7 @@ import remat
 from remat import OptionError
 from remat.adjoint import actions_for_checkpoint_schedules, to_checkpoint_schedules
 from remat.bridge import BridgeAction, Free, Read, Write, storage_types, tidy
-from remat.schedule import parse_steps
+from remat.schedule.document import parse_steps
 from remat.testing import strategies
 
 UNIT = {"time": "unit", "memory": "unit"}

@@ -10,7 +10,7 @@ import pytest
 
 from remat.context import Context, interruptible
 from remat.problem import Termination
-from remat.steps import Steps
+from remat.schedule.steps import Steps
 
 STEPS = Steps.of_runs(np.array([0, 1]))
 

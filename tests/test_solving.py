@@ -13,8 +13,8 @@ import remat
 from remat import ClaimError, OptionError, registry
 from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
 from remat.registry import Algorithm
+from remat.schedule.steps import StepBuilder, Steps
 from remat.solving import conclude, make_problem
-from remat.steps import StepBuilder, Steps
 from remat.testing.cases import degenerate
 from remat_algorithms.emit import run_in_order
 

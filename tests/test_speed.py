@@ -7,7 +7,7 @@ import pytest
 
 import remat
 from remat import registry
-from remat.bounds import makespan_bound
+from remat.graph.bounds import makespan_bound
 from remat.placement import place
 from remat.placement.general import place_general
 from remat.placement.place import _one_resource

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import remat
 from remat import OptionError, registry
-from remat.actions import Advance, Backward, Checkpoint, Discard, Restore
 from remat.report.actions import actions
-from remat.steps import concatenate
+from remat.schedule.actions import Advance, Backward, Checkpoint, Discard, Restore
+from remat.schedule.steps import concatenate
 from remat.testing import strategies
 
 UNIT = {"time": "unit", "memory": "unit"}
@@ -159,8 +159,8 @@ def test_every_lane_begins_anew_and_iterating_does_not():
 @pytest.mark.parametrize("document", [loop(900, ram(3)), loop(900)], ids=["storage", "one-memory"])
 def test_long_advances_are_cut_into_chunks(document, tape, monkeypatch):
     document = document | ({} if tape is None else {"tape_size": tape})
-    monkeypatch.setattr("remat.operations.MOST_AT_ONCE", 40)
-    monkeypatch.setattr("remat.operations.BATCH", 8)
+    monkeypatch.setattr("remat.schedule.operations.MOST_AT_ONCE", 40)
+    monkeypatch.setattr("remat.schedule.operations.BATCH", 8)
     parts = list(remat.stream(document, budget=6).chunks())
     assert all(0 < len(part) <= 80 for part in parts)
     steps = concatenate(parts)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from remat.errors import OptionError
-from remat.machine import Machine
-from remat.steps import Steps
-from remat.taskgraph import IntArray, Ragged, TaskGraph
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import IntArray, Ragged, TaskGraph
+from remat.schedule.steps import Steps
 
 MOST_RUNS = 20_000_000
 """Most runs or copies of a schedule that is built whole."""

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from remat.errors import ClaimError, InstanceError, MissingExtraError, OptionError, RematError
     from remat.facts import Facts, show
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, TreeInstance, load
+    from remat.instance.shipped import example, examples
     from remat.problem import Bound, LeastBudget, Status, Termination
     from remat.registry import Algorithm, algorithms
     from remat.result import Result
-    from remat.shipped import example, examples
     from remat.solving import solve
     from remat.streaming import Stream, stream
     from remat.sweeping import sweep
@@ -60,8 +60,8 @@ _HOME = {
     "Violation": "remat.verifier",
     "algorithms": "remat.registry",
     "compare": "remat.comparing",
-    "example": "remat.shipped",
-    "examples": "remat.shipped",
+    "example": "remat.instance.shipped",
+    "examples": "remat.instance.shipped",
     "load": "remat.instance",
     "show": "remat.facts",
     "solve": "remat.solving",

@@ -7,15 +7,15 @@ from typing import Any
 
 from remat.context import interruptible
 from remat.errors import InstanceError, OptionError
+from remat.graph.machine import Machine
 from remat.instance import Instance
-from remat.lowering import machine_of
-from remat.machine import Machine
+from remat.instance.lowering import machine_of
+from remat.instance.scaling import scaled
 from remat.options import make_options
 from remat.probing import Answered, Effort
 from remat.problem import ALL_SCHEDULES, Problem, Termination
 from remat.questions import LARGEST_BATCH, Limits
 from remat.result import Answer, Result
-from remat.scaling import scaled
 from remat.solving import Budget, budget_memory, conclude, values_of
 from remat.units import format_size
 

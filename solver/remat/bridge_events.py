@@ -8,10 +8,10 @@ import numpy as np
 
 from remat.bridge import Advance, Back, Event, Free, Read, Tape, Write
 from remat.errors import OptionError
-from remat.names import NumberedNames
-from remat.operations import Layout
+from remat.graph.names import NumberedNames
 from remat.result import Result
-from remat.steps import WHOLE, StepKind, Steps
+from remat.schedule.operations import Layout
+from remat.schedule.steps import WHOLE, StepKind, Steps
 
 
 def layout_of(result: Result) -> Layout | None:

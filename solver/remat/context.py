@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from remat.problem import Termination
-from remat.steps import Steps
+from remat.schedule.steps import Steps
 from remat.units import Number
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from remat.bounds import makespan_bound
 from remat.errors import ClaimError, OptionError
+from remat.graph.bounds import makespan_bound
+from remat.graph.machine import Machine
 from remat.hiding import Hiding, hiding_of
 from remat.instance import AdjointInstance, ChainInstance, MachineModel, TreeInstance, digest, load, load_machine
-from remat.machine import Machine
 from remat.problem import Problem
 from remat.solving import AnyInstance, Budget, make_problem, solve
 from remat.units import Number, Units

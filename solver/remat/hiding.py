@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from remat.machine import Link, Machine
-from remat.taskgraph import IntArray, NumberArray
+from remat.graph.machine import Link, Machine
+from remat.graph.taskgraph import IntArray, NumberArray
 from remat.units import Number
 
 

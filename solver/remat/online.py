@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from remat import registry
-from remat.actions import Action, Advance, actions_of
 from remat.errors import OptionError
-from remat.operations import Layout
+from remat.schedule.actions import Action, Advance, actions_of
+from remat.schedule.operations import Layout
 
 
 class OnlineSchedule:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from remat.bounds import MemoryBound, NeededTasks, memory_bounds, needed_tasks, no_recompute_time
 from remat.errors import OptionError
-from remat.machine import Machine
-from remat.steps import Steps
+from remat.graph.bounds import MemoryBound, NeededTasks, memory_bounds, needed_tasks, no_recompute_time
+from remat.graph.machine import Machine
+from remat.schedule.steps import Steps
 from remat.units import Number, Units
 
 if TYPE_CHECKING:
-    from remat.chain import Chain
+    from remat.graph.chain import Chain
+    from remat.graph.taskgraph import TaskGraph
     from remat.instance import Instance
-    from remat.taskgraph import TaskGraph
 
 
 class Status(enum.StrEnum):
@@ -165,14 +165,14 @@ class Problem:
     @cached_property
     def graph(self) -> TaskGraph:
         """The task graph that the instance lowers to."""
-        from remat.lowering import lower
+        from remat.instance.lowering import lower
 
         return lower(self.instance)
 
     @cached_property
     def chain(self) -> Chain:
         """The instance as a chain (kinds `chain` and `adjoint` only); OptionError where it has parameters."""
-        from remat.chain import Chain
+        from remat.graph.chain import Chain
         from remat.instance import AdjointInstance, ChainInstance
 
         if isinstance(self.instance, ChainInstance):

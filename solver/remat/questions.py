@@ -18,9 +18,9 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any, Protocol
 
-from remat.bounds import makespan_bound
 from remat.context import interruptible
 from remat.errors import OptionError
+from remat.graph.bounds import makespan_bound
 from remat.options import make_options
 from remat.probing import Answered, Effort, Prober, with_budget
 from remat.problem import ALL_SCHEDULES, Problem, Proposal, Termination

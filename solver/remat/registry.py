@@ -56,8 +56,8 @@ class Algorithm:
     stream : str
         ``"module:function"`` that yields a schedule without holding it, for `remat.stream`; empty if there is none.
         The function is ``stream(problem, options, context) -> Iterator[Entry] | Proposal``: the operations of
-        `remat.operations`, from which the steps follow, or the answer where the budget is too small. It must not
-        ask for ``problem.chain`` or ``problem.graph`` where steps are equal: they are as long as the adjoint.
+        `remat.schedule.operations`, from which the steps follow, or the answer where the budget is too small. It must
+        not ask for ``problem.chain`` or ``problem.graph`` where steps are equal: they are as long as the adjoint.
     online : str
         ``"module:class"`` of the decisions for an adjoint whose number of steps is not known, for
         `remat.adjoint.OnlineSchedule`; empty if there is none.

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from remat import schedule
-from remat.bounds import MemoryBound
 from remat.documents import write_text
-from remat.machine import Machine
+from remat.graph.bounds import MemoryBound
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import TaskGraph
 from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
-from remat.schedule import StepView
-from remat.steps import Steps
-from remat.taskgraph import TaskGraph
+from remat.schedule import document as schedule
+from remat.schedule.document import StepView
+from remat.schedule.steps import Steps
 from remat.units import Number, Units
 from remat.verifier import Report
 

@@ -10,12 +10,12 @@ from typing import IO, Any
 
 from remat import registry
 from remat.auto import choose
-from remat.bounds import makespan_bound, memory_time_bound
 from remat.context import Context, Progress, interruptible
 from remat.errors import ClaimError, OptionError
+from remat.graph.bounds import makespan_bound, memory_time_bound
+from remat.graph.machine import Machine
 from remat.instance import Instance, MachineModel, digest, load, load_machine
-from remat.lowering import machine_of
-from remat.machine import Machine
+from remat.instance.lowering import machine_of
 from remat.options import make_options
 from remat.placement import Unplaceable, place
 from remat.problem import (
@@ -30,7 +30,7 @@ from remat.problem import (
 )
 from remat.remedies import remedies
 from remat.result import Result
-from remat.steps import Steps
+from remat.schedule.steps import Steps
 from remat.units import Number, Units, parse_duration, parse_size
 from remat.verifier import Report, check
 

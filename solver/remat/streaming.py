@@ -16,23 +16,23 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from remat import registry
-from remat.actions import Action, actions_of
 from remat.context import Context
 from remat.errors import OptionError
 from remat.instance import AdjointInstance, MachineModel, load
-from remat.operations import Entry, Layout, chunks
 from remat.options import make_options
 from remat.problem import ALL_SCHEDULES, Problem, Proposal
-from remat.schedule import Copy, Drop, Run, Step
+from remat.schedule.actions import Action, actions_of
+from remat.schedule.document import Copy, Drop, Run, Step
+from remat.schedule.operations import Entry, Layout, chunks
+from remat.schedule.steps import StepKind, Steps
 from remat.solving import AnyInstance, Budget, make_problem
-from remat.steps import StepKind, Steps
 from remat.units import format_size
 
 
 class Stream(Iterator[Step]):
     """Steps of a schedule, made one by one; get it from `remat.stream`.
 
-    Iterating yields `Run`, `Copy` and `Drop` (see `remat.schedule`) without start times, once. Each call of
+    Iterating yields `Run`, `Copy` and `Drop` (see `remat.schedule.document`) without start times, once. Each call of
     `operations`, `chunks` or `actions` begins anew.
 
     Attributes
@@ -67,17 +67,17 @@ class Stream(Iterator[Step]):
         return next(self._steps)
 
     def operations(self) -> Iterator[Entry]:
-        """Yield the operations of `remat.operations`: tuples of three whole numbers."""
+        """Yield the operations of `remat.schedule.operations`: tuples of three whole numbers."""
         # What was begun in order to find refusals is used up first.
         begun, self._first = self._first, None
         return self._start() if begun is None else begun
 
     def chunks(self) -> Iterator[Steps]:
-        """Yield the steps as columns, some ten thousand at a time (see `remat.steps.Steps`); the fastest lane."""
+        """Yield the steps as columns, some ten thousand at a time (see `Steps`); the fastest lane."""
         return chunks(self.operations(), self.layout)
 
     def actions(self) -> Iterator[Action]:
-        """Yield what a time-stepping code does: `remat.actions`, in numbers of states and steps.
+        """Yield what a time-stepping code does: `remat.schedule.actions`, in numbers of states and steps.
 
         ``str(action)`` is the line of ``--format actions``, for adjoints without tapes.
         """

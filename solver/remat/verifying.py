@@ -9,15 +9,15 @@ from typing import IO, Any
 
 from remat.documents import read_document
 from remat.errors import InstanceError, OptionError
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import TaskGraph
 from remat.instance import Instance, MachineModel, digest, load, load_machine
-from remat.lowering import lower, machine_of
-from remat.machine import Machine
+from remat.instance.lowering import lower, machine_of
 from remat.placement import Unplaceable, place
 from remat.problem import Status, Termination
 from remat.result import Result
-from remat.schedule import parse_steps
-from remat.steps import Steps
-from remat.taskgraph import TaskGraph
+from remat.schedule.document import parse_steps
+from remat.schedule.steps import Steps
 from remat.verifier import Report, Violation, check
 
 

@@ -10,7 +10,7 @@ import remat
 from remat import generate as generator
 from remat.documents import parse_document, read_document
 from remat.generate import FAMILIES, KINDS
-from remat.shipped import examples
+from remat.instance.shipped import examples
 from tests.cli.helpers import Run
 
 RESERVED_OPTIONS = {"--family", "--name", "--output", "--quiet", "--verbose", "--help"}

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 import remat
-from remat.shipped import examples
+from remat.instance.shipped import examples
 from tests.cli.helpers import CHAIN, Run, Save
 
 MACHINE = {

@@ -10,8 +10,8 @@ from remat.errors import OptionError
 from remat.options import Options
 from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Status, Termination
 from remat.registry import Algorithm
+from remat.schedule.steps import Steps
 from remat.solving import conclude
-from remat.steps import Steps
 from remat_algorithms.dag import keep_all
 from remat_algorithms.emit import run_in_order
 

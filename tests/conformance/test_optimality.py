@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.schedule import Run
+from remat.schedule.document import Run
 from remat.testing import strategies
 from remat_algorithms import catalogue
 from tests.oracles import frontier, persistent, search, taped

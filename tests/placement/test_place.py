@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from remat.placement import Placement, Unplaceable, place
-from remat.steps import StepBuilder
+from remat.schedule.steps import StepBuilder
 from tests.verifier.judges import Case
 
 

@@ -10,7 +10,7 @@ import pytest
 import remat
 from remat.report.actions import actions
 from remat.result import Result
-from remat.schedule import parse_steps
+from remat.schedule.document import parse_steps
 
 UNIT = {"schema": "remat.instance/1", "units": {"time": "unit", "memory": "unit"}}
 

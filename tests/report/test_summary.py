@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import remat
-from remat.bounds import MemoryBound
+from remat.graph.bounds import MemoryBound
 from remat.problem import Bound, LeastBudget, Status, Termination
 from remat.report.summary import WIDTH, figures, shown_name, summary, table
 from remat.result import Result

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from remat.instance import load
-from remat.lowering import lower, machine_of
-from remat.schedule import SCHEMA, parse_steps
+from remat.instance.lowering import lower, machine_of
+from remat.schedule.document import SCHEMA, parse_steps
 from remat.verifier import check
 from tests.oracles import referee
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from remat.machine import Machine
-from remat.steps import StepBuilder
+from remat.graph.machine import Machine
+from remat.schedule.steps import StepBuilder
 from remat.verifier import Violation, check
 from remat.verifier.referee import MOST_VIOLATIONS
 from remat.verifier.timeline import build_timeline

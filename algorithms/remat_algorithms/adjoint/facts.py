@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from remat.graph.taskgraph import NumberArray
 from remat.instance import AdjointInstance
-from remat.operations import Layout
 from remat.problem import ALL_SCHEDULES, LeastBudget, Problem, Proposal
-from remat.taskgraph import NumberArray
+from remat.schedule.operations import Layout
 from remat.units import Number
 
 

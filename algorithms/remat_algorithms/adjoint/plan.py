@@ -1,6 +1,6 @@
 """Plans of adjoint schedules: operations collected one by one, and the steps that they stand for.
 
-`remat.operations` says what the operations mean. Where everything lives in one memory, states are simply not
+`remat.schedule.operations` says what the operations mean. Where everything lives in one memory, states are simply not
 dropped: writes, reads and discards vanish, and each state is freed after its last use.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from remat.operations import Entry, Layout, Operation, entry_array, expand, expanded, tasks
 from remat.problem import Problem
-from remat.steps import Steps
+from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, tasks
+from remat.schedule.steps import Steps
 from remat_algorithms.emit import run_in_order
 
 

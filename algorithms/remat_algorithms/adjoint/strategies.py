@@ -9,8 +9,8 @@ import numpy as np
 
 from remat.context import Context
 from remat.errors import OptionError
-from remat.operations import Entry
 from remat.problem import LeastBudget, Problem, Proposal
+from remat.schedule.operations import Entry
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from remat.errors import OptionError
+from remat.graph.taskgraph import IntArray, NumberArray, number_array
 from remat.problem import Problem
-from remat.taskgraph import IntArray, NumberArray, number_array
 
 
 def state_transfer_times(problem: Problem, level: int) -> tuple[NumberArray, NumberArray] | None:

@@ -21,9 +21,9 @@ import numpy as np
 from pydantic import Field
 
 from remat.context import Context
+from remat.graph.taskgraph import BoolArray
 from remat.options import Options
 from remat.problem import ALL_SCHEDULES, Bound, Problem, Proposal, Termination
-from remat.taskgraph import BoolArray
 from remat.units import Number
 from remat_algorithms.chain.cuts import (
     ChenGreedyOptions,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import Field
 
-from remat.chain import Chain
 from remat.context import Context
+from remat.graph.chain import Chain
 from remat.options import Options
 from remat.problem import LeastBudget, Problem, Proposal
 from remat.units import Number

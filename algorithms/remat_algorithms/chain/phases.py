@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.chain import Chain
-from remat.taskgraph import BoolArray, IntArray
+from remat.graph.chain import Chain
+from remat.graph.taskgraph import BoolArray, IntArray
 
 
 @dataclass(frozen=True)

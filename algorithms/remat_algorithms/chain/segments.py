@@ -21,8 +21,8 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.chain import Chain
-from remat.taskgraph import BoolArray, IntArray, NumberArray
+from remat.graph.chain import Chain
+from remat.graph.taskgraph import BoolArray, IntArray, NumberArray
 from remat.units import Number
 from remat_algorithms.chain.states import States
 

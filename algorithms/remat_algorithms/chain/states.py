@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.chain import Chain
-from remat.taskgraph import BoolArray, IntArray, NumberArray
+from remat.graph.chain import Chain
+from remat.graph.taskgraph import BoolArray, IntArray, NumberArray
 from remat.units import Number
 
 

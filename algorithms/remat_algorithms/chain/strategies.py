@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from remat.chain import Chain
 from remat.context import Context
 from remat.errors import OptionError
+from remat.graph.chain import Chain
 from remat.options import Options
 from remat.problem import Problem, Proposal
 from remat_algorithms.adjoint import strategies as adjoint

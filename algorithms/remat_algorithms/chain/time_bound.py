@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from remat.chain import Chain
+from remat.graph.chain import Chain
 from remat.units import Number
 
 

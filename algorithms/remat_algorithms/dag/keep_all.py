@@ -7,8 +7,8 @@ import heapq
 import numpy as np
 
 from remat.context import Context
+from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
 from remat.problem import Problem, Proposal
-from remat.taskgraph import BoolArray, IntArray, TaskGraph
 from remat_algorithms.emit import run_in_order
 
 

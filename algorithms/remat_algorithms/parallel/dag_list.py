@@ -24,7 +24,7 @@ from remat.context import Context
 from remat.errors import OptionError
 from remat.options import Options
 from remat.problem import LeastBudget, Problem, Proposal
-from remat.steps import StepBuilder, Steps
+from remat.schedule.steps import StepBuilder, Steps
 from remat.units import Number
 from remat_algorithms.dag.keep_all import reference_order
 from remat_algorithms.dag.order.greedy import greedy_order

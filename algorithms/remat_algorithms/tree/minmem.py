@@ -21,8 +21,8 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from remat.context import Context
+from remat.graph.taskgraph import IntArray
 from remat.problem import Problem, Proposal
-from remat.taskgraph import IntArray
 from remat_algorithms.tree.traversal import TRAVERSALS, TaskTree, propose
 
 

@@ -14,10 +14,10 @@ from functools import cached_property
 
 import numpy as np
 
+from remat.graph.taskgraph import IntArray
 from remat.instance import TreeInstance
 from remat.problem import ALL_SCHEDULES, LeastBudget, Problem, Proposal
-from remat.steps import Steps
-from remat.taskgraph import IntArray
+from remat.schedule.steps import Steps
 from remat_algorithms.emit import run_in_order
 
 TRAVERSALS = "traversals in one memory"

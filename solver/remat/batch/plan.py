@@ -102,7 +102,7 @@ def find_sources(given: Iterable[str | os.PathLike[str]]) -> list[Source]:
 
 
 def _sources_of(text: str) -> list[Source]:
-    from remat.shipped import example_path, examples
+    from remat.instance.shipped import example_path, examples
 
     if text == "examples":
         return [_source(path, path.parents[1]) for path in examples().values()]

@@ -29,7 +29,7 @@ STANDARD_STREAM = "-"
 def complete_instance(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a file, or the name of a shipped instance."""
     if EXAMPLE.startswith(incomplete) or incomplete.startswith(EXAMPLE):
-        from remat.shipped import examples
+        from remat.instance.shipped import examples
 
         names = [EXAMPLE + key.partition("/")[2] for key in examples()]
         found = [CompletionItem(name) for name in names if name.startswith(incomplete)]
@@ -98,7 +98,7 @@ def verbosity_options(command: Decorated) -> Decorated:
 def load_instance(source: str) -> Instance:
     """Load the INSTANCE of a command line: a path, ``-``, or ``example:NAME``."""
     from remat.instance import load
-    from remat.shipped import example_path
+    from remat.instance.shipped import example_path
 
     if source == STANDARD_STREAM:
         require_standard_input()
@@ -133,7 +133,7 @@ def refuse_answers_without_steps(document: Any, path: str) -> None:
 def instance_of_schedule(document: Any, path: str) -> Instance:
     """Find the shipped instance that a schedule was made for."""
     from remat.instance import digest, load
-    from remat.shipped import examples
+    from remat.instance.shipped import examples
 
     about = document.get("instance") if isinstance(document, dict) else None
     name = about.get("name") if isinstance(about, dict) else None
@@ -153,7 +153,7 @@ def require_standard_input() -> None:
 
 def _shipped(source: str) -> str | None:
     """Return the shipped instance that somebody who wrote a path that does not exist may have meant."""
-    from remat.shipped import example_path
+    from remat.instance.shipped import example_path
 
     name = Path(source).name.split(".json")[0]
     try:

@@ -14,8 +14,8 @@ from remat.errors import OptionError
 
 if TYPE_CHECKING:
     from remat.facts import Facts
+    from remat.graph.machine import Link, Machine
     from remat.hiding import Hiding
-    from remat.machine import Link, Machine
     from remat.units import Number, Units
     from remat.verifying import Examined
 
@@ -82,7 +82,7 @@ def command(
 
 
 def _print_examples(format_: str) -> None:
-    from remat.shipped import examples
+    from remat.instance.shipped import examples
 
     listed = examples()
     if format_ == "json":
@@ -95,7 +95,7 @@ def _schedule(path: str, of: str | None) -> dict[str, Any] | None:
     """Read the document if it is a schedule; None if it is anything else, or cannot be read."""
     from remat.documents import read_document
     from remat.errors import InstanceError
-    from remat.schedule import SCHEMA
+    from remat.schedule.document import SCHEMA
 
     if path.startswith(common.EXAMPLE) or path == common.STANDARD_STREAM:
         return None

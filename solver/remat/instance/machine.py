@@ -6,8 +6,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from remat.graph.machine import Link, Machine, Memory, Processor
 from remat.instance.fields import Bandwidth, Count, Model, Name, Size, Speed, Time, fail
-from remat.machine import Link, Machine, Memory, Processor
 
 MOST_PROCESSORS = 4096
 

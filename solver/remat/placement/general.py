@@ -9,10 +9,10 @@ from collections.abc import Collection
 
 import numpy as np
 
-from remat.machine import Machine
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import TaskGraph
 from remat.placement.outcome import Placement, Unplaceable
-from remat.steps import StepKind, Steps
-from remat.taskgraph import TaskGraph
+from remat.schedule.steps import StepKind, Steps
 from remat.units import Number
 
 Change = list[tuple[int, int]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remat.taskgraph import NumberArray
+from remat.graph.taskgraph import NumberArray
 
 
 @dataclass(frozen=True, slots=True)

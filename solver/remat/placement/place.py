@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from remat.machine import Machine
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import TaskGraph
 from remat.placement.general import place_general
 from remat.placement.outcome import Placement, Unplaceable
 from remat.placement.sequential import place_sequential
-from remat.steps import StepKind, Steps
-from remat.taskgraph import TaskGraph
+from remat.schedule.steps import StepKind, Steps
 
 __all__ = ["Placement", "Unplaceable", "place"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from remat.machine import Machine
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph
 from remat.placement.outcome import Placement, Unplaceable
-from remat.steps import StepKind, Steps
-from remat.taskgraph import IntArray, NumberArray, Ragged, TaskGraph
+from remat.schedule.steps import StepKind, Steps
 
 
 def place_sequential(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement | Unplaceable:

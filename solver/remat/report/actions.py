@@ -30,10 +30,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from remat.errors import OptionError
+from remat.graph.taskgraph import TaskGraph
 from remat.report.views.layout import ChainLayout
 from remat.result import Result
-from remat.steps import WHOLE, StepKind, Steps
-from remat.taskgraph import TaskGraph
+from remat.schedule.steps import WHOLE, StepKind, Steps
 
 
 def actions(result: Result) -> Iterator[str]:

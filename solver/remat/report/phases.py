@@ -6,9 +6,9 @@ import enum
 
 import numpy as np
 
-from remat.names import NumberedNames
-from remat.steps import StepKind, Steps
-from remat.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
+from remat.graph.names import NumberedNames
+from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
+from remat.schedule.steps import StepKind, Steps
 
 
 class Phase(enum.IntEnum):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.errors import OptionError
+from remat.graph.taskgraph import IntArray
 from remat.report.figures import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles, check_suffix, save_figure
 from remat.report.phases import Phase, step_phases
 from remat.report.plot_views import drawing
@@ -19,8 +20,7 @@ from remat.report.slices import busy_shares, size_scale, slice_maxima, without_d
 from remat.report.summary import shown_name
 from remat.report.views.resources import occupied
 from remat.result import Result
-from remat.steps import StepKind
-from remat.taskgraph import IntArray
+from remat.schedule.steps import StepKind
 from remat.units import format_size
 from remat.verifier import Profile, Report
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remat.machine import Machine
-from remat.steps import WHOLE, StepKind, Steps
-from remat.taskgraph import TaskGraph
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import TaskGraph
+from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.verifier import Report
 
 

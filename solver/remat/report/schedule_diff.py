@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from remat.report.summary import shown_name
-from remat.steps import StepKind
+from remat.schedule.steps import StepKind
 from remat.units import Number, format_size, format_time
 from remat.verifying import Examined
 

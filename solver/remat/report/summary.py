@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from remat.machine import Machine
+from remat.graph.machine import Machine
 from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time

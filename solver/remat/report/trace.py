@@ -14,7 +14,7 @@ from remat.documents import write_text
 from remat.errors import OptionError
 from remat.report.phases import Phase, step_phases
 from remat.result import Result
-from remat.steps import StepKind
+from remat.schedule.steps import StepKind
 from remat.verifier import Report
 
 MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1, "ns": 1e-3, "unit": 1}

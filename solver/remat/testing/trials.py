@@ -19,8 +19,8 @@ from remat.options import make_options
 from remat.problem import Problem, Proposal, Termination
 from remat.registry import Algorithm
 from remat.result import Result
+from remat.schedule.steps import Steps
 from remat.solving import conclude, make_problem, solve
-from remat.steps import Steps
 from remat.testing.checks import Rung, require
 from remat.units import Number
 

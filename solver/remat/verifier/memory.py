@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from remat.machine import Machine, Memory
-from remat.steps import Steps
-from remat.taskgraph import BoolArray, IntArray, TaskGraph
+from remat.graph.machine import Machine, Memory
+from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
+from remat.schedule.steps import Steps
 from remat.verifier.report import Peak, Profile
 from remat.verifier.residency import (
     FREE,

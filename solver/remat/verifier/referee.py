@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from remat.bounds import needed_tasks, no_recompute_time
-from remat.machine import Machine
-from remat.steps import Steps
-from remat.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
+from remat.graph.bounds import needed_tasks, no_recompute_time
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
+from remat.schedule.steps import Steps
 from remat.units import Number
 from remat.verifier.memory import memory_use
 from remat.verifier.report import Report, Violation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from remat.taskgraph import IntArray, NumberArray
+from remat.graph.taskgraph import IntArray, NumberArray
 from remat.units import Number
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from remat.machine import Machine
-from remat.steps import Steps
-from remat.taskgraph import BoolArray, IntArray, TaskGraph
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
+from remat.schedule.steps import Steps
 from remat.verifier.timeline import Timeline
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.machine import Machine
-from remat.steps import Steps
-from remat.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
+from remat.schedule.steps import Steps
 
 TOLERANCE = 1e-9
 """Times within this share of the makespan are one instant (float times only; integers are exact)."""

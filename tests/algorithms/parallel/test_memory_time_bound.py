@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.bounds import memory_time_bound
+from remat.graph.bounds import memory_time_bound
 from remat.instance import load
 from remat.solving import make_problem
 from tests.algorithms.parallel.cases import machine, peak, tree

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import remat
+from remat.instance.shipped import example_path
 from remat.report.views.icicle import icicle_of
 from remat.report.views.layout import TreeLayout
-from remat.shipped import example_path
 from tests.report.results import chain_result, offload_result, result_of
 from tests.report.views.by_hand import TREE, run, spilled_tree
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat.report.views.lives import Origin, lives_of
-from remat.steps import StepKind
+from remat.schedule.steps import StepKind
 from remat.testing import strategies
 from tests.report.results import MOVES, OFFLOAD, chain_result, offload_result, result_of
 

@@ -8,7 +8,7 @@ import pytest
 import remat
 from remat.report.views.layout import ChainLayout
 from remat.report.views.reversal import Stroke, reversal_of
-from remat.steps import StepKind
+from remat.schedule.steps import StepKind
 from tests.report.views.by_hand import halves, offloaded, reversed_adjoint
 
 

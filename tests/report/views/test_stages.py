@@ -8,7 +8,7 @@ import pytest
 import remat
 from remat.report.views.layout import ChainLayout
 from remat.report.views.stages import Fate, stages_of
-from remat.schedule import Run
+from remat.schedule.document import Run
 from tests.report.results import CHAIN
 from tests.report.views.by_hand import halves, offloaded
 

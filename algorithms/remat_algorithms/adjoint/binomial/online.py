@@ -43,8 +43,8 @@ from itertools import pairwise
 from math import inf
 
 from remat.context import Context
-from remat.operations import Entry, entry_array, expand
 from remat.problem import Bound, Problem, Proposal
+from remat.schedule.operations import Entry, entry_array, expand
 from remat_algorithms.adjoint.binomial.revolve import advances, if_built, refused_by_revolve, scope_of
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan

@@ -19,8 +19,8 @@ from math import comb
 
 from remat.context import Context
 from remat.errors import OptionError
-from remat.operations import Entry
 from remat.problem import Bound, Problem, Proposal
+from remat.schedule.operations import Entry
 from remat.units import Number
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan

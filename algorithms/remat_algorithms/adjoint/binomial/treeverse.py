@@ -22,9 +22,9 @@ from typing import Literal
 from pydantic import Field
 
 from remat.context import Context
-from remat.operations import Entry
 from remat.options import Options
 from remat.problem import Problem, Proposal
+from remat.schedule.operations import Entry
 from remat_algorithms.adjoint.binomial.revolve import if_built, repetition
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan

@@ -21,9 +21,9 @@ from pydantic import Field
 
 from remat.context import Context
 from remat.errors import OptionError
-from remat.operations import Entry
 from remat.options import Options
 from remat.problem import ALL_SCHEDULES, Bound, Problem, Proposal
+from remat.schedule.operations import Entry
 from remat_algorithms.adjoint.binomial.revolve import beta
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.hrevolve import MOST_WORK, tables

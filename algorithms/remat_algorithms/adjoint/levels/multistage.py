@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from remat.context import Context
 from remat.errors import OptionError
-from remat.operations import Entry
 from remat.problem import Bound, Problem, Proposal
+from remat.schedule.operations import Entry
 from remat.units import Number
 from remat_algorithms.adjoint.binomial.revolve import advances, beta, if_built, repetition
 from remat_algorithms.adjoint.facts import Facts

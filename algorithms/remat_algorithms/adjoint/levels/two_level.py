@@ -16,9 +16,9 @@ from pydantic import Field
 
 from remat.context import Context
 from remat.errors import OptionError
-from remat.operations import Entry
 from remat.options import Options
 from remat.problem import Problem, Proposal
+from remat.schedule.operations import Entry
 from remat_algorithms.adjoint.binomial.revolve import advances
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.uniform import TimeLoop

@@ -24,7 +24,7 @@ from remat.context import Context
 from remat.errors import OptionError
 from remat.options import Options
 from remat.problem import LeastBudget, Problem, Proposal
-from remat.steps import StepBuilder, StepKind, Steps
+from remat.schedule.steps import StepBuilder, StepKind, Steps
 from remat.units import Number
 from remat_algorithms.adjoint.binomial.revolve import advances
 from remat_algorithms.adjoint.levels.uniform import reverse_block

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from remat.errors import OptionError
-from remat.operations import Entry
 from remat.problem import ALL_SCHEDULES, LeastBudget, Problem, Proposal
+from remat.schedule.operations import Entry
 from remat.units import Number
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan

@@ -16,8 +16,8 @@ import numpy as np
 
 from remat.context import Context
 from remat.errors import OptionError
+from remat.graph.taskgraph import IntArray
 from remat.problem import Bound, LeastBudget, Problem, Proposal
-from remat.taskgraph import IntArray
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.slots import forget_elsewhere, slot_notes
 from remat_algorithms.adjoint.tapes.tapes import TapePlan, TapeRoom

@@ -22,8 +22,8 @@ import numpy as np
 
 from remat.context import Context
 from remat.errors import OptionError
+from remat.graph.taskgraph import NumberArray
 from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal
-from remat.taskgraph import NumberArray
 from remat.units import Number
 from remat_algorithms.adjoint.binomial.revolve import advances, beta, first_split, problem_backward_time
 from remat_algorithms.adjoint.plan import Plan

@@ -18,8 +18,8 @@ import numpy as np
 
 from remat.context import Context
 from remat.errors import OptionError
+from remat.graph.taskgraph import NumberArray
 from remat.problem import Bound, Problem, Proposal
-from remat.taskgraph import NumberArray
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.slots import Slots, forget_elsewhere, initially_in, slot_notes

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.chain import Chain
+from remat.graph.chain import Chain
 from remat.units import Number
 
 TRIES_PER_STATE = 100

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.chain import Chain
-from remat.taskgraph import IntArray, NumberArray
+from remat.graph.chain import Chain
+from remat.graph.taskgraph import IntArray, NumberArray
 from remat_algorithms.chain.segments import RunList, Segments
 
 FLOATING = "floating schedules"

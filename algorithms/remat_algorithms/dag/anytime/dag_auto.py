@@ -12,7 +12,7 @@ from remat.context import Context
 from remat.options import Options
 from remat.placement import Unplaceable, place
 from remat.problem import Problem, Proposal, Termination
-from remat.steps import Steps
+from remat.schedule.steps import Steps
 from remat_algorithms.dag.anytime.bounds.bounding import Bounding
 from remat_algorithms.dag.anytime.bounds.lineage import speaks_for_all
 from remat_algorithms.dag.anytime.conclusion import conclude

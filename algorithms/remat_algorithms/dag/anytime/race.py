@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from remat.context import Context
 from remat.problem import Problem, Proposal
-from remat.steps import StepBuilder, Steps, concatenate
+from remat.schedule.steps import StepBuilder, Steps, concatenate
 from remat.units import Number
 from remat_algorithms.dag.plans.model import StageModel
 from remat_algorithms.dag.plans.state import Plan

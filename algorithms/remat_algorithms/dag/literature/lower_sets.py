@@ -30,9 +30,9 @@ from pydantic import Field
 
 from remat.context import Context
 from remat.errors import OptionError
+from remat.graph.taskgraph import BoolArray
 from remat.options import Options
 from remat.problem import Problem, Proposal
-from remat.taskgraph import BoolArray
 from remat_algorithms.dag.literature.fitting import fastest
 from remat_algorithms.dag.literature.phases import Training, training_of
 

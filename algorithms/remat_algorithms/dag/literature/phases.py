@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from remat.graph.taskgraph import BoolArray
 from remat.problem import Problem
-from remat.taskgraph import BoolArray
 from remat_algorithms.dag.literature.retention import Stages, stages_of
 
 BACKWARD = "backward"

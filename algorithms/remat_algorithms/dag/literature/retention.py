@@ -15,10 +15,10 @@ from functools import cached_property
 import numpy as np
 
 from remat.errors import OptionError
-from remat.machine import Machine
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import BoolArray, TaskGraph
 from remat.problem import Problem
-from remat.steps import Steps
-from remat.taskgraph import BoolArray, TaskGraph
+from remat.schedule.steps import Steps
 from remat.units import Number
 from remat_algorithms.dag.keep_all import reference_order
 from remat_algorithms.emit import run_in_order

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from remat.errors import OptionError
+from remat.graph.taskgraph import BoolArray, TaskGraph
 from remat.problem import Problem
-from remat.taskgraph import BoolArray, TaskGraph
 from remat_algorithms.dag.keep_all import reference_order
 
 NO_RECOMPUTATION = "schedules without recomputation"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from remat.problem import LeastBudget, Problem, Proposal, Termination
-from remat.steps import StepBuilder, Steps, concatenate
+from remat.schedule.steps import StepBuilder, Steps, concatenate
 from remat_algorithms.dag.order.model import NO_RECOMPUTATION, OrderModel
 from remat_algorithms.emit import run_in_order
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from remat.graph.taskgraph import IntArray, TaskGraph
 from remat.problem import Problem
-from remat.taskgraph import IntArray, TaskGraph
 from remat.units import Number
 from remat_algorithms.dag.keep_all import reference_order
 

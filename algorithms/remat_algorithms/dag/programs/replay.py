@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from remat.problem import Problem
-from remat.steps import StepBuilder, Steps, concatenate
+from remat.schedule.steps import StepBuilder, Steps, concatenate
 from remat.units import Number
 from remat_algorithms.emit import run_in_order
 

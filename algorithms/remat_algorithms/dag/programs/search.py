@@ -10,7 +10,7 @@ import numpy as np
 
 from remat.context import Context
 from remat.problem import Bound, LeastBudget, Problem, Proposal, Termination
-from remat.steps import Steps
+from remat.schedule.steps import Steps
 from remat.units import Number
 from remat_algorithms.dag.keep_all import reference_order
 from remat_algorithms.dag.order.improving import better_order

@@ -31,7 +31,7 @@ from remat.context import Context
 from remat.options import Options
 from remat.placement import Placement, place
 from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Termination
-from remat.steps import Steps
+from remat.schedule.steps import Steps
 from remat.units import Number
 from remat_algorithms.joint.adjoint_best.bound import lower_bound
 from remat_algorithms.joint.adjoint_best.model import Model, Operation, cost, operations_of, steps_of

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from remat.errors import OptionError
 from remat.problem import Problem
-from remat.steps import StepBuilder, StepKind, Steps
+from remat.schedule.steps import StepBuilder, StepKind, Steps
 from remat.units import Number
 from remat_algorithms.adjoint.slots import initially_in
 from remat_algorithms.adjoint.transfers import transfer_times_of

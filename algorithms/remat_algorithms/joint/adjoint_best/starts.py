@@ -17,7 +17,7 @@ from remat.options import make_options
 from remat.placement import Placement, place
 from remat.problem import ALL_SCHEDULES, Problem, Proposal
 from remat.registry import Algorithm
-from remat.steps import StepBuilder, StepKind, Steps, concatenate
+from remat.schedule.steps import StepBuilder, StepKind, Steps, concatenate
 from remat.units import Number
 from remat_algorithms.adjoint.slots import initially_in
 

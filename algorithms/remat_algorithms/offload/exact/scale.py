@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from remat.machine import Link
+from remat.graph.machine import Link
 from remat.units import Number
 
 MOST_UNITS = 2**31

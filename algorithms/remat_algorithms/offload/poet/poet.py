@@ -9,7 +9,7 @@ from remat.errors import OptionError
 from remat.options import Options
 from remat.placement import Unplaceable, place
 from remat.problem import Problem, Proposal, Termination
-from remat.steps import Steps
+from remat.schedule.steps import Steps
 from remat.units import Number
 from remat_algorithms.dag.programs.frontier import FRONTIER
 from remat_algorithms.dag.programs.search import Search

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import gcd
 
-from remat.machine import Machine
+from remat.graph.machine import Machine
 from remat.units import Number
 from remat_algorithms.dag.programs.frontier import Frontier
 from remat_algorithms.kit.programs.program import INFINITY, FloatArray, ProgramBuilder

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from remat.problem import Problem
-from remat.steps import StepBuilder, Steps
+from remat.schedule.steps import StepBuilder, Steps
 from remat.units import Number
 from remat_algorithms.dag.programs.frontier import Frontier
 from remat_algorithms.offload.poet.program import Choice, Pager

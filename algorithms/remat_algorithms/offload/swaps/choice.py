@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from remat.context import Context
+from remat.graph.taskgraph import IntArray
 from remat.problem import Problem
-from remat.taskgraph import IntArray
 from remat.units import Number
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
 from remat_algorithms.offload.swaps.program import planned_profile

@@ -19,9 +19,9 @@ import heapq
 from collections import defaultdict
 from dataclasses import dataclass
 
-from remat.machine import Machine
-from remat.steps import StepBuilder, Steps
-from remat.taskgraph import IntArray, TaskGraph, number_array
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import IntArray, TaskGraph, number_array
+from remat.schedule.steps import StepBuilder, Steps
 from remat.units import Number
 from remat_algorithms.offload.swaps.program import Program, planned_profile, reused_bytes, run_time
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from remat.context import Context
-from remat.machine import Link
+from remat.graph.machine import Link
 from remat.units import Number
 from remat_algorithms.kit.programs.program import INFINITY, ProgramBuilder
 from remat_algorithms.kit.programs.solvers import LINEAR, Outcome, solve_program

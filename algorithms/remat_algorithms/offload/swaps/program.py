@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.machine import Machine, Processor
-from remat.taskgraph import IntArray, TaskGraph
+from remat.graph.machine import Machine, Processor
+from remat.graph.taskgraph import IntArray, TaskGraph
 from remat.units import Number
 
 AT_ONCE = -1

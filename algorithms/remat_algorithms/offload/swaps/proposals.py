@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from remat.context import Context
+from remat.graph.taskgraph import IntArray
 from remat.problem import Bound, LeastBudget, Proposal
-from remat.taskgraph import IntArray
 from remat.units import Number
 from remat_algorithms.offload.swaps.choice import Choice, Plan
 from remat_algorithms.offload.swaps.program import Program, planned_profile

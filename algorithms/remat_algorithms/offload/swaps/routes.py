@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from remat.errors import OptionError
-from remat.machine import Machine
+from remat.graph.machine import Machine
 from remat.problem import Problem
 from remat.units import Number
 

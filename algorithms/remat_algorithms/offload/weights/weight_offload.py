@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 
 from pydantic import Field
 
-from remat.bounds import makespan_bound
 from remat.context import Context
 from remat.errors import OptionError
+from remat.graph.bounds import makespan_bound
 from remat.options import Options
 from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal
 from remat.units import Number

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from remat.machine import Machine
-from remat.taskgraph import TaskGraph
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import TaskGraph
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from remat.graph.taskgraph import Ragged
 from remat.problem import Problem
-from remat.steps import Steps
-from remat.taskgraph import Ragged
+from remat.schedule.steps import Steps
 from remat.units import Number
 from remat_algorithms.emit import run_in_order
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree

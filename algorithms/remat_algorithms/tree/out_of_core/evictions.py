@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remat.steps import WHOLE, StepBuilder, Steps
-from remat.taskgraph import IntArray, TaskGraph
+from remat.graph.taskgraph import IntArray, TaskGraph
+from remat.schedule.steps import WHOLE, StepBuilder, Steps
 from remat_algorithms.tree.out_of_core.policies import Policy
 
 

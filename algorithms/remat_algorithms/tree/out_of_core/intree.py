@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from remat.graph.taskgraph import IntArray, TaskGraph
 from remat.instance import TreeInstance
 from remat.problem import Problem
-from remat.taskgraph import IntArray, TaskGraph
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from remat.errors import OptionError
-from remat.machine import Machine
+from remat.graph.machine import Machine
 from remat.options import Options
 from remat.problem import Problem
 

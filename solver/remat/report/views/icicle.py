@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from remat.graph.taskgraph import IntArray
 from remat.report.views.layout import TreeLayout
 from remat.result import Result
-from remat.steps import StepKind
-from remat.taskgraph import IntArray
+from remat.schedule.steps import StepKind
 
 FloatArray = NDArray[np.float64]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.names import NumberedNames
-from remat.taskgraph import IntArray, TaskGraph
+from remat.graph.names import NumberedNames
+from remat.graph.taskgraph import IntArray, TaskGraph
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.machine import Machine
-from remat.steps import StepKind, Steps
-from remat.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
+from remat.schedule.steps import StepKind, Steps
 from remat.verifier import Report
 
 NEAR = 1e-9

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from remat.graph.taskgraph import IntArray
 from remat.report.views.lives import Lives, Origin, lives_of
 from remat.result import Result
-from remat.taskgraph import IntArray
 
 FloatArray = NDArray[np.float64]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from remat.machine import Machine
-from remat.steps import StepKind, Steps
-from remat.taskgraph import IntArray
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import IntArray
+from remat.schedule.steps import StepKind, Steps
 
 
 def occupied(machine: Machine, steps: Steps) -> tuple[IntArray, IntArray]:

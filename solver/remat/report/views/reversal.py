@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from remat.graph.taskgraph import IntArray
 from remat.report.views.layout import ChainLayout
 from remat.report.views.lives import NEAR, Lives, Origin, lives_of
 from remat.result import Result
-from remat.steps import StepKind
-from remat.taskgraph import IntArray
+from remat.schedule.steps import StepKind
 
 
 class Stroke(enum.IntEnum):

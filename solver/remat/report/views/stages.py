@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from remat.graph.taskgraph import BoolArray, IntArray
 from remat.report.views.layout import ChainLayout
 from remat.report.views.lives import lives_of
 from remat.result import Result
-from remat.steps import StepKind
-from remat.taskgraph import BoolArray, IntArray
+from remat.schedule.steps import StepKind
 
 
 class Fate(enum.IntEnum):

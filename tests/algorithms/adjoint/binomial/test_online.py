@@ -7,9 +7,9 @@ import pytest
 
 import remat
 from remat import OptionError
-from remat.actions import Advance, Backward, Checkpoint, Discard, Restore
 from remat.online import OnlineSchedule
-from remat.operations import Operation
+from remat.schedule.actions import Advance, Backward, Checkpoint, Discard, Restore
+from remat.schedule.operations import Operation
 from remat_algorithms.adjoint.binomial.online import OnlinePlacement
 from remat_algorithms.adjoint.binomial.revolve import advances, beta, first_split, repetition
 from remat_algorithms.adjoint.plan import Plan

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.machine import Link, Machine, Memory, Processor
+from remat.graph.machine import Link, Machine, Memory, Processor
 from remat.problem import Problem
 from remat_algorithms.adjoint.binomial import revolve
 from remat_algorithms.adjoint.transfers import state_transfer_times

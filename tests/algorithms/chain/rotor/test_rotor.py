@@ -11,7 +11,7 @@ import pytest
 
 import remat
 import remat.placement
-from remat.chain import Chain
+from remat.graph.chain import Chain
 from remat_algorithms.chain import least_memory
 from remat_algorithms.chain.least_memory import LeastMemory
 from remat_algorithms.chain.rotor import table as rotor_table

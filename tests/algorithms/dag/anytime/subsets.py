@@ -3,7 +3,7 @@
 import itertools
 
 from remat.placement import Unplaceable, place
-from remat.steps import StepBuilder, concatenate
+from remat.schedule.steps import StepBuilder, concatenate
 from remat_algorithms.dag.keep_all import reference_order
 from remat_algorithms.emit import run_in_order
 

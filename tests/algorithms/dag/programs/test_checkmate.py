@@ -14,7 +14,7 @@ import remat
 from remat.context import Context
 from remat.options import make_options
 from remat.registry import find
-from remat.schedule import Run
+from remat.schedule.document import Run
 from remat.solving import conclude, make_problem
 from remat.testing import strategies
 from remat.testing.cases import moderate

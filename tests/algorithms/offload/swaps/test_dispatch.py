@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.machine import Link, Machine, Memory, Processor
+from remat.graph.machine import Link, Machine, Memory, Processor
 from remat.problem import Problem
 from remat.testing.strategies import chains, dags
 from remat.verifier import check

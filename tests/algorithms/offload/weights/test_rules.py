@@ -273,7 +273,7 @@ def test_actions_name_updates():
 
 
 def test_parameters_do_not_grow_with_the_batch():
-    from remat.scaling import scaled
+    from remat.instance.scaling import scaled
 
     grown = scaled(remat.load(chain(stage(), stage(optimizer=0), master_copy=True)), 3)
     assert [s.parameter_size for s in grown.stages] == [4, 4]

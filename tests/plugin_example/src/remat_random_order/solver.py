@@ -7,7 +7,7 @@ from pydantic import Field
 from remat.context import Context
 from remat.options import Options
 from remat.problem import Problem, Proposal
-from remat.steps import Steps
+from remat.schedule.steps import Steps
 from remat_algorithms.emit import run_in_order
 
 

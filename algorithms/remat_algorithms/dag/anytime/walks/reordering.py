@@ -12,9 +12,9 @@ from functools import partial
 import numpy as np
 
 from remat.context import Context
+from remat.graph.taskgraph import IntArray
 from remat.problem import Problem
-from remat.steps import Steps
-from remat.taskgraph import IntArray
+from remat.schedule.steps import Steps
 from remat.units import Number
 from remat_algorithms.dag.anytime.improving import attended
 from remat_algorithms.dag.anytime.race import steps_of

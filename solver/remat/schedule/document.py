@@ -9,10 +9,10 @@ from decimal import Decimal
 from typing import Any, overload
 
 from remat.errors import InstanceError
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import NumberArray, TaskGraph, number_array
 from remat.instance.fields import units_scope
-from remat.machine import Machine
-from remat.steps import WHOLE, StepBuilder, StepKind, Steps
-from remat.taskgraph import NumberArray, TaskGraph, number_array
+from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps
 from remat.units import LARGEST_TOTAL, Number, Units, parse_size, parse_time
 
 SCHEMA = "remat.schedule/1"

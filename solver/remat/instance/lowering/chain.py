@@ -11,12 +11,12 @@ import itertools
 
 import numpy as np
 
-from remat.chain import Chain
+from remat.graph.chain import Chain
+from remat.graph.machine import Link, Machine, Memory, Processor
+from remat.graph.names import NumberedNames
+from remat.graph.taskgraph import BoolArray, IntArray, Ragged, Resident, TaskGraph
 from remat.instance import AdjointInstance, ChainInstance
-from remat.lowering.weights import with_parameters
-from remat.machine import Link, Machine, Memory, Processor
-from remat.names import NumberedNames
-from remat.taskgraph import BoolArray, IntArray, Ragged, Resident, TaskGraph
+from remat.instance.lowering.weights import with_parameters
 from remat.units import Units
 
 

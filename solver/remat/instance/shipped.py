@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _folder() -> Path:
-    checkout = Path(__file__).resolve().parents[2] / "instances"
+    checkout = Path(__file__).resolve().parents[3] / "instances"
     if (checkout / "README.md").is_file() and (checkout.parent / "solver").is_dir():
         return checkout
     with resources.as_file(resources.files("remat") / "_instances") as installed:

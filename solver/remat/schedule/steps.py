@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.taskgraph import IntArray, NumberArray, Ragged
+from remat.graph.taskgraph import IntArray, NumberArray, Ragged
 
 WHOLE = -1
 """`amount` of a copy that takes the whole value."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from remat.graph.names import Names
+from remat.graph.taskgraph import Ragged, Resident, TaskGraph, number_array
 from remat.instance import DagInstance
-from remat.names import Names
-from remat.taskgraph import Ragged, Resident, TaskGraph, number_array
 
 
 def lower_dag(instance: DagInstance) -> TaskGraph:

@@ -22,9 +22,9 @@ from itertools import chain, islice
 
 import numpy as np
 
-from remat.names import NumberedNames
-from remat.steps import WHOLE, StepKind, Steps
-from remat.taskgraph import BoolArray, IntArray, Ragged
+from remat.graph.names import NumberedNames
+from remat.graph.taskgraph import BoolArray, IntArray, Ragged
+from remat.schedule.steps import WHOLE, StepKind, Steps
 
 Entry = tuple[int, int, int]
 """An operation and its two numbers."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remat.names import Names, NumberedNames
+from remat.graph.names import Names, NumberedNames
 
 RUNS = st.lists(
     st.tuples(

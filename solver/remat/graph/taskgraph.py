@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.names import Names
+from remat.graph.names import Names
 from remat.units import Number, Units
 
 IntArray = NDArray[np.int64]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 
 import remat
-from remat.bounds import makespan_bound, memory_bounds, needed_tasks, no_recompute_time
+from remat.graph.bounds import makespan_bound, memory_bounds, needed_tasks, no_recompute_time
 from remat.instance import load
-from remat.lowering import lower, machine_of
+from remat.instance.lowering import lower, machine_of
 from tests.instance.documents import chains, trees
 from tests.oracles import lowering, referee, search
 from tests.verifier.judges import Case

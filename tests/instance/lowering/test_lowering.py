@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from remat.instance import load
-from remat.lowering import lower, machine_of
+from remat.instance.lowering import lower, machine_of
 from tests.instance.documents import adjoints, chains, dags, trees
 from tests.oracles import lowering
 

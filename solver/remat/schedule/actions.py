@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from remat.operations import Entry, Layout, Operation
+from remat.schedule.operations import Entry, Layout, Operation
 
 
 @dataclass(frozen=True, slots=True)

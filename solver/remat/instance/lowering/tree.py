@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from remat.graph.names import NumberedNames
+from remat.graph.taskgraph import Ragged, Resident, TaskGraph, number_array
 from remat.instance import TreeInstance
-from remat.names import NumberedNames
-from remat.taskgraph import Ragged, Resident, TaskGraph, number_array
 
 
 def lower_tree(instance: TreeInstance) -> TaskGraph:

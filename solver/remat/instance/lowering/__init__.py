@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import TaskGraph
 from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, TreeInstance
-from remat.lowering.chain import lower_adjoint, lower_chain, machine_of_adjoint
-from remat.lowering.dag import lower_dag
-from remat.lowering.tree import lower_tree
-from remat.machine import Machine
-from remat.taskgraph import TaskGraph
+from remat.instance.lowering.chain import lower_adjoint, lower_chain, machine_of_adjoint
+from remat.instance.lowering.dag import lower_dag
+from remat.instance.lowering.tree import lower_tree
 
 __all__ = ["lower", "machine_of"]
 

@@ -9,10 +9,10 @@ import pytest
 
 from remat.documents import read_document
 from remat.errors import InstanceError
+from remat.graph.taskgraph import Ragged
 from remat.placement import place
-from remat.schedule import SCHEMA, Copy, Drop, Run, StepView, document_chunks, parse_steps, step_lines
-from remat.steps import StepBuilder, Steps, concatenate
-from remat.taskgraph import Ragged
+from remat.schedule.document import SCHEMA, Copy, Drop, Run, StepView, document_chunks, parse_steps, step_lines
+from remat.schedule.steps import StepBuilder, Steps, concatenate
 from remat.units import Units
 from tests.placement.step_lists import world_of
 from tests.verifier.judges import Case

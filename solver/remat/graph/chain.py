@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from remat.errors import InstanceError
-from remat.taskgraph import BoolArray, IntArray, NumberArray, Ragged, number_array
+from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, number_array
 from remat.units import Number
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from remat.graph.names import NameRun, Names, NumberedNames
+from remat.graph.taskgraph import Ragged, Resident, TaskGraph, number_array
 from remat.instance.chain import ChainInstance
-from remat.names import NameRun, Names, NumberedNames
-from remat.taskgraph import Ragged, Resident, TaskGraph, number_array
 
 
 def with_parameters(graph: TaskGraph, instance: ChainInstance) -> TaskGraph:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.machine import Machine
-from remat.taskgraph import BoolArray, IntArray, TaskGraph
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
 from remat.units import Number
 
 

@@ -1,0 +1,1 @@
+"""What every instance lowers to: the task graph, the machine, arrays of chains, and simple bounds."""
