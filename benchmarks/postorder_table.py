@@ -16,10 +16,10 @@ import numpy as np
 import remat
 from benchmarks.harness import data_missing, table
 from remat.generate import generate
-from remat.sparse.assembly import Storage, assembly_tree
-from remat.sparse.minimum_degree import minimum_degree
-from remat.sparse.ordering import nested_dissection
-from remat.sparse.pattern import Pattern, pattern_of
+from remat.generate.sparse.assembly import Storage, assembly_tree
+from remat.generate.sparse.minimum_degree import minimum_degree
+from remat.generate.sparse.ordering import nested_dissection
+from remat.generate.sparse.pattern import Pattern, pattern_of
 from remat_algorithms.tree.liu import best_traversal
 from remat_algorithms.tree.postorder import best_postorder
 from remat_algorithms.tree.traversal import TaskTree
@@ -84,7 +84,7 @@ def grids_minimum_degree() -> Iterator[remat.Instance]:
 
 def matrices(folder: Path) -> Iterator[remat.Instance]:
     """Yield the matrices of a folder, ordered by minimum degree and by nested dissection."""
-    from remat.sparse.matrix import read_matrix
+    from remat.bridges.matrix_market.matrix import read_matrix
 
     for path in sorted(folder.glob("*.mtx*")):
         pattern = read_matrix(path)

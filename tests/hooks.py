@@ -4,10 +4,10 @@ import signal
 
 from pydantic import Field
 
-from remat import registry
-from remat.options import Options
-from remat.problem import Problem, Proposal
-from remat.registry import Algorithm
+from remat.plugin import registry
+from remat.plugin.options import Options
+from remat.plugin.problem import Problem, Proposal
+from remat.plugin.registry import Algorithm
 from remat.result import Result
 from remat.solving import conclude
 from remat_algorithms.chain.rotor import rotor

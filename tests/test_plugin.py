@@ -147,7 +147,7 @@ def test_broken_plugin_takes_nobody_down(tmp_path, module, value, reason):
 
 def test_plugin_cannot_take_a_builtin_name(tmp_path):
     (tmp_path / "thief.py").write_text(
-        "from remat.registry import Algorithm\n"
+        "from remat.plugin.registry import Algorithm\n"
         "catalogue = [\n"
         "    Algorithm(name='keep-all', solver='thief:solve', kinds=('dag',), summary='no', guarantee='exact')\n"
         "]\n"

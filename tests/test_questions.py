@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.problem import ALL_SCHEDULES, Proposal, Status, Termination
+from remat.plugin.problem import ALL_SCHEDULES, Proposal, Status, Termination
+from remat.plugin.registry import Algorithm
 from remat.questions import read_share
-from remat.registry import Algorithm
 from remat.testing import strategies
 from remat_algorithms.dag import keep_all
 from tests import hooks
@@ -198,7 +198,7 @@ def test_a_heuristic_that_finds_nothing(monkeypatch):
 def test_a_slow_heuristic_is_no_proof(monkeypatch):
     def slow(problem, options, context):
         runs = keep_all.solve(problem, None, context).steps.runs.tolist()
-        from remat_algorithms.emit import run_in_order
+        from remat.plugin.emit import run_in_order
 
         return Proposal(steps=run_in_order(problem.graph, problem.machine, [runs[0], *runs]))
 

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 import remat
-from remat import ClaimError, OptionError, registry
-from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
-from remat.registry import Algorithm
+from remat import ClaimError, OptionError
+from remat.plugin import registry
+from remat.plugin.emit import run_in_order
+from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
+from remat.plugin.registry import Algorithm
 from remat.schedule.steps import StepBuilder, Steps
 from remat.solving import conclude, make_problem
 from remat.testing.cases import degenerate
-from remat_algorithms.emit import run_in_order
 
 # a (4) and b (3) are there together, with b's workspace; then b and c (2).
 CHAINED = {

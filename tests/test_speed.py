@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import remat
-from remat import registry
 from remat.graph.bounds import makespan_bound
 from remat.placement import place
 from remat.placement.general import place_general
 from remat.placement.place import _one_resource
 from remat.placement.sequential import place_sequential
+from remat.plugin import registry
 from remat.verifier import check
 from tests.oracles import placer
 from tests.verifier.judges import Case, same_figures

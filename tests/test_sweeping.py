@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat.curves import Point, knee, pareto
-from remat.problem import ALL_SCHEDULES, LeastBudget, Proposal, Status, Termination
+from remat.plugin.problem import ALL_SCHEDULES, LeastBudget, Proposal, Status, Termination
 from remat.report.curve_tables import remark
 from remat.testing import strategies
 from remat.units import Units

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from remat.adjoint.streaming import Stream, stream
     from remat.batch.comparison import Comparison
     from remat.comparing import compare
     from remat.curves import Curve, Point, Sweep
@@ -24,19 +25,18 @@ if TYPE_CHECKING:
     from remat.facts import Facts, show
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, TreeInstance, load
     from remat.instance.shipped import example, examples
-    from remat.problem import Bound, LeastBudget, Status, Termination
-    from remat.registry import Algorithm, algorithms
+    from remat.plugin.problem import Bound, LeastBudget, Status, Termination
+    from remat.plugin.registry import Algorithm, algorithms
     from remat.result import Result
     from remat.solving import solve
-    from remat.streaming import Stream, stream
     from remat.sweeping import sweep
     from remat.verifier import Report, Violation
     from remat.verifying import verify
 
 _HOME = {
     "AdjointInstance": "remat.instance",
-    "Algorithm": "remat.registry",
-    "Bound": "remat.problem",
+    "Algorithm": "remat.plugin.registry",
+    "Bound": "remat.plugin.problem",
     "ChainInstance": "remat.instance",
     "ClaimError": "remat.errors",
     "Comparison": "remat.batch.comparison",
@@ -45,20 +45,20 @@ _HOME = {
     "Facts": "remat.facts",
     "Instance": "remat.instance",
     "InstanceError": "remat.errors",
-    "LeastBudget": "remat.problem",
+    "LeastBudget": "remat.plugin.problem",
     "MissingExtraError": "remat.errors",
     "OptionError": "remat.errors",
     "Point": "remat.curves",
     "RematError": "remat.errors",
     "Report": "remat.verifier",
     "Result": "remat.result",
-    "Status": "remat.problem",
+    "Status": "remat.plugin.problem",
     "Sweep": "remat.curves",
-    "Stream": "remat.streaming",
-    "Termination": "remat.problem",
+    "Stream": "remat.adjoint.streaming",
+    "Termination": "remat.plugin.problem",
     "TreeInstance": "remat.instance",
     "Violation": "remat.verifier",
-    "algorithms": "remat.registry",
+    "algorithms": "remat.plugin.registry",
     "compare": "remat.comparing",
     "example": "remat.instance.shipped",
     "examples": "remat.instance.shipped",
@@ -66,7 +66,7 @@ _HOME = {
     "show": "remat.facts",
     "solve": "remat.solving",
     "sweep": "remat.sweeping",
-    "stream": "remat.streaming",
+    "stream": "remat.adjoint.streaming",
     "verify": "remat.verifying",
 }
 

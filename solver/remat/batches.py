@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from remat.context import interruptible
 from remat.errors import InstanceError, OptionError
 from remat.graph.machine import Machine
 from remat.instance import Instance
 from remat.instance.lowering import machine_of
 from remat.instance.scaling import scaled
-from remat.options import make_options
+from remat.plugin.context import interruptible
+from remat.plugin.options import make_options
+from remat.plugin.problem import ALL_SCHEDULES, Problem, Termination
 from remat.probing import Answered, Effort
-from remat.problem import ALL_SCHEDULES, Problem, Termination
 from remat.questions import LARGEST_BATCH, Limits
 from remat.result import Answer, Result
 from remat.solving import Budget, budget_memory, conclude, values_of
@@ -218,7 +218,7 @@ class _Batches:
 
     def _unanswered(self) -> tuple[Instance, Answered]:
         """Conclude without a solve: the time was over before the first."""
-        from remat.problem import Proposal
+        from remat.plugin.problem import Proposal
 
         problem = self.at(1) or self.problem
         solver = self.effort.solver(problem)

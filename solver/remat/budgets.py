@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.problem import Problem
+from remat.plugin.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

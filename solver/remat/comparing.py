@@ -178,8 +178,8 @@ def _checked(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> 
     """
     import difflib
 
-    from remat.options import make_options
-    from remat.registry import algorithms
+    from remat.plugin.options import make_options
+    from remat.plugin.registry import algorithms
 
     known = {algorithm.name: algorithm for algorithm in algorithms()}
     for where, name in [*(("--algorithms", name) for name in names), *(("--option", name) for name in options)]:

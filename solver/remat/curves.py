@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from remat.problem import Status, Termination
+from remat.plugin.problem import Status, Termination
 from remat.result import Result
 from remat.units import Number, Units
 

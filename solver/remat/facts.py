@@ -14,7 +14,7 @@ from remat.graph.bounds import makespan_bound
 from remat.graph.machine import Machine
 from remat.hiding import Hiding, hiding_of
 from remat.instance import AdjointInstance, ChainInstance, MachineModel, TreeInstance, digest, load, load_machine
-from remat.problem import Problem
+from remat.plugin.problem import Problem
 from remat.solving import AnyInstance, Budget, make_problem, solve
 from remat.units import Number, Units
 

@@ -9,13 +9,13 @@ from functools import cached_property
 from itertools import count
 from typing import Any
 
-from remat import registry
-from remat.auto import choose
 from remat.budgets import Grid
-from remat.context import Context, Progress, interruptible
 from remat.errors import OptionError
-from remat.options import make_options
-from remat.problem import Problem, Proposal, Status, Termination
+from remat.plugin import registry
+from remat.plugin.auto import choose
+from remat.plugin.context import Context, Progress, interruptible
+from remat.plugin.options import make_options
+from remat.plugin.problem import Problem, Proposal, Status, Termination
 from remat.result import Result
 from remat.solving import (
     AUTO_SECONDS,

@@ -18,13 +18,13 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any, Protocol
 
-from remat.context import interruptible
 from remat.errors import OptionError
 from remat.graph.bounds import makespan_bound
-from remat.options import make_options
+from remat.plugin.context import interruptible
+from remat.plugin.options import make_options
+from remat.plugin.problem import ALL_SCHEDULES, Problem, Proposal, Termination
+from remat.plugin.registry import Algorithm
 from remat.probing import Answered, Effort, Prober, with_budget
-from remat.problem import ALL_SCHEDULES, Problem, Proposal, Termination
-from remat.registry import Algorithm
 from remat.result import Answer, Result
 from remat.searching import Limit, Search, least_budget
 from remat.solving import QUESTIONS, Budget, budget_memory, conclude

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from remat.problem import Problem
-from remat.registry import Algorithm
+from remat.plugin.problem import Problem
+from remat.plugin.registry import Algorithm
 
 ONE_ORDER = ("reference order", "improved order")
 """What scopes say where all first runs are in one order."""

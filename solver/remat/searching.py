@@ -7,8 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
 
+from remat.plugin.problem import ALL_SCHEDULES, Status
 from remat.probing import Answered, Prober
-from remat.problem import ALL_SCHEDULES, Status
 from remat.units import Number
 
 TIME_TOLERANCE = 1e-9

@@ -22,7 +22,7 @@ def whole_peak(instance: Instance, machine: MachineModel | None = None) -> int |
 
 def _stored_whole(instance: Instance, machine: MachineModel | None) -> int | None:
     from remat.errors import RematError
-    from remat.problem import Status
+    from remat.plugin.problem import Status
     from remat.solving import solve
 
     try:

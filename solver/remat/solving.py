@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import IO, Any
 
-from remat import registry
-from remat.auto import choose
-from remat.context import Context, Progress, interruptible
 from remat.errors import ClaimError, OptionError
 from remat.graph.bounds import makespan_bound, memory_time_bound
 from remat.graph.machine import Machine
 from remat.instance import Instance, MachineModel, digest, load, load_machine
 from remat.instance.lowering import machine_of
-from remat.options import make_options
 from remat.placement import Unplaceable, place
-from remat.problem import (
+from remat.plugin import registry
+from remat.plugin.auto import choose
+from remat.plugin.context import Context, Progress, interruptible
+from remat.plugin.options import make_options
+from remat.plugin.problem import (
     ALL_SCHEDULES,
     FOR_PARAMETERS,
     Bound,
@@ -65,7 +65,7 @@ def solve(
     ----------
     instance : path, open file, dict or instance
     algorithm : str
-        A registry name, or ``auto`` (see `remat.auto`).
+        A registry name, or ``auto`` (see `remat.plugin.auto`).
     budget : int, str or mapping, optional
         Capacity of the first memory (of the first storage level, for an adjoint with storage), or of each
         named memory: ``8_000_000``, ``"8GB"``, ``{"host": "64GB"}`` (the name ``""`` is the first memory again).
@@ -79,7 +79,7 @@ def solve(
         Seconds, or ``"30s"``; algorithms that are not anytime may overrun it. Default 60 s for ``auto``.
     seed, threads : int
     progress : callable, optional
-        Receives `remat.context.Progress` while an anytime algorithm runs.
+        Receives `remat.plugin.context.Progress` while an anytime algorithm runs.
 
     Returns
     -------

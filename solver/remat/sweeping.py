@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from remat.context import Progress, interruptible
 from remat.curves import Curve, Least, Point, Sweep
 from remat.errors import OptionError
 from remat.instance import MachineModel, digest, load
+from remat.plugin.context import Progress, interruptible
+from remat.plugin.problem import Problem
 from remat.probing import Answered, Effort, Prober, with_budget
-from remat.problem import Problem
 from remat.searching import Limit, Search, least_budget
 from remat.solving import QUESTIONS, AnyInstance, budget_memory, make_problem, read_whole
 from remat.units import format_size, parse_size
@@ -59,7 +59,7 @@ def sweep(
         For each curve. Default: none, but 60 s (10 s if it is anytime) for each solve of ``auto``.
     seed, threads : int
     progress : callable, optional
-        Receives `remat.context.Progress`.
+        Receives `remat.plugin.context.Progress`.
 
     Returns
     -------

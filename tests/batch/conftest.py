@@ -7,13 +7,13 @@ import os
 
 import pytest
 
-from remat import registry
+from remat.plugin import registry
 from tests.cli.helpers import CHAIN
 
 SOLVERS = '''
 import os, subprocess, sys, time
-from remat.problem import Proposal
-from remat.registry import Algorithm
+from remat.plugin.problem import Proposal
+from remat.plugin.registry import Algorithm
 from remat_algorithms.dag.keep_all import solve as keep_all
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from remat import registry
 from remat.cli.main import main
-from remat.registry import Algorithm
+from remat.plugin import registry
+from remat.plugin.registry import Algorithm
 from tests.cli.helpers import CHAIN, Outcome, Run, Save, Zoo
 
 

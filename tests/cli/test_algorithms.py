@@ -7,9 +7,9 @@ from typing import Any, Literal
 import pytest
 from pydantic import Field
 
-from remat import registry
-from remat.auto import TABLE
-from remat.options import Options
+from remat.plugin import registry
+from remat.plugin.auto import TABLE
+from remat.plugin.options import Options
 from remat_algorithms.dag.keep_all import solve as keep_all
 from tests.cli.helpers import Run, Zoo
 
@@ -36,7 +36,7 @@ NO_SOLVER = """
 import sys
 from remat.cli.main import main
 assert main(["algorithms"]) == 0
-from remat.registry import algorithms
+from remat.plugin.registry import algorithms
 solvers = {algorithm.solver.partition(":")[0] for algorithm in algorithms()}
 heavy = {"numpy", "numba", "pydantic", "ortools", "pulp", "networkx"}
 sys.stderr.write(" ".join((solvers | heavy) & set(sys.modules)))

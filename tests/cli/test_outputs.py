@@ -12,8 +12,8 @@ import pytest
 
 from remat import documents
 from remat.cli.session import ExitCode
-from remat.context import Context
-from remat.problem import Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.problem import Problem, Proposal
 from tests.cli.helpers import Run, Save, Zoo
 
 

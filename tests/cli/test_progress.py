@@ -7,8 +7,8 @@ import pytest
 
 from remat.cli.main import main
 from remat.cli.progress import describe
-from remat.context import Context, Progress
-from remat.problem import Problem, Proposal
+from remat.plugin.context import Context, Progress
+from remat.plugin.problem import Problem, Proposal
 from remat.units import Units
 from remat_algorithms.dag.keep_all import solve as keep_all
 from tests.cli.helpers import Run, Zoo

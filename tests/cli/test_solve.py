@@ -11,10 +11,10 @@ from pydantic import Field
 
 import remat
 from remat.cli.session import ExitCode
-from remat.context import Context
 from remat.generate import generate
-from remat.options import Options
-from remat.problem import Problem, Proposal, Termination
+from remat.plugin.context import Context
+from remat.plugin.options import Options
+from remat.plugin.problem import Problem, Proposal, Termination
 from remat_algorithms.dag.keep_all import solve as keep_all
 from tests.cli.helpers import CHAIN, Run, Save, Zoo
 

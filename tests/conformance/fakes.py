@@ -7,13 +7,13 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from remat.errors import OptionError
-from remat.options import Options
-from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Status, Termination
-from remat.registry import Algorithm
+from remat.plugin.emit import run_in_order
+from remat.plugin.options import Options
+from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Status, Termination
+from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps
 from remat.solving import conclude
 from remat_algorithms.dag import keep_all
-from remat_algorithms.emit import run_in_order
 
 FINISH = threading.Event()
 """Lets the algorithms that never stop end, once a test has seen enough of them."""

@@ -6,8 +6,8 @@ import json
 import pytest
 from hypothesis import strategies as st
 
-from remat import registry
 from remat.errors import OptionError
+from remat.plugin import registry
 from remat.testing import AlgorithmSuite, replay
 from remat.testing.cases import degenerate, moderate
 from tests.conformance import fakes

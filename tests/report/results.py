@@ -2,7 +2,7 @@
 
 import remat
 from remat.placement import place
-from remat.problem import Status, Termination
+from remat.plugin.problem import Status, Termination
 from remat.result import Result
 from remat.verifier import check
 from tests.verifier.judges import Case

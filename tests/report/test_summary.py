@@ -7,7 +7,7 @@ import pytest
 
 import remat
 from remat.graph.bounds import MemoryBound
-from remat.problem import Bound, LeastBudget, Status, Termination
+from remat.plugin.problem import Bound, LeastBudget, Status, Termination
 from remat.report.summary import WIDTH, figures, shown_name, summary, table
 from remat.result import Result
 

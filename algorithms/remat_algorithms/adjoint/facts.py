@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from remat.graph.taskgraph import NumberArray
 from remat.instance import AdjointInstance
-from remat.problem import ALL_SCHEDULES, LeastBudget, Problem, Proposal
+from remat.plugin.problem import ALL_SCHEDULES, LeastBudget, Problem, Proposal
 from remat.schedule.operations import Layout
 from remat.units import Number
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from remat.problem import Problem
+from remat.plugin.emit import run_in_order
+from remat.plugin.problem import Problem
 from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, tasks
 from remat.schedule.steps import Steps
-from remat_algorithms.emit import run_in_order
 
 
 class Plan:

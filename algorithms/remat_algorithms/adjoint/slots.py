@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from remat.errors import OptionError
-from remat.problem import LeastBudget, Problem
+from remat.plugin.problem import LeastBudget, Problem
 from remat.schedule.operations import Entry
 from remat.units import Number
 from remat_algorithms.adjoint.facts import Facts

@@ -7,15 +7,15 @@ from itertools import chain
 
 import numpy as np
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.problem import LeastBudget, Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.emit import check_length
+from remat.plugin.problem import LeastBudget, Problem, Proposal
 from remat.schedule.operations import Entry
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE
 from remat_algorithms.adjoint.slots import forgotten, initially_in
-from remat_algorithms.emit import check_length
 
 
 def store_all(problem: Problem) -> Proposal:

@@ -6,7 +6,7 @@ import numpy as np
 
 from remat.errors import OptionError
 from remat.graph.taskgraph import IntArray, NumberArray, number_array
-from remat.problem import Problem
+from remat.plugin.problem import Problem
 
 
 def state_transfer_times(problem: Problem, level: int) -> tuple[NumberArray, NumberArray] | None:

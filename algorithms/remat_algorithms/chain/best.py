@@ -20,10 +20,11 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
-from remat.context import Context
 from remat.graph.taskgraph import BoolArray
-from remat.options import Options
-from remat.problem import ALL_SCHEDULES, Bound, Problem, Proposal, Termination
+from remat.plugin.context import Context
+from remat.plugin.emit import run_in_order
+from remat.plugin.options import Options
+from remat.plugin.problem import ALL_SCHEDULES, Bound, Problem, Proposal, Termination
 from remat.units import Number
 from remat_algorithms.chain.cuts import (
     ChenGreedyOptions,
@@ -37,7 +38,6 @@ from remat_algorithms.chain.floating.rotor_float import solve as solve_rotor_flo
 from remat_algorithms.chain.phases import Phases
 from remat_algorithms.chain.strategies import PeriodicOptions, solve_periodic
 from remat_algorithms.chain.time_bound import recompute_bound
-from remat_algorithms.emit import run_in_order
 
 MOST_STAGES = 1500
 """Longer chains are not walked: a round would take a second."""

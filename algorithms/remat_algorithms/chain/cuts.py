@@ -8,17 +8,17 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import Field
 
-from remat.context import Context
 from remat.graph.chain import Chain
-from remat.options import Options
-from remat.problem import LeastBudget, Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.emit import check_length, run_in_order
+from remat.plugin.options import Options
+from remat.plugin.problem import LeastBudget, Problem, Proposal
 from remat.units import Number
 from remat_algorithms.adjoint.binomial.revolve import advances, first_split
 from remat_algorithms.chain.floating.rotor_float import refuse_alternatives, total_time
 from remat_algorithms.chain.phases import Phases
 from remat_algorithms.chain.segments import RunList, Segments
 from remat_algorithms.chain.strategies import segmented
-from remat_algorithms.emit import check_length, run_in_order
 
 MOST_LIMITS = 200
 """Most limits b that are tried."""

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from remat.context import Context
 from remat.errors import OptionError
 from remat.graph.chain import Chain
-from remat.options import Options
-from remat.problem import Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.emit import check_length, run_in_order
+from remat.plugin.options import Options
+from remat.plugin.problem import Problem, Proposal
 from remat_algorithms.adjoint import strategies as adjoint
 from remat_algorithms.chain.segments import RunList, Segments
-from remat_algorithms.emit import check_length, run_in_order
 
 
 class FixedOptions(Options):

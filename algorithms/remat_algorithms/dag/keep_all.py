@@ -6,10 +6,10 @@ import heapq
 
 import numpy as np
 
-from remat.context import Context
 from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
-from remat.problem import Problem, Proposal
-from remat_algorithms.emit import run_in_order
+from remat.plugin.context import Context
+from remat.plugin.emit import run_in_order
+from remat.plugin.problem import Problem, Proposal
 
 
 def solve(problem: Problem, options: None, context: Context) -> Proposal:

@@ -19,10 +19,10 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
-from remat.context import Context
 from remat.graph.taskgraph import BoolArray
-from remat.options import Options
-from remat.problem import Problem, Proposal, Termination
+from remat.plugin.context import Context
+from remat.plugin.options import Options
+from remat.plugin.problem import Problem, Proposal, Termination
 from remat.units import Number
 from remat_algorithms.chain.best import ChainBestOptions
 from remat_algorithms.chain.best import solve as solve_chain_best

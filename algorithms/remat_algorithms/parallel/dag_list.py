@@ -20,10 +20,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.options import Options
-from remat.problem import LeastBudget, Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.options import Options
+from remat.plugin.problem import LeastBudget, Problem, Proposal
 from remat.schedule.steps import StepBuilder, Steps
 from remat.units import Number
 from remat_algorithms.dag.keep_all import reference_order

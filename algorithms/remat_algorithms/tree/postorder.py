@@ -8,9 +8,9 @@ subtree of i, with the children 1..c in their order (f outputs, m workspaces):
 
 from __future__ import annotations
 
-from remat.context import Context
 from remat.graph.taskgraph import IntArray
-from remat.problem import Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.problem import Problem, Proposal
 from remat_algorithms.tree.traversal import TaskTree, postorder_by, propose, steps_of
 
 POSTORDERS = "post-order traversals"

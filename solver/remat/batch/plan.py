@@ -11,9 +11,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
-from remat import registry
 from remat.batch.cells import Answer, Cell, Job, Outcome
 from remat.errors import OptionError
+from remat.plugin import registry
 from remat.units import Units, parse_size
 
 EXAMPLE = "example:"

@@ -14,8 +14,8 @@ from remat.cli.session import ExitCode, Session, emit
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from remat.auto import Rule
-    from remat.registry import Algorithm
+    from remat.plugin.auto import Rule
+    from remat.plugin.registry import Algorithm
 
 KINDS = ("chain", "adjoint", "dag", "tree")
 
@@ -40,7 +40,7 @@ AUTO = "auto"
 @click.pass_obj
 def command(session: Session, name: str | None, kind: str | None, format_: str) -> int:
     """Print the list, or one entry."""
-    from remat.registry import algorithms
+    from remat.plugin.registry import algorithms
 
     if name is None:
         listed = algorithms(kind)
@@ -64,7 +64,7 @@ def command(session: Session, name: str | None, kind: str | None, format_: str) 
 
 def _show_auto(kind: str | None, format_: str) -> None:
     """Print the table behind `auto`, of one kind or of all."""
-    from remat.auto import TABLE
+    from remat.plugin.auto import TABLE
 
     rules = [rule for rule in TABLE if kind in (None, rule.kind)]
     if format_ == "json":
@@ -94,7 +94,7 @@ def _auto_lines(rules: Sequence[Rule]) -> Iterator[tuple[str, str]]:
 
 def _find(name: str, kind: str | None) -> Algorithm:
     from remat.errors import OptionError
-    from remat.registry import algorithms
+    from remat.plugin.registry import algorithms
 
     known = {algorithm.name: algorithm for algorithm in algorithms()}
     if name not in known:
@@ -160,7 +160,7 @@ def _lines(algorithm: Algorithm) -> Iterator[tuple[str, str]]:
 
 
 def _kinds(algorithm: Algorithm) -> str:
-    from remat.registry import ANY_KIND
+    from remat.plugin.registry import ANY_KIND
 
     return "any" if ANY_KIND in algorithm.kinds else ", ".join(algorithm.kinds)
 

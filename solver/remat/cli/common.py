@@ -40,7 +40,7 @@ def complete_instance(ctx: click.Context, param: click.Parameter, incomplete: st
 
 def complete_algorithm(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the name of an algorithm, with its summary."""
-    from remat.registry import algorithms
+    from remat.plugin.registry import algorithms
 
     listed = [CompletionItem(algorithm.name, help=algorithm.summary) for algorithm in algorithms()]
     return [item for item in listed if item.value.startswith(incomplete)]

@@ -80,7 +80,7 @@ def matrix(
     output: str,
 ) -> int:
     """Write the assembly tree of a matrix."""
-    from remat.sparse.importing import import_matrix
+    from remat.bridges.matrix_market.importing import import_matrix
 
     common.check_distinct({"MTX": path, "--output": output})
     if output != common.STANDARD_STREAM:

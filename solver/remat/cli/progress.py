@@ -11,7 +11,7 @@ from remat.cli.session import Session
 from remat.units import Units, format_time
 
 if TYPE_CHECKING:
-    from remat.context import Progress
+    from remat.plugin.context import Progress
 
 Listener = Callable[["Progress"], None]
 

@@ -228,7 +228,7 @@ def _print(result: Result, outputs: _Outputs, session: Session) -> None:
 
 
 def _exit_code(result: Result) -> ExitCode:
-    from remat.problem import Status, Termination
+    from remat.plugin.problem import Status, Termination
 
     match result.status:
         case Status.INFEASIBLE:

@@ -48,8 +48,8 @@ def grid3d(*, nx: int = 12, ny: int = 12, nz: int = 12, ordering: str = "nd", re
 
 def _grid(sides: dict[str, int], ordering: str, relax: int) -> Document:
     # numpy is needed for nothing else here.
-    from remat.sparse.assembly import Storage, assembly_tree
-    from remat.sparse.pattern import pattern_of
+    from remat.generate.sparse.assembly import Storage, assembly_tree
+    from remat.generate.sparse.pattern import pattern_of
 
     shape = tuple(check.integer(name, side, minimum=1, maximum=LARGEST_GRID) for name, side in sides.items())
     check.choice("ordering", ordering, ORDERINGS)

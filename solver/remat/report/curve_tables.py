@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Sequence
 
 from remat.curves import Curve, Point, Sweep
-from remat.problem import ALL_SCHEDULES, Termination
+from remat.plugin.problem import ALL_SCHEDULES, Termination
 from remat.report.summary import shown_name
 from remat.units import Units, format_size, format_time
 

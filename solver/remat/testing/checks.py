@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from remat.problem import ALL_SCHEDULES, Status, Termination
-from remat.registry import Algorithm
+from remat.plugin.problem import ALL_SCHEDULES, Status, Termination
+from remat.plugin.registry import Algorithm
 from remat.result import Result
 from remat.units import Number
 

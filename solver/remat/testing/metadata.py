@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from remat.errors import OptionError
-from remat.options import Options, make_options
-from remat.registry import ANY_KIND, KINDS, Algorithm, Guarantee
+from remat.plugin.options import Options, make_options
+from remat.plugin.registry import ANY_KIND, KINDS, Algorithm, Guarantee
 from remat.testing.checks import require
 
 
@@ -44,7 +44,7 @@ def check_options(algorithm: Algorithm, tried: Sequence[Mapping[str, Any]]) -> N
     _refuses_unknown(algorithm)
     if model is None:
         return
-    require(issubclass(model, Options), f"{name}: options derive from remat.options.Options")
+    require(issubclass(model, Options), f"{name}: options derive from remat.plugin.options.Options")
     require(bool(model.model_config.get("frozen")), f"{name}: the options model is not frozen")
     require(model.model_config.get("extra") == "forbid", f"{name}: the options model takes unknown names")
     for option, field in model.model_fields.items():

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from remat.problem import Status, Termination
-from remat.registry import KINDS, Algorithm, algorithms, find
+from remat.plugin.problem import Status, Termination
+from remat.plugin.registry import KINDS, Algorithm, algorithms, find
 from remat.result import Result
 from remat.testing import metadata
 from remat.testing.cases import Document, degenerate, moderate

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from remat.context import Context
 from remat.errors import OptionError
 from remat.instance import load
-from remat.options import make_options
-from remat.problem import Problem, Proposal, Termination
-from remat.registry import Algorithm
+from remat.plugin.context import Context
+from remat.plugin.options import make_options
+from remat.plugin.problem import Problem, Proposal, Termination
+from remat.plugin.registry import Algorithm
 from remat.result import Result
 from remat.schedule.steps import Steps
 from remat.solving import conclude, make_problem, solve
@@ -48,7 +48,7 @@ class Trials:
 
     def time_limit(self) -> float | None:
         """Return the limit for one solve: only anytime algorithms get one."""
-        from remat.registry import algorithms
+        from remat.plugin.registry import algorithms
 
         return self._limit if any(a.name == self.algorithm and a.anytime for a in algorithms()) else None
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import remat
+from remat.plugin.emit import run_in_order
 from remat.solving import make_problem
 from remat_algorithms.chain import phases_kernel
 from remat_algorithms.chain.phases import Phases
 from remat_algorithms.chain.time_bound import recompute_bound
-from remat_algorithms.emit import run_in_order
 from tests.algorithms.chain.rotor.test_rotor import draw_chain
 from tests.oracles import search
 

@@ -42,8 +42,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from math import inf
 
-from remat.context import Context
-from remat.problem import Bound, Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.emit import check_length
+from remat.plugin.problem import Bound, Problem, Proposal
 from remat.schedule.operations import Entry, entry_array, expand
 from remat_algorithms.adjoint.binomial.revolve import advances, if_built, refused_by_revolve, scope_of
 from remat_algorithms.adjoint.facts import Facts
@@ -58,7 +59,6 @@ from remat_algorithms.adjoint.ranges import (
     reverse_ranges,
 )
 from remat_algorithms.adjoint.slots import Slots, forgotten, initially_in, transfer_times
-from remat_algorithms.emit import check_length
 
 
 class OnlinePlacement:

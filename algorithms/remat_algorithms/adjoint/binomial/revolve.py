@@ -17,16 +17,16 @@ from dataclasses import replace
 from itertools import chain
 from math import comb
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.problem import Bound, Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.emit import MOST_RUNS, check_length
+from remat.plugin.problem import Bound, Problem, Proposal
 from remat.schedule.operations import Entry
 from remat.units import Number
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import Alike, reversal
 from remat_algorithms.adjoint.slots import Slots, forgotten, initially_in, slot_notes, transfer_times
-from remat_algorithms.emit import MOST_RUNS, check_length
 
 
 def beta(slots: int, repeats: int) -> int:

@@ -21,16 +21,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from remat.context import Context
-from remat.options import Options
-from remat.problem import Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.emit import check_length
+from remat.plugin.options import Options
+from remat.plugin.problem import Problem, Proposal
 from remat.schedule.operations import Entry
 from remat_algorithms.adjoint.binomial.revolve import if_built, repetition
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE
 from remat_algorithms.adjoint.slots import Slots, forget_elsewhere, forgotten, initially_in, slot_notes
-from remat_algorithms.emit import check_length
 
 Split = Literal["binomial", "bisection"]
 NO_SLOTS = "checkpointing schedules with 0 slots"

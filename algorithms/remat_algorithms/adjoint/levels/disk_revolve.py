@@ -19,10 +19,10 @@ from math import inf
 
 from pydantic import Field
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.options import Options
-from remat.problem import ALL_SCHEDULES, Bound, Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.options import Options
+from remat.plugin.problem import ALL_SCHEDULES, Bound, Problem, Proposal
 from remat.schedule.operations import Entry
 from remat_algorithms.adjoint.binomial.revolve import beta
 from remat_algorithms.adjoint.facts import Facts

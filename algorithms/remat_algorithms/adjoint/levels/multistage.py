@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.problem import Bound, Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.emit import check_length
+from remat.plugin.problem import Bound, Problem, Proposal
 from remat.schedule.operations import Entry
 from remat.units import Number
 from remat_algorithms.adjoint.binomial.revolve import advances, beta, if_built, repetition
@@ -19,7 +20,6 @@ from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.uniform import TimeLoop
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import READ, READ_LAST, WRITE, Split, Splits, reversal
-from remat_algorithms.emit import check_length
 
 MOST_SLOTS = 10_000_000
 """Most slots of a schedule that is streamed."""

@@ -14,17 +14,17 @@ from math import isqrt
 
 from pydantic import Field
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.options import Options
-from remat.problem import Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.emit import check_length
+from remat.plugin.options import Options
+from remat.plugin.problem import Problem, Proposal
 from remat.schedule.operations import Entry
 from remat_algorithms.adjoint.binomial.revolve import advances
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.uniform import TimeLoop
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, WRITE, Alike, Splits, reversal
-from remat_algorithms.emit import check_length
 
 
 class TwoLevelOptions(Options):

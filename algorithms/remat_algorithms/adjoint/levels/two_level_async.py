@@ -20,10 +20,11 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.options import Options
-from remat.problem import LeastBudget, Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.emit import check_length
+from remat.plugin.options import Options
+from remat.plugin.problem import LeastBudget, Problem, Proposal
 from remat.schedule.steps import StepBuilder, StepKind, Steps
 from remat.units import Number
 from remat_algorithms.adjoint.binomial.revolve import advances
@@ -31,7 +32,6 @@ from remat_algorithms.adjoint.levels.uniform import reverse_block
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.slots import initially_in
 from remat_algorithms.adjoint.transfers import check_working_room
-from remat_algorithms.emit import check_length
 
 _MEMORY, _DISK = 1, 2
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from remat.errors import OptionError
-from remat.problem import ALL_SCHEDULES, LeastBudget, Problem, Proposal
+from remat.plugin.emit import check_length
+from remat.plugin.problem import ALL_SCHEDULES, LeastBudget, Problem, Proposal
 from remat.schedule.operations import Entry
 from remat.units import Number
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import DISCARD, Split, reversal
 from remat_algorithms.adjoint.slots import Slots, transfer_times
-from remat_algorithms.emit import check_length
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,15 +20,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from remat.context import Context
 from remat.errors import OptionError
 from remat.graph.taskgraph import IntArray
-from remat.problem import Bound, LeastBudget, Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.emit import check_length
+from remat.plugin.problem import Bound, LeastBudget, Problem, Proposal
 from remat_algorithms.adjoint.binomial import revolve
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.slots import forget_elsewhere, slot_notes
 from remat_algorithms.adjoint.tapes.tapes import TapePlan, TapeRoom
-from remat_algorithms.emit import check_length
 
 MOST_WORK = 2 * 10**10
 """Most sums of two table entries: about half a minute."""

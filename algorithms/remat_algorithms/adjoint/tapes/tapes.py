@@ -12,11 +12,11 @@ import numpy as np
 
 from remat.errors import OptionError
 from remat.graph.taskgraph import Ragged
-from remat.problem import Problem
+from remat.plugin.emit import run_in_order
+from remat.plugin.problem import Problem
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat_algorithms.adjoint.slots import initially_in
 from remat_algorithms.adjoint.transfers import check_working_room
-from remat_algorithms.emit import run_in_order
 
 
 @dataclass

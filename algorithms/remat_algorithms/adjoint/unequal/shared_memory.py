@@ -20,15 +20,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from remat.context import Context
 from remat.errors import OptionError
 from remat.graph.taskgraph import NumberArray
-from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.emit import check_length
+from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal
 from remat.units import Number
 from remat_algorithms.adjoint.binomial.revolve import advances, beta, first_split, problem_backward_time
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.unequal.walther_griewank import Splits, plan_range
-from remat_algorithms.emit import check_length
 
 
 def solve(problem: Problem, options: None, context: Context) -> Proposal:

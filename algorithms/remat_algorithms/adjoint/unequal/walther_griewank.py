@@ -16,15 +16,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.context import Context
 from remat.errors import OptionError
 from remat.graph.taskgraph import NumberArray
-from remat.problem import Bound, Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.emit import check_length
+from remat.plugin.problem import Bound, Problem, Proposal
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.slots import Slots, forget_elsewhere, initially_in, slot_notes
 from remat_algorithms.adjoint.transfers import check_working_room, state_transfer_times
-from remat_algorithms.emit import check_length
 
 MOST_BYTES = 2 * 10**9
 MOST_WORK = 6 * 10**10

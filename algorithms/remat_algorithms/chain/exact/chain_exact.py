@@ -10,14 +10,14 @@ import math
 
 from pydantic import Field
 
-from remat.context import Context
-from remat.options import Options
-from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Termination
+from remat.plugin.context import Context
+from remat.plugin.emit import run_in_order
+from remat.plugin.options import Options
+from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Termination
 from remat.units import Number
 from remat_algorithms.chain.exact.live_sets import LiveSets, Outcome
 from remat_algorithms.chain.floating.rotor_float import RotorFloatOptions, refuse_alternatives, total_time
 from remat_algorithms.chain.floating.rotor_float import solve as solve_rotor_float
-from remat_algorithms.emit import run_in_order
 
 ONE_MEMORY = "sequential schedules in one memory"
 """Name of the class where the machine has more than one memory and one processor."""

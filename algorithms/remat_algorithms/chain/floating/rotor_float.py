@@ -11,17 +11,17 @@ import math
 
 from pydantic import Field
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.options import Options
-from remat.problem import Bound, LeastBudget, Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.emit import run_in_order
+from remat.plugin.options import Options
+from remat.plugin.problem import Bound, LeastBudget, Problem, Proposal
 from remat.units import Number, format_size
 from remat_algorithms.chain.floating.model import FLOATING, LeastFloating, Needs
 from remat_algorithms.chain.floating.table import FloatingTable, Slots, cell
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
 from remat_algorithms.chain.segments import RunList, Segments
-from remat_algorithms.emit import run_in_order
 
 CELLS = 40_000_000
 """Most entries of a table (of 8 bytes each)."""

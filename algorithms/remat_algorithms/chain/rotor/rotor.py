@@ -20,14 +20,14 @@ from typing import Annotated
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from remat.context import Context
-from remat.options import Options
-from remat.problem import Bound, LeastBudget, Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.emit import run_in_order
+from remat.plugin.options import Options
+from remat.plugin.problem import Bound, LeastBudget, Problem, Proposal
 from remat.units import Number, format_size
 from remat_algorithms.chain.least_memory import LeastMemory
 from remat_algorithms.chain.rotor.slots import MOST_BYTES, Search, check_size, default_slots, is_long, table_bytes
 from remat_algorithms.chain.segments import PERSISTENT, Segments
-from remat_algorithms.emit import run_in_order
 
 
 def _share(given: object) -> object:

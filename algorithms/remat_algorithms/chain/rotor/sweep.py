@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from remat.context import Context
 from remat.graph.taskgraph import TaskGraph
-from remat.problem import Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.problem import Problem, Proposal
 from remat.schedule.steps import Steps
 from remat.units import Number, format_size
 from remat_algorithms.chain.rotor.limit import TimeLimit, once_times

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Termination
+from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Termination
 from remat.units import Number
 from remat_algorithms.dag.anytime.race import Race
 from remat_algorithms.dag.programs.frontier import FRONTIER

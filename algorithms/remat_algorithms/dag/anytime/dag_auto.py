@@ -8,10 +8,10 @@ from functools import partial
 
 from pydantic import Field
 
-from remat.context import Context
-from remat.options import Options
 from remat.placement import Unplaceable, place
-from remat.problem import Problem, Proposal, Termination
+from remat.plugin.context import Context
+from remat.plugin.options import Options
+from remat.plugin.problem import Problem, Proposal, Termination
 from remat.schedule.steps import Steps
 from remat_algorithms.dag.anytime.bounds.bounding import Bounding
 from remat_algorithms.dag.anytime.bounds.lineage import speaks_for_all

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from remat.context import Context, Progress
 from remat.errors import OptionError
-from remat.problem import Proposal
+from remat.plugin.context import Context, Progress
+from remat.plugin.problem import Proposal
 from remat_algorithms.dag.anytime.conclusion import proved_within
 from remat_algorithms.dag.anytime.race import Race
 from remat_algorithms.dag.programs.frontier import FRONTIER

@@ -8,13 +8,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from remat.context import Context
-from remat.problem import Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.emit import run_in_order
+from remat.plugin.problem import Problem, Proposal
 from remat.schedule.steps import StepBuilder, Steps, concatenate
 from remat.units import Number
 from remat_algorithms.dag.plans.model import StageModel
 from remat_algorithms.dag.plans.state import Plan
-from remat_algorithms.emit import run_in_order
 
 EQUAL = 1e-9
 """Share of the overhead up to which a plan counts as optimal, where times are no whole numbers, or too large for it."""

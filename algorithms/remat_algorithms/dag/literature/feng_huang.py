@@ -26,10 +26,10 @@ from itertools import count as counting
 
 from pydantic import Field
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.options import Options
-from remat.problem import Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.options import Options
+from remat.plugin.problem import Problem, Proposal
 from remat_algorithms.dag.literature.phases import Training, training_of
 
 CHECKPOINT = -1

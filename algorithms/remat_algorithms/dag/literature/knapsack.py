@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pydantic import Field
 
-from remat.context import Context
-from remat.options import Options
-from remat.problem import Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.options import Options
+from remat.plugin.problem import Problem, Proposal
 from remat.units import Number
 from remat_algorithms.dag.literature.fitting import fastest
 from remat_algorithms.dag.literature.min_cut import minimum_cut

@@ -28,10 +28,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.options import Options
-from remat.problem import Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.options import Options
+from remat.plugin.problem import Problem, Proposal
 from remat_algorithms.dag.literature.fitting import fastest
 from remat_algorithms.dag.literature.retention import Stages, stages_of
 

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 from pydantic import Field
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.options import Options
-from remat.problem import Problem, Proposal, Termination
+from remat.plugin.context import Context
+from remat.plugin.options import Options
+from remat.plugin.problem import Problem, Proposal, Termination
 from remat_algorithms.dag.order.bound import residency_bounds
 from remat_algorithms.dag.order.improving import good_order, improved
 from remat_algorithms.dag.order.model import OrderModel, order_model

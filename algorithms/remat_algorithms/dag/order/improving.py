@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from remat.context import Context
 from remat.errors import OptionError
 from remat.graph.taskgraph import IntArray, TaskGraph
-from remat.problem import Problem
+from remat.plugin.context import Context
+from remat.plugin.problem import Problem
 from remat_algorithms.dag.order.greedy import greedy_order
 from remat_algorithms.dag.order.lpmf import largest_peak_first
 from remat_algorithms.dag.order.model import OrderModel, model_of_graph, order_model

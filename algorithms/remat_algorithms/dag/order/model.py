@@ -10,7 +10,7 @@ import numpy as np
 
 from remat.errors import OptionError
 from remat.graph.taskgraph import BoolArray, TaskGraph
-from remat.problem import Problem
+from remat.plugin.problem import Problem
 from remat_algorithms.dag.keep_all import reference_order
 
 NO_RECOMPUTATION = "schedules without recomputation"

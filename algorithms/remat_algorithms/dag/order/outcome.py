@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from remat.problem import LeastBudget, Problem, Proposal, Termination
+from remat.plugin.emit import run_in_order
+from remat.plugin.problem import LeastBudget, Problem, Proposal, Termination
 from remat.schedule.steps import StepBuilder, Steps, concatenate
 from remat_algorithms.dag.order.model import NO_RECOMPUTATION, OrderModel
-from remat_algorithms.emit import run_in_order
 
 
 def steps_of(problem: Problem, model: OrderModel, order: Sequence[int]) -> Steps:

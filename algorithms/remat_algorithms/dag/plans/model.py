@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from remat.graph.taskgraph import IntArray, TaskGraph
-from remat.problem import Problem
+from remat.plugin.problem import Problem
 from remat.units import Number
 from remat_algorithms.dag.keep_all import reference_order
 

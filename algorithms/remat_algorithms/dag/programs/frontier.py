@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from remat.problem import Problem
+from remat.plugin.problem import Problem
 from remat.units import Number
 from remat_algorithms.dag.keep_all import reference_order
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from math import gcd
 from typing import Any
 
-from remat.context import Context
+from remat.plugin.context import Context
 from remat.units import Number
 from remat_algorithms.dag.programs.frontier import Frontier
 from remat_algorithms.dag.programs.search import Runs, Search

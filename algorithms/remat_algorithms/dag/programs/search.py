@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.context import Context
-from remat.problem import Bound, LeastBudget, Problem, Proposal, Termination
+from remat.plugin.context import Context
+from remat.plugin.problem import Bound, LeastBudget, Problem, Proposal, Termination
 from remat.schedule.steps import Steps
 from remat.units import Number
 from remat_algorithms.dag.keep_all import reference_order

@@ -27,10 +27,10 @@ from math import inf
 
 from pydantic import Field
 
-from remat.context import Context
-from remat.options import Options
 from remat.placement import Placement, place
-from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Termination
+from remat.plugin.context import Context
+from remat.plugin.options import Options
+from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Termination
 from remat.schedule.steps import Steps
 from remat.units import Number
 from remat_algorithms.joint.adjoint_best.bound import lower_bound

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from remat.context import Context
-from remat.problem import Problem
+from remat.plugin.context import Context
+from remat.plugin.problem import Problem
 from remat.units import Number
 from remat_algorithms.adjoint.binomial.revolve import advances, problem_backward_time
 from remat_algorithms.adjoint.unequal.walther_griewank import Splits, table_work

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from remat.errors import OptionError
-from remat.problem import Problem
+from remat.plugin.problem import Problem
 from remat.schedule.steps import StepBuilder, StepKind, Steps
 from remat.units import Number
 from remat_algorithms.adjoint.slots import initially_in

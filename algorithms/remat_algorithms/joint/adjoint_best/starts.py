@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.options import make_options
 from remat.placement import Placement, place
-from remat.problem import ALL_SCHEDULES, Problem, Proposal
-from remat.registry import Algorithm
+from remat.plugin.context import Context
+from remat.plugin.options import make_options
+from remat.plugin.problem import ALL_SCHEDULES, Problem, Proposal
+from remat.plugin.registry import Algorithm
 from remat.schedule.steps import StepBuilder, StepKind, Steps, concatenate
 from remat.units import Number
 from remat_algorithms.adjoint.slots import initially_in

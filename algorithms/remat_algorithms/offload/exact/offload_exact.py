@@ -10,14 +10,14 @@ from typing import Any
 
 from pydantic import Field
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.options import Options
 from remat.placement import Unplaceable, place
-from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Termination
+from remat.plugin.context import Context
+from remat.plugin.emit import run_in_order
+from remat.plugin.options import Options
+from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Termination
 from remat.units import Number
 from remat_algorithms.dag.keep_all import reference_order
-from remat_algorithms.emit import run_in_order
 from remat_algorithms.kit.programs.solvers import Answer, Job, Outcome, watched
 from remat_algorithms.offload.exact.model import Model
 from remat_algorithms.offload.exact.scale import Scale, rational, scales

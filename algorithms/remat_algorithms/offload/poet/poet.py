@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.options import Options
 from remat.placement import Unplaceable, place
-from remat.problem import Problem, Proposal, Termination
+from remat.plugin.context import Context
+from remat.plugin.options import Options
+from remat.plugin.problem import Problem, Proposal, Termination
 from remat.schedule.steps import Steps
 from remat.units import Number
 from remat_algorithms.dag.programs.frontier import FRONTIER

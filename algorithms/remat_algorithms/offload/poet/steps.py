@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from remat.problem import Problem
+from remat.plugin.problem import Problem
 from remat.schedule.steps import StepBuilder, Steps
 from remat.units import Number
 from remat_algorithms.dag.programs.frontier import Frontier

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import Field
 
-from remat.context import Context
 from remat.errors import OptionError
 from remat.graph.chain import Chain
-from remat.problem import Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.problem import Problem, Proposal
 from remat_algorithms.chain.floating.rotor_float import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor

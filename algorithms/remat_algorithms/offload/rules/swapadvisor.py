@@ -24,9 +24,9 @@ from functools import cached_property
 import numpy as np
 from pydantic import Field
 
-from remat.context import Context
-from remat.options import Options
-from remat.problem import Problem, Proposal, Termination
+from remat.plugin.context import Context
+from remat.plugin.options import Options
+from remat.plugin.problem import Problem, Proposal, Termination
 from remat.units import Number
 from remat_algorithms.offload.swaps.choice import Choice, Incumbent
 from remat_algorithms.offload.swaps.proposals import REFERENCE_ORDER, nothing_fits, proposal_of

@@ -20,10 +20,10 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.options import Options
-from remat.problem import Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.options import Options
+from remat.plugin.problem import Problem, Proposal
 from remat_algorithms.offload.swaps.choice import Choice
 from remat_algorithms.offload.swaps.proposals import nothing_fits, rule_proposal
 from remat_algorithms.offload.swaps.routes import Route, required_routes

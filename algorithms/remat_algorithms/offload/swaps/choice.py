@@ -9,9 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.context import Context
 from remat.graph.taskgraph import IntArray
-from remat.problem import Problem
+from remat.plugin.context import Context
+from remat.plugin.problem import Problem
 from remat.units import Number
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
 from remat_algorithms.offload.swaps.program import planned_profile

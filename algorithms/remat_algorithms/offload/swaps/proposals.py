@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from remat.context import Context
 from remat.graph.taskgraph import IntArray
-from remat.problem import Bound, LeastBudget, Proposal
+from remat.plugin.context import Context
+from remat.plugin.problem import Bound, LeastBudget, Proposal
 from remat.units import Number
 from remat_algorithms.offload.swaps.choice import Choice, Plan
 from remat_algorithms.offload.swaps.program import Program, planned_profile

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from remat.errors import OptionError
 from remat.graph.machine import Machine
-from remat.problem import Problem
+from remat.plugin.problem import Problem
 from remat.units import Number
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from remat.instance import ChainInstance
-from remat.problem import Problem
+from remat.plugin.problem import Problem
 
 _SHOWN = 4
 """Names that an error lists."""

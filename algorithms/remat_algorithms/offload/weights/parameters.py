@@ -14,7 +14,7 @@ from functools import cached_property
 
 from remat.errors import OptionError
 from remat.instance import ChainInstance
-from remat.problem import Problem
+from remat.plugin.problem import Problem
 from remat_algorithms.offload.swaps.program import AT_ONCE, Program, Run, Transfer
 from remat_algorithms.offload.swaps.routes import device_of, paths, routes
 

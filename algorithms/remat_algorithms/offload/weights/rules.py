@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from remat.context import Context
 from remat.errors import OptionError
-from remat.options import Options
-from remat.problem import LeastBudget, Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.options import Options
+from remat.plugin.problem import LeastBudget, Problem, Proposal
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
 from remat_algorithms.offload.weights.parameters import Choice, Setting, Training
 

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 
 from pydantic import Field
 
-from remat.context import Context
 from remat.errors import OptionError
 from remat.graph.bounds import makespan_bound
-from remat.options import Options
-from remat.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal
+from remat.plugin.context import Context
+from remat.plugin.options import Options
+from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal
 from remat.units import Number
 from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
 from remat_algorithms.offload.weights.parameters import Choice, Setting, Training

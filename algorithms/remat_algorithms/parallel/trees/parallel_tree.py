@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from remat.instance import TreeInstance
-from remat.problem import Problem
+from remat.plugin.problem import Problem
 from remat.units import Number
 from remat_algorithms.tree.liu import best_traversal
 from remat_algorithms.tree.postorder import best_postorder

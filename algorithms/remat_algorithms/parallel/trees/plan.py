@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from remat.graph.taskgraph import Ragged
-from remat.problem import Problem
+from remat.plugin.emit import run_in_order
+from remat.plugin.problem import Problem
 from remat.schedule.steps import Steps
 from remat.units import Number
-from remat_algorithms.emit import run_in_order
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
 
 

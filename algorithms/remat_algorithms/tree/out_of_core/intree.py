@@ -8,7 +8,7 @@ import numpy as np
 
 from remat.graph.taskgraph import IntArray, TaskGraph
 from remat.instance import TreeInstance
-from remat.problem import Problem
+from remat.plugin.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from remat.errors import OptionError
 from remat.graph.machine import Machine
-from remat.options import Options
-from remat.problem import Problem
+from remat.plugin.options import Options
+from remat.plugin.problem import Problem
 
 
 class DiskOptions(Options):

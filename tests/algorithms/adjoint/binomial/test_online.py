@@ -7,7 +7,7 @@ import pytest
 
 import remat
 from remat import OptionError
-from remat.online import OnlineSchedule
+from remat.adjoint.online import OnlineSchedule
 from remat.schedule.actions import Advance, Backward, Checkpoint, Discard, Restore
 from remat.schedule.operations import Operation
 from remat_algorithms.adjoint.binomial.online import OnlinePlacement

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import remat
+from remat.plugin.emit import MOST_RUNS
 from remat.solving import make_problem
 from remat_algorithms.adjoint.binomial.revolve import advances, beta, first_split, plan_revolve, repetition
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.slots import Slots
-from remat_algorithms.emit import MOST_RUNS
 from tests import places
 from tests.oracles import search
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat.graph.machine import Link, Machine, Memory, Processor
-from remat.problem import Problem
+from remat.plugin.problem import Problem
 from remat_algorithms.adjoint.binomial import revolve
 from remat_algorithms.adjoint.transfers import state_transfer_times
 from remat_algorithms.adjoint.unequal import walther_griewank

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import remat
-from remat.context import Context
-from remat.problem import Proposal
+from remat.plugin.context import Context
+from remat.plugin.problem import Proposal
 from remat.solving import make_problem
 from remat_algorithms.chain.least_memory import LeastMemory
 from remat_algorithms.chain.rotor import slots as rotor_slots

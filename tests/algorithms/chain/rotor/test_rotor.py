@@ -12,12 +12,12 @@ import pytest
 import remat
 import remat.placement
 from remat.graph.chain import Chain
+from remat.plugin.emit import run_in_order
 from remat_algorithms.chain import least_memory
 from remat_algorithms.chain.least_memory import LeastMemory
 from remat_algorithms.chain.rotor import table as rotor_table
 from remat_algorithms.chain.rotor.table import Grid, RotorTable
 from remat_algorithms.chain.segments import PERSISTENT, RunList, Segments
-from remat_algorithms.emit import run_in_order
 from tests import places
 from tests.oracles import search
 

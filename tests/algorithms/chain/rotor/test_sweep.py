@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import remat
-from remat.context import Context, Progress
-from remat.options import make_options
-from remat.problem import Proposal
-from remat.registry import find
+from remat.plugin.context import Context, Progress
+from remat.plugin.options import make_options
+from remat.plugin.problem import Proposal
+from remat.plugin.registry import find
 from remat.result import Result
 from remat.solving import conclude, make_problem
 from remat_algorithms.chain.rotor import slots as rotor_slots

@@ -3,9 +3,9 @@
 import itertools
 
 from remat.placement import Unplaceable, place
+from remat.plugin.emit import run_in_order
 from remat.schedule.steps import StepBuilder, concatenate
 from remat_algorithms.dag.keep_all import reference_order
-from remat_algorithms.emit import run_in_order
 
 
 def best_of_class(problem):

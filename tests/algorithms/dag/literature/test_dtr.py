@@ -3,7 +3,7 @@
 import pytest
 
 import remat
-from remat.context import Context
+from remat.plugin.context import Context
 from remat.solving import make_problem
 from remat_algorithms.dag.literature.dtr import simulate
 from remat_algorithms.dag.literature.dtr_state import GaveUp, Heuristic, Program, Simulation

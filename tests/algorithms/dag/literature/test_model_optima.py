@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import remat
-from remat.context import Context
+from remat.plugin.context import Context
 from remat.solving import make_problem
 from remat_algorithms.dag.literature import knapsack, lower_sets
 from remat_algorithms.dag.literature.baselines import articulation_points

@@ -6,7 +6,7 @@ import networkx as nx
 import pytest
 
 import remat
-from remat.context import Context
+from remat.plugin.context import Context
 from remat.solving import make_problem
 from remat_algorithms.dag.literature.retention import stages_of
 from remat_algorithms.dag.literature.treewidth import Pebbling, TooLong, decompose

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import remat
-from remat.context import Context
 from remat.instance import load
-from remat.problem import Termination
-from remat.registry import find
+from remat.plugin.context import Context
+from remat.plugin.problem import Termination
+from remat.plugin.registry import find
 from remat.solving import make_problem
 from remat_algorithms.dag.order.exact import ExactOptions
 from remat_algorithms.dag.order.improving import good_order, improve, improved

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.context import Context
-from remat.options import make_options
-from remat.registry import find
+from remat.plugin.context import Context
+from remat.plugin.options import make_options
+from remat.plugin.registry import find
 from remat.schedule.document import Run
 from remat.solving import conclude, make_problem
 from remat.testing import strategies

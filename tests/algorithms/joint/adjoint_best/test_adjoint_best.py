@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.context import Context, Progress
-from remat.problem import Problem
+from remat.plugin.context import Context, Progress
+from remat.plugin.problem import Problem
 from remat.solving import make_problem
 from remat.testing import strategies
 from remat_algorithms import catalogue
@@ -303,8 +303,8 @@ def test_tables_are_schedules_and_windows_better_ones(seed: int) -> None:
 
 def remat_schedule(problem: Problem, windows: Windows) -> dict[str, Any]:
     """Return the operations as a schedule document."""
-    from remat.problem import Proposal
-    from remat.registry import find
+    from remat.plugin.problem import Proposal
+    from remat.plugin.registry import find
     from remat.solving import conclude
 
     proposal = Proposal(steps=steps_of(problem, windows.operations))

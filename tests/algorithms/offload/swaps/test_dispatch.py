@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat.graph.machine import Link, Machine, Memory, Processor
-from remat.problem import Problem
+from remat.plugin.problem import Problem
 from remat.testing.strategies import chains, dags
 from remat.verifier import check
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch

@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 import remat
-from remat.context import Context
-from remat.registry import find
+from remat.plugin.context import Context
+from remat.plugin.registry import find
 from remat.solving import make_problem
 from remat.verifier import check
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch

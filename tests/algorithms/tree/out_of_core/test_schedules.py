@@ -3,10 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.algorithms.out_of_core import oracle
 
 import remat
+from remat.plugin.problem import LeastBudget
 from remat.testing import AlgorithmSuite, strategies
-from tests.algorithms.out_of_core import oracle
 
 # T0 reads v1 and v2; T2 reads v3. As post-order by numbers: T1, T3, T2, T0. With 8 bytes, one byte of v1 leaves
 # before T3 (4 + 5 - 8), two more before T2 (4 + 5 + 2 - 8), and three come back before T0.
@@ -129,7 +130,7 @@ def test_below_the_largest_requirement_nothing_fits(algorithm):
     result = solve(SMALL, algorithm, capacity=6)
     assert result.status == "infeasible"
     assert result.scope == "all schedules"
-    assert result.least_budget == remat.problem.LeastBudget(7, 0, sufficient=True)
+    assert result.least_budget == LeastBudget(7, 0, sufficient=True)
     assert solve(SMALL, algorithm, capacity=7).report.ok
     assert solve(SMALL | {"static_memory": 5}, algorithm, capacity=11).least_budget.size == 12
 
@@ -157,7 +158,7 @@ def test_a_small_disk_is_respected(algorithm):
     written = 1 if algorithm == "postorder-min-io" else 2
     assert oracle.volume(result) == result.peak_memory["disk"] == written
     full = solve(CHAINS, algorithm, capacity=9, disk=written - 1)
-    assert full.least_budget == remat.problem.LeastBudget(written, full.least_budget.task, sufficient=True, memory=1)
+    assert full.least_budget == LeastBudget(written, full.least_budget.task, sufficient=True, memory=1)
     if written == 1:  # 9 + 0 bytes are less than the 10 that every schedule holds
         assert full.status == "infeasible"
         assert full.scope == "all schedules"
@@ -170,7 +171,7 @@ def test_a_small_disk_is_respected(algorithm):
 def test_too_small_in_both_memories(algorithm):
     result = solve(CHAINS, algorithm, capacity=7, disk=1)
     assert result.status == "infeasible"
-    assert result.least_budget == remat.problem.LeastBudget(8, result.least_budget.task, sufficient=False)
+    assert result.least_budget == LeastBudget(8, result.least_budget.task, sufficient=False)
     assert solve(CHAINS, algorithm, capacity=7, disk=2).least_budget.sufficient
 
 

@@ -1,6 +1,6 @@
 """A plug-in for remat: its catalogue is metadata only, the solver is imported when somebody uses it."""
 
-from remat.registry import Algorithm
+from remat.plugin.registry import Algorithm
 
 catalogue = (
     Algorithm(

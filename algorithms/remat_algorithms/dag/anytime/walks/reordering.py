@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from remat.context import Context
 from remat.graph.taskgraph import IntArray
-from remat.problem import Problem
+from remat.plugin.context import Context
+from remat.plugin.problem import Problem
 from remat.schedule.steps import Steps
 from remat.units import Number
 from remat_algorithms.dag.anytime.improving import attended

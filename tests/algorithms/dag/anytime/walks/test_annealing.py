@@ -5,9 +5,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.context import Context
 from remat.generate import generate
 from remat.placement import place
+from remat.plugin.context import Context
 from remat.solving import make_problem
 from remat.testing import strategies
 from remat.testing.cases import moderate

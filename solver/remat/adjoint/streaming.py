@@ -1,0 +1,178 @@
+"""Streaming: the schedule of a long time loop step by step, without holding it.
+
+A schedule of 10^7 steps takes gigabytes as columns, and its instance as arrays too. `stream` makes steps only as they
+are asked for, from the operations of an algorithm that decides in closed form, or from a stack as deep as there are
+slots.
+Nothing is placed or verified on the way: the steps are those of `remat.solve`, which a test compares.
+
+Three lanes, from the fastest: `Stream.chunks` yields columns of some ten thousand steps, `Stream.actions` one object
+for each advance over any number of time steps, and iteration one object for each step.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+from remat.errors import OptionError
+from remat.instance import AdjointInstance, MachineModel, load
+from remat.plugin import registry
+from remat.plugin.context import Context
+from remat.plugin.options import make_options
+from remat.plugin.problem import ALL_SCHEDULES, Problem, Proposal
+from remat.schedule.actions import Action, actions_of
+from remat.schedule.document import Copy, Drop, Run, Step
+from remat.schedule.operations import Entry, Layout, chunks
+from remat.schedule.steps import StepKind, Steps
+from remat.solving import AnyInstance, Budget, make_problem
+from remat.units import format_size
+
+
+class Stream(Iterator[Step]):
+    """Steps of a schedule, made one by one; get it from `remat.stream`.
+
+    Iterating yields `Run`, `Copy` and `Drop` (see `remat.schedule.document`) without start times, once. Each call of
+    `operations`, `chunks` or `actions` begins anew.
+
+    Attributes
+    ----------
+    problem : Problem
+        The instance on its machine, budgets applied.
+    algorithm : Algorithm
+        Its metadata.
+    options
+        The algorithm's options; None if it has none.
+    layout : Layout
+        How the tasks and values of the steps are numbered.
+    """
+
+    def __init__(self, problem: Problem, algorithm: registry.Algorithm, options: Any) -> None:
+        self.problem = problem
+        self.algorithm = algorithm
+        self.options = options
+        instance = problem.instance
+        assert isinstance(instance, AdjointInstance)
+        stages = instance.length if instance.taped else instance.length - 1
+        self.layout = Layout(stages, instance.taped, shared=len(problem.machine.memories) == 1)
+        self._steps: Iterator[Step] | None = None
+        self._first: Iterator[Entry] | None = self._start()
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __next__(self) -> Step:
+        if self._steps is None:
+            self._steps = self._objects()
+        return next(self._steps)
+
+    def operations(self) -> Iterator[Entry]:
+        """Yield the operations of `remat.schedule.operations`: tuples of three whole numbers."""
+        # What was begun in order to find refusals is used up first.
+        begun, self._first = self._first, None
+        return self._start() if begun is None else begun
+
+    def chunks(self) -> Iterator[Steps]:
+        """Yield the steps as columns, some ten thousand at a time (see `Steps`); the fastest lane."""
+        return chunks(self.operations(), self.layout)
+
+    def actions(self) -> Iterator[Action]:
+        """Yield what a time-stepping code does: `remat.schedule.actions`, in numbers of states and steps.
+
+        ``str(action)`` is the line of ``--format actions``, for adjoints without tapes.
+        """
+        return actions_of(self.operations(), self.layout, [memory.name for memory in self.problem.machine.memories])
+
+    def _start(self) -> Iterator[Entry]:
+        start = self.algorithm.load_stream()
+        if start is None:
+            known = [algorithm.name for algorithm in registry.algorithms("adjoint") if algorithm.stream]
+            raise OptionError(
+                f"--algorithm: {self.algorithm.name} cannot be streamed; use remat.solve, or one of {', '.join(known)}"
+            )
+        answer: Iterator[Entry] | Proposal = start(self.problem, self.options, Context())
+        if isinstance(answer, Proposal):
+            raise OptionError(_refusal(self.problem, self.algorithm.name, answer))
+        return answer
+
+    def _objects(self) -> Iterator[Step]:
+        # Called once or twice for each step: looked up here, of its two signatures the one for a number.
+        task = cast("Callable[[int], str]", self.layout.tasks.__getitem__)
+        value = cast("Callable[[int], str]", self.layout.values.__getitem__)
+        memories = [memory.name for memory in self.problem.machine.memories]
+        for steps in self.chunks():
+            columns = zip(
+                steps.kind.tolist(),
+                steps.item.tolist(),
+                steps.source.tolist(),
+                steps.target.tolist(),
+                steps.drop.to_lists(),
+                strict=True,
+            )
+            for kind, item, source, target, drop in columns:
+                if kind == StepKind.RUN:
+                    yield Run(task(item), None, (), tuple([value(index) for index in drop]))
+                elif kind == StepKind.COPY:
+                    yield Copy(value(item), memories[source], memories[target], None, bool(drop))
+                else:
+                    yield Drop(tuple([value(index) for index in drop]), memories[source])
+
+
+def stream(
+    instance: AnyInstance,
+    *,
+    algorithm: str = "revolve",
+    budget: Budget = None,
+    machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Stream:
+    """Stream the schedule of an adjoint: the steps of `remat.solve`, without holding them.
+
+    Starts at once for up to 10^9 equal steps, and holds O(slots).
+
+    Parameters
+    ----------
+    instance : path, open file, dict or instance
+        Of kind `adjoint`.
+    algorithm : str
+        A registry name whose metadata has a `stream`.
+    budget : int, str or mapping, optional
+    machine : path, dict or MachineModel, optional
+    options : mapping, optional
+        All as for `remat.solve`.
+
+    Returns
+    -------
+    Stream
+        An iterator of steps; its `actions` and `chunks` are faster.
+
+    Raises
+    ------
+    remat.InstanceError, remat.OptionError
+        For input that cannot be used, and where the budget is too small: then the text names the least one.
+    """
+    loaded = load(instance)
+    if not isinstance(loaded, AdjointInstance):
+        raise OptionError(f"stream takes adjoints (time loops) only, not {loaded.kind}; use remat.solve")
+    found = registry.find(algorithm, loaded.kind)
+    chosen = make_options(found, options or {})
+    problem = make_problem(loaded, budget=budget, machine=machine)
+    if not found.several_memories and len(problem.machine.memories) > 1:
+        raise OptionError(f"--algorithm: {found.name} works in one memory only, and there is storage")
+    return Stream(problem, found, chosen)
+
+
+def _refusal(problem: Problem, name: str, answer: Proposal) -> str:
+    least = answer.least
+    if least is None:
+        return f"--budget: {name} finds no schedule within it, and knows no least one"
+    memory, units = problem.machine.memories[least.memory], problem.units
+    has = "" if memory.capacity is None else f", which has {format_size(memory.capacity, units)}"
+    several = len(problem.machine.memories) > 1
+    option = f"{memory.name}={least.size}" if several else f"{least.size}"
+    within = answer.infeasible_within or ALL_SCHEDULES
+    needs = "the least is" if least.sufficient else f"for {within} no less will do than"
+    return (
+        f"--budget: {name} finds no schedule in memory {memory.name!r}{has}; {needs} {format_size(least.size, units)}: "
+        f"--budget {option}"
+    )

@@ -1,0 +1,1 @@
+"""Sparse matrices in MatrixMarket files, as task trees of their factorisation."""

@@ -1,0 +1,1 @@
+"""Neural networks by formula: sizes and times of every stage or operator."""

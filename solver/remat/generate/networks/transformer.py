@@ -1,0 +1,397 @@
+"""Analytic transformer chains from published layer formulas.
+
+Activations follow Korthikanti et al. 2022, *Reducing activation recomputation in large transformer models*
+(section 4), tensor by tensor: at 16 bit a layer needs ``s*b*h*(34 + 5*a*s/h)`` bytes, its own input included,
+which the term with `a` leaves when attention is computed in tiles (Dao et al. 2022, *FlashAttention*).
+Arithmetic: ``24*b*s*h^2 + 4*b*s^2*h`` FLOP forward per layer, twice that backward (tiled attention computes
+its scores again there: half of its forward more), ``2*b*s*h*V`` for the logits. Parameters, with biases and
+norms: ``12*l*h^2*(1 + 13/(12*h)) + (V + s)*h + 2*h`` (Narayanan et al. 2021, *Efficient large-scale language
+model training on GPU clusters*, plus the final norm).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from remat.generate import check
+from remat.generate.document import SECONDS_AND_BYTES, Document, document
+from remat.generate.networks.operations import BYTES, Device, Operation, Tensor, check_stages, device, stage
+from remat.generate.networks.parameters import HOMES, with_parameters
+
+TOKEN = 8  # bytes of a token or position id (int64)
+FLOAT32 = 4
+GRANULARITIES = ("block", "sublayer")
+OPTIMIZER_BYTES = {
+    # bytes per parameter at 16 bit and at 32 bit: parameters, gradients, optimizer state
+    "adam": (16, 16),  # 16 bit: 2 + 2 + (4 + 4 + 4), Rajbhandari et al. 2020; 32 bit: 4 + 4 + (4 + 4)
+    "sgd": (4, 8),
+    "none": (0, 0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """Hyper-parameters of a transformer language model.
+
+    `gated` stands for the Llama style: SwiGLU with three matrices, RMSNorm, no biases. `rotary` means that
+    no table of positions is learned, `tied` that the head shares the embedding's matrix.
+    """
+
+    layers: int
+    hidden: int
+    heads: int
+    sequence: int
+    vocabulary: int
+    feedforward: int
+    gated: bool = False
+    rotary: bool = False
+    tied: bool = True
+    dropout: bool = True
+
+    @property
+    def norm_parameters(self) -> int:
+        """Parameters of one norm: LayerNorm has two vectors, RMSNorm one."""
+        return self.hidden if self.gated else 2 * self.hidden
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of one block: ``12*h^2 + 13*h`` for the classical one."""
+        matrices = 4 * self.hidden**2 + (3 if self.gated else 2) * self.hidden * self.feedforward
+        biases = 0 if self.gated else 5 * self.hidden + self.feedforward
+        return matrices + biases + 2 * self.norm_parameters
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the whole model."""
+        embeddings = (1 if self.tied else 2) * self.vocabulary * self.hidden
+        positions = 0 if self.rotary else self.sequence * self.hidden
+        return self.layers * self.layer_parameters + embeddings + positions + self.norm_parameters
+
+    def stage_parameters(self, granularity: str) -> list[int]:
+        """Parameters of each listed stage; a matrix that the head shares counts with the embedding."""
+        table = self.vocabulary * self.hidden
+        embedding = table + (0 if self.rotary else self.sequence * self.hidden)
+        head = self.norm_parameters + (0 if self.tied else table)
+        if granularity == "block":
+            return [embedding, self.layer_parameters, head]
+        attention = 4 * self.hidden**2 + (0 if self.gated else 4 * self.hidden) + self.norm_parameters
+        return [embedding, *[attention, self.layer_parameters - attention] * self.layers, head]
+
+
+PRESETS = {
+    # Radford et al. 2019; head counts from the released models
+    "gpt2-small": Architecture(12, 768, 12, 1024, 50257, 3072),
+    "gpt2-xl": Architecture(48, 1600, 25, 1024, 50257, 6400),
+    # Touvron et al. 2023, table 2; 11008 and 2048 from the released model
+    "llama-7b-like": Architecture(32, 4096, 32, 2048, 32000, 11008, gated=True, rotary=True, tied=False, dropout=False),
+    # Devlin et al. 2019, without the segment embeddings and the pooler
+    "bert-large": Architecture(24, 1024, 16, 512, 30522, 4096),
+}
+
+
+def transformer(
+    *,
+    preset: str = "gpt2-small",
+    layers: int | None = None,
+    hidden: int | None = None,
+    heads: int | None = None,
+    sequence: int | None = None,
+    vocabulary: int | None = None,
+    feedforward: int | None = None,
+    dropout: bool | None = None,
+    batch: int = 8,
+    dtype: str = "bf16",
+    flash: bool = True,
+    granularity: str = "block",
+    optimizer: str = "adam",
+    parameters: str = "static",
+    link: float = 12e9,
+    host_speed: float = 1 / 16,
+    flops: float | None = None,
+    bandwidth: float | None = None,
+) -> Document:
+    """Return the training step of a transformer as a chain: embedding, blocks, head, loss.
+
+    Parameters
+    ----------
+    preset : {"gpt2-small", "gpt2-xl", "llama-7b-like", "bert-large"}
+        Where every hyper-parameter that is not given comes from.
+    layers, hidden, heads, sequence, vocabulary : int, optional
+        l, h, a, s and V of the papers; `heads` must divide `hidden`.
+    feedforward : int, optional
+        Inner width of the MLP; 4*h where `hidden` is given, else the preset's.
+    dropout : bool, optional
+        Whether dropout masks (one byte per element) are drawn and saved.
+    batch : int
+        Sequences in a (micro-)batch, b.
+    dtype : {"fp16", "bf16", "fp32"}
+        Of activations, gradients and weights.
+    flash : bool
+        Tiled attention: the score matrices never exist, one fp32 statistic per row and head is saved.
+    granularity : {"block", "sublayer"}
+        One stage per block, or attention and MLP as a stage each.
+    optimizer : {"adam", "sgd", "none"}
+        What stays resident per parameter: adam 16 bytes (mixed precision; as much at fp32), sgd weights and
+        gradients, none nothing (the budget then speaks of activations alone).
+    parameters : {"static", "device", "host"}
+        Whether what the optimizer needs is static memory; or parameters, gradients and optimizer states are values of
+        the stages, the parameters at the device or at the host, the optimizer states at the host.
+    link : float
+        Bandwidth each way between device and host, bytes/s.
+    host_speed : float
+        Speed at which the host's processor updates parameters, the device's being 1: at most the ratio of their memory
+        bandwidths, say 100 GB/s to an A100's 1.555 TB/s.
+    flops : float, optional
+        FLOP/s of the device; default an A100's for `dtype`.
+    bandwidth : float, optional
+        Memory bandwidth in bytes/s; default an A100's.
+
+    Returns
+    -------
+    dict
+        Kind ``chain``, seconds and bytes; equal blocks are one stage with `repeat`. The loss's workspace
+        holds the softmax in fp32.
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range, or sizes beyond 2^62 bytes.
+    """
+    check.choice("preset", preset, tuple(PRESETS))
+    check.choice("dtype", dtype, tuple(BYTES))
+    check.choice("granularity", granularity, GRANULARITIES)
+    check.choice("optimizer", optimizer, tuple(OPTIMIZER_BYTES))
+    check.choice("parameters", parameters, HOMES)
+    link = check.number("link", link, positive=True)
+    host_speed = check.number("host_speed", host_speed, positive=True)
+    if host_speed > 1:
+        raise ValueError(f"host_speed must be at most 1, not {host_speed}")
+    model = _architecture(
+        preset,
+        {
+            "layers": layers,
+            "hidden": hidden,
+            "heads": heads,
+            "sequence": sequence,
+            "vocabulary": vocabulary,
+            "feedforward": feedforward,
+        },
+        dropout,
+    )
+    kernels = Kernels(model, check.integer("batch", batch, minimum=1), BYTES[dtype], flash)
+    machine = device(dtype, flops, bandwidth)
+    stages = [stage(name="embedding", operations=kernels.embedding(), device=machine, input_gradient=False)]
+    if granularity == "block":
+        block = [*kernels.attention(), *kernels.mlp()]
+        stages.append(stage(name="block", operations=block, device=machine, repeat=model.layers))
+    else:
+        parts = {"attention": kernels.attention(), "mlp": kernels.mlp()}
+        sublayers = [stage(name=name, operations=part, device=machine) for name, part in parts.items()]
+        stages += [
+            {**sublayer, "name": f"{sublayer['name']}{i}"} for i in range(model.layers) for sublayer in sublayers
+        ]
+    stages.append(stage(name="head", operations=kernels.head(), device=machine))
+    logits = stages[-1]["output_size"]
+    softmax = FLOAT32 * kernels.tokens * model.vocabulary
+    static = model.parameters * OPTIMIZER_BYTES[optimizer][BYTES[dtype] == FLOAT32]
+    check_stages(stages, static, "make the batch, the sequence or the model smaller")
+    attention = "flash attention" if flash else "attention scores stored"
+    made = document(
+        kind="chain",
+        name=_name(preset, model, batch, dtype, flash, granularity),
+        description=(
+            f"Transformer, {model.layers} layers, hidden {model.hidden}, {model.heads} heads, "
+            f"{batch} x {model.sequence} tokens, vocabulary {model.vocabulary}, {dtype}, {attention}, "
+            f"{model.parameters:,} parameters, optimizer {optimizer}; published formulas, roofline times at "
+            f"{machine.flops / 1e12:g} TFLOP/s and {machine.bandwidth / 1e12:g} TB/s"
+        ),
+        units=SECONDS_AND_BYTES,
+        static_memory=static or None,
+        input_size=TOKEN * kernels.tokens,
+        stages=stages,
+        loss={"time": _loss_time(logits, softmax, machine), "workspace": softmax},
+        input_gradient=False,
+    )
+    if parameters == "static":
+        return made
+    return with_parameters(
+        made,
+        model.stage_parameters(granularity),
+        home=parameters,
+        optimizer=optimizer,
+        element=BYTES[dtype],
+        device=machine,
+        link=link,
+        host_speed=host_speed,
+    )
+
+
+def activation_bytes(*, batch: int, sequence: int, hidden: int, heads: int, flash: bool = False) -> int:
+    """Return ``s*b*h*(34 + 5*a*s/h)``: bytes of one layer's activations at 16 bit, its input included.
+
+    Equation 2 of Korthikanti et al. 2022; with `flash` the last term goes (their section 5.3).
+    """
+    linear = 34 * sequence * batch * hidden
+    return linear if flash else linear + 5 * heads * sequence**2 * batch
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The operations of a transformer's layers, for `batch` sequences at `element` bytes."""
+
+    model: Architecture
+    batch: int
+    element: int
+    flash: bool
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in a batch, b*s."""
+        return self.batch * self.model.sequence
+
+    def embedding(self) -> list[Operation]:
+        """Token and position tables, their sum, dropout."""
+        model, wide = self.model, self._wide("x")
+        ids = Tensor("ids", TOKEN * self.tokens, differentiable=False)
+        table = self.element * model.vocabulary * model.hidden
+        if model.rotary:
+            return [Operation("lookup", (ids,), (wide,), (ids,), weights=table, gathered=True)]
+        words, summed = self._wide("words"), self._wide("summed")
+        indices = Tensor("indices", TOKEN * model.sequence, differentiable=False)
+        positions = Tensor("positions", self.element * model.sequence * model.hidden)
+        return [
+            Operation("lookup", (ids,), (words,), (ids,), weights=table, gathered=True),
+            Operation("positions", (), (positions, indices), (indices,), weights=positions.size, gathered=True),
+            Operation("sum", (words, positions), (summed if model.dropout else wide,), passes_gradient=True),
+            *self._dropout("mask", summed, wide),
+        ]
+
+    def attention(self) -> list[Operation]:
+        """Norm, projections, attention, output projection, dropout, residual sum: x -> middle."""
+        h = self.model.hidden
+        x, normed, middle = self._wide("x"), self._wide("normed1"), self._wide("middle")
+        qkv, mixed, projected = Tensor("qkv", 3 * normed.size), self._wide("mixed"), self._wide("projected")
+        dropped = self._wide("dropped1") if self.model.dropout else projected
+        return [
+            self._norm("norm1", x, normed),
+            self._matrix("qkv", normed, qkv, h, 3 * h),
+            *(self._tiled(qkv, mixed) if self.flash else self._scored(qkv, mixed)),
+            self._matrix("project", mixed, projected, h, h),
+            *self._dropout("mask1", projected, dropped),
+            Operation("residual1", (x, dropped), (middle,), passes_gradient=True),
+        ]
+
+    def mlp(self) -> list[Operation]:
+        """Norm, MLP (plain with GELU, or gated with SiLU), dropout, residual sum: middle -> y."""
+        h, f = self.model.hidden, self.model.feedforward
+        middle, normed, y = self._wide("middle"), self._wide("normed2"), self._wide("y")
+        inner = {name: Tensor(name, self.element * self.tokens * f) for name in ("up", "gate", "silu", "active")}
+        up, active = inner["up"], inner["active"]
+        if self.model.gated:
+            gate, silu = inner["gate"], inner["silu"]
+            activation = [
+                self._matrix("gate", normed, gate, h, f),
+                self._matrix("up", normed, up, h, f),
+                Operation("silu", (gate,), (silu,), (gate,)),
+                Operation("product", (silu, up), (active,), (silu, up)),
+            ]
+        else:
+            activation = [self._matrix("up", normed, up, h, f), Operation("gelu", (up,), (active,), (up,))]
+        down = self._wide("down")
+        dropped = self._wide("dropped2") if self.model.dropout else down
+        return [
+            self._norm("norm2", middle, normed),
+            *activation,
+            self._matrix("down", active, down, f, h),
+            *self._dropout("mask2", down, dropped),
+            Operation("residual2", (middle, dropped), (y,), passes_gradient=True),
+        ]
+
+    def head(self) -> list[Operation]:
+        """Final norm and logits: y -> logits (a tied matrix has its gradient here as well)."""
+        h, v = self.model.hidden, self.model.vocabulary
+        y, normed, logits = self._wide("y"), self._wide("normed"), Tensor("logits", self.element * self.tokens * v)
+        return [
+            self._norm("norm", y, normed),
+            Operation(
+                "logits", (normed,), (logits,), (normed,), flops=2 * self.tokens * h * v, weights=self.element * h * v
+            ),
+        ]
+
+    def _wide(self, name: str) -> Tensor:
+        return Tensor(name, self.element * self.tokens * self.model.hidden)
+
+    def _norm(self, name: str, read: Tensor, write: Tensor) -> Operation:
+        statistics = FLOAT32 * self.tokens * (1 if self.model.gated else 2)  # mean and deviation
+        kept = Tensor(f"{name}.statistics", statistics, differentiable=False)
+        weights = self.element * self.model.norm_parameters
+        return Operation(name, (read,), (write, kept), (read, kept), weights=weights)
+
+    def _matrix(self, name: str, read: Tensor, write: Tensor, rows: int, columns: int) -> Operation:
+        parameters = rows * columns + (0 if self.model.gated else columns)
+        flops = 2 * self.tokens * rows * columns
+        return Operation(name, (read,), (write,), (read,), flops=flops, weights=self.element * parameters)
+
+    def _dropout(self, name: str, read: Tensor, write: Tensor) -> list[Operation]:
+        if not self.model.dropout:
+            return []
+        mask = Tensor(name, read.size // self.element, differentiable=False)
+        return [Operation(f"dropout.{name}", (read,), (write, mask), (mask,))]
+
+    def _tiled(self, qkv: Tensor, mixed: Tensor) -> list[Operation]:
+        rows = FLOAT32 * self.tokens * self.model.heads
+        statistics = Tensor("attention.statistics", rows, differentiable=False)
+        product = 2 * self.tokens * self.model.sequence * self.model.hidden
+        return [
+            Operation(
+                "attention",
+                (qkv,),
+                (mixed, statistics),
+                (qkv, mixed, statistics),
+                flops=2 * product,
+                backward_extra_flops=product,
+            )
+        ]
+
+    def _scored(self, qkv: Tensor, mixed: Tensor) -> list[Operation]:
+        product = 2 * self.tokens * self.model.sequence * self.model.hidden
+        entries = self.tokens * self.model.sequence * self.model.heads
+        scores, softmax = Tensor("scores", self.element * entries), Tensor("softmax", self.element * entries)
+        weights = Tensor("dropped", self.element * entries) if self.model.dropout else softmax
+        return [
+            Operation("scores", (qkv,), (scores,), (qkv,), flops=product),
+            Operation("softmax", (scores,), (softmax,), (softmax,)),
+            *self._dropout("mask", softmax, weights),
+            Operation("mix", (weights, qkv), (mixed,), (weights, qkv), flops=product),
+        ]
+
+
+def _architecture(preset: str, given: dict[str, int | None], dropout: bool | None) -> Architecture:
+    changes: dict[str, Any] = {
+        name: check.integer(name, value, minimum=1) for name, value in given.items() if value is not None
+    }
+    if "hidden" in changes:
+        changes.setdefault("feedforward", 4 * changes["hidden"])
+    if dropout is not None:
+        changes["dropout"] = dropout
+    model = replace(PRESETS[preset], **changes)
+    check.integer("layers", model.layers, maximum=1_000_000)
+    if model.hidden % model.heads:
+        multiple = model.heads * max(1, round(model.hidden / model.heads))
+        raise ValueError(
+            f"hidden {model.hidden} is not a multiple of heads {model.heads}; "
+            f"give heads that divide it, or hidden {multiple}"
+        )
+    return model
+
+
+def _loss_time(logits: int, softmax: int, device: Device) -> float:
+    """Seconds of a cross entropy: read the logits, write and read the softmax, write the gradient."""
+    return device.time(0, 2 * logits + 2 * softmax)
+
+
+def _name(preset: str, model: Architecture, batch: int, dtype: str, flash: bool, granularity: str) -> str:
+    base = preset if model == PRESETS[preset] else f"transformer_l{model.layers}_h{model.hidden}"
+    parts = [base, f"b{batch}", f"s{model.sequence}", dtype, "flash" if flash else "scores"]
+    return "_".join(parts if granularity == "block" else [*parts, granularity]).replace("-", "_")

@@ -1,0 +1,1 @@
+"""What an algorithm's author needs, and the registry that finds algorithms."""

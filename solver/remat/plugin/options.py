@@ -1,0 +1,53 @@
+"""Options of algorithms: frozen pydantic models, filled from text or from Python values."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from remat.errors import OptionError
+from remat.plugin.registry import Algorithm
+
+
+class Options(BaseModel):
+    """Base of all option models; each field carries its help text as `description`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def make_options(algorithm: Algorithm, given: Mapping[str, Any]) -> Any:
+    """Validate options for an algorithm; text values (from a command line) are converted.
+
+    Returns
+    -------
+    Options or None
+        None for an algorithm without options.
+
+    Raises
+    ------
+    OptionError
+        Naming the option, and what it may be.
+    """
+    model = algorithm.load_options()
+    if model is None:
+        if given:
+            raise OptionError(f"--option: {algorithm.name} has no options, so {min(given)!r} means nothing to it")
+        return None
+    for name in given:
+        if name not in model.model_fields:
+            near = difflib.get_close_matches(name, model.model_fields, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(model.model_fields)}"
+            raise OptionError(f"--option: {algorithm.name} has no option {name!r}; {hint}")
+    try:
+        return model.model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in first["loc"]) or "options"
+        shown = f", not {str(first.get('input'))[:60]!r}" if first["loc"] else ""
+        if first["type"] == "string_pattern_mismatch" and name in model.model_fields:
+            # What a regular expression means, the description says in words.
+            first["msg"] = (model.model_fields[name].description or first["msg"]).rstrip(".")
+        raise OptionError(f"--option {name}: {first['msg']}{shown}") from None
