@@ -17,9 +17,9 @@ from typing import Any
 
 import remat
 from benchmarks.harness import data_missing, table
-from remat.batch.cells import Cell
-from remat.batch.comparison import Comparison, by_algorithm, case_of
-from remat.comparing import Tally
+from remat.comparing.cells import Cell
+from remat.comparing.comparison import Comparison, by_algorithm, case_of
+from remat.comparing.run import Tally
 
 LIMIT = 20
 JOBS = 2

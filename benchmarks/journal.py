@@ -34,7 +34,7 @@ def documents(folder: Path, count: int) -> Path:
 @contextmanager
 def clocked(spent: dict[str, float]) -> Iterator[None]:
     """Add up the seconds that the journal's own calls take (open and read, add, close with its fsync): wall and CPU."""
-    from remat.batch.journal import Journal
+    from remat.comparing.journal import Journal
 
     saved = {name: getattr(Journal, name) for name in ("__init__", "add", "close")}
 
@@ -60,7 +60,7 @@ def clocked(spent: dict[str, float]) -> Iterator[None]:
 
 def comparison(folder: str, output: str | None, workers: int) -> dict[str, Any]:
     """Run the jobs; return the seconds of the whole, of the parent, of the journal, and those spent in jobs."""
-    from remat.comparing import Tally, compare
+    from remat.comparing.run import Tally, compare
 
     begun: list[tuple[float, float]] = []
 
@@ -128,7 +128,7 @@ def journal_shares(folder: Path, rounds: int) -> None:
 
 def warm(repeats: int) -> dict[str, Any]:
     """Time the same request to a worker that runs, and to one that must be started for it."""
-    from remat.batch.supervision import Limits, Worker
+    from remat.comparing.supervision import Limits, Worker
 
     with tempfile.TemporaryDirectory() as name:
         source = str(documents(Path(name), 1) / "0000.json")
@@ -147,8 +147,8 @@ def warm(repeats: int) -> dict[str, Any]:
 
 def durability(folder: Path, lines: int = 1000) -> None:
     """Print what lines would cost with an fsync each, against what they do cost."""
-    from remat.batch.cells import Answer, Outcome
-    from remat.batch.journal import Journal
+    from remat.comparing.cells import Answer, Outcome
+    from remat.comparing.journal import Journal
 
     answer = Answer(outcome=Outcome.OPTIMAL, makespan=41, peak_memory={"memory": 7}, steps=3, seconds=0.5)
     spent: dict[str, float] = {}

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import remat
-from remat.report.plot import plot
+from remat.report.plot.schedule import plot
 from remat.report.trace import write_trace
 from remat.units import format_size, format_time
 

@@ -18,8 +18,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from remat.adjoint.streaming import Stream, stream
-    from remat.batch.comparison import Comparison
-    from remat.comparing import compare
+    from remat.comparing.comparison import Comparison
+    from remat.comparing.run import compare
     from remat.curves import Curve, Point, Sweep
     from remat.errors import ClaimError, InstanceError, MissingExtraError, OptionError, RematError
     from remat.facts import Facts, show
@@ -39,7 +39,7 @@ _HOME = {
     "Bound": "remat.plugin.problem",
     "ChainInstance": "remat.instance",
     "ClaimError": "remat.errors",
-    "Comparison": "remat.batch.comparison",
+    "Comparison": "remat.comparing.comparison",
     "Curve": "remat.curves",
     "DagInstance": "remat.instance",
     "Facts": "remat.facts",
@@ -59,7 +59,7 @@ _HOME = {
     "TreeInstance": "remat.instance",
     "Violation": "remat.verifier",
     "algorithms": "remat.plugin.registry",
-    "compare": "remat.comparing",
+    "compare": "remat.comparing.run",
     "example": "remat.instance.shipped",
     "examples": "remat.instance.shipped",
     "load": "remat.instance",

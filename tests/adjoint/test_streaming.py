@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import remat
 from remat import OptionError
 from remat.plugin import registry
-from remat.report.actions import actions
+from remat.report.text.actions import actions
 from remat.schedule.actions import Advance, Backward, Checkpoint, Discard, Restore
 from remat.schedule.steps import concatenate
 from remat.testing import strategies

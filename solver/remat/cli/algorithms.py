@@ -56,7 +56,7 @@ def command(session: Session, name: str | None, kind: str | None, format_: str) 
     if format_ == "json":
         emit(json.dumps(_entry(algorithm) | {"options": _options(algorithm)}, indent=2, ensure_ascii=False))
     else:
-        from remat.report.summary import table
+        from remat.report.text.summary import table
 
         emit(table(_lines(algorithm)))
     return ExitCode.OK
@@ -74,7 +74,7 @@ def _show_auto(kind: str | None, format_: str) -> None:
         ]
         emit(json.dumps({"name": AUTO, "rules": entries}, indent=2, ensure_ascii=False))
     else:
-        from remat.report.summary import table
+        from remat.report.text.summary import table
 
         emit(table(_auto_lines(rules)))
 

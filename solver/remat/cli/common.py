@@ -209,7 +209,7 @@ def check_plot(path: str) -> None:
     """Refuse a picture that could not be drawn: its suffix, or no matplotlib."""
     from importlib.util import find_spec
 
-    from remat.report.figures import SUFFIXES
+    from remat.report.plot.style import SUFFIXES
 
     if os.path.splitext(path)[1].lower() not in SUFFIXES:
         raise OptionError(f"--plot: {path!r} is no plot; its name ends in one of {', '.join(SUFFIXES)}")

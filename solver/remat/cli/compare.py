@@ -16,8 +16,8 @@ from remat.cli.session import ExitCode, Session, emit
 from remat.errors import OptionError
 
 if TYPE_CHECKING:
-    from remat.batch.comparison import Comparison
-    from remat.comparing import Tally
+    from remat.comparing.comparison import Comparison
+    from remat.comparing.run import Tally
 
 HELP = """Solve instances with several algorithms and budgets, and compare.
 
@@ -79,7 +79,7 @@ def command(
         "options": _options(options),
         "machine": _machine(machine),
     }
-    from remat.comparing import compare
+    from remat.comparing.run import compare
 
     with _progress(session) as listener:
         comparison = compare(
@@ -180,7 +180,7 @@ class _Bar:
         self._tasks: dict[str, Any] = {}
 
     def show(self, tally: Tally) -> None:
-        from remat.report.summary import shown_name
+        from remat.report.text.summary import shown_name
 
         if tally.phase not in self._tasks:
             self._tasks[tally.phase] = self._bar.add_task(tally.phase, total=tally.total)
@@ -192,7 +192,7 @@ class _Bar:
 
 
 def _lines(session: Session) -> Callable[[Tally], None]:
-    from remat.report.summary import shown_name
+    from remat.report.text.summary import shown_name
 
     def show(tally: Tally) -> None:
         if tally.phase == "solving" and tally.last is None:
@@ -214,9 +214,9 @@ def announcement(tally: Tally) -> str:
 
 
 def _write(comparison: Comparison, folder: Path, session: Session) -> None:
+    from remat.comparing.report.page import page
+    from remat.comparing.report.tables import to_csv, to_json, to_markdown
     from remat.documents import write_text
-    from remat.report.comparison import to_csv, to_json, to_markdown
-    from remat.report.page import page
 
     for name, render in (
         ("cells.csv", to_csv),
@@ -229,7 +229,7 @@ def _write(comparison: Comparison, folder: Path, session: Session) -> None:
 
 
 def _print(comparison: Comparison, format_: str, session: Session) -> None:
-    from remat.report import comparison as text
+    from remat.comparing.report import tables as text
 
     if format_ == "csv":
         emit(_encodable(text.to_csv(comparison).rstrip("\n")))
@@ -238,7 +238,7 @@ def _print(comparison: Comparison, format_: str, session: Session) -> None:
     elif format_ == "json":
         emit(_encodable(text.to_json(comparison)))
     elif not session.quiet:
-        from remat.report.terminal import comparison_table
+        from remat.comparing.report.terminal import comparison_table
 
         emit(_encodable(comparison_table(comparison)))
 

@@ -31,7 +31,7 @@ Exit code 0: both are valid. 6: one of them breaks a rule."""
 def command(session: Session, first: str, second: str, of: str | None, format_: str) -> int:
     """Verify both, and print them side by side."""
     common.one_standard_input({"FIRST": first, "SECOND": second, "--of": of})
-    from remat.report.schedule_diff import diff_table, differences
+    from remat.report.text.schedule_diff import diff_table, differences
     from remat.verifying import examine
 
     documents = [common.load_schedule(path) for path in (first, second)]

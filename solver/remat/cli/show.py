@@ -145,7 +145,7 @@ def _examined(
 
 def _plot(examined: Examined, path: str | None, view: str | None) -> None:
     common.check_view(view, path, examined.instance.kind)
-    from remat.report.plot import plot
+    from remat.report.plot.schedule import plot
 
     assert path is not None
     plot(examined.as_result(), path, view=view or "time")
@@ -153,11 +153,11 @@ def _plot(examined: Examined, path: str | None, view: str | None) -> None:
 
 def _print_schedule(examined: Examined, format_: str) -> None:
     if format_ == "json":
-        from remat.report.schedule_view import to_dict
+        from remat.report.text.schedule_view import to_dict
 
         emit(json.dumps(to_dict(examined), indent=2, ensure_ascii=False))
     else:
-        from remat.report.schedule_view import schedule_view
+        from remat.report.text.schedule_view import schedule_view
 
         emit(schedule_view(examined))
 
@@ -174,13 +174,13 @@ def _print_facts(session: Session, instance: str, budget: tuple[str, ...], machi
     if format_ == "json":
         emit(json.dumps(facts.to_dict(), indent=2, ensure_ascii=False))
     else:
-        from remat.report.summary import table
+        from remat.report.text.summary import table
 
         emit(table(_lines(facts)))
 
 
 def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
-    from remat.report.summary import shown_name
+    from remat.report.text.summary import shown_name
     from remat.units import format_size, format_time
 
     units = facts.units
@@ -223,7 +223,7 @@ def _verdict(facts: Facts) -> str:
 
 
 def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
-    from remat.report.summary import shown_name
+    from remat.report.text.summary import shown_name
     from remat.units import format_size
 
     for k, memory in enumerate(machine.memories):
@@ -243,7 +243,7 @@ def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
 
 
 def _hiding_lines(hiding: Hiding, units: Units) -> Iterator[tuple[str, str]]:
-    from remat.report.summary import shown_name
+    from remat.report.text.summary import shown_name
     from remat.units import format_size, format_time
 
     for k, (name, movable) in enumerate(hiding.movable.items()):

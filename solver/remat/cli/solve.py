@@ -197,7 +197,7 @@ def _write(result: Result, outputs: _Outputs, session: Session) -> None:
             click.echo("Warning: there is no schedule to plot or to trace", err=True)
     else:
         if outputs.plot is not None:
-            from remat.report.plot import plot
+            from remat.report.plot.schedule import plot
 
             plot(result, outputs.plot, view=outputs.view or "time")
         if outputs.trace is not None:
@@ -211,15 +211,15 @@ def _print(result: Result, outputs: _Outputs, session: Session) -> None:
     if outputs.format == "json":
         import json
 
-        from remat.report.summary import figures
+        from remat.report.text.summary import figures
 
         emit(json.dumps(figures(result), indent=2, ensure_ascii=False))
     elif outputs.format == "actions" and result.report is not None:
-        from remat.report.actions import actions
+        from remat.report.text.actions import actions
 
         emit_lines(actions(result))
     elif not session.quiet:
-        from remat.report.summary import summary
+        from remat.report.text.summary import summary
 
         if outputs.schedule == common.STANDARD_STREAM or outputs.format == "actions":
             click.echo(summary(result), err=True)

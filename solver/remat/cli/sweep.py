@@ -146,7 +146,7 @@ def _write(found: Sweep, output: str | None, plot: str | None, session: Session)
             write_text(output, text)
     if plot is not None:
         if any(curve.points for curve in found.curves):
-            from remat.report.pareto import plot_sweep
+            from remat.report.plot.pareto import plot_sweep
 
             plot_sweep(found, plot)
         elif not session.quiet:
@@ -159,7 +159,7 @@ def _print(found: Sweep, output: str | None, format_: str, session: Session) -> 
 
         emit(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
         return
-    from remat.report import curve_tables
+    from remat.report.text import curve_tables
 
     if format_ == "csv":
         emit(curve_tables.sweep_csv(found))

@@ -51,7 +51,7 @@ def command(session: Session, instance: str, schedule: str, machine: str | None,
     if format_ == "json":
         emit(json.dumps(_verdict(report, causes), indent=2, ensure_ascii=False))
     elif not session.quiet:
-        from remat.report.summary import table
+        from remat.report.text.summary import table
 
         emit(table(_lines(report, units, causes)))
     return ExitCode.OK if report.ok else ExitCode.VIOLATION
@@ -69,7 +69,7 @@ def _step_name(document: Any, index: int | None) -> str:
 
 
 def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tuple[str, str]]:
-    from remat.report.summary import peaks
+    from remat.report.text.summary import peaks
     from remat.units import format_size, format_time
 
     count = len(report.violations)

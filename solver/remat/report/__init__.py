@@ -7,4 +7,4 @@ VIEWS = {
     "reversal": ("chain", "adjoint"),
     "tree": ("tree",),
 }
-"""The pictures of a schedule (see `remat.report.plot`), each with the kinds of instances that it is for."""
+"""The pictures of a schedule (see `remat.report.plot.schedule`), each with the kinds of instances that it is for."""

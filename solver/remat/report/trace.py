@@ -12,7 +12,7 @@ import numpy as np
 
 from remat.documents import write_text
 from remat.errors import OptionError
-from remat.report.phases import Phase, step_phases
+from remat.report.views.phases import Phase, step_phases
 from remat.result import Result
 from remat.schedule.steps import StepKind
 from remat.verifier import Report

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import remat
-from remat.report.slices import coverage
 from remat.report.views.occupancy import Stay, occupancy_of
+from remat.report.views.slices import coverage
 from tests.report.results import chain_result, offload_result
 
 

@@ -262,7 +262,7 @@ def test_algorithms_for_task_graphs_take_parameters_in_one_memory(algorithm):
 
 
 def test_actions_name_updates():
-    from remat.report.actions import actions
+    from remat.report.text.actions import actions
 
     told = list(actions(solve(chain(stage(), stage(), parameters="host"), "l2l")))
     assert [line for line in told if not line.startswith(("checkpoint", "discard", "restore"))] == [

@@ -1,0 +1,208 @@
+"""A cell of a comparison: one algorithm on one instance with one budget and one seed, and what came of it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from remat.units import Number
+
+
+class Outcome(enum.StrEnum):
+    """How a job ended. The first four are the statuses of a solve; the others say why there is none."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+    REFUSED = "refused"
+    TIME_LIMIT = "time limit"
+    MEMORY_LIMIT = "memory limit"
+    CLAIM = "claim differs"
+    CRASHED = "crashed"
+    UNREADABLE = "unreadable"
+
+
+SOLVED = frozenset({Outcome.OPTIMAL, Outcome.FEASIBLE})
+"""Outcomes with a verified schedule."""
+
+FAILED = frozenset({Outcome.TIME_LIMIT, Outcome.MEMORY_LIMIT, Outcome.CLAIM, Outcome.CRASHED, Outcome.UNREADABLE})
+"""Outcomes that another run may change: what ``--rerun failed`` runs again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a job found; times and sizes in the instance's units.
+
+    Attributes
+    ----------
+    outcome : Outcome
+    detail : str
+        Why there is no schedule, or the notes of the algorithm.
+    makespan, recompute_time, no_recompute_time, lower_bound : int, float or None
+    class_bound : int, float or None
+        The algorithm's own bound, which may hold for the schedules of its class only.
+    overhead : float or None
+        Makespan over the no-recompute time, minus 1.
+    peak_memory : mapping of memory name to int
+    optimal_within, scope : str or None
+    least_budget : int or None
+        Least budget that an infeasible answer names, if solving again there succeeds.
+    steps : int or None
+    transferred : mapping of link to int
+    termination : str
+    solve_seconds : float
+        Of the solver alone.
+    seconds : float
+        Of the whole job, placement and verification included.
+    picture : str
+        What the report draws of the schedule (see `remat.report.views.miniature`); empty unless asked for.
+    """
+
+    outcome: Outcome
+    detail: str = ""
+    makespan: Number | None = None
+    no_recompute_time: Number | None = None
+    recompute_time: Number | None = None
+    overhead: float | None = None
+    lower_bound: Number | None = None
+    class_bound: Number | None = None
+    peak_memory: Mapping[str, int] = field(default_factory=dict)
+    transferred: Mapping[str, int] = field(default_factory=dict)
+    optimal_within: str | None = None
+    scope: str | None = None
+    least_budget: int | None = None
+    steps: int | None = None
+    termination: str = ""
+    solve_seconds: float = 0.0
+    seconds: float = 0.0
+    picture: str = ""
+
+    @property
+    def solved(self) -> bool:
+        """Whether there is a verified schedule."""
+        return self.outcome in SOLVED
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as JSON, without what is empty."""
+        kept = {name: value for name in _NAMES if (value := getattr(self, name)) not in (None, "", {})}
+        kept["outcome"] = str(self.outcome)
+        return kept
+
+    @staticmethod
+    def from_dict(document: Mapping[str, Any]) -> Answer:
+        """Read an answer back.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If this is no answer.
+        """
+        given: dict[str, Any] = {name: value for name, value in document.items() if name in _KINDS}
+        for name, value in given.items():
+            if type(value) not in _KINDS[name]:
+                raise TypeError(f"{name}: {type(value).__name__}")
+            if isinstance(value, dict) and not all(type(size) is int for size in value.values()):
+                raise TypeError(f"{name}: sizes are whole numbers")
+        given["outcome"] = Outcome(document["outcome"])
+        if given["outcome"] in SOLVED and "makespan" not in given:
+            raise ValueError("a schedule without a makespan")
+        return Answer(**given)
+
+
+_NAMES = tuple(item.name for item in fields(Answer))
+_TEXT, _NUMBER, _WHOLE, _SIZES = (str,), (int, float), (int,), (dict,)
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("outcome", "detail", "optimal_within", "scope", "termination", "picture"), _TEXT),
+    **dict.fromkeys(("makespan", "no_recompute_time", "recompute_time", "lower_bound", "class_bound"), _NUMBER),
+    **dict.fromkeys(("overhead", "solve_seconds", "seconds"), _NUMBER),
+    **dict.fromkeys(("least_budget", "steps"), _WHOLE),
+    **dict.fromkeys(("peak_memory", "transferred"), _SIZES),
+}
+"""What JSON has for each attribute: whoever computes with an answer relies on it, and anybody can edit a journal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One thing to be done.
+
+    Attributes
+    ----------
+    key : str
+        What the journal knows the job by: a hash of the instance's digest, the machine, the algorithm, its version
+        and options, the capacities, the seed and the limits. Jobs with one key have one answer.
+    instance : str
+        Label: the path without its suffix, or ``example:NAME``.
+    source : str
+        Path of the document.
+    family : str
+        Folder of the instance.
+    digest, kind : str
+    time_unit, memory_unit : str
+    algorithm, version : str
+    options : mapping
+    budget : str
+        As it was asked for: ``8GB``, ``70%``, or empty for the instance's own machine.
+    capacity : int or None
+        The same in the instance's unit.
+    seed : int
+    """
+
+    key: str
+    instance: str
+    source: str
+    family: str
+    digest: str
+    kind: str
+    time_unit: str
+    memory_unit: str
+    algorithm: str
+    version: str
+    options: Mapping[str, Any]
+    budget: str
+    capacity: int | None
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A job and its answer."""
+
+    job: Job
+    answer: Answer
+
+    def to_record(self) -> dict[str, Any]:
+        """Return one flat record, for a data frame or a CSV file."""
+        job, answer = self.job, self.answer
+        return {
+            "instance": job.instance,
+            "family": job.family,
+            "kind": job.kind,
+            "digest": job.digest,
+            "algorithm": job.algorithm,
+            "version": job.version,
+            "options": " ".join(f"{name}={value}" for name, value in job.options.items()),
+            "budget": job.budget,
+            "capacity": job.capacity,
+            "seed": job.seed,
+            "outcome": str(answer.outcome),
+            "makespan": answer.makespan,
+            "no_recompute_time": answer.no_recompute_time,
+            "overhead": answer.overhead,
+            "recompute_time": answer.recompute_time,
+            "lower_bound": answer.lower_bound,
+            "peak_memory": max(answer.peak_memory.values(), default=None) if len(answer.peak_memory) == 1 else None,
+            "peaks": " ".join(f"{name}={size}" for name, size in answer.peak_memory.items()),
+            "optimal_within": answer.optimal_within,
+            "scope": answer.scope,
+            "least_budget": answer.least_budget,
+            "steps": answer.steps,
+            "termination": answer.termination,
+            "solve_seconds": answer.solve_seconds,
+            "seconds": answer.seconds,
+            "time_unit": job.time_unit,
+            "memory_unit": job.memory_unit,
+            "detail": answer.detail,
+        }

@@ -1,0 +1,164 @@
+"""The same jobs on many machines: a dask cluster (extra `dask`).
+
+Each thread of a dask worker keeps a supervised `Worker` process of its own, so that limits hold and answers are
+those of the local executor. Each document travels once to each machine that needs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from remat.comparing.cells import Answer, Outcome
+from remat.comparing.supervision import Limits, Worker
+from remat.errors import MissingExtraError, OptionError, RematError
+
+PATIENCE = 10.0
+"""Seconds to wait for a scheduler."""
+
+_local = threading.local()
+
+
+def perform(request: dict[str, Any], document: bytes, seconds: float, memory: int | None) -> dict[str, Any]:
+    """Do a request in this process's own supervised worker (runs on the cluster)."""
+    limits = Limits(seconds=seconds, memory=memory)
+    if getattr(_local, "limits", None) != limits:
+        if getattr(_local, "worker", None) is not None:
+            _local.worker.close()
+        _local.worker, _local.limits = Worker(limits), limits
+    here = _document_here(document, request["source"])
+    reply: dict[str, Any] = _local.worker.ask(request | {"source": here})
+    if "answer" in reply:  # errors name the document by its path; its copy here means nothing to anybody
+        detail = str(reply["answer"].get("detail", ""))
+        reply["answer"]["detail"] = detail.replace(here, request["source"])
+    return reply
+
+
+def _kept(document: bytes) -> bytes:
+    """Be a task whose result is a document (runs on the cluster)."""
+    return document
+
+
+def _document_here(document: bytes, source: str) -> str:
+    """Keep a document in a file of this machine, named by its content."""
+    suffix = ".json.gz" if source.endswith(".gz") else ".json"
+    folder = Path(tempfile.gettempdir()) / f"remat-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / (hashlib.sha256(document).hexdigest()[:32] + suffix)
+    if not path.exists():
+        handle, temporary = tempfile.mkstemp(dir=folder)
+        with os.fdopen(handle, "wb") as file:
+            file.write(document)
+        os.replace(temporary, path)
+    return str(path)
+
+
+class ClusterExecutor:
+    """Jobs on the workers of a dask scheduler.
+
+    Parameters
+    ----------
+    address : str
+        ``HOST:PORT`` of the scheduler.
+    limits : Limits
+        Of each job, on each worker.
+
+    Raises
+    ------
+    remat.MissingExtraError
+        Without dask.distributed.
+    remat.OptionError
+        If there is no scheduler at the address, or it has no workers.
+    """
+
+    def __init__(self, address: str, limits: Limits) -> None:
+        try:
+            import distributed
+        except ImportError:
+            raise MissingExtraError("--executor dask://", "dask") from None
+        self._limits = limits
+        cluster: Any = distributed  # partly typed
+        self._as_completed = cluster.as_completed
+        try:
+            self._client: Any = cluster.Client(
+                address if "://" in address else f"tcp://{address}", timeout=PATIENCE, set_as_default=False
+            )
+        except (OSError, ValueError) as error:
+            raise OptionError(f"--executor: no dask scheduler answers at {address!r}: {error}") from None
+        if not self._client.scheduler_info()["workers"]:
+            self._client.close()
+            raise OptionError(f"--executor: the dask scheduler at {address!r} has no workers; start some: dask worker")
+
+    def run(self, requests: Sequence[dict[str, Any]]) -> Generator[tuple[int, dict[str, Any]], None, None]:
+        """Yield replies as they come.
+
+        Raises
+        ------
+        remat.RematError
+            If the scheduler is lost.
+        """
+        documents: dict[str, Any] = {}
+        futures: dict[Any, int] = {}
+        with _without_warnings():  # of large documents
+            for index, request in enumerate(requests):
+                source = request["source"]
+                if source not in documents:
+                    # A task and not scattered data: dask does it again where a worker took the only copy along. And
+                    # never under an old name, whose data it may still be forgetting.
+                    documents[source] = self._client.submit(_kept, _content(source), pure=False)
+                future = self._client.submit(
+                    perform, request, documents[source], self._limits.seconds, self._limits.memory, pure=False
+                )
+                futures[future] = index
+        with self._client.as_current():
+            completed = self._as_completed(list(futures))
+        try:
+            for future in completed:
+                yield futures[future], _reply_of(future)
+        finally:
+            with suppress(Exception):  # where the scheduler is gone, nothing is left to be stopped
+                self._client.cancel(list(futures))
+
+    def __enter__(self) -> ClusterExecutor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _content(source: str) -> bytes:
+    """Read a document; one that cannot be read fails on the worker as it would here."""
+    try:
+        return Path(source).read_bytes()
+    except OSError:
+        return b""
+
+
+def _reply_of(future: Any) -> dict[str, Any]:
+    """Return what a job answered; a job that took dask workers down is an answer, too."""
+    if future.cancelled():
+        raise RematError("the dask scheduler was lost, or somebody cancelled the jobs; -o lets the same command go on")
+    error = future.exception()
+    if error is None:
+        reply: dict[str, Any] = future.result()
+        return reply
+    detail = f"the dask worker failed: {type(error).__name__}: {error}"
+    return {"answer": Answer(outcome=Outcome.CRASHED, detail=detail[:500]).to_dict()}

@@ -1,0 +1,207 @@
+"""What a comparison found: cells, ratios to the best and to the bound, wins, means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from remat.comparing.cells import SOLVED, Cell, Outcome
+from remat.units import Number
+
+SAME = 1e-9
+"""Makespans that differ by a smaller share are equal."""
+
+Case = tuple[str, str]
+"""An instance and a budget: what algorithms are compared on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How an algorithm did.
+
+    Attributes
+    ----------
+    algorithm : str
+    family : str
+        Folder of the instances; empty for all of them.
+    cases : int
+        Cells, seeds counted each.
+    solved, proved : int
+        With a verified schedule; proved optimal over all schedules.
+    infeasible, unknown, refused, failed : int
+    wins : int
+        Solved cells that no other algorithm beats on the same instance and budget.
+    ratio_to_best : float or None
+        Geometric mean, over the solved cells, of makespan / best makespan known for the case.
+    ratio_to_bound : float or None
+        The same over the best lower bound known for the case.
+    seconds : float
+        All its jobs together.
+    """
+
+    algorithm: str
+    family: str
+    cases: int
+    solved: int
+    proved: int
+    infeasible: int
+    unknown: int
+    refused: int
+    failed: int
+    wins: int
+    ratio_to_best: float | None
+    ratio_to_bound: float | None
+    seconds: float
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the standing as a flat record."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of `remat.compare`.
+
+    Attributes
+    ----------
+    cells : tuple of Cell
+        In the order of instances, budgets, algorithms, seeds.
+    interrupted : bool
+        Whether cells are missing because somebody stopped the run.
+    notes : tuple of str
+        What a reader should know, such as damaged lines of the journal.
+    """
+
+    cells: tuple[Cell, ...]
+    interrupted: bool = False
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def best(self) -> Mapping[Case, Number]:
+        """Best makespan of each case that any algorithm solved."""
+        return self._extremes(min, lambda cell: cell.answer.makespan if cell.answer.solved else None)
+
+    @cached_property
+    def bound(self) -> Mapping[Case, Number]:
+        """Best lower bound of each case; all of them hold for all schedules, whoever proved them."""
+        return self._extremes(max, lambda cell: cell.answer.lower_bound)
+
+    @cached_property
+    def by_case(self) -> Mapping[Case, Sequence[Cell]]:
+        """The cells of each case, in their order; a file that is no instance is a case of its own."""
+        grouped: dict[Case, list[Cell]] = {}
+        for cell in self.cells:
+            grouped.setdefault(case_of(cell), []).append(cell)
+        return grouped
+
+    def _extremes(self, better: Any, figure: Any) -> dict[Case, Number]:
+        found: dict[Case, Number] = {}
+        for cell in self.cells:
+            value = figure(cell)
+            if value is not None:
+                case = case_of(cell)
+                found[case] = better(found[case], value) if case in found else value
+        return found
+
+    def ratio_to_best(self, cell: Cell) -> float | None:
+        """Makespan over the best one known for the case; None without a schedule."""
+        return _ratio(cell.answer.makespan, self.best.get(case_of(cell))) if cell.answer.solved else None
+
+    def ratio_to_bound(self, cell: Cell) -> float | None:
+        """Makespan over the best bound known for the case; None without a schedule."""
+        return _ratio(cell.answer.makespan, self.bound.get(case_of(cell))) if cell.answer.solved else None
+
+    def wins(self, cell: Cell) -> bool:
+        """Whether nobody beats a cell."""
+        ratio = self.ratio_to_best(cell)
+        return ratio is not None and ratio <= 1 + SAME
+
+    def standings(self, *, by_family: bool = False) -> list[Standing]:
+        """Return how each algorithm did, best first: by cells that nobody beats, solved cells, ratio to the best."""
+        groups: dict[tuple[str, str], list[Cell]] = {}
+        for cell in self.cells:
+            if cell.job.algorithm:
+                groups.setdefault((cell.job.family if by_family else "", cell.job.algorithm), []).append(cell)
+        listed = [self._standing(algorithm, family, cells) for (family, algorithm), cells in groups.items()]
+        return sorted(listed, key=lambda s: (s.family, -s.wins, -s.solved, s.ratio_to_best or math.inf, s.algorithm))
+
+    def _standing(self, algorithm: str, family: str, cells: list[Cell]) -> Standing:
+        counts = dict.fromkeys(Outcome, 0)
+        for cell in cells:
+            counts[cell.answer.outcome] += 1
+        solved = sum(counts[outcome] for outcome in SOLVED)
+        known = (Outcome.INFEASIBLE, Outcome.UNKNOWN, Outcome.REFUSED)
+        return Standing(
+            algorithm=algorithm,
+            family=family,
+            cases=len(cells),
+            solved=solved,
+            proved=counts[Outcome.OPTIMAL],
+            infeasible=counts[Outcome.INFEASIBLE],
+            unknown=counts[Outcome.UNKNOWN],
+            refused=counts[Outcome.REFUSED],
+            failed=len(cells) - solved - sum(counts[outcome] for outcome in known),
+            wins=sum(self.wins(cell) for cell in cells),
+            ratio_to_best=geometric_mean(self.ratio_to_best(cell) for cell in cells),
+            ratio_to_bound=geometric_mean(self.ratio_to_bound(cell) for cell in cells),
+            seconds=round(sum(cell.answer.seconds for cell in cells), 3),
+        )
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return one flat record for each cell, for pandas, polars or a CSV file."""
+        return [
+            cell.to_record()
+            | {
+                "ratio_to_best": self.ratio_to_best(cell),
+                "ratio_to_bound": self.ratio_to_bound(cell),
+                "best": self.wins(cell),
+            }
+            for cell in self.cells
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as a JSON document."""
+        return {
+            "schema": "remat.comparison/1",
+            "interrupted": self.interrupted,
+            "notes": list(self.notes),
+            "standings": [standing.to_record() for standing in self.standings()],
+            "families": [standing.to_record() for standing in self.standings(by_family=True)],
+            "cells": self.to_records(),
+        }
+
+    def __iter__(self) -> Iterator[Cell]:
+        return iter(self.cells)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+
+def case_of(cell: Cell) -> Case:
+    """Return what a cell is compared on."""
+    return cell.job.instance, cell.job.budget
+
+
+def by_algorithm(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
+    """Return the cells of each algorithm: several seeds, or sets of options."""
+    grouped: dict[str, list[Cell]] = {}
+    for cell in cells:
+        grouped.setdefault(cell.job.algorithm, []).append(cell)
+    return grouped
+
+
+def geometric_mean(ratios: Iterable[float | None]) -> float | None:
+    """Return the geometric mean of what is known; None if nothing is, or something is infinite."""
+    logs = [math.log(ratio) for ratio in ratios if ratio is not None and 0 < ratio < math.inf]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+
+
+def _ratio(value: Number | None, reference: Number | None) -> float | None:
+    if value is None or reference is None:
+        return None
+    if value == reference:
+        return 1.0
+    return value / reference if reference else math.inf

@@ -1,0 +1,115 @@
+"""Executors: many requests at once, answered in any order, by local workers or by a cluster."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Generator, Sequence
+from types import TracebackType
+from typing import Any, Protocol
+
+from remat.comparing.supervision import Limits, Worker
+from remat.errors import OptionError
+
+Reply = tuple[int, dict[str, Any]]
+"""Index of a request, and what a worker said to it."""
+
+
+class Executor(Protocol):
+    """Does requests (see `remat.comparing.worker`) within limits."""
+
+    def run(self, requests: Sequence[dict[str, Any]]) -> Generator[Reply, None, None]:
+        """Yield replies as they come; closing the iterator stops what is still running."""
+        ...
+
+    def __enter__(self) -> Executor: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class LocalExecutor:
+    """Worker processes on this computer; they stay warm from one call of `run` to the next.
+
+    Parameters
+    ----------
+    jobs : int
+        How many at once.
+    limits : Limits
+    """
+
+    def __init__(self, jobs: int, limits: Limits) -> None:
+        self._workers = [Worker(limits) for _ in range(jobs)]
+
+    def run(self, requests: Sequence[dict[str, Any]]) -> Generator[Reply, None, None]:
+        """Yield replies as they come."""
+        waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for index in range(len(requests)):
+            waiting.put(index)
+        replies: queue.SimpleQueue[Reply | BaseException] = queue.SimpleQueue()
+        over = threading.Event()
+
+        def serve(worker: Worker) -> None:
+            try:
+                while not over.is_set():
+                    try:
+                        index = waiting.get_nowait()
+                    except queue.Empty:
+                        return
+                    replies.put((index, worker.ask(requests[index])))
+            except BaseException as error:  # a worker that cannot even be started: the run must not wait for it
+                replies.put(error)
+
+        threads = [threading.Thread(target=serve, args=(worker,), daemon=True) for worker in self._workers]
+        for thread in threads:
+            thread.start()
+        unanswered = len(requests)
+        try:
+            while unanswered:
+                reply = replies.get()
+                if isinstance(reply, BaseException):
+                    raise reply
+                unanswered -= 1
+                yield reply
+        finally:
+            over.set()
+            if unanswered:  # abandoned half-way: nobody wants what is still running
+                for worker in self._workers:
+                    worker.stop()
+            for thread in threads:
+                thread.join()
+
+    def __enter__(self) -> LocalExecutor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self._workers:
+            worker.close()
+
+
+def open_executor(address: str | None, *, jobs: int | None, limits: Limits) -> Executor:
+    """Return the executor that an address names.
+
+    Parameters
+    ----------
+    address : str or None
+        None or ``local``: worker processes here; ``dask://HOST:PORT``: the cluster of that scheduler.
+    jobs : int or None
+        How many at once; default: one for each core. The cluster decides for itself.
+
+    Raises
+    ------
+    remat.OptionError
+    """
+    if address in (None, "local"):
+        return LocalExecutor(jobs or os.cpu_count() or 1, limits)
+    assert address is not None
+    if address.startswith("dask://") and len(address) > len("dask://"):
+        from remat.comparing.cluster import ClusterExecutor
+
+        return ClusterExecutor(address.removeprefix("dask://"), limits)
+    raise OptionError(f"--executor: {address[:60]!r} is neither local nor dask://HOST:PORT")

@@ -1,0 +1,268 @@
+"""What a comparison has to do: instances found, budgets resolved, jobs with their keys."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+from remat.comparing.cells import Answer, Cell, Job, Outcome
+from remat.errors import OptionError
+from remat.plugin import registry
+from remat.units import Units, parse_size
+
+EXAMPLE = "example:"
+SUFFIXES = (".json", ".json.gz")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A document that may be an instance.
+
+    Attributes
+    ----------
+    label : str
+        Its name in tables; unique within a comparison.
+    path : str
+    family : str
+        Name of its folder.
+    """
+
+    label: str
+    path: str
+    family: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """An instance as planning sees it: what the worker's `describe` returns."""
+
+    source: Source
+    digest: str
+    kind: str
+    time_unit: Literal["s", "ms", "us", "ns", "unit"]
+    memory_unit: Literal["B", "unit"]
+    peak: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is to be compared.
+
+    Attributes
+    ----------
+    algorithms : tuple of str
+        Registry names, `auto` among them; empty for all that accept the kind.
+    budgets : tuple of int or str
+        Sizes.
+    fractions : tuple of float
+        Budgets as shares of the no-recompute peak. Without budgets and fractions: the instance's own machine.
+    seeds : tuple of int
+    options : mapping of algorithm to options
+    machine : mapping or None
+        Machine document that replaces the instances' own.
+    threads : int
+        For each solve.
+    time_limit : float
+    memory_limit : int or None
+        Not part of a job's key: it depends on the computer, and what it stops counts as failed.
+    """
+
+    algorithms: tuple[str, ...] = ()
+    budgets: tuple[int | str, ...] = ()
+    fractions: tuple[float, ...] = ()
+    seeds: tuple[int, ...] = (0,)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    machine: Mapping[str, Any] | None = None
+    threads: int = 1
+    time_limit: float = 10.0
+    memory_limit: int | None = None
+
+
+def find_sources(given: Iterable[str | os.PathLike[str]]) -> list[Source]:
+    """List the documents that paths, folders (searched through) and ``example:NAME`` stand for, sorted by label.
+
+    ``examples`` stands for all shipped instances.
+
+    Raises
+    ------
+    remat.OptionError
+        If a path does not exist, or a folder holds no documents.
+    """
+    found: dict[str, Source] = {}
+    for item in given:
+        for source in _sources_of(os.fspath(item)):
+            found.setdefault(os.path.realpath(source.path), source)
+    return _distinct(sorted(found.values(), key=lambda source: (source.label, source.path)))
+
+
+def _sources_of(text: str) -> list[Source]:
+    from remat.instance.shipped import example_path, examples
+
+    if text == "examples":
+        return [_source(path, path.parents[1]) for path in examples().values()]
+    if text.startswith(EXAMPLE):
+        path = example_path(text.removeprefix(EXAMPLE))
+        return [_source(path, path.parents[1])]
+    path = Path(text)
+    if path.is_dir():
+        listed = [item for item in path.rglob("*") if item.name.endswith(SUFFIXES) and item.is_file()]
+        listed = [item for item in listed if not any(part.startswith(".") for part in item.relative_to(path).parts)]
+        if not listed:
+            raise OptionError(f"{text!r} holds no .json or .json.gz files")
+        return [_source(item, path) for item in listed]
+    if not path.exists():
+        raise OptionError(f"no such file or folder: {text!r}")
+    return [_source(path, path.parent)]
+
+
+def _source(path: Path, root: Path) -> Source:
+    relative = path.relative_to(root).as_posix()
+    for suffix in SUFFIXES:
+        relative = relative.removesuffix(suffix)
+    return Source(label=relative, path=str(path.resolve()), family=path.resolve().parent.name)
+
+
+def _distinct(sources: Sequence[Source]) -> list[Source]:
+    """Give documents of equal names, from different folders, labels that tell them apart."""
+    counts: dict[str, int] = {}
+    for source in sources:
+        counts[source.label] = counts.get(source.label, 0) + 1
+    taken: set[str] = set()
+    result = []
+    for source in sources:
+        label, parts = source.label, Path(source.path).parts[:-1]
+        depth = 1
+        while counts[source.label] > 1 and (label == source.label or label in taken) and depth <= len(parts):
+            label = "/".join((*parts[-depth:], source.label.rpartition("/")[2]))
+            depth += 1
+        taken.add(label)
+        result.append(Source(label=label, path=source.path, family=source.family))
+    return result
+
+
+def jobs_of(request: Request, described: Described) -> list[Job | Cell]:
+    """Return the jobs for one instance; what is refused beforehand is a cell already."""
+    planned: list[Job | Cell] = []
+    for name in request.algorithms or _applicable(described.kind):
+        version, why = _acceptable(name, described.kind)
+        for budget, capacity, problem in _capacities(request, described):
+            for seed in request.seeds:
+                job = _job(request, described, name, version, budget, capacity, seed)
+                if why or problem:
+                    planned.append(Cell(job=job, answer=Answer(outcome=Outcome.REFUSED, detail=why or problem)))
+                else:
+                    planned.append(job)
+    return planned
+
+
+def unreadable(source: Source, answer: Answer) -> Cell:
+    """Return the one cell of a document that is no instance."""
+    job = Job(
+        key=_hash(["unreadable", source.path]),
+        instance=source.label,
+        source=source.path,
+        family=source.family,
+        digest="",
+        kind="",
+        time_unit="",
+        memory_unit="",
+        algorithm="",
+        version="",
+        options={},
+        budget="",
+        capacity=None,
+        seed=0,
+    )
+    return Cell(job=job, answer=answer)
+
+
+def _applicable(kind: str) -> list[str]:
+    return [algorithm.name for algorithm in registry.algorithms(kind, available=True)]
+
+
+def _acceptable(name: str, kind: str) -> tuple[str, str]:
+    """Return the version that an algorithm has, and why it cannot be asked (empty if it can)."""
+    if name == "auto":
+        return _version_of("remat"), ""
+    try:
+        algorithm = registry.find(name, kind)
+    except OptionError as error:
+        return "", str(error)
+    return _version_of(algorithm.solver.partition(".")[0].partition(":")[0]), ""
+
+
+def _version_of(package: str) -> str:
+    from remat import __version__
+
+    if package in ("remat", "remat_algorithms"):
+        return __version__
+    from importlib.metadata import PackageNotFoundError, packages_distributions, version
+
+    for distribution in packages_distributions().get(package, [package]):
+        try:
+            return version(distribution)
+        except PackageNotFoundError:
+            continue
+    return "unknown"
+
+
+def _capacities(request: Request, described: Described) -> list[tuple[str, int | None, str]]:
+    """Return (as asked for, in the instance's unit, why it cannot be) for each budget."""
+    units = Units(described.time_unit, described.memory_unit)
+    listed: list[tuple[str, int | None, str]] = []
+    for budget in request.budgets:
+        try:
+            listed.append((str(budget), parse_size(budget, units), ""))
+        except ValueError as error:
+            listed.append((str(budget), None, f"--budget: {error}"))
+    for share in request.fractions:
+        shown = f"{100 * share:.4g}%"
+        if described.peak is None:
+            listed.append((shown, None, "--budget-fraction: there is no schedule without recomputation or transfers"))
+        else:
+            listed.append((shown, int(Decimal(repr(share)) * described.peak), ""))
+    return listed or [("", None, "")]
+
+
+def _job(
+    request: Request, described: Described, name: str, version: str, budget: str, capacity: int | None, seed: int
+) -> Job:
+    options = dict(request.options.get(name, {}))
+    identity = [
+        described.digest,
+        request.machine,
+        name,
+        version,
+        options,
+        capacity,
+        seed,
+        request.time_limit,
+        request.threads,
+    ]
+    return Job(
+        key=_hash(identity),
+        instance=described.source.label,
+        source=described.source.path,
+        family=described.source.family,
+        digest=described.digest,
+        kind=described.kind,
+        time_unit=described.time_unit,
+        memory_unit=described.memory_unit,
+        algorithm=name,
+        version=version,
+        options=options,
+        budget=budget,
+        capacity=capacity,
+        seed=seed,
+    )
+
+
+def _hash(identity: object) -> str:
+    text = json.dumps(identity, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,0 +1,239 @@
+"""The page: figures, charts, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from importlib import resources
+
+from remat import __version__
+from remat.comparing.cells import Cell, Outcome
+from remat.comparing.comparison import Comparison, Standing, by_algorithm
+from remat.comparing.report.page.charts import COLOURS, curves, legend, profile
+from remat.comparing.report.page.schedules import schedules
+from remat.comparing.report.tables import SHORT, peak_text, problems, units_of
+from remat.units import format_size, format_time
+
+MOST_CHARTS = 60
+"""Instances that get a chart of their own; the tables have them all."""
+
+Column = tuple[str, bool]
+"""Heading, and whether it is text (else a figure)."""
+
+Entry = tuple[str, object, str]
+"""What a cell of a table shows, what it is sorted by, and its class."""
+
+
+def _asset(name: str) -> str:
+    return resources.files("remat.comparing.report.page").joinpath(name).read_text("utf-8")
+
+
+def page(comparison: Comparison) -> str:
+    """Return the report as one HTML document.
+
+    Everything that comes from documents is escaped; style, script and pictures are inside.
+    """
+    standings = comparison.standings()
+    order = [standing.algorithm for standing in standings]
+    pictured = schedules(comparison)
+    link = '<a href="#schedules">Schedules</a>' if pictured else ""
+    body = [
+        "<header><h1>remat: comparison</h1>",
+        f'<p class="soft">remat {escape(__version__)}. Every makespan and peak here was measured by the verifier.</p>',
+        _figures(comparison, standings),
+        *(f"<p>{escape(note)}</p>" for note in comparison.notes),
+        "<p><b>Interrupted: cells are missing.</b></p>" if comparison.interrupted else "",
+        (
+            f'<nav><a href="#algorithms">Algorithms</a><a href="#pictures">Pictures</a>{link}<a href="#grid">Grid</a>'
+            '<a href="#cells">Cells</a></nav></header>'
+        ),
+        '<h2 id="algorithms">Algorithms</h2>',
+        _standings(standings, by_family=False),
+        _families(comparison),
+        '<h2 id="pictures">Pictures</h2>',
+        _pictures(comparison, order),
+        f'<h2 id="schedules">The best schedules</h2>{pictured}' if pictured else "",
+        '<h2 id="grid">Makespan over the best of the row</h2>',
+        '<p class="soft">* proved optimal over all schedules. Click a heading to sort.</p>',
+        _grid(comparison, order),
+        '<h2 id="cells">Cells</h2>',
+        (
+            '<input type="search" data-table="all-cells" placeholder="filter: words, such as rotor feasible" '
+            'aria-label="filter the cells">'
+        ),
+        _cells(comparison),
+        _failures(comparison),
+    ]
+    head = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>remat: comparison</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<link rel="icon" href="data:,">'
+        f"<style>{_asset('style.css')}</style></head>"
+    )
+    return f"{head}<body>{''.join(body)}<script>{_asset('script.js')}</script></body></html>\n"
+
+
+def _figures(comparison: Comparison, standings: Sequence[Standing]) -> str:
+    instances = {cell.job.instance for cell in comparison if cell.job.algorithm}
+    failed = sum(standing.failed for standing in standings) + sum(not cell.job.algorithm for cell in comparison)
+    shown = [
+        ("instances", len(instances)),
+        ("algorithms", len(standings)),
+        ("cells", len(comparison)),
+        ("solved", sum(standing.solved for standing in standings)),
+        ("proved optimal", sum(standing.proved for standing in standings)),
+        ("failed", failed),
+    ]
+    boxes = (f'<div class="figure"><b>{number:,}</b>{escape(name)}</div>' for name, number in shown)
+    return f'<div class="figures">{"".join(boxes)}</div>'
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Sequence[Entry]], name: str = "") -> str:
+    heads = "".join(
+        f'<th scope="col"{" class=text" if text else ""}><button type="button">{escape(title)}</button></th>'
+        for title, text in columns
+    )
+    lines = []
+    for row in rows:
+        cells = []
+        for (shown, value, style), (_, text) in zip(row, columns, strict=True):
+            classes = " ".join(part for part in ("text" if text else "", style) if part)
+            styled = f' class="{classes}"' if classes else ""
+            sort = "" if value is None else escape(str(value))
+            cells.append(f'<td{styled} data-v="{sort}">{escape(shown)}</td>')
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    identity = f' id="{name}"' if name else ""
+    return (
+        f'<div class="scroll"><table class="sortable"{identity}><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def _standings(standings: Sequence[Standing], *, by_family: bool) -> str:
+    columns = [("family", True)] if by_family else []
+    columns += [("algorithm", True)]
+    columns += [(name, False) for name in ("cells", "solved", "proved", "infeasible", "unknown", "refused", "failed")]
+    columns += [(name, False) for name in ("best", "ratio to best", "ratio to bound", "time")]
+    rows = []
+    for s in standings:
+        counts = (s.cases, s.solved, s.proved, s.infeasible, s.unknown, s.refused, s.failed, s.wins)
+        row: list[Entry] = [(s.family, s.family, "")] if by_family else []
+        row += [(s.algorithm, s.algorithm, "")]
+        row += [(f"{count:,}" if count else "", count, "") for count in counts]
+        row += [_ratio(s.ratio_to_best, plain=True), _ratio(s.ratio_to_bound, plain=True)]
+        row += [(format_time(s.seconds), s.seconds, "")]
+        rows.append(row)
+    return _table(columns, rows)
+
+
+def _families(comparison: Comparison) -> str:
+    standings = comparison.standings(by_family=True)
+    if len({standing.family for standing in standings}) < 2:
+        return ""
+    return f"<h2>By family</h2>{_standings(standings, by_family=True)}"
+
+
+def _ratio(ratio: float | None, *, plain: bool = False, star: bool = False) -> Entry:
+    if ratio is None:
+        return "", None, ""
+    style = "" if plain else "good" if ratio <= 1.001 else "fair" if ratio <= 1.1 else "poor"
+    return f"{ratio:.4f}{'*' if star else ''}", ratio, style
+
+
+def _pictures(comparison: Comparison, order: Sequence[str]) -> str:
+    ratios: dict[str, list[float | None]] = {}
+    for cell in comparison:
+        if cell.job.algorithm and cell.answer.outcome is not Outcome.REFUSED:
+            ratios.setdefault(cell.job.algorithm, []).append(comparison.ratio_to_best(cell))
+    if not any(ratio is not None for listed in ratios.values() for ratio in listed):
+        return '<p class="soft">Nothing was solved.</p>'
+    title = "Share of cells solved within a factor of the best"
+    charts = [f"<figure><figcaption>{title}</figcaption>{profile(ratios, order)}{legend(order)}</figure>"]
+    by_instance: dict[str, list[Cell]] = {}
+    for cell in comparison:
+        by_instance.setdefault(cell.job.instance, []).append(cell)
+    drawn = [chart for name, cells in by_instance.items() if (chart := _curve(name, cells, order))]
+    charts += drawn[:MOST_CHARTS]
+    more = f'<p class="soft">and {len(drawn) - MOST_CHARTS} instances more</p>' if len(drawn) > MOST_CHARTS else ""
+    return f'<div class="charts">{"".join(charts)}</div>{more}'
+
+
+def _curve(name: str, cells: Sequence[Cell], order: Sequence[str]) -> str:
+    """Draw overhead against budget, where an instance was solved at more than one."""
+    best: dict[str, dict[int, float]] = {}
+    for cell in cells:
+        if cell.job.capacity is not None and cell.answer.solved and cell.answer.overhead is not None:
+            points = best.setdefault(cell.job.algorithm, {})
+            overhead = max(0.0, cell.answer.overhead)
+            points[cell.job.capacity] = min(overhead, points.get(cell.job.capacity, overhead))
+    budgets = sorted({budget for points in best.values() for budget in points})
+    if len(budgets) < 2:
+        return ""
+    units = units_of(cells[0])
+    spread = budgets[:: max(1, len(budgets) // 4)]
+    ticks = [(float(budget), format_size(budget, units)) for budget in spread]
+    series = {algorithm: [(float(b), y) for b, y in points.items()] for algorithm, points in best.items()}
+    shown = order
+    key = ""
+    if len(order) > COLOURS:  # too many for colours that hold throughout: each picture has its own
+        shown = [algorithm for algorithm in order if algorithm in series]
+        key = legend(shown)
+    picture = curves(series, shown, ticks, "budget")
+    return f"<figure><figcaption>{escape(name)}: overhead</figcaption>{picture}{key}</figure>"
+
+
+def _grid(comparison: Comparison, order: Sequence[str]) -> str:
+    columns: list[Column] = [("instance", True), ("budget", False), ("best", False)]
+    columns += [(name, False) for name in order]
+    lines = []
+    for (instance, budget), cells in comparison.by_case.items():
+        first = cells[0]
+        if not first.job.algorithm:  # no instance at all
+            continue
+        best = comparison.best.get((instance, budget))
+        shown = "" if best is None else format_time(best, units_of(first))
+        line: list[Entry] = [(instance, instance, ""), (budget, first.job.capacity, ""), (shown, best, "")]
+        by_name = by_algorithm(cells)
+        lines.append([*line, *(_grid_entry(comparison, by_name.get(name, [])) for name in order)])
+    return _table(columns, lines)
+
+
+def _grid_entry(comparison: Comparison, cells: Sequence[Cell]) -> Entry:
+    solved = [cell for cell in cells if cell.answer.solved]
+    if solved:
+        best = min(solved, key=lambda cell: comparison.ratio_to_best(cell) or 0.0)
+        return _ratio(comparison.ratio_to_best(best), star=best.answer.outcome is Outcome.OPTIMAL)
+    return (SHORT[cells[0].answer.outcome], None, "quiet") if cells else ("", None, "")
+
+
+def _cells(comparison: Comparison) -> str:
+    columns: list[Column] = [(name, True) for name in ("instance", "kind", "algorithm", "options")]
+    columns += [("budget", False), ("seed", False), ("outcome", True)]
+    columns += [(name, False) for name in ("makespan", "overhead", "bound", "peak", "steps", "time")]
+    columns += [("remarks", True)]
+    return _table(columns, [list(_cell_entries(cell)) for cell in comparison], "all-cells")
+
+
+def _cell_entries(cell: Cell) -> Iterator[Entry]:
+    job, answer, units = cell.job, cell.answer, units_of(cell)
+    for text in (job.instance, job.kind, job.algorithm):
+        yield text, text, ""
+    options = " ".join(f"{name}={value}" for name, value in job.options.items())
+    yield options, options, ""
+    yield job.budget, job.capacity, ""
+    yield (str(job.seed) if job.algorithm else ""), job.seed, ""
+    yield str(answer.outcome), str(answer.outcome), "" if answer.solved else "quiet"
+    yield ("" if answer.makespan is None else format_time(answer.makespan, units)), answer.makespan, ""
+    yield ("" if answer.overhead is None else f"{max(0.0, 100 * answer.overhead):.3g} %"), answer.overhead, ""
+    yield ("" if answer.lower_bound is None else format_time(answer.lower_bound, units)), answer.lower_bound, ""
+    yield peak_text(cell), max(answer.peak_memory.values(), default=None), ""
+    yield ("" if answer.steps is None else f"{answer.steps:,}"), answer.steps, ""
+    yield format_time(answer.seconds), answer.seconds, ""
+    yield answer.detail, answer.detail, "wrap"
+
+
+def _failures(comparison: Comparison) -> str:
+    lines = problems(comparison, most=200)
+    if not lines:
+        return ""
+    return f'<h2 id="failures">Failures</h2><ul>{"".join(f"<li>{escape(line)}</li>" for line in lines)}</ul>'

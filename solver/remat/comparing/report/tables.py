@@ -1,0 +1,203 @@
+"""A comparison as text: summary, grid of cells, CSV, Markdown and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from remat.comparing.cells import Cell, Outcome
+from remat.comparing.comparison import Comparison, Standing, by_algorithm
+from remat.report.text.summary import shown_name
+from remat.units import Units, format_size, format_time
+
+SHORT = {
+    Outcome.INFEASIBLE: "infeasible",
+    Outcome.UNKNOWN: "unknown",
+    Outcome.REFUSED: "refused",
+    Outcome.TIME_LIMIT: "time",
+    Outcome.MEMORY_LIMIT: "memory",
+    Outcome.CLAIM: "claim!",
+    Outcome.CRASHED: "crashed",
+    Outcome.UNREADABLE: "unreadable",
+}
+"""What a cell without a schedule shows."""
+
+STANDINGS_HEADER = (
+    "algorithm",
+    "cells",
+    "solved",
+    "proved",
+    "infeasible",
+    "unknown",
+    "refused",
+    "failed",
+    "best",
+    "ratio to best",
+    "ratio to bound",
+    "time",
+)
+
+
+def standings_rows(standings: Sequence[Standing]) -> list[list[str]]:
+    """Return the standings as rows of text, under `STANDINGS_HEADER`."""
+    return [
+        [
+            s.algorithm,
+            str(s.cases),
+            str(s.solved),
+            str(s.proved),
+            str(s.infeasible),
+            str(s.unknown),
+            str(s.refused),
+            str(s.failed),
+            str(s.wins),
+            _ratio(s.ratio_to_best),
+            _ratio(s.ratio_to_bound),
+            format_time(s.seconds),
+        ]
+        for s in standings
+    ]
+
+
+def grid(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the grid: a row for each instance and budget, a column for each algorithm.
+
+    A cell shows the makespan over the best one of its row, with ``*`` where it is proved optimal; over several
+    seeds the best. The column `best` is the best makespan itself.
+    """
+    algorithms = list(dict.fromkeys(cell.job.algorithm for cell in comparison if cell.job.algorithm))
+    lines = []
+    for (instance, budget), cells in comparison.by_case.items():
+        first, of_case = cells[0], by_algorithm(cells)
+        if not first.job.algorithm:  # no instance at all
+            lines.append([shown_name(instance), "", SHORT[first.answer.outcome], *["" for _ in algorithms]])
+            continue
+        shown = [_shown(comparison, of_case.get(name, [])) for name in algorithms]
+        lines.append([shown_name(instance), budget or "-", _best(comparison, first), *shown])
+    return ["instance", "budget", "best", *algorithms], lines
+
+
+def leaders(comparison: Comparison, most: int = 4) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the short grid: who is best on each instance and budget, and against what bound."""
+    lines = []
+    for (instance, budget), cells in comparison.by_case.items():
+        first = cells[0]
+        if not first.job.algorithm:
+            lines.append([shown_name(instance), "", SHORT[first.answer.outcome], "", "", ""])
+            continue
+        winners = list(dict.fromkeys(cell.job.algorithm for cell in cells if comparison.wins(cell)))
+        more = f" +{len(winners) - most}" if len(winners) > most else ""
+        star = "*" if any(cell.answer.outcome is Outcome.OPTIMAL for cell in cells) else ""
+        solved = sum(cell.answer.solved for cell in cells)
+        bound = next((_ratio(comparison.ratio_to_bound(cell)) for cell in cells if comparison.wins(cell)), "-")
+        best = _best(comparison, first) + star
+        names = ", ".join(winners[:most]) + more
+        lines.append([shown_name(instance), budget or "-", best, bound, f"{solved}/{len(cells)}", names])
+    return ["instance", "budget", "best", "over bound", "solved", "by"], lines
+
+
+def _best(comparison: Comparison, cell: Cell) -> str:
+    best = comparison.best.get((cell.job.instance, cell.job.budget))
+    return "-" if best is None else format_time(best, units_of(cell))
+
+
+def _shown(comparison: Comparison, cells: Sequence[Cell]) -> str:
+    if not cells:
+        return ""
+    solved = [cell for cell in cells if cell.answer.solved]
+    if not solved:
+        return SHORT[cells[0].answer.outcome]
+    best = min(solved, key=lambda cell: comparison.ratio_to_best(cell) or 0.0)
+    star = "*" if best.answer.outcome is Outcome.OPTIMAL else ""
+    return _ratio(comparison.ratio_to_best(best)) + star
+
+
+def _ratio(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.4f}"
+
+
+def units_of(cell: Cell) -> Units:
+    """Return the units of a cell's figures."""
+    return Units(cell.job.time_unit or "unit", cell.job.memory_unit or "unit")  # type: ignore[arg-type]
+
+
+def problems(comparison: Comparison, most: int = 10) -> list[str]:
+    """Say what failed, a line each; refusals and proofs of infeasibility are not failures."""
+    quiet = (Outcome.REFUSED, Outcome.INFEASIBLE, Outcome.UNKNOWN)
+    failed = [cell for cell in comparison if not cell.answer.solved and cell.answer.outcome not in quiet]
+    lines = [
+        " ".join(
+            part
+            for part in (
+                shown_name(cell.job.instance),
+                cell.job.algorithm,
+                cell.job.budget,
+                f"{cell.answer.outcome}: {cell.answer.detail[:200]}",
+            )
+            if part
+        )
+        for cell in failed[:most]
+    ]
+    if len(failed) > most:
+        lines.append(f"and {len(failed) - most} more")
+    return lines
+
+
+def to_csv(comparison: Comparison) -> str:
+    """Return all cells as CSV, one line each."""
+    return records_to_csv(comparison.to_records())
+
+
+def records_to_csv(records: Sequence[dict[str, Any]]) -> str:
+    """Return flat records of equal keys as CSV."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fieldnames=list(records[0]) if records else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return out.getvalue()
+
+
+def to_json(comparison: Comparison) -> str:
+    """Return everything as JSON."""
+    return json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False)
+
+
+def to_markdown(comparison: Comparison) -> str:
+    """Return the standings, those of each family, and the grid, as Markdown tables."""
+    parts = ["# Comparison", "", *_notes(comparison)]
+    parts += ["## Algorithms", "", *_markdown(STANDINGS_HEADER, standings_rows(comparison.standings())), ""]
+    by_family = comparison.standings(by_family=True)
+    families = list(dict.fromkeys(standing.family for standing in by_family))
+    if len(families) > 1:
+        for family in families:
+            rows = standings_rows([standing for standing in by_family if standing.family == family])
+            parts += [f"### {family}", "", *_markdown(STANDINGS_HEADER, rows), ""]
+    header, lines = grid(comparison)
+    parts += ["## Makespan over the best known (`*`: proved optimal)", "", *_markdown(header, lines), ""]
+    failed = problems(comparison, most=1000)
+    if failed:
+        parts += ["## Failures", "", *(f"- {line}" for line in failed), ""]
+    return "\n".join(parts)
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    notes = [f"- {note}" for note in comparison.notes]
+    if comparison.interrupted:
+        notes.append("- interrupted: cells are missing")
+    return [*notes, ""] if notes else []
+
+
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    return [line(header), "|" + "---|" * len(header), *(line(row) for row in rows)]
+
+
+def peak_text(cell: Cell) -> str:
+    """Return a cell's peaks as people read them."""
+    units = units_of(cell)
+    return ", ".join(f"{name}: {format_size(size, units)}" for name, size in cell.answer.peak_memory.items())

@@ -1,0 +1,52 @@
+"""Tables for a terminal, through rich: as wide as it needs, without colour unless somebody is watching."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from remat.comparing.comparison import Comparison
+from remat.comparing.report.tables import STANDINGS_HEADER, grid, leaders, problems, standings_rows
+
+MOST_COLUMNS = 8
+"""Algorithms that a grid has columns for; of more, a terminal is shown the best of each row."""
+
+MOST_ROWS = 200
+"""Rows of the grid that a terminal is shown; the files have them all."""
+
+
+def comparison_table(comparison: Comparison) -> str:
+    """Return standings, grid and failures as text."""
+    parts = [text_table(STANDINGS_HEADER, standings_rows(comparison.standings()), left=1)]
+    header, rows = grid(comparison)
+    if len(header) > 3 + MOST_COLUMNS:
+        header, rows = leaders(comparison)
+        parts.append("the best of each instance and budget (* proved optimal; all cells: -o, or --format csv):")
+    else:
+        parts.append("makespan over the best of the row (* proved optimal):")
+    parts.append(text_table(header, rows[:MOST_ROWS], left=2))
+    if len(rows) > MOST_ROWS:
+        parts.append(f"... and {len(rows) - MOST_ROWS} rows more: use -o, or --format csv")
+    failed = problems(comparison)
+    if failed:
+        parts.append("\n".join(["failures:", *(f"  {line}" for line in failed)]))
+    parts += [f"note: {note}" for note in comparison.notes]
+    return "\n\n".join(parts)
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> str:
+    """Align columns; the first `left` of them to the left, figures to the right."""
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for k, name in enumerate(header):
+        table.add_column(escape(name), justify="left" if k < left else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    out = io.StringIO()
+    width = sum(max(len(line[k]) for line in [header, *rows]) + 3 for k in range(len(header))) + 4
+    Console(file=out, width=max(40, width), color_system=None, highlight=False).print(table)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")

@@ -1,0 +1,385 @@
+"""`remat.compare`: instances x algorithms x budgets x seeds, in worker processes, kept in a journal."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from remat.comparing.cells import FAILED, Answer, Cell, Job, Outcome
+from remat.comparing.comparison import Comparison
+from remat.comparing.executors import Executor, Reply, open_executor
+from remat.comparing.journal import Journal
+from remat.comparing.plan import Described, Request, Source, find_sources, jobs_of, unreadable
+from remat.comparing.supervision import Limits
+from remat.errors import OptionError
+from remat.instance import Instance, MachineModel
+from remat.units import parse_duration, parse_size
+
+JOURNAL = "journal.jsonl"
+"""Name of the journal in the output folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How far a comparison is.
+
+    Attributes
+    ----------
+    phase : str
+        ``reading`` the instances, or ``solving``.
+    total : int
+        Things to do in this phase, what the journal already had left out.
+    done : int
+    known : int
+        Cells that the journal had.
+    most_seconds : float
+        What is left takes at most so long: every job at its time limit.
+    last : Cell or None
+        What was answered last.
+    """
+
+    phase: str
+    total: int
+    done: int
+    known: int = 0
+    most_seconds: float = 0.0
+    last: Cell | None = None
+
+
+Listener = Callable[[Tally], None]
+
+
+def compare(
+    instances: str | os.PathLike[str] | Instance | Mapping[str, Any] | Iterable[Any],
+    *,
+    algorithms: str | Sequence[str] = "auto",
+    budgets: Sequence[int | str] = (),
+    budget_fractions: Sequence[float] = (),
+    seeds: Sequence[int] = (0,),
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    machine: Mapping[str, Any] | MachineModel | None = None,
+    time_limit: float | str = 10.0,
+    memory_limit: int | str | None = None,
+    jobs: int | None = None,
+    threads: int = 1,
+    output: str | os.PathLike[str] | None = None,
+    rerun: Literal["failed", "all"] | None = None,
+    executor: str | None = None,
+    pictures: bool = False,
+    progress: Listener | None = None,
+) -> Comparison:
+    """Solve every instance with every algorithm at every budget, in worker processes.
+
+    Parameters
+    ----------
+    instances : path, instance, document or a sequence of them
+        Folders are searched for ``.json`` and ``.json.gz``; ``example:NAME`` is a shipped instance, ``examples`` all.
+    algorithms : str or sequence of str
+        Registry names, ``auto``, or ``all``: every one that accepts the instance's kind.
+    budgets : sequence of int or str
+        As for `remat.solve`: sizes of the first memory, or of the first storage level.
+    budget_fractions : sequence of float
+        Shares of the peak without recomputation (of the first storage level with all states stored). Without
+        budgets and fractions the instances' own machines stand.
+    seeds : sequence of int
+    options : mapping of algorithm to options
+    machine : mapping or MachineModel, optional
+        Replaces the instances' machines.
+    time_limit : float or str
+        For each job; a worker that overruns it by half (at least 5 s) is killed.
+    memory_limit : int or str, optional
+        Bytes that a worker may hold; default: the computer's memory, less a tenth, shared by the workers.
+    jobs : int, optional
+        Workers at once; default: one for each core.
+    threads : int
+        Of each solve.
+    output : path, optional
+        Folder of the journal; what stands there is not computed again.
+    rerun : {"failed", "all"}, optional
+        What to compute again although the journal has it.
+    executor : str, optional
+        ``dask://HOST:PORT`` for a cluster.
+    pictures : bool
+        Keep of each schedule what the HTML report draws of it: 0.4 to 3 kB a cell.
+    progress : callable, optional
+        Receives a `Tally` after each job.
+
+    Returns
+    -------
+    Comparison
+        After Ctrl-C: what there is, with `interrupted`.
+
+    Raises
+    ------
+    remat.OptionError, remat.RematError
+        For arguments that cannot be used, or a journal that cannot be written. What goes wrong with an instance or
+        an algorithm is a cell, not an error.
+    """
+    request = _request(algorithms, budgets, budget_fractions, seeds, options, machine, time_limit, threads)
+    workers = jobs if jobs is not None else (os.cpu_count() or 1)
+    if workers < 1:
+        raise OptionError(f"--jobs: expected a whole number >= 1, not {workers}")
+    limits = Limits(seconds=request.time_limit, memory=_memory(memory_limit, workers))
+    with ExitStack() as stack:
+        sources = _sources(instances, stack)
+        journal = None if output is None else stack.enter_context(_journal(output))
+        running = stack.enter_context(open_executor(executor, jobs=workers, limits=limits))
+        run = _Run(request, running, journal, rerun, workers, pictures, progress or (lambda tally: None))
+        return run.all(sources)
+
+
+def _request(
+    algorithms: str | Sequence[str],
+    budgets: Sequence[int | str],
+    fractions: Sequence[float],
+    seeds: Sequence[int],
+    options: Mapping[str, Mapping[str, Any]] | None,
+    machine: Mapping[str, Any] | MachineModel | None,
+    time_limit: float | str,
+    threads: int,
+) -> Request:
+    names = (algorithms,) if isinstance(algorithms, str) else tuple(dict.fromkeys(algorithms))
+    chosen = _checked(names, options or {})
+    for share in fractions:
+        if not 0 < share <= 1e6:
+            raise OptionError(f"--budget-fraction: {share!r} is no share above 0; write .5 or 50%")
+    for seed in seeds:
+        if type(seed) is not int or seed < 0:
+            raise OptionError(f"--seeds: expected whole numbers >= 0, not {seed!r:.60}")
+    try:
+        seconds = parse_duration(time_limit if isinstance(time_limit, str) else repr(float(time_limit)))
+    except (TypeError, ValueError):
+        raise OptionError(f"--time-limit: {str(time_limit)[:60]!r} is not a duration; write 30, 30s, 5min") from None
+    return Request(
+        algorithms=() if "all" in names else names,
+        budgets=tuple(dict.fromkeys(budgets)),
+        fractions=tuple(dict.fromkeys(fractions)),
+        seeds=tuple(dict.fromkeys(seeds)) or (0,),
+        options=chosen,
+        machine=machine.model_dump(mode="json") if isinstance(machine, MachineModel) else machine,
+        threads=threads,
+        time_limit=seconds,
+    )
+
+
+def _checked(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Refuse names that no algorithm has, and options that their algorithm does not know, before any work.
+
+    Returns
+    -------
+    dict of algorithm to options
+        Converted: ``"3"`` and ``3`` are one option, and one job.
+    """
+    import difflib
+
+    from remat.plugin.options import make_options
+    from remat.plugin.registry import algorithms
+
+    known = {algorithm.name: algorithm for algorithm in algorithms()}
+    for where, name in [*(("--algorithms", name) for name in names), *(("--option", name) for name in options)]:
+        if name not in known and (where == "--option" or name not in ("auto", "all")):
+            near = difflib.get_close_matches(name, known, n=1)
+            raise OptionError(f"{where}: unknown algorithm {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    converted = {}
+    for name, given in options.items():
+        model = make_options(known[name], given) if known[name].is_available() else None
+        converted[name] = dict(given) if model is None else model.model_dump(mode="json", exclude_unset=True)
+    return converted
+
+
+def _memory(limit: int | str | None, workers: int) -> int | None:
+    if limit is not None:
+        try:
+            return parse_size(limit)
+        except ValueError as error:
+            raise OptionError(f"--memory-limit: {error}") from None
+    try:
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+    return min([whole, *_container_memory()]) * 9 // 10 // workers
+
+
+def _container_memory() -> list[int]:
+    """Return what a container may hold, by control groups of version 2 or 1; nothing where there is no limit."""
+    found = []
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            found.append(int(Path(path).read_text("ascii")))  # "max": no limit
+    return found
+
+
+def _sources(instances: Any, stack: ExitStack) -> list[Source]:
+    """Find the documents; instances in memory are written to a folder that lives as long as the run."""
+    single = isinstance(instances, (str, os.PathLike, Mapping)) or hasattr(instances, "model_dump")
+    given: list[Any] = [instances] if single else list(cast("Iterable[Any]", instances))
+    paths = [item for item in given if isinstance(item, (str, os.PathLike))]
+    loose = [item for item in given if not isinstance(item, (str, os.PathLike))]
+    sources = find_sources(paths) if paths or not loose else []
+    if not given:
+        raise OptionError("no instances to compare on")
+    if loose:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="remat-")))
+        taken = {source.label for source in sources}
+        sources += [_written(item, folder, taken) for item in loose]
+    return sources
+
+
+def _written(item: Any, folder: Path, taken: set[str]) -> Source:
+    import json
+
+    from remat.instance.saving import instance_document
+
+    document = instance_document(item) if hasattr(item, "model_dump") else dict(item)
+    base = str(document.get("name") or "instance")
+    label, number = base, 1
+    while label in taken:
+        number += 1
+        label = f"{base} ({number})"
+    taken.add(label)
+    path = folder / f"{len(taken)}.json"
+    path.write_text(json.dumps(document, default=str), "utf-8")
+    return Source(label=label, path=str(path), family="given")
+
+
+def _journal(output: str | os.PathLike[str]) -> Journal:
+    if not os.fspath(output):  # of an unset shell variable: not meant for the current folder
+        raise OptionError("--output: name a folder")
+    folder = Path(output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(f"--output: cannot make folder {str(folder)!r}: {error.strerror or error}") from None
+    return Journal(folder / JOURNAL)
+
+
+class _Run:
+    """One comparison on its way."""
+
+    def __init__(
+        self,
+        request: Request,
+        executor: Executor,
+        journal: Journal | None,
+        rerun: str | None,
+        workers: int,
+        pictures: bool,
+        listener: Listener,
+    ) -> None:
+        self._request = request
+        self._executor = executor
+        self._journal = journal
+        self._rerun = rerun
+        self._workers = workers
+        self._pictures = pictures
+        self._listener = listener
+        self._interrupted = False
+
+    def all(self, sources: Sequence[Source]) -> Comparison:
+        cells: dict[int, Cell] = {}
+        planned: list[Job | Cell] = []
+        for item in self._described(sources):
+            if isinstance(item, Cell):
+                planned.append(item)
+                continue
+            planned += jobs_of(self._request, item)
+        answers = self._answered([entry for entry in planned if isinstance(entry, Job)])
+        for index, entry in enumerate(planned):
+            if isinstance(entry, Cell):
+                cells[index] = entry
+            elif entry.key in answers:
+                cells[index] = Cell(job=entry, answer=answers[entry.key])
+        notes = []
+        if self._journal is not None and self._journal.damaged:
+            notes.append(f"{self._journal.damaged} damaged lines of the journal were skipped; their jobs ran again")
+        return Comparison(tuple(cells.values()), interrupted=self._interrupted, notes=tuple(notes))
+
+    def _described(self, sources: Sequence[Source]) -> list[Described | Cell]:
+        """Read every instance; what is none becomes a cell."""
+        found: dict[int, Described | Cell] = {}
+        requests = [{"do": "describe", "source": source.path} for source in sources]
+        self._listener(Tally(phase="reading", total=len(requests), done=0))
+        with self._replies(requests) as replies:
+            for index, reply in replies:
+                source = sources[index]
+                if "facts" in reply:
+                    found[index] = Described(source=source, **reply["facts"])
+                else:
+                    found[index] = unreadable(source, _as_unreadable(Answer.from_dict(reply["answer"])))
+                self._listener(Tally(phase="reading", total=len(requests), done=len(found)))
+        return [found[index] for index in sorted(found)]
+
+    def _answered(self, jobs: Sequence[Job]) -> dict[str, Answer]:
+        """Do what the journal does not have; jobs of equal keys are done once."""
+        had = {} if self._journal is None else self._journal.answers
+        answers = {job.key: had[job.key] for job in jobs if job.key in had and not self._again(had[job.key])}
+        waiting = list({job.key: job for job in jobs if job.key not in answers}.values())
+        known = len(answers)
+        self._tell(len(waiting), 0, known, None)
+        with self._replies([self._asked(job) for job in waiting]) as replies:
+            for done, (index, reply) in enumerate(replies, 1):
+                job, answer = waiting[index], Answer.from_dict(reply["answer"])
+                answers[job.key] = answer
+                if self._journal is not None:
+                    self._journal.add(job.key, answer, _about(job))
+                self._tell(len(waiting), done, known, Cell(job=job, answer=answer))
+        return answers
+
+    def _again(self, answer: Answer) -> bool:
+        return self._rerun == "all" or (self._rerun == "failed" and answer.outcome in FAILED)
+
+    def _asked(self, job: Job) -> dict[str, Any]:
+        return {
+            "do": "solve",
+            "source": job.source,
+            "algorithm": job.algorithm,
+            "options": dict(job.options),
+            "capacity": job.capacity,
+            "machine": self._request.machine,
+            "seed": job.seed,
+            "threads": self._request.threads,
+            "time_limit": self._request.time_limit,
+            "picture": self._pictures,
+        }
+
+    @contextmanager
+    def _replies(self, requests: Sequence[dict[str, Any]]) -> Iterator[Iterator[Reply]]:
+        """Hand requests to the executor; Ctrl-C ends the block that takes the replies, and stops what runs."""
+        if self._interrupted or not requests:
+            yield iter(())
+            return
+        replies = self._executor.run(requests)
+        try:
+            yield replies
+        except KeyboardInterrupt:
+            self._interrupted = True
+        finally:
+            replies.close()
+
+    def _tell(self, total: int, done: int, known: int, last: Cell | None) -> None:
+        most = -(-(total - done) // self._workers) * self._request.time_limit
+        self._listener(Tally(phase="solving", total=total, done=done, known=known, most_seconds=most, last=last))
+
+
+def _as_unreadable(answer: Answer) -> Answer:
+    """Keep limits as they are; everything else means that the document cannot be used."""
+    keep = (Outcome.TIME_LIMIT, Outcome.MEMORY_LIMIT)
+    return answer if answer.outcome in keep else replace(answer, outcome=Outcome.UNREADABLE)
+
+
+def _about(job: Job) -> dict[str, Any]:
+    """Return what a journal line says for people."""
+    return {
+        "instance": job.instance,
+        "algorithm": job.algorithm,
+        "version": job.version,
+        "budget": job.budget,
+        "seed": job.seed,
+        "at": round(time.time(), 3),
+    }

@@ -1,0 +1,194 @@
+"""The worker process: one request a line on standard input, one reply a line on what was standard output.
+
+``python -m remat.comparing.worker`` imports the package once and then does job after job. Whatever a solver prints
+goes to standard error. Limits are not its business: whoever started it watches over it (`supervision`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TextIO
+
+from remat.comparing.cells import Answer, Outcome
+from remat.errors import ClaimError, RematError
+
+if TYPE_CHECKING:
+    from remat.instance import Instance
+    from remat.result import Result
+
+STARTED = {"started": True}
+"""Sent when the instance is loaded: from here on the time limit counts."""
+
+
+def describe(source: str) -> dict[str, Any]:
+    """Return what planning must know of an instance.
+
+    Its digest, kind and units, and the no-recompute peak of the memory that a bare budget means.
+    """
+    from remat.instance import digest
+    from remat.shares import whole_peak
+
+    instance = _load(source)
+    units = instance.units.build()
+    return {
+        "digest": digest(instance),
+        "kind": instance.kind,
+        "time_unit": units.time,
+        "memory_unit": units.memory,
+        "peak": whole_peak(instance),
+    }
+
+
+def answer(request: Mapping[str, Any]) -> Answer:
+    """Do one job; whatever goes wrong is an answer, too.
+
+    Parameters
+    ----------
+    request : mapping
+        ``source``, ``algorithm``, ``options``, ``capacity``, ``machine``, ``seed``, ``threads``, ``time_limit``,
+        ``picture`` (whether to make one).
+    """
+    from remat.solving import solve
+
+    started = time.perf_counter()
+
+    def spent() -> float:
+        return round(time.perf_counter() - started, 6)
+
+    try:
+        instance = _load(request["source"])
+        result = solve(
+            instance,
+            algorithm=request["algorithm"],
+            options=request["options"],
+            budget=request["capacity"],
+            machine=request["machine"],
+            seed=request["seed"],
+            threads=request["threads"],
+            time_limit=request["time_limit"],
+        )
+        found = _answer_of(result, spent())
+        return replace(found, picture=_picture(result, instance.kind)) if request.get("picture") else found
+    except RematError as error:
+        return Answer(outcome=Outcome.REFUSED, detail=str(error), seconds=spent())
+    except ClaimError as error:
+        return Answer(outcome=Outcome.CLAIM, detail=str(error), seconds=spent())
+    except MemoryError as error:
+        return Answer(outcome=Outcome.MEMORY_LIMIT, detail=f"out of memory: {error}", seconds=spent())
+    except Exception as error:
+        return Answer(outcome=Outcome.CRASHED, detail=f"{type(error).__name__}: {error}", seconds=spent())
+
+
+def _answer_of(result: Result, seconds: float) -> Answer:
+    least = result.least_budget
+    report = result.report
+    return Answer(
+        outcome=Outcome(str(result.status)),
+        detail="; ".join(result.notes),
+        makespan=result.makespan,
+        no_recompute_time=result.no_recompute_time,
+        recompute_time=result.recompute_time,
+        overhead=result.overhead,
+        lower_bound=result.lower_bound,
+        class_bound=max((bound.value for bound in result.bounds), default=None),
+        peak_memory=result.peak_memory,
+        transferred={} if report is None else dict(report.transferred),
+        optimal_within=result.optimal_within,
+        scope=result.scope,
+        least_budget=least.size if least is not None and least.sufficient else None,
+        steps=None if result.columns is None else len(result.columns),
+        termination=str(result.termination),
+        solve_seconds=round(result.solve_seconds, 6),
+        seconds=seconds,
+    )
+
+
+def _picture(result: Result, kind: str) -> str:
+    """Keep what a report shows of a schedule: the schedule itself goes with the process."""
+    if result.report is None:
+        return ""
+    from remat.report.views.miniature import miniature, pack
+
+    return pack(miniature(result, kind))
+
+
+def _load(source: str) -> Instance:
+    """Load an instance; the last few stay, since the jobs of one instance follow each other."""
+    stat = os.stat(source)
+    return _loaded(source, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=2)
+def _loaded(source: str, modified: int, size: int) -> Instance:
+    from remat.instance import load
+
+    return load(source)
+
+
+def _reply(request: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
+    try:
+        if request["do"] == "describe":
+            _send(STARTED, out)
+            return {"facts": describe(request["source"])}
+        _load(request["source"])
+    except (RematError, OSError) as error:
+        reply = Answer(outcome=Outcome.UNREADABLE, detail=str(error))
+    except MemoryError:
+        reply = Answer(outcome=Outcome.MEMORY_LIMIT, detail="out of memory while the instance was read")
+    except Exception as error:
+        reply = Answer(outcome=Outcome.CRASHED, detail=f"{type(error).__name__}: {error}")
+    else:
+        _send(STARTED, out)
+        reply = answer(request)
+    return {"answer": reply.to_dict()}
+
+
+def _send(document: Mapping[str, Any], out: TextIO) -> None:
+    out.write(json.dumps(document) + "\n")
+    out.flush()
+
+
+def _prepare() -> TextIO:
+    """Keep the way back for replies alone, leave Ctrl-C to the parent, and be the first to go without memory."""
+    import signal
+    import threading
+    from contextlib import suppress
+
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("500")
+    return out
+
+
+def _follow_parent(parent: int) -> None:
+    """End with the parent: killed, it can neither stop a worker nor hold it to its limits."""
+    import signal
+
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():  # and take along what the solver started
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def main() -> None:
+    """Serve requests until standard input ends."""
+    out = _prepare()
+    import_module("remat.solving")  # what every job needs, before the first one
+
+    for line in sys.stdin:
+        _send(_reply(json.loads(line), out), out)
+
+
+if __name__ == "__main__":
+    main()

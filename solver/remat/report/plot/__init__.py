@@ -1,0 +1,1 @@
+"""Pictures of a schedule, or of time-memory curves, with matplotlib."""

@@ -1,0 +1,149 @@
+"""A sweep as a picture: time over memory, a curve an algorithm, with its knee and its least budget."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from remat.curves import Curve, Sweep
+from remat.errors import OptionError
+from remat.report.plot.style import TimeScale, check_suffix, save_figure
+from remat.report.text.summary import shown_name
+from remat.report.views.slices import size_scale
+from remat.units import format_size, format_time
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, the pale yellow left out.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+LOGARITHMIC_FROM = 8
+"""Ratio of the largest peak to the least from which the memory axis is logarithmic."""
+
+
+def plot_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
+    """Draw the curves of a sweep: SVG or PNG, by the suffix of the path.
+
+    A curve is a staircase: with so much memory, that makespan. A ring marks the knee, a line down to the axis the least
+    budget. Equal sweeps give equal files.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    path : path
+
+    Raises
+    ------
+    remat.OptionError
+        If no curve has a point, or the suffix is unknown.
+    remat.MissingExtraError
+        If matplotlib is not installed.
+    remat.RematError
+        If the file cannot be written.
+    """
+    check_suffix(path)
+    if not any(curve.points for curve in sweep.curves):
+        raise OptionError("--plot: there is no schedule, and so no curve to plot")
+    save_figure(path, lambda: _draw(sweep))
+
+
+def _draw(sweep: Sweep) -> Figure:
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(9.0, 6.0), facecolor="white")
+    axes = figure.add_axes((0.095, 0.10, 0.80, 0.70))
+    shown = [(curve, COLOURS[k % len(COLOURS)]) for k, curve in enumerate(sweep.curves) if curve.points]
+    points = [point for curve, _ in shown for point in curve.points]
+    peaks = [point.peak or 0 for point in points]
+    times = [float(point.makespan or 0) for point in points]
+    factor, unit = size_scale(max(*peaks, 1), sweep.units)
+    scale = TimeScale.of(max(times), sweep.units)
+    logarithmic = min(peaks) > 0 and max(peaks) >= LOGARITHMIC_FROM * min(peaks)
+    if logarithmic:
+        axes.set_xscale("log")
+    low, high = min(peaks) / factor, max(max(peaks), 1) / factor
+    left, right = (low / 1.15, high * 1.25) if logarithmic else (low - 0.08 * (high - low), high + 0.12 * (high - low))
+    axes.set_xlim(left, right if right > left else left + 1)
+    bottom = min(*times, float(sweep.no_recompute_time)) / scale.factor
+    top = max(times) / scale.factor
+    room = (top - bottom) or abs(top) or 1.0
+    axes.set_ylim(bottom - 0.08 * room, top + 0.18 * room)
+    axes.axhline(float(sweep.no_recompute_time) / scale.factor, color="#909090", linewidth=0.8, linestyle=(0, (1, 2)))
+    for place, (curve, colour) in enumerate(shown):
+        labelled = {other.points[0].peak for other, _ in shown[:place]}
+        _draw_curve(axes, sweep, curve, colour, factor, scale.factor, label=curve.points[0].peak not in labelled)
+    if sweep.units.memory == "unit" and not logarithmic:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel(f"peak of {shown_name(sweep.memory)} ({unit})", parse_math=False)
+    axes.set_ylabel(f"makespan ({scale.unit})")
+    _overhead_axis(axes, float(sweep.no_recompute_time) / scale.factor)
+    columns = min(4, len(shown))
+    legend = figure.legend(loc="lower left", bbox_to_anchor=(0.088, 0.805), ncols=columns, frameon=False, borderpad=0)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    name = shown_name(sweep.instance_name) or "(unnamed)"
+    figure.text(0.095, 0.95, name, fontsize=13, fontweight="bold", va="center", parse_math=False)
+    figure.text(
+        0.095,
+        0.905,
+        f"without recomputation {format_time(sweep.no_recompute_time, sweep.units)}  ·  ring: knee  ·  "
+        "line to the axis: least budget",
+        color="#404040",
+        va="center",
+    )
+    return figure
+
+
+def _draw_curve(
+    axes: Axes, sweep: Sweep, curve: Curve, colour: str, factor: float, seconds: float, *, label: bool
+) -> None:
+    sizes = [(point.peak or 0) / factor for point in curve.points]
+    times = [float(point.makespan or 0) / seconds for point in curve.points]
+    right = axes.get_xlim()[1]
+    axes.plot(
+        [*sizes, right], [*times, times[-1]], drawstyle="steps-post", color=colour, linewidth=1.4, label=curve.algorithm
+    )
+    axes.plot(sizes, times, linestyle="none", marker="o", markersize=3.2, color=colour)
+    if label:
+        bottom = axes.get_ylim()[0]
+        axes.plot([sizes[0], sizes[0]], [bottom, times[0]], color=colour, linewidth=0.9, linestyle=(0, (5, 3)))
+    if curve.least is not None and label:
+        style: dict[str, Any] = {"color": colour, "fontsize": 7.5, "rotation": 90, "ha": "right", "va": "bottom"}
+        axes.annotate(
+            f"least {format_size(curve.least.size, sweep.units)}",
+            (sizes[0], axes.get_ylim()[0]),
+            xytext=(-2, 4),
+            textcoords="offset points",
+            **style,
+        )
+    if curve.knee is not None:
+        x, y = (curve.knee.peak or 0) / factor, float(curve.knee.makespan or 0) / seconds
+        axes.plot([x], [y], marker="o", markersize=10, markerfacecolor="none", markeredgecolor=colour)
+        overhead = "" if curve.knee.overhead is None else f", {curve.knee.overhead:+.1%}"
+        axes.annotate(
+            f"knee {format_size(curve.knee.peak or 0, sweep.units)}{overhead}",
+            (x, y),
+            xytext=(8, 7),
+            textcoords="offset points",
+            color=colour,
+            fontsize=8,
+        )
+
+
+def _overhead_axis(axes: Axes, reference: float) -> None:
+    """Show the overhead on the right, where there is anything to compare with."""
+    if reference <= 0:
+        return
+    from matplotlib.ticker import PercentFormatter
+
+    def overhead(makespan: Any) -> Any:
+        return makespan / reference - 1
+
+    def makespan(overhead: Any) -> Any:
+        return (overhead + 1) * reference
+
+    other = axes.secondary_yaxis("right", functions=(overhead, makespan))
+    other.yaxis.set_major_formatter(PercentFormatter(1.0))
+    other.set_ylabel("overhead")

@@ -1,0 +1,303 @@
+"""A schedule as a picture: memory over time with its budget and peak, and what every resource does.
+
+`plot` draws this and the other views (see `remat.report.plot.views`).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remat.errors import OptionError
+from remat.graph.taskgraph import IntArray
+from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles, check_suffix, save_figure
+from remat.report.plot.views import drawing
+from remat.report.text.summary import shown_name
+from remat.report.views.phases import Phase, step_phases
+from remat.report.views.resources import occupied
+from remat.report.views.slices import busy_shares, size_scale, slice_maxima, without_dips
+from remat.result import Result
+from remat.schedule.steps import StepKind
+from remat.units import format_size
+from remat.verifier import Profile, Report
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_BARS = 2000
+"""Most steps that are drawn one by one; beyond, each time slice shows the share of each phase."""
+
+SLICES = 1500
+"""Time slices of long schedules: about as many as the picture has columns."""
+
+MOST_MEMORIES = 4
+MOST_ROWS = 24
+
+# Okabe and Ito's colours, told apart by (nearly) everybody; text stays black on all that carry labels.
+COLOURS = {
+    Phase.FORWARD: "#56B4E9",
+    Phase.SAVING: "#3487C0",
+    Phase.RECOMPUTATION: "#E69F00",
+    Phase.LOSS: "#CC79A7",
+    Phase.BACKWARD: "#2AA884",
+    Phase.TASK: "#56B4E9",
+    Phase.COPY: "#B0B0B0",
+}
+_BUDGET = "#C4470A"
+_LINE, _FILL = "#3B4A5A", "#D9E1EA"
+
+
+def plot(result: Result, path: str | os.PathLike[str], *, view: str = "time") -> None:
+    """Draw a schedule: SVG or PNG, by the suffix of the path.
+
+    Time and file size stay bounded, however long the schedule is. Equal results give equal files.
+
+    Parameters
+    ----------
+    result : Result
+        With a schedule.
+    path : path
+    view : str
+        What to show:
+
+        - ``time``: above, for each memory that is used, the bytes over time, the budget and what sets the peak;
+          below, one row for each processor and channel. Schedules of more than `MOST_BARS` steps are cut into
+          `SLICES` time slices: the memory line is the maximum of each slice, so the peak is never lost, and the
+          rows show each phase's share of the slice.
+        - ``values``: each value where it is resident, a band as high as its size.
+        - ``stages``, of chains and adjoints: what is kept, checkpointed, recomputed and offloaded.
+        - ``reversal``, of chains and adjoints: sweeps forward and back over time, and the states that are kept.
+        - ``tree``, of trees: order of execution, and what is spilled.
+
+    Raises
+    ------
+    remat.OptionError
+        If the result has no schedule, the suffix is unknown, or the view does not suit the instance.
+    remat.MissingExtraError
+        If matplotlib is not installed.
+    remat.RematError
+        If the file cannot be written.
+    """
+    check_suffix(path)
+    report = result.report
+    if report is None:
+        raise OptionError("there is no schedule to plot")
+    draw = drawing(result, view)
+    save_figure(path, draw or (lambda: _Picture(result, report).draw()))
+
+
+class _Picture:
+    """One figure: the result, its step phases and its scales."""
+
+    def __init__(self, result: Result, report: Report) -> None:
+        assert result.columns is not None
+        self.result, self.report, self.steps = result, report, result.columns
+        self.phases = step_phases(result.graph, self.steps, report.start)
+        self.span = float(report.makespan) or 1.0
+        self.scale = TimeScale.of(self.span, result.units)
+        self.sliced = int((self.steps.kind != StepKind.DROP).sum()) > MOST_BARS
+        self.memories = self._memories()
+        self.rows = self._rows()
+
+    def _memories(self) -> list[str]:
+        """The memories to show: those with bytes in them, the first one in any case."""
+        names = [memory.name for memory in self.result.machine.memories]
+        used = [name for name in names if self.report.peaks[name].size > 0] or names[:1]
+        return used[:MOST_MEMORIES]
+
+    def _rows(self) -> list[int]:
+        """The resources to show: those that ever do anything, the busiest if they are too many."""
+        busy = [self.report.busy[name] for name in self.result.machine.resources]
+        used = [index for index, time in enumerate(busy) if time > 0] or [0]
+        if len(used) > MOST_ROWS:
+            used = sorted(sorted(used, key=lambda index: -busy[index])[:MOST_ROWS])
+        return used
+
+    def draw(self) -> Figure:
+        from matplotlib.figure import Figure
+
+        heights = [2.5] * len(self.memories) + [0.5 + 0.32 * len(self.rows)]
+        gap, top, bottom = 0.28, 0.75, 0.85
+        total = sum(heights) + gap * (len(heights) - 1) + top + bottom
+        figure = Figure(figsize=(WIDTH, total), facecolor="white")
+        y = 1 - top / total
+        panels: list[Axes] = []
+        for height in heights:
+            y -= height / total
+            panels.append(
+                figure.add_axes((LEFT, y, RIGHT - LEFT, height / total), sharex=panels[0] if panels else None)
+            )
+            y -= gap / total
+        for axes, name in zip(panels, self.memories, strict=False):
+            self._draw_memory(axes, name)
+        self._draw_rows(panels[-1])
+        for axes in panels[:-1]:
+            axes.tick_params(labelbottom=False)
+        panels[0].set_xlim(0, self.span / self.scale.factor)
+        panels[-1].set_xlabel(f"time ({self.scale.unit})")
+        add_titles(figure, self.result, total)
+        add_legend(figure, self._legend(), self._notes(), total)
+        return figure
+
+    def _legend(self) -> dict[str, str]:
+        lasting = self.report.end > self.report.start
+        return {phase.label: COLOURS[phase] for phase in COLOURS if (lasting & (self.phases == phase)).any()}
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self.sliced:
+            notes.append(f"{SLICES:,} time slices: maximum of memory, shares of phases")
+        hidden = sum(time > 0 for time in self.report.busy.values()) - len(self.rows)
+        if hidden > 0:
+            notes.append(f"{hidden} less busy resources not shown")
+        return notes
+
+    # ----------------------------------------------------------------------------------------- memory
+
+    def _draw_memory(self, axes: Axes, name: str) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        memory = self.result.machine.memories[self.result.machine.memory_index[name]]
+        peak = self.report.peaks[name]
+        factor, unit = size_scale(max(peak.size, 1), self.result.units)
+        time, size = self._staircase(self.report.profiles[name])
+        x, y = time / self.scale.factor, size / factor
+        axes.fill_between(x, y, color=_FILL, linewidth=0, rasterized=False)
+        axes.plot(x, y, color=_LINE, linewidth=0.9, solid_joinstyle="miter")
+        highest = peak.size
+        right_half = self._peak_time(name) > 0.5 * self.span
+        if memory.capacity is not None:
+            label = f"budget {format_size(memory.capacity, self.result.units)}"
+            if memory.capacity <= 3 * max(peak.size, 1):
+                highest = max(highest, memory.capacity)
+                axes.axhline(memory.capacity / factor, color=_BUDGET, linewidth=1.3, linestyle=(0, (6, 3)))
+            else:  # a line so far away would squeeze everything else
+                label += ", far above"
+            axes.annotate(
+                label,
+                (0.006 if right_half else 0.994, min(memory.capacity, 1.28 * highest) / factor),
+                xycoords=("axes fraction", "data"),
+                xytext=(0, 3),
+                textcoords="offset points",
+                ha="left" if right_half else "right",
+                va="bottom" if memory.capacity <= highest else "top",
+                color=_BUDGET,
+            )
+        axes.set_ylim(0, 1.3 * max(highest, 1) / factor)
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=self.result.units.memory == "unit"))
+        axes.set_ylabel(f"{_short(name)} ({unit})", parse_math=False)
+        self._mark_peak(axes, name, factor, right_half)
+
+    def _peak_time(self, name: str) -> float:
+        step = self.report.peaks[name].step
+        return 0.0 if step is None else float(self.report.start[step])
+
+    def _mark_peak(self, axes: Axes, name: str, factor: float, right_half: bool) -> None:
+        peak = self.report.peaks[name]
+        x, y = self._peak_time(name) / self.scale.factor, peak.size / factor
+        axes.plot([x], [y], marker="o", markersize=4.5, color=_BUDGET, clip_on=False, zorder=5)
+        axes.annotate(
+            f"peak {format_size(peak.size, self.result.units)}: {shown_name(self.result.peak_step(name))}",
+            (x, y),
+            xycoords="data",
+            xytext=(x, 0.985),
+            textcoords=("data", "axes fraction"),
+            ha="right" if right_half else "left",
+            va="top",
+            fontweight="bold",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": _BUDGET,
+                "linewidth": 0.8,
+                "shrinkA": 0,
+                "shrinkB": 2,
+                "relpos": (1.0 if right_half else 0.0, 0.0),
+            },
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85},
+            parse_math=False,
+            zorder=6,
+        )
+
+    def _staircase(self, profile: Profile) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Corners of the memory line; of long profiles, the maximum in each time slice."""
+        time, size = without_dips(profile.time.astype(np.float64), profile.size.astype(np.float64))
+        if len(time) > 2 * MOST_BARS:
+            time, size = slice_maxima(time, size, self.span, SLICES)
+        corners_x = np.repeat(np.append(time, self.span), 2)[1:-1]
+        return corners_x, np.repeat(size, 2)
+
+    # ------------------------------------------------------------------------------------------- rows
+
+    def _draw_rows(self, axes: Axes) -> None:
+        names = self.result.machine.resources
+        count = len(self.rows)
+        axes.set_ylim(count - 0.5, -0.5)
+        axes.set_yticks(range(count), [_short(names[index]) for index in self.rows])
+        for label in axes.get_yticklabels():
+            label.set_parse_math(False)
+        axes.tick_params(axis="y", length=0)
+        step, resource = occupied(self.result.machine, self.steps)
+        if self.sliced:
+            picture = np.concatenate([self._shares(step[resource == index]) for index in self.rows])
+            axes.imshow(
+                picture,
+                extent=(0, self.span / self.scale.factor, count - 0.5, -0.5),
+                aspect="auto",
+                interpolation="nearest",
+            )
+            return
+        for row, index in enumerate(self.rows):
+            self._draw_bars(axes, row, step[resource == index])
+
+    def _draw_bars(self, axes: Axes, row: int, step: IntArray) -> None:
+        start = self.report.start[step] / self.scale.factor
+        length = self.report.end[step] / self.scale.factor - start
+        for phase, colour in COLOURS.items():
+            mine = (self.phases[step] == phase) & (length > 0)
+            for wide in (False, True):
+                chosen = mine & ((length > 0.003 * self.span / self.scale.factor) == wide)
+                if chosen.any():
+                    bars = list(zip(start[chosen].tolist(), length[chosen].tolist(), strict=True))
+                    # A white edge parts wide bars; it would hide the narrow ones.
+                    edge = "white" if wide else colour
+                    axes.broken_barh(bars, (row - 0.4, 0.8), facecolor=colour, edgecolor=edge, linewidth=0.4)
+        # Names where there is room for them: a letter is about 1/150 of the width.
+        width = length / (self.span / self.scale.factor) * 150
+        for k in np.flatnonzero(width > 1.5).tolist():
+            name = self._name(int(step[k]))
+            if len(name) + 0.5 <= width[k]:
+                axes.text(start[k] + length[k] / 2, row, name, ha="center", va="center", fontsize=7.5, parse_math=False)
+
+    def _name(self, step: int) -> str:
+        item = int(self.steps.item[step])
+        names = self.result.graph.tasks if self.steps.kind[step] == StepKind.RUN else self.result.graph.values
+        return shown_name(names[item])
+
+    def _shares(self, step: IntArray, height: int = 20) -> NDArray[np.uint8]:
+        """A strip of pixels: in each column, from below, each phase's share of that time slice."""
+        strip = np.full((height, SLICES, 3), 255, dtype=np.uint8)
+        margin = height // 10
+        inner = height - 2 * margin
+        done = np.zeros(SLICES)
+        for phase, colour in COLOURS.items():
+            mine = step[self.phases[step] == phase]
+            if len(mine) == 0:
+                continue
+            share = busy_shares(self.report.start[mine], self.report.end[mine], self.span, SLICES)
+            low, done = done, done + share
+            # Pixel rows count from above; shares grow from below.
+            bottom = height - margin - np.rint(low * inner)
+            top = height - margin - np.rint(np.minimum(done, 1.0) * inner)
+            rows = np.arange(height)[:, None]
+            strip[(rows >= top) & (rows < bottom)] = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
+        return strip
+
+
+def _short(name: str, most: int = 16) -> str:
+    """Fit a name into the margin."""
+    name = shown_name(name)
+    return name if len(name) <= most else f"{name[: most - 7]}...{name[-4:]}"

@@ -1,0 +1,142 @@
+"""What all pictures share: the suffix, the style, and files that are equal where their content is."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+from remat.documents import write_atomically
+from remat.errors import MissingExtraError, OptionError
+from remat.report.text.summary import shown_name
+from remat.result import Result
+from remat.units import Units, format_time
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SUFFIXES = (".svg", ".png")
+WIDTH = 11.0
+"""Inches across, of all pictures of schedules."""
+LEFT, RIGHT = 0.095, 0.975
+"""Where their axes begin and end, as shares of the width."""
+
+_STYLE: Any = {
+    "svg.hashsalt": "remat",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#808080",
+    "axes.linewidth": 0.8,
+    "xtick.color": "#404040",
+    "ytick.color": "#404040",
+}
+
+
+def check_suffix(path: str | os.PathLike[str]) -> str:
+    """Return the suffix of a picture's path.
+
+    Raises
+    ------
+    remat.OptionError
+        If it is unknown.
+    """
+    suffix = os.path.splitext(os.fspath(path))[1].lower()
+    if suffix not in SUFFIXES:
+        raise OptionError(f"--plot: {os.fspath(path)!r} is no plot; its name ends in one of {', '.join(SUFFIXES)}")
+    return suffix
+
+
+def save_figure(path: str | os.PathLike[str], draw: Callable[[], Figure]) -> None:
+    """Draw in the common style, and write atomically.
+
+    Raises
+    ------
+    remat.OptionError
+        If the suffix is unknown.
+    remat.MissingExtraError
+        If matplotlib is not installed.
+    remat.RematError
+        If the file cannot be written.
+    """
+    kind = check_suffix(path)[1:]
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingExtraError("--plot", "plot") from None
+    # Dates and version numbers would make equal plots differ.
+    metadata = {"Date": None, "Creator": "remat"} if kind == "svg" else {"Software": "remat"}
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)  # names in scripts without a font
+        figure = draw()
+
+        def write(file: IO[bytes]) -> None:
+            figure.savefig(file, format=kind, dpi=150, metadata=metadata)
+
+        write_atomically(path, write)
+
+
+def add_titles(figure: Figure, result: Result, height: float) -> None:
+    """Write the instance's name and what came of it above a picture of so many inches."""
+    assert result.report is not None
+    name = shown_name(result.instance_name) or "(unnamed)"
+    figure.text(LEFT, 1 - 0.3 / height, name, fontsize=13, fontweight="bold", va="center", parse_math=False)
+    parts = [f"algorithm {result.algorithm}", f"makespan {format_time(result.report.makespan, result.units)}"]
+    if result.overhead is not None:
+        parts.append(f"overhead {result.overhead:.1%}")
+    parts.append(str(result.status))
+    parts.append(f"{len(result.steps):,} steps")
+    figure.text(LEFT, 1 - 0.56 / height, "  ·  ".join(parts), color="#404040", va="center", parse_math=False)
+
+
+def add_legend(figure: Figure, colours: Mapping[str, str], notes: Sequence[str], height: float) -> None:
+    """Write a legend of labels and colours below a picture of so many inches, and remarks to its right."""
+    from matplotlib.patches import Patch
+
+    handles = [Patch(facecolor=colour, label=label) for label, colour in colours.items()]
+    figure.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(LEFT - 0.007, 0.06 / height),
+        ncols=max(len(handles), 1),
+        frameon=False,
+        handlelength=1.1,
+        handleheight=1.0,
+        columnspacing=1.6,
+        borderpad=0,
+    )
+    if notes:
+        figure.text(
+            RIGHT,
+            0.1 / height,
+            "; ".join(notes),
+            ha="right",
+            va="bottom",
+            fontsize=7.5,
+            color="#606060",
+            parse_math=False,
+        )
+
+
+@dataclass(frozen=True)
+class TimeScale:
+    """How times are shown: divided by `factor`, in `unit`."""
+
+    factor: float
+    unit: str
+
+    @staticmethod
+    def of(makespan: float, units: Units) -> TimeScale:
+        """Choose the unit in which a makespan is at least 1."""
+        if units.time == "unit":
+            return TimeScale(1.0, "units of time")
+        in_seconds = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+        own = in_seconds[units.time]
+        unit = next((name for name, seconds in in_seconds.items() if makespan * own >= seconds), "ns")
+        return TimeScale(in_seconds[unit] / own, unit.replace("us", "µs"))

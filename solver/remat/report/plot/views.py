@@ -1,0 +1,325 @@
+"""Other views of a schedule through matplotlib: stages, reversal, tree, values (see `remat.report.views`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remat.errors import OptionError
+from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles
+from remat.report.text.summary import shown_name
+from remat.report.views.icicle import Icicle, icicle_of
+from remat.report.views.layout import ChainLayout, TreeLayout
+from remat.report.views.occupancy import Occupancy, Stay, occupancy_of
+from remat.report.views.reversal import Stroke, reversal_of
+from remat.report.views.slices import coverage, size_scale
+from remat.report.views.stages import Fate, stages_of
+from remat.result import Result
+from remat.units import format_size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_STAGES = 300
+MOST_LINES = 10_000
+MOST_DOTS = 300
+MOST_BOXES = 2000
+"""Most stages, lines, dots and boxes that are drawn one by one."""
+
+COLUMNS, ROWS = 1500, 400
+"""Pixels of what is drawn as an image because it has more boxes."""
+
+FATES = {
+    Fate.KEPT: "#56B4E9",
+    Fate.CHECKPOINT: "#2AA884",
+    Fate.RECOMPUTED: "#E69F00",
+    Fate.OFFLOADED: "#B0B0B0",
+}
+STAYS = {
+    Stay.COMPUTED: "#56B4E9",
+    Stay.RECOMPUTED: "#E69F00",
+    Stay.FETCHED: "#2AA884",
+    Stay.ELSEWHERE: "#D5D5D5",
+}
+STROKES = {
+    Stroke.STORED: ("state in another memory", "#A0A0A0", 0.9),
+    Stroke.CHECKPOINT: ("state that is kept", "#3B4A5A", 0.9),
+    Stroke.FORWARD: ("forward", "#56B4E9", 1.5),
+    Stroke.SAVING: ("saving forward", "#3487C0", 1.5),
+    Stroke.RECOMPUTATION: ("recomputation", "#E69F00", 1.5),
+    Stroke.BACKWARD: ("backward", "#2AA884", 1.5),
+}
+_SPILLED, _IN_CORE = "#D55E00", "#21918C"
+_TOP = 0.75
+
+
+def drawing(result: Result, view: str) -> Callable[[], Figure] | None:
+    """Return what draws a view; None for ``time``.
+
+    Raises
+    ------
+    OptionError
+        If there is no such view, or it does not suit the instance.
+    """
+    chain, tree = ChainLayout.of(result.graph), TreeLayout.of(result.graph)
+    suited: dict[str, Callable[[], Figure] | None] = {"time": None, "values": lambda: _values(result)}
+    if chain is not None:
+        suited["stages"] = lambda: _stages(result, chain)
+        suited["reversal"] = lambda: _reversal(result, chain)
+    if tree is not None:
+        suited["tree"] = lambda: _tree(result, tree)
+    if view not in suited:
+        raise OptionError(f"--view: {view!r} is no view of this schedule; it has {', '.join(suited)}")
+    return suited[view]
+
+
+def _frame(
+    result: Result, heights: Sequence[float], *, gap: float = 0.3, bottom: float = 0.85
+) -> tuple[Figure, list[Axes], float]:
+    """Return a figure with axes of these heights (inches) below each other, and its own height."""
+    from matplotlib.figure import Figure
+
+    total = sum(heights) + gap * (len(heights) - 1) + _TOP + bottom
+    figure = Figure(figsize=(WIDTH, total), facecolor="white")
+    panels: list[Axes] = []
+    y = 1 - _TOP / total
+    for height in heights:
+        y -= height / total
+        share = panels[0] if panels else None
+        panels.append(figure.add_axes((LEFT, y, RIGHT - LEFT, height / total), sharex=share))
+        y -= gap / total
+    add_titles(figure, result, total)
+    return figure, panels, total
+
+
+# ------------------------------------------------------------------------------------------------ chains
+
+
+def _stages(result: Result, layout: ChainLayout) -> Figure:
+    from matplotlib.ticker import MaxNLocator
+
+    found = stages_of(result, layout, MOST_STAGES)
+    figure, (above, below), total = _frame(result, (2.6, 1.3))
+    left = found.first[:-1] - 0.5
+    width = np.diff(found.first).astype(np.float64)
+    factor, unit = size_scale(max(int(found.sizes.sum(axis=1).max()), 1), result.units)
+    base = np.zeros(len(width))
+    edge: Any = {"edgecolor": "white", "linewidth": 0.4} if len(width) <= 100 else {"linewidth": 0}
+    for fate, colour in FATES.items():
+        high = found.sizes[:, fate] / factor
+        above.bar(left, high, width, bottom=base, align="edge", color=colour, **edge)
+        base += high
+    above.set_ylabel(f"state and saved ({unit})")
+    above.set_ylim(0, None if base.any() else 1)
+    above.tick_params(labelbottom=False)
+    below.bar(left, np.minimum(found.runs, 1), width, align="edge", color=FATES[Fate.KEPT], **edge)
+    more = np.maximum(found.runs - 1, 0)
+    below.bar(left, more, width, bottom=1, align="edge", color=FATES[Fate.RECOMPUTED], **edge)
+    below.set_ylabel("forward runs")
+    below.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+    below.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
+    below.set_xlim(-0.5, found.first[-1] - 0.5)
+    below.set_ylim(0, max(int(found.runs.max(initial=1)), 1) * 1.08)
+    below.set_xlabel("stage (0: the input)")
+    legend = {
+        f"{fate.label} {format_size(int(size), result.units)}": FATES[fate]
+        for fate, size in zip(Fate, found.totals.tolist(), strict=True)
+        if size
+    }
+    notes = [f"{found.recomputations:,} forwards again"] if found.recomputations else ["nothing is recomputed"]
+    if width.max() > 1:
+        notes.append(f"{int(width.max())} stages in a column: sizes added up, most runs")
+    add_legend(figure, legend, notes, total)
+    return figure
+
+
+def _reversal(result: Result, layout: ChainLayout) -> Figure:
+    from matplotlib.ticker import MaxNLocator
+
+    found = reversal_of(result, layout, columns=COLUMNS, rows=2 * ROWS, most=MOST_LINES)
+    assert result.report is not None
+    span = float(result.report.makespan) or 1.0
+    scale = TimeScale.of(span, result.units)
+    figure, (axes,), total = _frame(result, (4.6,))
+    legend = {}
+    for stroke, (label, colour, width) in STROKES.items():
+        mine = found.stroke == stroke
+        if not mine.any():
+            continue
+        legend[label] = colour
+        begin, end = found.begin[mine] / [scale.factor, 1], found.end[mine] / [scale.factor, 1]
+        # One path for all of them, with gaps: a tenth of the file.
+        path = np.stack((begin, end, np.full_like(begin, np.nan)), axis=1).reshape(-1, 2)
+        axes.plot(path[:, 0], path[:, 1], color=colour, linewidth=width, solid_capstyle="round", clip_on=False)
+        if stroke in (Stroke.STORED, Stroke.CHECKPOINT) and len(begin) <= MOST_DOTS:
+            axes.plot(begin[:, 0], begin[:, 1], "o", color=colour, markersize=3.0, clip_on=False)
+    axes.set_xlim(0, span / scale.factor)
+    axes.set_ylim(-0.02 * max(layout.length, 1), 1.02 * max(layout.length, 1))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
+    axes.set_ylabel("state")
+    axes.set_xlabel(f"time ({scale.unit})")
+    notes = [f"{found.hidden:,} lines hidden behind others or left out"] if found.hidden else []
+    add_legend(figure, legend, notes, total)
+    return figure
+
+
+# ------------------------------------------------------------------------------------------------- trees
+
+
+def _tree(result: Result, layout: TreeLayout) -> Figure:
+    import matplotlib
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+    from matplotlib.ticker import MaxNLocator
+
+    found = icicle_of(result, layout)
+    nodes, rows = len(found.order), min(found.depths, ROWS)
+    height = min(5.5, max(1.2, 0.34 * rows))
+    figure, (axes,), total = _frame(result, (height,), bottom=0.5)
+    ramp = matplotlib.colormaps["viridis"]
+    shade = found.order / max(nodes - 1, 1)
+    if nodes <= MOST_BOXES and found.depths <= ROWS:
+        _boxes(axes, np.column_stack((found.left, found.right)), found.depth, ramp(shade), 0.4 if nodes < 500 else 0.15)
+        spilled = found.spilled > 0
+        sides = np.column_stack((found.left, found.right))[spilled]
+        _boxes(axes, sides, found.depth[spilled], _SPILLED, 0.0, found.spilled[spilled])
+        _name_nodes(axes, result, found, shade)
+        axes.set_ylim(found.depths, 0)
+    else:
+        axes.imshow(
+            icicle_pixels(found, shade, ramp, rows=rows, columns=COLUMNS),
+            extent=(0, 1, found.depths, 0),
+            aspect="auto",
+            interpolation="nearest",
+        )
+    axes.set_xlim(0, 1)
+    axes.set_xticks([])
+    axes.spines[["bottom", "left"]].set_visible(False)
+    axes.set_ylabel("depth")
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    inset = figure.add_axes((0.50, 0.13 / total, 0.10, 0.14 / total))
+    bar = figure.colorbar(ScalarMappable(Normalize(0, 1), ramp), cax=inset, orientation="horizontal", ticks=[])
+    bar.outline.set_visible(False)
+    figure.text(0.495, 0.2 / total, "runs first", ha="right", va="center")
+    figure.text(0.605, 0.2 / total, "last", ha="left", va="center")
+    volume = format_size(found.volume, result.units)
+    whole = format_size(int(result.graph.size.sum()), result.units)
+    count = int((found.spilled > 0).sum())
+    label = f"spilled: {volume} of {whole}, from {count:,} of {nodes:,} nodes" if count else f"{nodes:,} nodes in core"
+    add_legend(
+        figure, {label: _SPILLED if count else _IN_CORE}, ["as wide as the outputs of the subtree together"], total
+    )
+    return figure
+
+
+def _boxes(axes: Axes, sides: NDArray[np.float64], row: Any, colours: Any, edge: float, height: Any = 1.0) -> None:
+    from matplotlib.collections import PolyCollection
+
+    low, high = row + 1.0, row + 1.0 - height
+    corners = [(sides[:, 0], low), (sides[:, 1], low), (sides[:, 1], high), (sides[:, 0], high)]
+    boxes = np.stack([np.column_stack(corner) for corner in corners], axis=1)
+    axes.add_collection(
+        PolyCollection(list(boxes), facecolors=colours, edgecolors="white" if edge else "none", linewidths=edge)
+    )
+
+
+def _name_nodes(axes: Axes, result: Result, found: Icicle, shade: NDArray[np.float64]) -> None:
+    """Write names where there is room: a letter is about 1/150 of the width."""
+    for node in np.flatnonzero((found.right - found.left) * 150 > 2).tolist():
+        name = shown_name(result.graph.tasks[node])
+        if len(name) + 0.5 <= (found.right[node] - found.left[node]) * 150 and found.depths <= 30:
+            dark = shade[node] < 0.6 and found.spilled[node] < 0.5
+            axes.text(
+                (found.left[node] + found.right[node]) / 2,
+                found.depth[node] + 0.5,
+                name,
+                ha="center",
+                va="center",
+                fontsize=7.5,
+                color="white" if dark else "black",
+                parse_math=False,
+            )
+
+
+def icicle_pixels(
+    found: Icicle, shade: NDArray[np.float64], ramp: Any, *, rows: int, columns: int
+) -> NDArray[np.float64]:
+    """Return the tree as an image: in each pixel the mean order, and how much of what is there is spilled."""
+    scale = rows / found.depths
+    box = (found.left * columns, found.right * columns), (found.depth * scale, (found.depth + 1) * scale)
+    there = coverage(*box, (rows, columns))
+    some = np.maximum(there, 1e-12)
+    mean = coverage(*box, (rows, columns), shade) / some
+    share = np.clip(coverage(*box, (rows, columns), found.spilled) / some, 0, 1)[:, :, None]
+    spilled = np.array([int(_SPILLED[k : k + 2], 16) / 255 for k in (1, 3, 5)])
+    colour = ramp(mean)[:, :, :3] * (1 - share) + spilled * share
+    shown = np.clip(there, 0, 1)[:, :, None]
+    image: NDArray[np.float64] = colour * shown + (1 - shown)
+    return image
+
+
+# ------------------------------------------------------------------------------------------------ values
+
+
+def _values(result: Result) -> Figure:
+    found = occupancy_of(result)
+    assert result.report is not None
+    span = float(result.report.makespan) or 1.0
+    scale = TimeScale.of(span, result.units)
+    figure, (axes,), total = _frame(result, (4.8,))
+    height = float(found.top[-1]) or 1.0
+    if len(found.kind) <= MOST_BOXES:
+        for stay in (Stay.ELSEWHERE, Stay.COMPUTED, Stay.RECOMPUTED, Stay.FETCHED):
+            mine = found.kind == stay
+            sides = np.column_stack((found.begin[mine], found.end[mine])) / scale.factor
+            band = found.band[mine]
+            low, size = found.top[band], np.diff(found.top)[band]
+            _boxes(axes, sides, low + size - 1.0, STAYS[stay], 0.4 if len(found.kind) < 500 else 0.0, size)
+        axes.set_ylim(height, 0)
+        _name_bands(axes, result, found, height)
+    else:
+        axes.imshow(
+            occupancy_pixels(found, span),
+            extent=(0, span / scale.factor, height, 0),
+            aspect="auto",
+            interpolation="nearest",
+        )
+        axes.set_yticks([])
+    axes.set_xlim(0, span / scale.factor)
+    axes.set_xlabel(f"time ({scale.unit})")
+    legend = {stay.label: STAYS[stay] for stay in Stay if (found.kind == stay).any()}
+    notes = [f"{len(found.values):,} values, as high as they are large, in order of first appearance"]
+    add_legend(figure, legend, notes, total)
+    return figure
+
+
+def _name_bands(axes: Axes, result: Result, found: Occupancy, height: float) -> None:
+    """Name the bands that are high enough for a line of text."""
+    middle = (found.top[1:] + found.top[:-1]) / 2
+    high = np.flatnonzero(np.diff(found.top) / height > 0.13 / 4.8).tolist()
+    names = [shown_name(result.graph.values[int(found.values[k])]) for k in high]
+    axes.set_yticks(middle[high], [name if len(name) <= 16 else f"{name[:9]}...{name[-4:]}" for name in names])
+    for label in axes.get_yticklabels():
+        label.set_parse_math(False)
+    axes.tick_params(axis="y", length=0)
+
+
+def occupancy_pixels(found: Occupancy, span: float) -> NDArray[np.float64]:
+    """Return the bands as an image: in each pixel the share of each kind of stay."""
+    shape = (ROWS, COLUMNS)
+    down = ROWS / (float(found.top[-1]) or 1.0)
+    picture = np.ones((*shape, 3))
+    free = np.ones(shape)
+    for stay in (Stay.COMPUTED, Stay.RECOMPUTED, Stay.FETCHED, Stay.ELSEWHERE):
+        mine = found.kind == stay
+        across = found.begin[mine] * (COLUMNS / span), found.end[mine] * (COLUMNS / span)
+        band = found.band[mine]
+        share = np.clip(coverage(across, (found.top[band] * down, found.top[band + 1] * down), shape), 0.0, free)
+        free -= share
+        colour = np.array([int(STAYS[stay][k : k + 2], 16) / 255 for k in (1, 3, 5)])
+        picture -= share[:, :, None] * (1 - colour)
+    return np.clip(picture, 0, 1)

@@ -1,0 +1,1 @@
+"""A schedule, a solve or a sweep in words and tables."""

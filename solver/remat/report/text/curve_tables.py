@@ -1,0 +1,115 @@
+"""A sweep as tables: aligned text, markdown, comma-separated values."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+
+from remat.curves import Curve, Point, Sweep
+from remat.plugin.problem import ALL_SCHEDULES, Termination
+from remat.report.text.summary import shown_name
+from remat.units import Units, format_size, format_time
+
+HEADER = ("budget", "peak", "makespan", "overhead", "recompute", "gap", "status", "")
+
+
+def sweep_table(sweep: Sweep) -> str:
+    """Return a sweep as aligned text: a block a curve, a line a point."""
+    blocks = [f"{shown_name(sweep.instance_name) or '(unnamed)'}, memory {shown_name(sweep.memory)}"]
+    for curve in sweep.curves:
+        rows = [HEADER, *rows_of(curve, sweep.units)]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(HEADER))]
+        lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows] if len(rows) > 1 else []
+        blocks.append("\n".join([f"{shown_name(curve.algorithm)}: {remark(curve, sweep.units)}", *lines]))
+    return "\n\n".join(blocks)
+
+
+def sweep_markdown(sweep: Sweep) -> str:
+    """Return a sweep as markdown tables, one a curve."""
+    blocks = []
+    for curve in sweep.curves:
+        blocks.append(f"**{_escaped(curve.algorithm)}** ({_escaped(remark(curve, sweep.units))})")
+        rows = [HEADER, *rows_of(curve, sweep.units)]
+        lines = ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in rows]
+        blocks.append("\n".join([lines[0], "|" + "---:|" * 6 + "---|---|", *lines[1:]]))
+    return "\n\n".join(blocks)
+
+
+def sweep_csv(sweep: Sweep) -> str:
+    """Return `Sweep.to_records` as comma-separated values, bare numbers."""
+    records = sweep.to_records()
+    text = io.StringIO()
+    if records:
+        writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+    return text.getvalue().rstrip("\n")
+
+
+def rows_of(curve: Curve, units: Units) -> Iterator[tuple[str, ...]]:
+    """Yield a row of texts for each answer: a schedule that another one beats is marked as such."""
+    on_curve = {id(point) for point in curve.points}
+    for point in curve.answers:
+        yield (
+            "none" if point.budget is None else format_size(point.budget, units),
+            "-" if point.peak is None else format_size(point.peak, units),
+            "-" if point.makespan is None else format_time(point.makespan, units),
+            "-" if point.overhead is None else _percent(point.overhead, "+"),
+            "-" if point.recompute_time is None else format_time(point.recompute_time, units),
+            "-" if point.gap is None else _percent(point.gap, ""),
+            _status(point),
+            _mark(point, curve, on_curve),
+        )
+
+
+def remark(curve: Curve, units: Units) -> str:
+    """Say in a line what is known of the curve's end and its knee."""
+    parts = []
+    least = curve.least
+    if least is None:
+        parts.append("no schedule was found")
+    else:
+        size = format_size(least.size, units, both=True)
+        if least.sufficient:
+            proof = f", proved for {least.proved_within}" if least.proved_within else ", the least that was found"
+            parts.append(f"least budget {size}{proof}")
+        else:
+            whole = least.proved_within in (None, ALL_SCHEDULES)
+            within = "" if whole else f"within {least.proved_within}, "
+            parts.append(f"no schedule; {within}the budget is at least {size}")
+    if curve.knee is not None:
+        parts.append(f"knee at {format_size(curve.knee.peak or 0, units)}")
+    if curve.exhaustive:
+        parts.append("all breakpoints")
+    if curve.termination is not Termination.COMPLETED:
+        parts.append(f"incomplete ({curve.termination})")
+    return "; ".join(parts)
+
+
+def _mark(point: Point, curve: Curve, on_curve: set[int]) -> str:
+    if point is curve.knee:
+        return "knee"
+    return "beaten" if point.solved and id(point) not in on_curve else ""
+
+
+def _status(point: Point) -> str:
+    text = str(point.status)
+    if point.optimal_within and point.optimal_within != ALL_SCHEDULES:
+        text += " (optimal in its class)"
+    return text if point.termination is Termination.COMPLETED else f"{text} ({point.termination})"
+
+
+def _percent(share: float, sign: str) -> str:
+    value = 100 * share if abs(share) > 1e-9 else 0.0
+    return f"{value:{sign if value else ''}.3g} %"
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    """Align figures on the right, words on the left."""
+    for k, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        yield cell.rjust(width) if k < 6 else cell.ljust(width)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,122 @@
+"""A schedule at a glance in a terminal: memory over time as bars of text, and what lies there at the peak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from remat.report.text.summary import shown_name, table
+from remat.report.views.residents import Resident, residents_at
+from remat.report.views.slices import slice_maxima, without_dips
+from remat.units import format_size, format_time
+from remat.verifier import Profile
+from remat.verifying import Examined
+
+COLUMNS = 72
+"""Time slices of a profile."""
+
+LARGEST = 10
+"""Residents that are listed."""
+
+BARS = " ▁▂▃▄▅▆▇█"
+
+
+def schedule_view(examined: Examined) -> str:
+    """Return figures, the profile of each memory, and its largest residents at the peak."""
+    parts = [table(_figures(examined))]
+    for index, memory in enumerate(examined.machine.memories):
+        parts.append("\n".join(_memory(examined, index, memory.name, memory.capacity)))
+    return "\n\n".join(parts)
+
+
+def to_dict(examined: Examined) -> dict[str, Any]:
+    """Return what the view shows as JSON: figures, and all residents of each memory at its peak."""
+    report = examined.report
+    memories = {}
+    for index, memory in enumerate(examined.machine.memories):
+        peak = report.peaks[memory.name]
+        listed = _residents(examined, index)
+        memories[memory.name] = {
+            "capacity": memory.capacity,
+            "peak": peak.size,
+            "peak_step": peak.step,
+            "residents": [{"name": resident.name, "size": resident.size} for resident in listed],
+        }
+    return {
+        "ok": report.ok,
+        "makespan": report.makespan,
+        "recompute_time": report.recompute_time,
+        "steps": len(examined.steps),
+        "memories": memories,
+    }
+
+
+def _residents(examined: Examined, memory: int) -> list[Resident]:
+    step = examined.report.peaks[examined.machine.memories[memory].name].step
+    return residents_at(examined.graph, examined.machine, examined.steps, examined.report, memory=memory, step=step)
+
+
+def _figures(examined: Examined) -> Iterator[tuple[str, str]]:
+    report, units = examined.report, examined.instance.units.build()
+    yield "instance", shown_name(examined.instance.name) or "(unnamed)"
+    if examined.document.get("algorithm"):
+        yield "algorithm", shown_name(str(examined.document["algorithm"]))
+    yield "verdict", "ok" if report.ok else f"{len(report.violations)} violations (remat verify names them)"
+    yield "makespan", format_time(report.makespan, units)
+    yield "recompute time", format_time(report.recompute_time, units)
+    yield "steps", f"{len(examined.steps):,}"
+    for k, note in enumerate(report.notes):
+        yield "notes" if k == 0 else "", note
+
+
+def _memory(examined: Examined, index: int, name: str, capacity: int | None) -> Iterator[str]:
+    report, units = examined.report, examined.instance.units.build()
+    peak = report.peaks[name]
+    limit = "" if capacity is None else f" of {format_size(capacity, units, both=True)}"
+    yield f"{shown_name(name)}: peak {format_size(peak.size, units, both=True)}{limit}"
+    top = max(peak.size, capacity if capacity is not None and capacity < 4 * max(1, peak.size) else 0)
+    yield from profile_lines(report.profiles[name], float(report.makespan), top)
+    yield f"0{format_time(report.makespan, units):>{COLUMNS - 1}}"
+    step = "at the start" if peak.step is None else f"at step {peak.step} ({_step_name(examined, peak.step)})"
+    listed = _residents(examined, index)
+    if not listed:
+        return
+    yield f"largest of {len(listed):,} {step}:"
+    for resident in listed[:LARGEST]:
+        share = 100 * resident.size / peak.size if peak.size else 0.0
+        yield f"  {shown_name(resident.name):<40} {format_size(resident.size, units):>12} {share:5.1f} %"
+
+
+def _step_name(examined: Examined, index: int) -> str:
+    step = examined.document["steps"][index]
+    if "run" in step:
+        return shown_name(str(step["run"]))
+    return f"copy of {shown_name(str(step['copy']))}" if "copy" in step else "drop"
+
+
+def profile_lines(profile: Profile, makespan: float, top: int, rows: int = 6) -> list[str]:
+    """Draw a memory profile with block characters: `COLUMNS` slices of time, the highest use in each.
+
+    Parameters
+    ----------
+    profile : Profile
+    makespan : float
+    top : int
+        Bytes at the top of the picture.
+    rows : int
+        Lines of text; each has eight levels.
+    """
+    if makespan <= 0 or not len(profile.time):
+        level = int(profile.size.max(initial=0))
+        highest = np.full(COLUMNS, float(level))
+    else:
+        time, size = without_dips(profile.time.astype(np.float64), profile.size.astype(np.float64))
+        _, highest = slice_maxima(time, size, makespan, COLUMNS)
+    levels = np.ceil(highest / max(1, top) * rows * 8).astype(int)
+    lines = []
+    for row in range(rows - 1, -1, -1):
+        inside = np.clip(levels - 8 * row, 0, 8)
+        lines.append("".join(BARS[k] for k in inside).rstrip())
+    return lines

@@ -1,0 +1,135 @@
+"""The other views of a schedule: what they say, which instances they are for, and that they stay small."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+import remat
+from remat.errors import OptionError
+from remat.report import VIEWS
+from remat.report.plot.schedule import plot
+from remat.report.plot.views import MOST_BOXES, drawing
+from tests.report.plot.test_schedule import words
+from tests.report.results import CHAIN, chain_result, long_result, offload_result, result_of
+from tests.report.views.by_hand import halves, offloaded, reversed_adjoint, spilled_tree
+
+KINDS = {"chain": halves, "adjoint": reversed_adjoint, "dag": offload_result, "tree": spilled_tree}
+
+
+def said(result, view, tmp_path):
+    plot(result, tmp_path / "view.svg", view=view)
+    return words(tmp_path / "view.svg")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("view", VIEWS)
+def test_each_view_is_for_its_kinds(kind, view, tmp_path):
+    result = KINDS[kind]()
+    for suffix in ("svg", "png"):
+        path = tmp_path / f"view.{suffix}"
+        if kind in VIEWS[view]:
+            plot(result, path, view=view)
+            first = path.read_bytes()
+            plot(result, path, view=view)
+            assert path.read_bytes() == first
+        else:
+            suited = ", ".join(name for name, kinds in VIEWS.items() if kind in kinds)
+            with pytest.raises(OptionError, match=f"{view!r} is no view of this schedule; it has {suited}"):
+                plot(result, path, view=view)
+            assert not path.exists()
+    with pytest.raises(OptionError, match="'gantt' is no view"):
+        drawing(result, "gantt")
+
+
+def test_stages(tmp_path):
+    text = said(halves(), "stages", tmp_path)
+    assert {"kept 1.5 MiB", "checkpoint 1 MiB", "recomputed 3 MiB", "2 forwards again"} <= set(text)
+    assert {"state and saved (MiB)", "forward runs", "stage (0: the input)"} <= set(text)
+    text = said(offloaded(), "stages", tmp_path)
+    assert {"offloaded 1.5 MiB", "nothing is recomputed"} <= set(text)
+
+
+def test_stages_of_a_long_chain_share_columns(tmp_path):
+    document = CHAIN | {"stages": [CHAIN["stages"][0] | {"repeat": 1000}]}
+    text = said(remat.solve(document, algorithm="periodic", budget="400MiB"), "stages", tmp_path)
+    assert any(note.endswith("4 stages in a column: sizes added up, most runs") for note in text)
+
+
+def test_reversal(tmp_path):
+    text = said(halves(), "reversal", tmp_path)
+    assert {"state that is kept", "forward", "saving forward", "recomputation", "backward", "state"} <= set(text)
+    assert "state in another memory" not in text
+    assert "state in another memory" in said(offloaded(), "reversal", tmp_path)
+
+
+def test_tree(tmp_path):
+    text = said(spilled_tree(), "tree", tmp_path)
+    assert "spilled: 20 of 100, from 1 of 6 nodes" in text
+    assert {"T0", "T1", "T2", "runs first", "last", "depth"} <= set(text)
+    text = said(remat.solve(remat.example("random_n200")), "tree", tmp_path)
+    assert "200 nodes in core" in text
+
+
+def test_values(tmp_path):
+    text = said(offload_result(), "values", tmp_path)
+    assert {"computed", "recomputed", "copied back", "in another memory", "u", "v"} <= set(text)
+    assert "2 values, as high as they are large, in order of first appearance" in text
+
+
+def test_what_is_large_is_an_image_and_small(tmp_path):
+    nodes = 2 * MOST_BOXES
+    tree = {"schema": "remat.instance/1", "kind": "tree", "parent": [(k - 1) // 2 for k in range(nodes)]}
+    tree["parent"][0], tree["output_size"] = -1, [1 + k % 7 for k in range(nodes)]
+    deep = tree | {"parent": list(range(-1, nodes - 1))}
+    adjoint = remat.solve(remat.example("loop_n10000"))
+    dag = long_result(2 * MOST_BOXES)
+    for result, view in (
+        (remat.solve(tree), "tree"),
+        (remat.solve(deep), "tree"),
+        (adjoint, "reversal"),
+        (adjoint, "stages"),
+        (adjoint, "values"),
+        (dag, "values"),
+    ):
+        path = tmp_path / "view.svg"
+        plot(result, path, view=view)
+        assert path.stat().st_size < 1_000_000
+        tags = [node.tag.rpartition("}")[2] for node in ElementTree.parse(tmp_path / "view.svg").iter()]
+        assert ("image" in tags) == (view in ("tree", "values"))
+
+
+def test_empty_and_timeless(tmp_path):
+    no_time = CHAIN | {"stages": [{"forward_time": 0, "backward_time": 0, "output_size": 0}], "input_size": 0}
+    chain = result_of(no_time | {"loss": {"time": 0}}, [{"run": "Fe1"}, {"run": "loss"}, {"run": "B1"}])
+    for view in ("stages", "reversal", "values"):
+        plot(chain, tmp_path / "view.svg", view=view)
+    optional = [{"id": "t", "time": 1, "writes": [], "required": False}]
+    nothing = result_of({"schema": "remat.instance/1", "kind": "dag", "tasks": optional}, [])
+    plot(nothing, tmp_path / "view.svg", view="values")
+    root = {"schema": "remat.instance/1", "kind": "tree", "parent": [-1], "output_size": [0]}
+    plot(result_of(root, [{"run": "T0"}]), tmp_path / "view.svg", view="tree")
+
+
+def test_a_saved_schedule_has_the_same_pictures(tmp_path):
+    from remat.verifying import examine
+
+    result = chain_result()
+    saved = examine(CHAIN, json.loads(json.dumps(result.to_dict()))).as_result()
+    for view in ("time", "stages", "reversal", "values"):
+        plot(result, tmp_path / "one.svg", view=view)
+        plot(saved, tmp_path / "other.svg", view=view)
+        # The status is what a solver says: not measured, and so not taken over.
+        texts = [
+            [text for text in words(tmp_path / f"{name}.svg") if "algorithm" not in text] for name in ("one", "other")
+        ]
+        assert texts[0] == texts[1]
+
+
+def test_a_broken_schedule_has_none():
+    from remat.verifying import examine
+
+    with pytest.raises(OptionError, match="breaks rules"):
+        examine(CHAIN, {"schema": "remat.schedule/1", "steps": [{"run": "loss"}]}).as_result()

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import remat
+from remat.graph.bounds import MemoryBound
+from remat.plugin.problem import Bound, LeastBudget, Status, Termination
+from remat.report.text.summary import WIDTH, figures, shown_name, summary, table
+from remat.result import Result
+
+CHAIN: dict[str, Any] = {
+    "schema": "remat.instance/1",
+    "kind": "chain",
+    "name": "net",
+    "input_size": "1MB",
+    "stages": [{"forward_time": "1ms", "backward_time": "2ms", "output_size": "3MB", "saved_size": "4MB", "repeat": 4}],
+}
+STORAGE: dict[str, Any] = {
+    "schema": "remat.instance/1",
+    "kind": "adjoint",
+    "steps": 9,
+    "units": {"time": "unit", "memory": "unit"},
+    "storage": [{"name": "disk", "slots": 2, "write_time": 1, "read_time": 1, "channel": "io"}],
+}
+
+
+@pytest.fixture(scope="module")
+def kept() -> Result:
+    return remat.solve(CHAIN, algorithm="keep-all", budget="40MB")
+
+
+def lines(result: Result) -> dict[str, str]:
+    """Return the table's first line of each label."""
+    found: dict[str, str] = {}
+    label = ""
+    indent = len(summary(result).splitlines()[0]) - len(summary(result).splitlines()[0].split("  ", 1)[1].lstrip())
+    for line in summary(result).splitlines():
+        label = line[:indent].strip() or label
+        found[label] = f"{found[label]} {line[indent:]}" if label in found else line[indent:]
+    return found
+
+
+def test_a_schedule(kept: Result) -> None:
+    found = lines(kept)
+    assert found["instance"] == "net"
+    assert found["algorithm"] == "keep-all"
+    assert found["status"] == "optimal"
+    assert found["makespan"] == "12 ms"
+    assert found["overhead"] == "0 % over the 12 ms without recomputation"
+    assert found["recompute time"] == "0 s, 0 % of all runs"
+    assert found["peak memory"].startswith("memory: 35 MB (33.38 MiB) of 40 MB (38.15 MiB), set by B4")
+    assert found["lower bound"] == "12 ms, reached"
+    assert found["steps"] == "9"
+    assert "solve time" in found
+    assert not {"other bounds", "transferred", "idle time", "notes", "least budget"} & found.keys()
+
+
+def test_recomputation_and_a_class() -> None:
+    result = remat.solve(CHAIN, algorithm="rotor", budget="25MB")
+    assert result.makespan is not None
+    found = lines(result)
+    assert found["overhead"].startswith("+")
+    assert " % over the 12 ms" in found["overhead"]
+    assert " gap " in found["lower bound"]
+    assert "memory-persistent schedules (rotor" in found["other bounds"]
+
+
+def test_links_and_idle_time() -> None:
+    found = lines(remat.solve(STORAGE, algorithm="revolve"))
+    assert "working: 2 of 2, set by" in found["peak memory"]
+    assert "disk: 2 of 2, set by copy of x" in found["peak memory"]
+    assert "working->disk: " in found["transferred"]
+    assert "disk->working: " in found["transferred"]
+    assert "processor: " in found["idle time"]
+    assert "io: " in found["idle time"]
+
+
+def test_infeasible_and_sufficient() -> None:
+    found = lines(remat.solve(CHAIN, algorithm="keep-all", budget=34_999_999))
+    assert found["status"] == "infeasible, proved within the keep-all schedule"
+    assert found["capacity"] == "memory: 35 MB (33.38 MiB)"
+    assert found["least budget"].startswith("memory: 35 MB (33.38 MiB), set by task B")
+    assert found["least budget"].endswith("a schedule is found with --budget 35000000")
+    assert "makespan" not in found
+
+
+def test_infeasible_by_a_bound(kept: Result) -> None:
+    answer = replace(
+        kept,
+        status=Status.INFEASIBLE,
+        scope="all schedules",
+        report=None,
+        columns=None,
+        least_budget=LeastBudget(17, None, False, scope="all schedules"),
+        memory_bounds={"memory": MemoryBound(17, None)},
+        termination=Termination.COMPLETED,
+    )
+    found = lines(answer)
+    assert found["status"] == "infeasible, proved over all schedules"
+    assert "at least 17 B, needed by what is resident at the start or at the end" in found["least budget"]
+    assert "a lower bound: nothing less than --budget 17 can do" in found["least budget"]
+    assert found["lower bound"] == "12 ms"
+
+
+@pytest.mark.parametrize(
+    ("scope", "least", "said"),
+    [
+        ("all schedules", LeastBudget(18, None, False, 0, "all schedules"), "at least 18 B a lower bound: nothing"),
+        ("all schedules", LeastBudget(17, None, False, 0, "all schedules"), "at least 17 B, needed by task F2 a lower"),
+        ("some", LeastBudget(18, None, False, 0, "some"), "within some, at least 18 B a lower bound for these"),
+        ("some", LeastBudget(18, 0, False, 0, "some"), "at least 18 B, needed by task F1 a lower bound for these"),
+        ("some", LeastBudget(18, 0, True, 0, "some"), "18 B, set by task F1 a schedule is found with --budget 18"),
+        ("all schedules", LeastBudget(18, None, True, 0, "some"), "18 B for some a schedule is found with"),
+        ("all schedules", LeastBudget(18, None, True), "18 B for keep-all a schedule is found with"),
+        (None, LeastBudget(18, None, True), "18 B for keep-all a schedule is found with"),
+        (None, LeastBudget(18, None, False), "within what keep-all searches, at least 18 B a lower bound for these"),
+    ],
+)
+def test_whose_least_budget_it_is(scope: str | None, least: LeastBudget, said: str, kept: Result) -> None:
+    status = Status.UNKNOWN if scope is None else Status.INFEASIBLE
+    bounds = {"memory": MemoryBound(17, 1)}
+    answer = replace(kept, status=status, scope=scope, report=None, least_budget=least, memory_bounds=bounds)
+    found = lines(answer)["least budget"]
+    assert f"memory: {said}" in found or (said.startswith("at least") and said in found)
+    assert "resident" not in found
+
+
+def test_unknown(kept: Result) -> None:
+    answer = replace(kept, status=Status.UNKNOWN, report=None, columns=None, termination=Termination.TIME_LIMIT)
+    found = lines(answer)
+    assert found["status"] == "unknown (time limit)"
+    assert "least budget" not in found
+
+
+def test_other_bounds_options_seed_and_notes(kept: Result) -> None:
+    rich = replace(
+        kept,
+        status=Status.FEASIBLE,
+        optimal_within="a class",
+        options={"slots": 7, "mode": "fast"},
+        seed=3,
+        lower_bound=0.006,
+        bounds=(
+            Bound(0.008, "a class", "one"),
+            Bound(0.006, "all schedules", "two"),
+            Bound(0.007, "more", "three"),
+            Bound(0.006, "no more than all schedules", "four"),
+            Bound(0.005, "less than all schedules", "five"),
+        ),
+        notes=("rounded", "twice"),
+    )
+    found = lines(rich)
+    assert found["algorithm"] == "keep-all (slots=7, mode=fast), seed 3"
+    assert found["status"] == "feasible, optimal within a class"
+    assert found["lower bound"] == "6 ms, gap 50 %"
+    assert found["other bounds"] == "8 ms for a class (one) 7 ms for more (three)"
+    assert found["notes"] == "rounded twice"
+
+
+def test_a_makespan_of_nothing() -> None:
+    instance = {"schema": "remat.instance/1", "kind": "dag", "tasks": [{"id": "t", "time": 0, "writes": []}]}
+    found = lines(remat.solve(instance, algorithm="keep-all"))
+    assert found["makespan"] == "0 s"
+    assert "overhead" not in found
+    assert found["peak memory"] == "memory: 0 B"
+    assert found["recompute time"] == "0 s"
+
+
+def test_hostile_names_stay_on_their_line(kept: Result) -> None:
+    hostile = replace(kept, instance_name="a\x1b[31m\n\u202eb" + "c" * 300, notes=("word " * 60, "x" * 250, "\x07"))
+    text = summary(hostile)
+    assert all(len(line) <= WIDTH for line in text.splitlines())
+    assert all(line.isprintable() for line in text.splitlines())
+    assert "a\\x1b[31m\\n\\u202eb" in text
+
+
+def test_tables() -> None:
+    assert table([]) == ""
+    assert table([("a", "1"), ("", "2"), ("long label", "")]) == "a           1\n            2\nlong label"
+
+
+def test_names() -> None:
+    assert shown_name("x") == "x"
+    shown = shown_name("a" * 40 + "b" * 40)
+    assert shown.startswith("aaa")
+    assert "..." in shown
+    assert shown.endswith("bbb")
+    assert len(shown) <= 48
+
+
+def test_figures(kept: Result) -> None:
+    document = figures(kept)
+    assert document["makespan"] == kept.makespan
+    assert document["no_recompute_time"] == kept.no_recompute_time
+    assert document["memory_bounds"]["memory"]["task"].startswith("B")
+    assert document["idle"] == {"processor": 0}
+    assert document["peak_step"]["memory"].startswith("B")
+    answer = figures(remat.solve(CHAIN, algorithm="keep-all", budget=1))
+    assert "gap" not in answer
+    assert answer["least_budget"]["size"] == 35_000_000
