@@ -8,8 +8,8 @@ from remat.plugin import registry
 from remat.plugin.options import Options
 from remat.plugin.problem import Problem, Proposal
 from remat.plugin.registry import Algorithm
-from remat.result import Result
-from remat.solving import conclude
+from remat.solving.result import Result
+from remat.solving.single import conclude
 from remat_algorithms.chain.rotor import rotor
 from remat_algorithms.dag import keep_all
 

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from remat.adjoint.streaming import Stream, stream
     from remat.comparing.comparison import Comparison
     from remat.comparing.run import compare
-    from remat.curves import Curve, Point, Sweep
     from remat.errors import ClaimError, InstanceError, MissingExtraError, OptionError, RematError
-    from remat.facts import Facts, show
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, TreeInstance, load
     from remat.instance.shipped import example, examples
     from remat.plugin.problem import Bound, LeastBudget, Status, Termination
     from remat.plugin.registry import Algorithm, algorithms
-    from remat.result import Result
-    from remat.solving import solve
-    from remat.sweeping import sweep
+    from remat.solving.facts import Facts, show
+    from remat.solving.questions.curves import Curve, Point, Sweep
+    from remat.solving.questions.sweep import sweep
+    from remat.solving.result import Result
+    from remat.solving.single import solve
+    from remat.solving.verifying import verify
     from remat.verifier import Report, Violation
-    from remat.verifying import verify
 
 _HOME = {
     "AdjointInstance": "remat.instance",
@@ -40,20 +40,20 @@ _HOME = {
     "ChainInstance": "remat.instance",
     "ClaimError": "remat.errors",
     "Comparison": "remat.comparing.comparison",
-    "Curve": "remat.curves",
+    "Curve": "remat.solving.questions.curves",
     "DagInstance": "remat.instance",
-    "Facts": "remat.facts",
+    "Facts": "remat.solving.facts",
     "Instance": "remat.instance",
     "InstanceError": "remat.errors",
     "LeastBudget": "remat.plugin.problem",
     "MissingExtraError": "remat.errors",
     "OptionError": "remat.errors",
-    "Point": "remat.curves",
+    "Point": "remat.solving.questions.curves",
     "RematError": "remat.errors",
     "Report": "remat.verifier",
-    "Result": "remat.result",
+    "Result": "remat.solving.result",
     "Status": "remat.plugin.problem",
-    "Sweep": "remat.curves",
+    "Sweep": "remat.solving.questions.curves",
     "Stream": "remat.adjoint.streaming",
     "Termination": "remat.plugin.problem",
     "TreeInstance": "remat.instance",
@@ -63,11 +63,11 @@ _HOME = {
     "example": "remat.instance.shipped",
     "examples": "remat.instance.shipped",
     "load": "remat.instance",
-    "show": "remat.facts",
-    "solve": "remat.solving",
-    "sweep": "remat.sweeping",
+    "show": "remat.solving.facts",
+    "solve": "remat.solving.single",
+    "sweep": "remat.solving.questions.sweep",
     "stream": "remat.adjoint.streaming",
-    "verify": "remat.verifying",
+    "verify": "remat.solving.verifying",
 }
 
 __all__ = [

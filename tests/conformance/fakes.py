@@ -12,7 +12,7 @@ from remat.plugin.options import Options
 from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps
-from remat.solving import conclude
+from remat.solving.single import conclude
 from remat_algorithms.dag import keep_all
 
 FINISH = threading.Event()

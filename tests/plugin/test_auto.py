@@ -8,7 +8,7 @@ import remat
 from remat import OptionError
 from remat.plugin import auto, registry
 from remat.plugin.auto import TABLE, choose
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat.testing.cases import degenerate, moderate
 from tests import places
 

@@ -13,7 +13,7 @@ from remat.adjoint.online import OnlineSchedule
 from remat.bridges.checkpoint_schedules.actions import BridgeAction, Read, Write, bridge_actions, storage_types, tidy
 from remat.bridges.checkpoint_schedules.events import Walker, layout_of
 from remat.errors import MissingExtraError, OptionError
-from remat.result import Result
+from remat.solving.result import Result
 
 __all__ = ["OnlineSchedule", "actions_for_checkpoint_schedules", "to_checkpoint_schedules"]
 

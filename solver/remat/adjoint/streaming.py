@@ -25,7 +25,7 @@ from remat.schedule.actions import Action, actions_of
 from remat.schedule.document import Copy, Drop, Run, Step
 from remat.schedule.operations import Entry, Layout, chunks
 from remat.schedule.steps import StepKind, Steps
-from remat.solving import AnyInstance, Budget, make_problem
+from remat.solving.single import AnyInstance, Budget, make_problem
 from remat.units import format_size
 
 

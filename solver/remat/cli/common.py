@@ -258,7 +258,7 @@ def with_shares(
     capacities: dict[str, int | str | None], instance: Instance, machine: MachineModel | None
 ) -> dict[str, int | str | None]:
     """Replace a share of the first memory's peak, such as ``80%``, by a size."""
-    from remat.shares import share_of, whole_peak
+    from remat.solving.shares import share_of, whole_peak
 
     found: dict[str, int | str | None] = {}
     for name, size in capacities.items():

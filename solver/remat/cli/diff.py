@@ -32,7 +32,7 @@ def command(session: Session, first: str, second: str, of: str | None, format_: 
     """Verify both, and print them side by side."""
     common.one_standard_input({"FIRST": first, "SECOND": second, "--of": of})
     from remat.report.text.schedule_diff import diff_table, differences
-    from remat.verifying import examine
+    from remat.solving.verifying import examine
 
     documents = [common.load_schedule(path) for path in (first, second)]
     loaded = common.instance_of_schedule(documents[0], first) if of is None else common.load_instance(of)

@@ -13,11 +13,11 @@ from remat.cli.session import ExitCode, Session, emit
 from remat.errors import OptionError
 
 if TYPE_CHECKING:
-    from remat.facts import Facts
     from remat.graph.machine import Link, Machine
-    from remat.hiding import Hiding
+    from remat.solving.facts import Facts
+    from remat.solving.hiding import Hiding
+    from remat.solving.verifying import Examined
     from remat.units import Number, Units
-    from remat.verifying import Examined
 
 HELP = """Print an instance's facts: sizes, time and peak without recomputation, lower bounds, and what sets them.
 
@@ -130,7 +130,7 @@ def _examined(
     plot: str | None,
 ) -> Examined:
     """Find the instance of a schedule, and verify the schedule."""
-    from remat.verifying import examine
+    from remat.solving.verifying import examine
 
     if plot is not None:
         common.check_distinct({"SCHEDULE": path, "--of": of, "--machine": machine, "--plot": plot})
@@ -165,7 +165,7 @@ def _print_schedule(examined: Examined, format_: str) -> None:
 def _print_facts(session: Session, instance: str, budget: tuple[str, ...], machine: str | None, format_: str) -> None:
     common.one_standard_input({"INSTANCE": instance, "--machine": machine})
     capacities = common.split_budgets(budget)
-    from remat.facts import show
+    from remat.solving.facts import show
 
     loaded = common.load_instance(instance)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'}")

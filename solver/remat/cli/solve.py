@@ -16,7 +16,7 @@ from remat.errors import OptionError
 
 if TYPE_CHECKING:
     from remat.instance import Instance
-    from remat.result import Result
+    from remat.solving.result import Result
 
 HELP = """Find a schedule within the memory budget, and verify it.
 
@@ -124,7 +124,7 @@ def command(
         raise OptionError("--output-instance: only with --option scale=batch is the instance another one")
     capacities = common.split_budgets(budget)
 
-    from remat.solving import solve
+    from remat.solving.single import solve
 
     loaded = common.load_instance(instance)
     units = loaded.units.build()

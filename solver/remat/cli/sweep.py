@@ -12,7 +12,7 @@ from remat.cli.session import ExitCode, Session, emit, writing
 from remat.errors import OptionError
 
 if TYPE_CHECKING:
-    from remat.curves import Sweep
+    from remat.solving.questions.curves import Sweep
 
 HELP = """Compute time-memory curves: what time for which budget, down to the least one that is feasible.
 
@@ -85,7 +85,7 @@ def command(
     names = _split("--algorithms", algorithms) or ["auto"]
     sizes = _split("--budget", budgets)
 
-    from remat.sweeping import sweep
+    from remat.solving.questions.sweep import sweep
 
     loaded = common.load_instance(instance)
     units = loaded.units.build()

@@ -40,7 +40,7 @@ Exit code 0: every rule holds. 6: some do not."""
 def command(session: Session, instance: str, schedule: str, machine: str | None, format_: str) -> int:
     """Verify and print the verdict."""
     common.one_standard_input({"INSTANCE": instance, "SCHEDULE": schedule, "--machine": machine})
-    from remat.verifying import verify
+    from remat.solving.verifying import verify
 
     loaded = common.load_instance(instance)
     units = loaded.units.build()

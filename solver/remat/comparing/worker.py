@@ -21,7 +21,7 @@ from remat.errors import ClaimError, RematError
 
 if TYPE_CHECKING:
     from remat.instance import Instance
-    from remat.result import Result
+    from remat.solving.result import Result
 
 STARTED = {"started": True}
 """Sent when the instance is loaded: from here on the time limit counts."""
@@ -33,7 +33,7 @@ def describe(source: str) -> dict[str, Any]:
     Its digest, kind and units, and the no-recompute peak of the memory that a bare budget means.
     """
     from remat.instance import digest
-    from remat.shares import whole_peak
+    from remat.solving.shares import whole_peak
 
     instance = _load(source)
     units = instance.units.build()
@@ -55,7 +55,7 @@ def answer(request: Mapping[str, Any]) -> Answer:
         ``source``, ``algorithm``, ``options``, ``capacity``, ``machine``, ``seed``, ``threads``, ``time_limit``,
         ``picture`` (whether to make one).
     """
-    from remat.solving import solve
+    from remat.solving.single import solve
 
     started = time.perf_counter()
 
@@ -184,7 +184,7 @@ def _follow_parent(parent: int) -> None:
 def main() -> None:
     """Serve requests until standard input ends."""
     out = _prepare()
-    import_module("remat.solving")  # what every job needs, before the first one
+    import_module("remat.solving.single")  # what every job needs, before the first one
 
     for line in sys.stdin:
         _send(_reply(json.loads(line), out), out)

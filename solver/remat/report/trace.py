@@ -13,8 +13,8 @@ import numpy as np
 from remat.documents import write_text
 from remat.errors import OptionError
 from remat.report.views.phases import Phase, step_phases
-from remat.result import Result
 from remat.schedule.steps import StepKind
+from remat.solving.result import Result
 from remat.verifier import Report
 
 MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1, "ns": 1e-3, "unit": 1}

@@ -13,7 +13,7 @@ import numpy as np
 
 from remat.plugin.problem import ALL_SCHEDULES, Status, Termination
 from remat.plugin.registry import Algorithm
-from remat.result import Result
+from remat.solving.result import Result
 from remat.units import Number
 
 TOLERANCE = 1e-9
@@ -69,7 +69,7 @@ def check_answer(algorithm: Algorithm, document: Mapping[str, Any], result: Resu
 
 def check_schedule(document: Mapping[str, Any], result: Result) -> None:
     """Verify the schedule from its own document, and compare every figure."""
-    from remat.verifying import verify
+    from remat.solving.verifying import verify
 
     written = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     report = verify(dict(document), written)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from remat.plugin.problem import Status, Termination
 from remat.plugin.registry import KINDS, Algorithm, algorithms, find
-from remat.result import Result
+from remat.solving.result import Result
 from remat.testing import metadata
 from remat.testing.cases import Document, degenerate, moderate
 from remat.testing.checks import (

@@ -18,9 +18,9 @@ from remat.plugin.context import Context
 from remat.plugin.options import make_options
 from remat.plugin.problem import Problem, Proposal, Termination
 from remat.plugin.registry import Algorithm
-from remat.result import Result
 from remat.schedule.steps import Steps
-from remat.solving import conclude, make_problem, solve
+from remat.solving.result import Result
+from remat.solving.single import conclude, make_problem, solve
 from remat.testing.checks import Rung, require
 from remat.units import Number
 

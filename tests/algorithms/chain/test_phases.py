@@ -10,7 +10,7 @@ import pytest
 
 import remat
 from remat.plugin.emit import run_in_order
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat_algorithms.chain import phases_kernel
 from remat_algorithms.chain.phases import Phases
 from remat_algorithms.chain.time_bound import recompute_bound

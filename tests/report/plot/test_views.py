@@ -114,7 +114,7 @@ def test_empty_and_timeless(tmp_path):
 
 
 def test_a_saved_schedule_has_the_same_pictures(tmp_path):
-    from remat.verifying import examine
+    from remat.solving.verifying import examine
 
     result = chain_result()
     saved = examine(CHAIN, json.loads(json.dumps(result.to_dict()))).as_result()
@@ -129,7 +129,7 @@ def test_a_saved_schedule_has_the_same_pictures(tmp_path):
 
 
 def test_a_broken_schedule_has_none():
-    from remat.verifying import examine
+    from remat.solving.verifying import examine
 
     with pytest.raises(OptionError, match="breaks rules"):
         examine(CHAIN, {"schema": "remat.schedule/1", "steps": [{"run": "loss"}]}).as_result()

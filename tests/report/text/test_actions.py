@@ -9,8 +9,8 @@ import pytest
 
 import remat
 from remat.report.text.actions import actions
-from remat.result import Result
 from remat.schedule.document import parse_steps
+from remat.solving.result import Result
 
 UNIT = {"schema": "remat.instance/1", "units": {"time": "unit", "memory": "unit"}}
 

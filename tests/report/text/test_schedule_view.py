@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 import remat
 from remat.report.text.schedule_view import COLUMNS, profile_lines, schedule_view
 from remat.report.views.residents import residents_at
+from remat.solving.verifying import examine
 from remat.testing import strategies
 from remat.verifier import Profile
-from remat.verifying import examine
 from tests.cli.helpers import CHAIN
 
 DOCUMENTS = st.one_of(*(strategies.documents(kind) for kind in ("chain", "adjoint", "dag", "tree")))

@@ -9,7 +9,7 @@ import remat
 from remat.graph.bounds import MemoryBound
 from remat.plugin.problem import Bound, LeastBudget, Status, Termination
 from remat.report.text.summary import WIDTH, figures, shown_name, summary, table
-from remat.result import Result
+from remat.solving.result import Result
 
 CHAIN: dict[str, Any] = {
     "schema": "remat.instance/1",

@@ -9,9 +9,9 @@ import numpy as np
 from remat.bridges.checkpoint_schedules.actions import Advance, Back, Event, Free, Read, Tape, Write
 from remat.errors import OptionError
 from remat.graph.names import NumberedNames
-from remat.result import Result
 from remat.schedule.operations import Layout
 from remat.schedule.steps import WHOLE, StepKind, Steps
+from remat.solving.result import Result
 
 
 def layout_of(result: Result) -> Layout | None:

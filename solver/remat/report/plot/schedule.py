@@ -19,8 +19,8 @@ from remat.report.text.summary import shown_name
 from remat.report.views.phases import Phase, step_phases
 from remat.report.views.resources import occupied
 from remat.report.views.slices import busy_shares, size_scale, slice_maxima, without_dips
-from remat.result import Result
 from remat.schedule.steps import StepKind
+from remat.solving.result import Result
 from remat.units import format_size
 from remat.verifier import Profile, Report
 

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from remat.documents import write_atomically
 from remat.errors import MissingExtraError, OptionError
 from remat.report.text.summary import shown_name
-from remat.result import Result
+from remat.solving.result import Result
 from remat.units import Units, format_time
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from remat.report.views.occupancy import Occupancy, Stay, occupancy_of
 from remat.report.views.reversal import Stroke, reversal_of
 from remat.report.views.slices import coverage, size_scale
 from remat.report.views.stages import Fate, stages_of
-from remat.result import Result
+from remat.solving.result import Result
 from remat.units import format_size
 
 if TYPE_CHECKING:

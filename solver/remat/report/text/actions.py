@@ -32,8 +32,8 @@ from collections.abc import Iterator
 from remat.errors import OptionError
 from remat.graph.taskgraph import TaskGraph
 from remat.report.views.layout import ChainLayout
-from remat.result import Result
 from remat.schedule.steps import WHOLE, StepKind, Steps
+from remat.solving.result import Result
 
 
 def actions(result: Result) -> Iterator[str]:

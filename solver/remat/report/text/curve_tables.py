@@ -6,9 +6,9 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
-from remat.curves import Curve, Point, Sweep
 from remat.plugin.problem import ALL_SCHEDULES, Termination
 from remat.report.text.summary import shown_name
+from remat.solving.questions.curves import Curve, Point, Sweep
 from remat.units import Units, format_size, format_time
 
 HEADER = ("budget", "peak", "makespan", "overhead", "recompute", "gap", "status", "")

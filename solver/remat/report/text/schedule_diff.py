@@ -8,8 +8,8 @@ from typing import Any
 
 from remat.report.text.summary import shown_name
 from remat.schedule.steps import StepKind
+from remat.solving.verifying import Examined
 from remat.units import Number, format_size, format_time
-from remat.verifying import Examined
 
 MOST_LISTED = 12
 """Tasks and values that a line names."""

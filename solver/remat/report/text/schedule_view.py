@@ -10,9 +10,9 @@ import numpy as np
 from remat.report.text.summary import shown_name, table
 from remat.report.views.residents import Resident, residents_at
 from remat.report.views.slices import slice_maxima, without_dips
+from remat.solving.verifying import Examined
 from remat.units import format_size, format_time
 from remat.verifier import Profile
-from remat.verifying import Examined
 
 COLUMNS = 72
 """Time slices of a profile."""

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from remat.graph.taskgraph import IntArray
 from remat.report.views.layout import TreeLayout
-from remat.result import Result
 from remat.schedule.steps import StepKind
+from remat.solving.result import Result
 
 FloatArray = NDArray[np.float64]
 

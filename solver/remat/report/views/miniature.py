@@ -26,7 +26,7 @@ from remat.report.views.resources import occupied
 from remat.report.views.reversal import reversal_of
 from remat.report.views.slices import coverage, slice_maxima, without_dips
 from remat.report.views.stages import stages_of
-from remat.result import Result
+from remat.solving.result import Result
 from remat.units import format_size
 from remat.verifier import Report
 

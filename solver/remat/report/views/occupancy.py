@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from remat.graph.taskgraph import IntArray
 from remat.report.views.lives import Lives, Origin, lives_of
-from remat.result import Result
+from remat.solving.result import Result
 
 FloatArray = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from remat.graph.taskgraph import IntArray
 from remat.report.views.layout import ChainLayout
 from remat.report.views.lives import NEAR, Lives, Origin, lives_of
-from remat.result import Result
 from remat.schedule.steps import StepKind
+from remat.solving.result import Result
 
 
 class Stroke(enum.IntEnum):

@@ -10,8 +10,8 @@ import numpy as np
 from remat.graph.taskgraph import BoolArray, IntArray
 from remat.report.views.layout import ChainLayout
 from remat.report.views.lives import lives_of
-from remat.result import Result
 from remat.schedule.steps import StepKind
+from remat.solving.result import Result
 
 
 class Fate(enum.IntEnum):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat_algorithms.adjoint.binomial.revolve import advances
 from remat_algorithms.adjoint.levels.hrevolve import tables, value
 from remat_algorithms.adjoint.levels.multistage import middle_split

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import remat
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat_algorithms.chain.exact.live_sets import LiveSets
 from remat_algorithms.chain.floating import model as floating
 from remat_algorithms.chain.floating import rotor_float

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import remat
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat_algorithms.chain import least_memory
 from remat_algorithms.chain.least_memory import LeastMemory
 from remat_algorithms.chain.rotor import table as rotor_table

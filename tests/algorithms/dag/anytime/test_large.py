@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat.generate import generate
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat_algorithms.dag.plans import packed
 from remat_algorithms.dag.plans.differences import BLOCK, FEW, SHORT, add, clear, gain_of, summarise
 from remat_algorithms.dag.plans.model import stage_model

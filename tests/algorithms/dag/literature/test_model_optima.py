@@ -8,7 +8,7 @@ import pytest
 
 import remat
 from remat.plugin.context import Context
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat_algorithms.dag.literature import knapsack, lower_sets
 from remat_algorithms.dag.literature.baselines import articulation_points
 from remat_algorithms.dag.literature.feng_huang import best_checkpoints, fewest_bytes, segments_of

@@ -7,7 +7,7 @@ import pytest
 
 import remat
 from remat.plugin.emit import run_in_order
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat_algorithms.dag.literature.phases import training_of
 from remat_algorithms.dag.literature.retention import stages_of
 from tests.algorithms.dag.graphs import document, layered, seeded, training

@@ -12,7 +12,7 @@ from remat.instance import load
 from remat.plugin.context import Context
 from remat.plugin.problem import Termination
 from remat.plugin.registry import find
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat_algorithms.dag.order.exact import ExactOptions
 from remat_algorithms.dag.order.improving import good_order, improve, improved
 from remat_algorithms.dag.order.model import order_model

@@ -9,7 +9,7 @@ import pytest
 
 import remat
 from remat.instance import load
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat_algorithms.dag.order.model import order_model
 from remat_algorithms.dag.order.series_parallel import NotSeriesParallelError, evaluate, reduced
 from remat_algorithms.dag.order.sp_order import series_parallel_order

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import remat
 from remat.generate import generate
 from remat.placement import place
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat.testing import strategies
 from remat.testing.cases import moderate
 from remat.verifier import check

@@ -15,7 +15,7 @@ from remat.plugin.context import Context
 from remat.plugin.options import make_options
 from remat.plugin.registry import find
 from remat.schedule.document import Run
-from remat.solving import conclude, make_problem
+from remat.solving.single import conclude, make_problem
 from remat.testing import strategies
 from remat.testing.cases import moderate
 from remat_algorithms.dag.order.improving import better_order

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import remat
 from remat.plugin.context import Context, Progress
 from remat.plugin.problem import Problem
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat.testing import strategies
 from remat_algorithms import catalogue
 from remat_algorithms.joint.adjoint_best.bound import lower_bound
@@ -305,7 +305,7 @@ def remat_schedule(problem: Problem, windows: Windows) -> dict[str, Any]:
     """Return the operations as a schedule document."""
     from remat.plugin.problem import Proposal
     from remat.plugin.registry import find
-    from remat.solving import conclude
+    from remat.solving.single import conclude
 
     proposal = Proposal(steps=steps_of(problem, windows.operations))
     result = conclude(problem, find("adjoint-best", "adjoint"), proposal, {})

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat.testing.strategies import chains
 from remat_algorithms.offload.rules.capuchin import by_free_time, free_time, wait
 from remat_algorithms.offload.swaps.choice import Choice

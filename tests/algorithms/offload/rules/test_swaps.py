@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat.testing.strategies import chains
 from remat_algorithms.offload.rules.autoswap import Scores, weighted_absence
 from remat_algorithms.offload.swaps.choice import Choice

@@ -7,7 +7,7 @@ import pytest
 import remat
 from remat.plugin.context import Context
 from remat.plugin.registry import find
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat.verifier import check
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
 from remat_algorithms.offload.weights.parameters import Choice, Setting, Training

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import remat
 from remat.instance import load
 from remat.plugin.problem import Problem
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
 from remat_algorithms.parallel.trees.shares import least_bytes, split, waves
 from remat_algorithms.parallel.trees.subtrees import split_subtrees

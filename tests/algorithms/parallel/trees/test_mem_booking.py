@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat.instance import load
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat.testing.strategies import documents
 from remat_algorithms.dag.keep_all import reference_order
 from remat_algorithms.parallel.trees.copies import copy_model

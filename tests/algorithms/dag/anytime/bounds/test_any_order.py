@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat.generate import generate
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat.testing import strategies
 from remat_algorithms.dag.anytime.bounds.any_order import AnyOrder
 from remat_algorithms.dag.anytime.bounds.blocks import facts_of

@@ -8,7 +8,7 @@ import pytest
 
 import remat
 from remat.generate import generate
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat_algorithms.dag.anytime.bounds.blocks import Blocks, facts_of
 from remat_algorithms.dag.anytime.bounds.gaps import gap_cover, lives_of
 from remat_algorithms.dag.plans.model import stage_model

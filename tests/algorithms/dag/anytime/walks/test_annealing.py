@@ -8,7 +8,7 @@ import remat
 from remat.generate import generate
 from remat.placement import place
 from remat.plugin.context import Context
-from remat.solving import make_problem
+from remat.solving.single import make_problem
 from remat.testing import strategies
 from remat.testing.cases import moderate
 from remat.verifier import check

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import remat
-from remat.facts import Largest, Need
 from remat.plugin import registry
+from remat.solving.facts import Largest, Need
 
 CHAIN: dict[str, Any] = {
     "schema": "remat.instance/1",

@@ -9,15 +9,15 @@ from functools import cached_property
 from itertools import count
 from typing import Any
 
-from remat.budgets import Grid
 from remat.errors import OptionError
 from remat.plugin import registry
 from remat.plugin.auto import choose
 from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.options import make_options
 from remat.plugin.problem import Problem, Proposal, Status, Termination
-from remat.result import Result
-from remat.solving import (
+from remat.solving.questions.grid import Grid
+from remat.solving.result import Result
+from remat.solving.single import (
     AUTO_SECONDS,
     check_reach,
     conclude,

@@ -13,7 +13,7 @@ def whole_peak(instance: Instance, machine: MachineModel | None = None) -> int |
     That of the first storage level with all states stored, if an adjoint has storage; None where no such schedule
     exists.
     """
-    from remat.facts import show
+    from remat.solving.facts import show
 
     if getattr(instance, "storage", ()):
         return _stored_whole(instance, machine)
@@ -23,7 +23,7 @@ def whole_peak(instance: Instance, machine: MachineModel | None = None) -> int |
 def _stored_whole(instance: Instance, machine: MachineModel | None) -> int | None:
     from remat.errors import RematError
     from remat.plugin.problem import Status
-    from remat.solving import solve
+    from remat.solving.single import solve
 
     try:
         result = solve(instance, algorithm="store-all", budget={"": None}, machine=machine)

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from remat.curves import Curve, Least, Point, Sweep
 from remat.errors import OptionError
 from remat.instance import MachineModel, digest, load
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.problem import Problem
-from remat.probing import Answered, Effort, Prober, with_budget
-from remat.searching import Limit, Search, least_budget
-from remat.solving import QUESTIONS, AnyInstance, budget_memory, make_problem, read_whole
+from remat.solving.questions.bisection import Limit, Search, least_budget
+from remat.solving.questions.curves import Curve, Least, Point, Sweep
+from remat.solving.questions.prober import Answered, Effort, Prober, with_budget
+from remat.solving.single import QUESTIONS, AnyInstance, budget_memory, make_problem, read_whole
 from remat.units import format_size, parse_size
 
 POINTS = 20
@@ -78,7 +78,7 @@ def sweep(
     -----
     Exact algorithms are asked about the least budget exactly, by bisection if they do not name it; for others the
     search ends at 1 %. Between that and the largest peak the budgets stand in equal ratios, on the grid on which
-    anything can change (`remat.budgets.Grid`). Where the least budget has the time of the largest, that is the
+    anything can change (`remat.solving.questions.grid.Grid`). Where the least budget has the time of the largest, that is the
     whole curve.
     """
     names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)

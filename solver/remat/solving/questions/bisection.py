@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from remat.plugin.problem import ALL_SCHEDULES, Status
-from remat.probing import Answered, Prober
+from remat.solving.questions.prober import Answered, Prober
 from remat.units import Number
 
 TIME_TOLERANCE = 1e-9

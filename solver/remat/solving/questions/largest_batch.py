@@ -13,10 +13,10 @@ from remat.instance.scaling import scaled
 from remat.plugin.context import interruptible
 from remat.plugin.options import make_options
 from remat.plugin.problem import ALL_SCHEDULES, Problem, Termination
-from remat.probing import Answered, Effort
-from remat.questions import LARGEST_BATCH, Limits
-from remat.result import Answer, Result
-from remat.solving import Budget, budget_memory, conclude, values_of
+from remat.solving.questions.least_budget import LARGEST_BATCH, Limits
+from remat.solving.questions.prober import Answered, Effort
+from remat.solving.result import Answer, Result
+from remat.solving.single import Budget, budget_memory, conclude, values_of
 from remat.units import format_size
 
 

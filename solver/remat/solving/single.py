@@ -28,9 +28,9 @@ from remat.plugin.problem import (
     Status,
     Termination,
 )
-from remat.remedies import remedies
-from remat.result import Result
 from remat.schedule.steps import Steps
+from remat.solving.remedies import remedies
+from remat.solving.result import Result
 from remat.units import Number, Units, parse_duration, parse_size
 from remat.verifier import Report, check
 
@@ -41,7 +41,7 @@ AUTO_SECONDS = 60.0
 """Default time limit of the algorithm ``auto``."""
 
 QUESTIONS = frozenset(["max_overhead", "max_makespan", "scale", "batch"])
-"""Options that ask around a solve (see `remat.questions`), unless the algorithm has one of that name itself."""
+"""Options that ask around a solve (see `solving.questions`), unless the algorithm has one of that name itself."""
 
 CLAIM_TOLERANCE = 1e-9
 """Float claims may differ from the verified figure by this share (sums in another order)."""
@@ -73,7 +73,7 @@ def solve(
     machine : path, dict or MachineModel, optional
         Replaces the instance's machine.
     options : mapping, optional
-        The algorithm's options; and the questions of `remat.questions`: ``max_overhead``, ``max_makespan`` (the least
+        The algorithm's options; and the questions of `remat.solving.questions.least_budget`: ``max_overhead``, ``max_makespan`` (the least
         budget for that), ``scale`` with ``batch`` (the largest batch within the budget).
     time_limit : float or str, optional
         Seconds, or ``"30s"``; algorithms that are not anytime may overrun it. Default 60 s for ``auto``.
@@ -98,8 +98,8 @@ def solve(
     solver = choose(problem) if algorithm == "auto" else registry.find(algorithm, problem.kind)
     check_reach(problem, solver)
     if QUESTIONS.intersection(options or ()):
-        from remat.probing import Effort
-        from remat.questions import asked
+        from remat.solving.questions.least_budget import asked
+        from remat.solving.questions.prober import Effort
 
         probed = choose(problem, many=True) if algorithm == "auto" else solver
         question, own = asked(options or {}, probed, problem)

@@ -24,10 +24,10 @@ from remat.plugin.context import interruptible
 from remat.plugin.options import make_options
 from remat.plugin.problem import ALL_SCHEDULES, Problem, Proposal, Termination
 from remat.plugin.registry import Algorithm
-from remat.probing import Answered, Effort, Prober, with_budget
-from remat.result import Answer, Result
-from remat.searching import Limit, Search, least_budget
-from remat.solving import QUESTIONS, Budget, budget_memory, conclude
+from remat.solving.questions.bisection import Limit, Search, least_budget
+from remat.solving.questions.prober import Answered, Effort, Prober, with_budget
+from remat.solving.result import Answer, Result
+from remat.solving.single import QUESTIONS, Budget, budget_memory, conclude
 from remat.units import LARGEST_TOTAL, format_time, parse_time
 
 RESOLUTION = 1e-3
@@ -62,7 +62,7 @@ def asked(options: Mapping[str, Any], solver: Algorithm, problem: Problem) -> tu
         return None, own
     limits = Limits.of(given.get("max_overhead"), given.get("max_makespan"), problem)
     if "scale" in given:
-        from remat.batches import LargestBatch, read_batch, read_scale
+        from remat.solving.questions.largest_batch import LargestBatch, read_batch, read_scale
 
         read_scale(given["scale"])
         return LargestBatch(limits, read_batch(given.get("batch", 1))), own

@@ -36,7 +36,7 @@ def machine(out: Any = 2, back: Any = 3, *, channel: str = "bus") -> dict[str, A
     }
 
 
-def hiding(budget: int | None = None, model: dict[str, Any] | None = None) -> remat.hiding.Hiding:
+def hiding(budget: int | None = None, model: dict[str, Any] | None = None) -> remat.solving.hiding.Hiding:
     given = None if budget is None else {"device": budget}
     found = remat.show(CHAIN, machine=machine() if model is None else model, budget=given).hiding
     assert found is not None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import remat
 from remat.plugin.problem import ALL_SCHEDULES, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
-from remat.questions import read_share
+from remat.solving.questions.least_budget import read_share
 from remat.testing import strategies
 from remat_algorithms.dag import keep_all
 from tests import hooks

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What a question around solves has for an answer (see `remat.questions`).
+    """What a question around solves has for an answer (see `remat.solving.questions.least_budget`).
 
     Attributes
     ----------

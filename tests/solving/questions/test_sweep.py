@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.curves import Point, knee, pareto
 from remat.plugin.problem import ALL_SCHEDULES, LeastBudget, Proposal, Status, Termination
 from remat.report.text.curve_tables import remark
+from remat.solving.questions.curves import Point, knee, pareto
 from remat.testing import strategies
 from remat.units import Units
 from remat_algorithms.dag import keep_all

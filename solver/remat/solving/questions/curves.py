@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from remat.plugin.problem import Status, Termination
-from remat.result import Result
+from remat.solving.result import Result
 from remat.units import Number, Units
 
 SCHEMA = "remat.sweep/1"

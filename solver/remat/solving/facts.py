@@ -12,15 +12,15 @@ import numpy as np
 from remat.errors import ClaimError, OptionError
 from remat.graph.bounds import makespan_bound
 from remat.graph.machine import Machine
-from remat.hiding import Hiding, hiding_of
 from remat.instance import AdjointInstance, ChainInstance, MachineModel, TreeInstance, digest, load, load_machine
 from remat.plugin.problem import Problem
-from remat.solving import AnyInstance, Budget, make_problem, solve
+from remat.solving.hiding import Hiding, hiding_of
+from remat.solving.single import AnyInstance, Budget, make_problem, solve
 from remat.units import Number, Units
 
 if TYPE_CHECKING:
     from remat.instance import Instance
-    from remat.result import Result
+    from remat.solving.result import Result
 
 NO_RECOMPUTE_ALGORITHM = "keep-all"
 

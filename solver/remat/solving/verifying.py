@@ -15,9 +15,9 @@ from remat.instance import Instance, MachineModel, digest, load, load_machine
 from remat.instance.lowering import lower, machine_of
 from remat.placement import Unplaceable, place
 from remat.plugin.problem import Status, Termination
-from remat.result import Result
 from remat.schedule.document import parse_steps
 from remat.schedule.steps import Steps
+from remat.solving.result import Result
 from remat.verifier import Report, Violation, check
 
 

@@ -1,0 +1,1 @@
+"""From an instance to a verified result: `solve`, `verify`, `show`, and the questions around them."""

@@ -1,0 +1,1 @@
+"""Questions that take many solves: the least budget, the largest batch, the curve."""
