@@ -51,18 +51,18 @@ def fill(stages: int, share: float, compiled: bool, limited: bool) -> dict[str, 
 
     Imports and (cached) compilation are not counted.
     """
-    from remat.graph.chain import Chain
+    from remat.instance.lowering.chain_arrays import chain_arrays
     from remat_algorithms.chain.rotor import table as rotor_table
     from remat_algorithms.chain.rotor.limit import once_bound
     from remat_algorithms.chain.segments import Segments
 
     instance = remat.load(chain(stages))
     assert isinstance(instance, remat.ChainInstance)
-    segments = Segments.of(Chain.from_chain(instance))
+    segments = Segments.of(chain_arrays(instance))
     room = budget_between(instance, share) - instance.input_size
     rotor_table.COMPILED_FROM = 0 if compiled else 10**9
     if compiled:
-        small = Segments.of(Chain.from_chain(remat.load(chain(3))))  # type: ignore[arg-type]
+        small = Segments.of(chain_arrays(remat.load(chain(3))))  # type: ignore[arg-type]
         rotor_table.RotorTable.of(small, rotor_table.Grid.of(small, 10**6, 10**5, up=True))
     unit = -(-room // SLOTS)
     with Stopwatch() as watch:

@@ -6,7 +6,8 @@ from pydantic import Field
 
 from remat.plugin import registry
 from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import Proposal
 from remat.plugin.registry import Algorithm
 from remat.solving.result import Result
 from remat.solving.single import conclude

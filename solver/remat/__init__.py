@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from remat.errors import ClaimError, InstanceError, MissingExtraError, OptionError, RematError
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, TreeInstance, load
     from remat.instance.shipped import example, examples
-    from remat.plugin.problem import Bound, LeastBudget, Status, Termination
+    from remat.plugin.proposal import Bound, LeastBudget, Status, Termination
     from remat.plugin.registry import Algorithm, algorithms
     from remat.solving.facts import Facts, show
     from remat.solving.questions.curves import Curve, Point, Sweep

@@ -198,7 +198,7 @@ def test_reader_that_leaves_early_is_no_error() -> None:
 def test_warnings_are_lines(run: Run, tiny: str, zoo: Zoo) -> None:
     import warnings
 
-    from remat.plugin.problem import Proposal
+    from remat.plugin.proposal import Proposal
 
     def warn(problem: object, options: object, context: object) -> Proposal:
         with warnings.catch_warnings():

@@ -13,7 +13,8 @@ import pytest
 from remat import documents
 from remat.cli.session import ExitCode
 from remat.plugin.context import Context
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import Proposal
 from tests.cli.helpers import Run, Save, Zoo
 
 

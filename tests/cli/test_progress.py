@@ -8,7 +8,8 @@ import pytest
 from remat.cli.main import main
 from remat.cli.progress import describe
 from remat.plugin.context import Context, Progress
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import Proposal
 from remat.units import Units
 from remat_algorithms.dag.keep_all import solve as keep_all
 from tests.cli.helpers import Run, Zoo

@@ -14,7 +14,8 @@ from remat.cli.session import ExitCode
 from remat.generate import generate
 from remat.plugin.context import Context
 from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal, Termination
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import Proposal, Termination
 from remat_algorithms.dag.keep_all import solve as keep_all
 from tests.cli.helpers import CHAIN, Run, Save, Zoo
 

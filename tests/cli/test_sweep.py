@@ -12,7 +12,8 @@ import pytest
 import remat
 from remat.cli.session import ExitCode
 from remat.plugin.context import Context
-from remat.plugin.problem import Problem, Proposal, Termination
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import Proposal, Termination
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as rotor
 from remat_algorithms.dag.keep_all import solve as keep_all

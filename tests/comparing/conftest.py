@@ -12,7 +12,7 @@ from tests.cli.helpers import CHAIN
 
 SOLVERS = '''
 import os, subprocess, sys, time
-from remat.plugin.problem import Proposal
+from remat.plugin.proposal import Proposal
 from remat.plugin.registry import Algorithm
 from remat_algorithms.dag.keep_all import solve as keep_all
 

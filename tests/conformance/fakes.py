@@ -9,7 +9,8 @@ from pydantic import BaseModel, Field
 from remat.errors import OptionError
 from remat.plugin.emit import run_in_order
 from remat.plugin.options import Options
-from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Status, Termination
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps
 from remat.solving.single import conclude

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from remat.plugin.context import Context, interruptible
-from remat.plugin.problem import Termination
+from remat.plugin.proposal import Termination
 from remat.schedule.steps import Steps
 
 STEPS = Steps.of_runs(np.array([0, 1]))

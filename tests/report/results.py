@@ -2,7 +2,7 @@
 
 import remat
 from remat.placement import place
-from remat.plugin.problem import Status, Termination
+from remat.plugin.proposal import Status, Termination
 from remat.solving.result import Result
 from remat.verifier import check
 from tests.verifier.judges import Case

@@ -13,7 +13,7 @@ import remat
 from remat import ClaimError, OptionError
 from remat.plugin import registry
 from remat.plugin.emit import run_in_order
-from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import StepBuilder, Steps
 from remat.solving.single import conclude, make_problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat.plugin.registry import Algorithm
+from remat.plugin import Algorithm
 from remat_algorithms.adjoint.catalogue_steps import ALGORITHMS as STEPS
 from remat_algorithms.adjoint.levels.catalogue import ALGORITHMS as LEVELS
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remat.graph.taskgraph import NumberArray
-from remat.instance import AdjointInstance
-from remat.plugin.problem import ALL_SCHEDULES, LeastBudget, Problem, Proposal
-from remat.schedule.operations import Layout
-from remat.units import Number
+from remat.plugin import ALL_SCHEDULES, AdjointInstance, Layout, LeastBudget, Number, NumberArray, Problem, Proposal
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +99,8 @@ class Facts:
         capacity = machine.memories[0].capacity
         if capacity is not None and capacity < need:
             return Proposal(infeasible_within=ALL_SCHEDULES, least=LeastBudget(need, None, True, 0))
-        initial = getattr(problem.instance, "initial_state", "live")
-        place = machine.memory_index.get(initial)
+        initial = problem.instance.initial_level
+        place = None if initial is None else machine.memory_index.get(initial)
         if place is not None and place > 0:
             room = machine.memories[place].capacity
             if room is not None and room < self.state:

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from remat.plugin.emit import run_in_order
-from remat.plugin.problem import Problem
-from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, tasks
-from remat.schedule.steps import Steps
+from remat.plugin import (
+    Entry,
+    Layout,
+    Operation,
+    Problem,
+    Steps,
+    entry_array,
+    expand,
+    expanded,
+    run_in_order,
+    task_sequence,
+)
 
 
 class Plan:
@@ -79,4 +87,4 @@ class Plan:
         if not layout.shared:
             return expand(entries, layout)
         entries = entries[entries[:, 0] <= Operation.BACK]
-        return run_in_order(problem.graph, problem.machine, tasks(entries, *expanded(entries, layout), layout))
+        return run_in_order(problem.graph, problem.machine, task_sequence(entries, *expanded(entries, layout), layout))

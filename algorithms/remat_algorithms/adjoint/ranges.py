@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import isqrt
 from typing import overload
 
-from remat.schedule.operations import Entry, Operation
+from remat.plugin import Entry, Operation
 
 # Plain integers: they go into arrays faster than members of the enumeration.
 ADVANCE, BACK, WRITE, READ, READ_LAST, DISCARD = (int(operation) for operation in Operation)

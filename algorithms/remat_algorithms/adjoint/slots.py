@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from remat.errors import OptionError
-from remat.plugin.problem import LeastBudget, Problem
-from remat.schedule.operations import Entry
-from remat.units import Number
+from remat.plugin import Entry, LeastBudget, Number, OptionError, Problem
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.ranges import DISCARD
 
@@ -63,8 +60,8 @@ def _fitting(capacity: int | None, fixed: int, state: int, most: int) -> int:
 
 def initially_in(problem: Problem, memory: int) -> bool:
     """Whether x0 lies in a storage level (by memory index) from the start, unpaid."""
-    initial = getattr(problem.instance, "initial_state", "live")
-    return memory > 0 and bool(initial == problem.machine.memories[memory].name)
+    initial = problem.instance.initial_level
+    return memory > 0 and initial == problem.machine.memories[memory].name
 
 
 def slot_notes(problem: Problem, level: int) -> tuple[str, ...]:
@@ -76,8 +73,8 @@ def slot_notes(problem: Problem, level: int) -> tuple[str, ...]:
             f"each checkpoint counts as the largest state ({int(sizes.max())}), although the least has "
             f"{int(sizes.min())}: adjoint-best counts bytes"
         )
-    initial = getattr(problem.instance, "initial_state", "live")
-    if initial != "live" and level > 0 and not initially_in(problem, level):
+    initial = problem.instance.initial_level
+    if initial is not None and level > 0 and not initially_in(problem, level):
         notes.append(f"x0 in {initial!r} is not used: checkpoints go to {machine.memories[level].name!r} only")
     return tuple(notes)
 
@@ -92,8 +89,8 @@ class Discards(Protocol):
 
 def forgotten(problem: Problem, level: int) -> Iterator[Entry]:
     """Yield the removal of x0 from the level in which it lies from the start, if that is not the one that is used."""
-    initial = getattr(problem.instance, "initial_state", "live")
-    if initial != "live" and not initially_in(problem, level):
+    initial = problem.instance.initial_level
+    if initial is not None and not initially_in(problem, level):
         yield (DISCARD, 0, problem.machine.memory_index[initial])
 
 

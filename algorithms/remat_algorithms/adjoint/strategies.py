@@ -7,11 +7,7 @@ from itertools import chain
 
 import numpy as np
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.emit import check_length
-from remat.plugin.problem import LeastBudget, Problem, Proposal
-from remat.schedule.operations import Entry
+from remat.plugin import Context, Entry, LeastBudget, OptionError, Problem, Proposal, check_length
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE

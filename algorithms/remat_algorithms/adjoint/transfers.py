@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from remat.errors import OptionError
-from remat.graph.taskgraph import IntArray, NumberArray, number_array
-from remat.plugin.problem import Problem
+from remat.plugin import IntArray, NumberArray, OptionError, Problem, number_array
 
 
 def state_transfer_times(problem: Problem, level: int) -> tuple[NumberArray, NumberArray] | None:

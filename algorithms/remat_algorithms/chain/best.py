@@ -20,12 +20,18 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
-from remat.graph.taskgraph import BoolArray
-from remat.plugin.context import Context
-from remat.plugin.emit import run_in_order
-from remat.plugin.options import Options
-from remat.plugin.problem import ALL_SCHEDULES, Bound, Problem, Proposal, Termination
-from remat.units import Number
+from remat.plugin import (
+    ALL_SCHEDULES,
+    BoolArray,
+    Bound,
+    Context,
+    Number,
+    Options,
+    Problem,
+    Proposal,
+    Termination,
+    run_in_order,
+)
 from remat_algorithms.chain.cuts import (
     ChenGreedyOptions,
     RevolveChainOptions,

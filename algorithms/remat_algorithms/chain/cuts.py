@@ -8,12 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import Field
 
-from remat.graph.chain import Chain
-from remat.plugin.context import Context
-from remat.plugin.emit import check_length, run_in_order
-from remat.plugin.options import Options
-from remat.plugin.problem import LeastBudget, Problem, Proposal
-from remat.units import Number
+from remat.plugin import Chain, Context, LeastBudget, Number, Options, Problem, Proposal, check_length, run_in_order
 from remat_algorithms.adjoint.binomial.revolve import advances, first_split
 from remat_algorithms.chain.floating.rotor_float import refuse_alternatives, total_time
 from remat_algorithms.chain.phases import Phases

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.graph.taskgraph import IntArray, NumberArray
+from remat.plugin import IntArray, NumberArray
 from remat_algorithms.chain.segments import COMPILED_FROM, RunList, Segments
 from remat_algorithms.chain.states import unfold
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from numba import njit
 
-from remat.graph.taskgraph import IntArray, NumberArray
+from remat.plugin import IntArray, NumberArray
 from remat_algorithms.chain.segments import Segments
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.graph.chain import Chain
-from remat.graph.taskgraph import BoolArray, IntArray
+from remat.plugin import BoolArray, Chain, IntArray
 
 
 @dataclass(frozen=True)

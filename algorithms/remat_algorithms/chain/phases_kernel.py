@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from remat.graph.taskgraph import BoolArray, IntArray
+from remat.plugin import BoolArray, IntArray
 
 FloatArray = NDArray[np.float64]
 RandomState = NDArray[np.uint64]

@@ -21,9 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.graph.chain import Chain
-from remat.graph.taskgraph import BoolArray, IntArray, NumberArray
-from remat.units import Number
+from remat.plugin import BoolArray, Chain, IntArray, Number, NumberArray
 from remat_algorithms.chain.states import States
 
 COMPILED_FROM = 60

@@ -16,9 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.graph.chain import Chain
-from remat.graph.taskgraph import BoolArray, IntArray, NumberArray
-from remat.units import Number
+from remat.plugin import BoolArray, Chain, IntArray, Number, NumberArray
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.graph.chain import Chain
-from remat.plugin.context import Context
-from remat.plugin.emit import check_length, run_in_order
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Chain, Context, OptionError, Options, Problem, Proposal, check_length, run_in_order
 from remat_algorithms.adjoint import strategies as adjoint
 from remat_algorithms.chain.segments import RunList, Segments
 

@@ -17,8 +17,7 @@ import math
 
 import numpy as np
 
-from remat.graph.chain import Chain
-from remat.units import Number
+from remat.plugin import Chain, Number
 
 
 def recompute_bound(chain: Chain, budget: int) -> Number:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat.plugin.registry import Algorithm
+from remat.plugin import Algorithm
 from remat_algorithms.dag.literature.catalogue import ALGORITHMS as LITERATURE
 
 ALGORITHMS: tuple[Algorithm, ...] = (

@@ -19,11 +19,7 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
-from remat.graph.taskgraph import BoolArray
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal, Termination
-from remat.units import Number
+from remat.plugin import BoolArray, Context, Number, Options, Problem, Proposal, Termination
 from remat_algorithms.chain.best import ChainBestOptions
 from remat_algorithms.chain.best import solve as solve_chain_best
 from remat_algorithms.chain.floating.rotor_float import refuse_alternatives

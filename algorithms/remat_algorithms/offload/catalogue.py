@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat.plugin.registry import Algorithm
+from remat.plugin import Algorithm
 from remat_algorithms.offload.exact.catalogue import ALGORITHMS as EXACT
 from remat_algorithms.offload.rules.catalogue import ALGORITHMS as RULES
 from remat_algorithms.offload.weights.catalogue import ALGORITHMS as WEIGHTS

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, Options, Problem, Proposal
 from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
 from remat_algorithms.offload.swaps.fluid import fluid_bound
 from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of

@@ -20,13 +20,18 @@ from typing import Literal
 
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import LeastBudget, Problem, Proposal
-from remat.schedule.steps import StepBuilder, Steps
-from remat.units import Number
-from remat_algorithms.dag.keep_all import reference_order
+from remat.plugin import (
+    Context,
+    LeastBudget,
+    Number,
+    OptionError,
+    Options,
+    Problem,
+    Proposal,
+    StepBuilder,
+    Steps,
+    reference_order,
+)
 from remat_algorithms.dag.order.greedy import greedy_order
 from remat_algorithms.dag.order.model import order_model
 from remat_algorithms.parallel.trees.copies import CopyModel, copy_model

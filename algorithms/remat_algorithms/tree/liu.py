@@ -19,9 +19,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from remat.graph.taskgraph import IntArray
-from remat.plugin.context import Context
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, IntArray, Problem, Proposal
 from remat_algorithms.tree.traversal import TRAVERSALS, TaskTree, propose
 
 

@@ -14,11 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.graph.taskgraph import IntArray
-from remat.instance import TreeInstance
-from remat.plugin.emit import run_in_order
-from remat.plugin.problem import ALL_SCHEDULES, LeastBudget, Problem, Proposal
-from remat.schedule.steps import Steps
+from remat.plugin import ALL_SCHEDULES, IntArray, LeastBudget, Problem, Proposal, Steps, TreeInstance, run_in_order
 
 TRAVERSALS = "traversals in one memory"
 """Orders of all tasks, one after the other, everything in the first memory: the class of the exact algorithms."""

@@ -20,7 +20,8 @@ from remat.instance import AdjointInstance, MachineModel, load
 from remat.plugin import registry
 from remat.plugin.context import Context
 from remat.plugin.options import make_options
-from remat.plugin.problem import ALL_SCHEDULES, Problem, Proposal
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import ALL_SCHEDULES, Proposal
 from remat.schedule.actions import Action, actions_of
 from remat.schedule.document import Copy, Drop, Run, Step
 from remat.schedule.operations import Entry, Layout, chunks

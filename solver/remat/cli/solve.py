@@ -178,7 +178,7 @@ def _as_given(asked: Mapping[str, str]) -> Iterator[None]:
 
 
 def _check_kind(instance: Instance, format_: str) -> None:
-    if format_ == "actions" and instance.kind not in ("chain", "adjoint"):
+    if format_ == "actions" and not instance.is_chain:
         raise OptionError(f"--format actions: only chains and adjoints have them, not a {instance.kind}")
 
 
@@ -228,7 +228,7 @@ def _print(result: Result, outputs: _Outputs, session: Session) -> None:
 
 
 def _exit_code(result: Result) -> ExitCode:
-    from remat.plugin.problem import Status, Termination
+    from remat.plugin.proposal import Status, Termination
 
     match result.status:
         case Status.INFEASIBLE:

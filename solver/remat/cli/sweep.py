@@ -174,7 +174,7 @@ def _print(found: Sweep, output: str | None, format_: str, session: Session) -> 
 
 def exit_code(found: Sweep) -> ExitCode:
     """Return 0 if there is a schedule, else why there is none."""
-    from remat.plugin.problem import Status, Termination
+    from remat.plugin.proposal import Status, Termination
 
     answers = [point for curve in found.curves for point in curve.answers]
     if any(point.solved for point in answers):

@@ -102,6 +102,26 @@ class AdjointInstance(BaseInstance):
         return self.steps if isinstance(self.steps, int) else len(self.steps)
 
     @property
+    def is_chain(self) -> bool:
+        """An adjoint is a chain of steps."""
+        return True
+
+    @property
+    def has_storage(self) -> bool:
+        """Whether storage levels are listed."""
+        return bool(self.storage)
+
+    @property
+    def has_equal_steps(self) -> bool:
+        """Whether the steps are given by their number alone."""
+        return isinstance(self.steps, int)
+
+    @property
+    def initial_level(self) -> str | None:
+        """The level in which the initial state lies as well; None for working memory alone."""
+        return None if self.initial_state == _LIVE else self.initial_state
+
+    @property
     def taped(self) -> bool:
         """Whether a step's tape can be stored (some `tape_size` is given)."""
         if self.tape_size is not None:

@@ -86,6 +86,41 @@ class BaseInstance(Model):
         )
         return SCHEMA_2 if newer else SCHEMA
 
+    @property
+    def length(self) -> int | None:
+        """Number of stages, steps or nodes; None for kinds that have no such number."""
+        return None
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether the instance is a chain of stages or steps (then `lowering.chain_of` gives its arrays)."""
+        return False
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether there are parameters, or optimizer states, to be updated."""
+        return False
+
+    @property
+    def has_storage(self) -> bool:
+        """Whether storage levels are listed, from which the machine is built; budgets then speak of the first."""
+        return False
+
+    @property
+    def has_equal_steps(self) -> bool:
+        """Whether the steps of a time loop are all alike."""
+        return False
+
+    @property
+    def initial_level(self) -> str | None:
+        """The storage level in which the initial state lies as well; None if in none."""
+        return None
+
+    @property
+    def listed_variants(self) -> int:
+        """Number of (stage, variant) pairs, repeats counted; 0 where no stage has several."""
+        return 0
+
     def parts_with_newer_fields(self) -> Iterator[tuple[Model, str]]:
         """Yield the models that may have fields of `remat.instance/2`, and their JSON paths."""
         yield self, ""

@@ -122,6 +122,18 @@ class ChainInstance(BaseInstance):
     master_copy: Flag = False
 
     @property
+    def is_chain(self) -> bool:
+        """A chain is a chain of stages."""
+        return True
+
+    @property
+    def listed_variants(self) -> int:
+        """Number of (stage, variant) pairs, repeats counted; 0 where no stage has several."""
+        counts = [(stage.repeat, len(stage.alternatives)) for stage in self.stages]
+        several = any(count > 1 for _, count in counts)
+        return sum(repeat * count for repeat, count in counts) if several else 0
+
+    @property
     def has_parameters(self) -> bool:
         """Whether any stage has parameters or an optimizer's state."""
         return any(stage.has_parameters for stage in self.stages)

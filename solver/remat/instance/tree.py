@@ -23,6 +23,11 @@ class TreeInstance(BaseInstance):
     names: Annotated[tuple[Name, ...], Field()] | None = None
     parallel: Parallel | None = None
 
+    @property
+    def length(self) -> int:
+        """Number of nodes."""
+        return len(self.parent)
+
     @model_validator(mode="after")
     def _shape(self) -> Self:
         n = len(self.parent)

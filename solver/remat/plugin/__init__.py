@@ -1,1 +1,164 @@
-"""What an algorithm's author needs, and the registry that finds algorithms."""
+"""The contract: all that the author of an algorithm imports, and the registry that finds algorithms.
+
+An algorithm is a function ``solve(problem, options, context) -> Proposal`` and a line of metadata, `Algorithm`, in a
+catalogue.
+
+`Problem`
+    The instance on its machine, with the budgets applied. `Problem.graph` is the task graph that every kind of instance
+    lowers to, `Problem.chain` the arrays of a chain or an adjoint; bounds, needed tasks and the no-recompute time are
+    computed when they are first asked for, and kept.
+`Options`
+    Base of the algorithm's own options, a frozen pydantic model; None is handed over where the algorithm has none.
+`Context`
+    Deadline, seed and threads. An anytime algorithm reports what it finds and asks `Context.stopped` now and then.
+`Proposal`
+    What is handed back: ordered steps, usually without start times, and claims (makespan, peak, bounds, scopes). The
+    core places the steps and verifies every claim. That nothing fits is an answer and no exception: no steps, with
+    `Proposal.infeasible_within` and `Proposal.least` where they are known. `OptionError` is for what cannot be used.
+
+Sizes are exact integers in bytes (or the instance's unit), times integers or floats in the instance's unit; tasks,
+values and memories are indices into the graph and the machine.
+
+Notes
+-----
+Names are imported when they are first used, so that a catalogue costs nothing. The modules of this package are where
+they live; `remat.plugin` is where to import them from.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from remat.errors import OptionError
+    from remat.graph.bounds import makespan_bound, needed_tasks
+    from remat.graph.chain import Chain
+    from remat.graph.machine import Link, Machine, Memory, Processor
+    from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph, number_array
+    from remat.instance import AdjointInstance, ChainInstance, DagInstance, TreeInstance
+    from remat.plugin.context import Context, Progress
+    from remat.plugin.emit import MOST_RUNS, check_length, run_in_order
+    from remat.plugin.options import Options, make_options
+    from remat.plugin.orders import reference_order
+    from remat.plugin.problem import Problem
+    from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
+    from remat.plugin.registry import Algorithm
+    from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, task_sequence
+    from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps, concatenate
+    from remat.units import Number, format_size
+
+_HOME = {
+    "ALL_SCHEDULES": "remat.plugin.proposal",
+    "AdjointInstance": "remat.instance",
+    "Algorithm": "remat.plugin.registry",
+    "BoolArray": "remat.graph.taskgraph",
+    "Bound": "remat.plugin.proposal",
+    "Chain": "remat.graph.chain",
+    "ChainInstance": "remat.instance",
+    "Context": "remat.plugin.context",
+    "DagInstance": "remat.instance",
+    "Entry": "remat.schedule.operations",
+    "IntArray": "remat.graph.taskgraph",
+    "Layout": "remat.schedule.operations",
+    "LeastBudget": "remat.plugin.proposal",
+    "Link": "remat.graph.machine",
+    "MOST_RUNS": "remat.plugin.emit",
+    "Machine": "remat.graph.machine",
+    "Memory": "remat.graph.machine",
+    "Number": "remat.units",
+    "NumberArray": "remat.graph.taskgraph",
+    "Operation": "remat.schedule.operations",
+    "OptionError": "remat.errors",
+    "Options": "remat.plugin.options",
+    "Problem": "remat.plugin.problem",
+    "Processor": "remat.graph.machine",
+    "Progress": "remat.plugin.context",
+    "Proposal": "remat.plugin.proposal",
+    "Ragged": "remat.graph.taskgraph",
+    "Status": "remat.plugin.proposal",
+    "StepBuilder": "remat.schedule.steps",
+    "StepKind": "remat.schedule.steps",
+    "Steps": "remat.schedule.steps",
+    "TaskGraph": "remat.graph.taskgraph",
+    "Termination": "remat.plugin.proposal",
+    "TreeInstance": "remat.instance",
+    "WHOLE": "remat.schedule.steps",
+    "check_length": "remat.plugin.emit",
+    "concatenate": "remat.schedule.steps",
+    "entry_array": "remat.schedule.operations",
+    "expand": "remat.schedule.operations",
+    "expanded": "remat.schedule.operations",
+    "format_size": "remat.units",
+    "make_options": "remat.plugin.options",
+    "makespan_bound": "remat.graph.bounds",
+    "needed_tasks": "remat.graph.bounds",
+    "number_array": "remat.graph.taskgraph",
+    "reference_order": "remat.plugin.orders",
+    "run_in_order": "remat.plugin.emit",
+    "task_sequence": "remat.schedule.operations",
+}
+
+__all__ = [
+    "ALL_SCHEDULES",
+    "MOST_RUNS",
+    "WHOLE",
+    "AdjointInstance",
+    "Algorithm",
+    "BoolArray",
+    "Bound",
+    "Chain",
+    "ChainInstance",
+    "Context",
+    "DagInstance",
+    "Entry",
+    "IntArray",
+    "Layout",
+    "LeastBudget",
+    "Link",
+    "Machine",
+    "Memory",
+    "Number",
+    "NumberArray",
+    "Operation",
+    "OptionError",
+    "Options",
+    "Problem",
+    "Processor",
+    "Progress",
+    "Proposal",
+    "Ragged",
+    "Status",
+    "StepBuilder",
+    "StepKind",
+    "Steps",
+    "TaskGraph",
+    "Termination",
+    "TreeInstance",
+    "check_length",
+    "concatenate",
+    "entry_array",
+    "expand",
+    "expanded",
+    "format_size",
+    "make_options",
+    "makespan_bound",
+    "needed_tasks",
+    "number_array",
+    "reference_order",
+    "run_in_order",
+    "task_sequence",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'remat.plugin' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

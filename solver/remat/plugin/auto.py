@@ -62,7 +62,7 @@ def _offloads(problem: Problem) -> bool:
 
 
 def _uniform_adjoint(problem: Problem) -> bool:
-    return isinstance(getattr(problem.instance, "steps", None), int)
+    return problem.instance.has_equal_steps
 
 
 def _shared_equal_sizes(problem: Problem) -> bool:
@@ -149,7 +149,7 @@ def _nothing_to_free(problem: Problem) -> bool:
 
 
 def _has_parameters(problem: Problem) -> bool:
-    return getattr(problem.instance, "has_parameters", False)
+    return problem.instance.has_parameters
 
 
 def _parameters_and_memories(problem: Problem) -> bool:

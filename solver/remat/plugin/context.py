@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from remat.plugin.problem import Termination
+from remat.plugin.proposal import Termination
 from remat.schedule.steps import Steps
 from remat.units import Number
 

@@ -155,7 +155,7 @@ def expand(entries: IntArray, layout: Layout, before: Entry = (int(Operation.DIS
     runs = operation <= Operation.BACK
     copies = (operation >= Operation.WRITE) & (operation <= Operation.READ_LAST)
     writes = operation == Operation.WRITE
-    item = np.where(runs, tasks(entries, entry, offset, layout), np.where(copies, state, -1))
+    item = np.where(runs, task_sequence(entries, entry, offset, layout), np.where(copies, state, -1))
     kind = np.where(runs, StepKind.RUN, np.where(copies, StepKind.COPY, StepKind.DROP)).astype(np.int8)
     none = np.full(len(item), -1, dtype=np.int64)
     return Steps(
@@ -180,7 +180,7 @@ def expanded(entries: IntArray, layout: Layout) -> tuple[IntArray, IntArray]:
     return entry, offset
 
 
-def tasks(entries: IntArray, entry: IntArray, offset: IntArray, layout: Layout) -> IntArray:
+def task_sequence(entries: IntArray, entry: IntArray, offset: IntArray, layout: Layout) -> IntArray:
     """Return the task of each step (of those that run one)."""
     length = layout.stages
     operation, first = entries[entry, 0], entries[entry, 1]

@@ -12,7 +12,7 @@ import numpy as np
 from remat.errors import ClaimError, OptionError
 from remat.graph.bounds import makespan_bound
 from remat.graph.machine import Machine
-from remat.instance import AdjointInstance, ChainInstance, MachineModel, TreeInstance, digest, load, load_machine
+from remat.instance import MachineModel, digest, load, load_machine
 from remat.plugin.problem import Problem
 from remat.solving.hiding import Hiding, hiding_of
 from remat.solving.single import AnyInstance, Budget, make_problem, solve
@@ -200,8 +200,8 @@ def show(
         name=loaded.name,
         digest=digest(loaded),
         units=problem.units,
-        length=_length(loaded),
-        variants=_variants(loaded),
+        length=loaded.length,
+        variants=loaded.listed_variants,
         tasks=len(graph.tasks),
         values=len(graph.values),
         total_size=int(graph.size.sum()),
@@ -247,22 +247,6 @@ def _time_bound(problem: Problem) -> tuple[Number, str]:
     if bound > work / sum(processor.speed for processor in problem.machine.processors) * (1 + 1e-9):
         return bound, "the longest path through the task graph"
     return bound, f"all needed tasks, shared by {processors} processors"
-
-
-def _variants(instance: Instance) -> int:
-    counts = [(stage.repeat, len(stage.alternatives)) for stage in getattr(instance, "stages", ())]
-    several = any(count > 1 for _, count in counts)
-    return sum(repeat * count for repeat, count in counts) if several else 0
-
-
-def _length(instance: Instance) -> int | None:
-    match instance:
-        case ChainInstance() | AdjointInstance():
-            return instance.length
-        case TreeInstance():
-            return len(instance.parent)
-        case _:
-            return None
 
 
 def _pair(largest: Largest | None, figure: str) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from remat.documents import write_text
 from remat.graph.bounds import MemoryBound
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
-from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.schedule import document as schedule
 from remat.schedule.document import StepView
 from remat.schedule.steps import Steps

@@ -15,14 +15,14 @@ def whole_peak(instance: Instance, machine: MachineModel | None = None) -> int |
     """
     from remat.solving.facts import show
 
-    if getattr(instance, "storage", ()):
+    if instance.has_storage:
         return _stored_whole(instance, machine)
     return show(instance, machine=machine).no_recompute_peak
 
 
 def _stored_whole(instance: Instance, machine: MachineModel | None) -> int | None:
     from remat.errors import RematError
-    from remat.plugin.problem import Status
+    from remat.plugin.proposal import Status
     from remat.solving.single import solve
 
     try:

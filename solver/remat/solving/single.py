@@ -18,16 +18,8 @@ from remat.plugin import registry
 from remat.plugin.auto import choose
 from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.options import make_options
-from remat.plugin.problem import (
-    ALL_SCHEDULES,
-    FOR_PARAMETERS,
-    Bound,
-    LeastBudget,
-    Problem,
-    Proposal,
-    Status,
-    Termination,
-)
+from remat.plugin.problem import FOR_PARAMETERS, Problem
+from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
 from remat.schedule.steps import Steps
 from remat.solving.remedies import remedies
 from remat.solving.result import Result
@@ -73,7 +65,7 @@ def solve(
     machine : path, dict or MachineModel, optional
         Replaces the instance's machine.
     options : mapping, optional
-        The algorithm's options; and the questions of `remat.solving.questions.least_budget`: ``max_overhead``, ``max_makespan`` (the least
+        The algorithm's options; and the questions of `solving.questions`: ``max_overhead``, ``max_makespan`` (the least
         budget for that), ``scale`` with ``batch`` (the largest batch within the budget).
     time_limit : float or str, optional
         Seconds, or ``"30s"``; algorithms that are not anytime may overrun it. Default 60 s for ``auto``.
@@ -149,7 +141,7 @@ def make_problem(
 
 def budget_memory(instance: Instance, machine: Machine) -> int:
     """Return the memory (by index) that a bare budget means: the first, or an adjoint's first storage level."""
-    return 1 if getattr(instance, "storage", ()) and len(machine.memories) > 1 else 0
+    return 1 if instance.has_storage and len(machine.memories) > 1 else 0
 
 
 def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Units) -> Machine:
@@ -181,7 +173,7 @@ def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
     end = {(place.value, place.memory or first) for place in graph.outputs}
     for value, memory in sorted(begin | end):
         if memory != own and ((value, memory) not in begin or (value, own) not in begin):
-            hint = FOR_PARAMETERS if getattr(problem.instance, "has_parameters", False) else ""
+            hint = FOR_PARAMETERS if problem.instance.has_parameters else ""
             raise OptionError(
                 f"--algorithm: {solver.name!r} works in memory {own!r} only, and {graph.values[value]!r} lies in "
                 f"{memory!r}{hint}"

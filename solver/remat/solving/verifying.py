@@ -14,7 +14,7 @@ from remat.graph.taskgraph import TaskGraph
 from remat.instance import Instance, MachineModel, digest, load, load_machine
 from remat.instance.lowering import lower, machine_of
 from remat.placement import Unplaceable, place
-from remat.plugin.problem import Status, Termination
+from remat.plugin.proposal import Status, Termination
 from remat.schedule.document import parse_steps
 from remat.schedule.steps import Steps
 from remat.solving.result import Result

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from remat.plugin.problem import ALL_SCHEDULES, Status, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.plugin.registry import Algorithm
 from remat.solving.result import Result
 from remat.units import Number

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from remat.plugin.problem import Status, Termination
+from remat.plugin.proposal import Status, Termination
 from remat.plugin.registry import KINDS, Algorithm, algorithms, find
 from remat.solving.result import Result
 from remat.testing import metadata

@@ -16,7 +16,8 @@ from remat.errors import OptionError
 from remat.instance import load
 from remat.plugin.context import Context
 from remat.plugin.options import make_options
-from remat.plugin.problem import Problem, Proposal, Termination
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import Proposal, Termination
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps
 from remat.solving.result import Result
@@ -206,7 +207,7 @@ def run_directly(
     options = make_options(algorithm, given)
     # Compute what is shared before looking, so that it is looked at.
     shared: list[object] = [problem.graph.producers, problem.graph.readers, problem.needed, problem.memory_bounds]
-    if problem.kind in ("chain", "adjoint") and not getattr(problem.instance, "has_parameters", False):
+    if problem.instance.is_chain and not problem.instance.has_parameters:
         shared.append(problem.chain)
     before = watch((problem, options))
     proposals: list[Proposal] = []

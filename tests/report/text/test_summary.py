@@ -7,7 +7,7 @@ import pytest
 
 import remat
 from remat.graph.bounds import MemoryBound
-from remat.plugin.problem import Bound, LeastBudget, Status, Termination
+from remat.plugin.proposal import Bound, LeastBudget, Status, Termination
 from remat.report.text.summary import WIDTH, figures, shown_name, summary, table
 from remat.solving.result import Result
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.plugin.problem import ALL_SCHEDULES, Proposal, Status, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
 from remat.solving.questions.least_budget import read_share
 from remat.testing import strategies

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.plugin.problem import ALL_SCHEDULES, LeastBudget, Proposal, Status, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget, Proposal, Status, Termination
 from remat.report.text.curve_tables import remark
 from remat.solving.questions.curves import Point, knee, pareto
 from remat.testing import strategies

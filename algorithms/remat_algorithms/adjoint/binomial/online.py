@@ -42,10 +42,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from math import inf
 
-from remat.plugin.context import Context
-from remat.plugin.emit import check_length
-from remat.plugin.problem import Bound, Problem, Proposal
-from remat.schedule.operations import Entry, entry_array, expand
+from remat.plugin import Bound, Context, Entry, Problem, Proposal, check_length, entry_array, expand
 from remat_algorithms.adjoint.binomial.revolve import advances, if_built, refused_by_revolve, scope_of
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan

@@ -17,12 +17,7 @@ from dataclasses import replace
 from itertools import chain
 from math import comb
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.emit import MOST_RUNS, check_length
-from remat.plugin.problem import Bound, Problem, Proposal
-from remat.schedule.operations import Entry
-from remat.units import Number
+from remat.plugin import MOST_RUNS, Bound, Context, Entry, Number, OptionError, Problem, Proposal, check_length
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import Alike, reversal

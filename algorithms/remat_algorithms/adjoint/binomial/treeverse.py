@@ -21,11 +21,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from remat.plugin.context import Context
-from remat.plugin.emit import check_length
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
-from remat.schedule.operations import Entry
+from remat.plugin import Context, Entry, Options, Problem, Proposal, check_length
 from remat_algorithms.adjoint.binomial.revolve import if_built, repetition
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan

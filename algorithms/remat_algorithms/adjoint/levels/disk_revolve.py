@@ -19,11 +19,7 @@ from math import inf
 
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import ALL_SCHEDULES, Bound, Problem, Proposal
-from remat.schedule.operations import Entry
+from remat.plugin import ALL_SCHEDULES, Bound, Context, Entry, OptionError, Options, Problem, Proposal
 from remat_algorithms.adjoint.binomial.revolve import beta
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.hrevolve import MOST_WORK, tables

@@ -26,9 +26,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.problem import Bound, Problem, Proposal
+from remat.plugin import Bound, Context, OptionError, Problem, Proposal
 from remat_algorithms.adjoint.binomial.revolve import if_built
 from remat_algorithms.adjoint.levels.level_rows import Row, Stopped, binomial_row, emit, fill, no_storage
 from remat_algorithms.adjoint.levels.uniform import TimeLoop, finish

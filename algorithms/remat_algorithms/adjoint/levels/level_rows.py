@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.units import Number
+from remat.plugin import Number
 from remat_algorithms.adjoint.binomial.revolve import beta
 from remat_algorithms.adjoint.levels.uniform import Level
 from remat_algorithms.adjoint.plan import Plan

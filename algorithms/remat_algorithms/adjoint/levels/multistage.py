@@ -9,12 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.emit import check_length
-from remat.plugin.problem import Bound, Problem, Proposal
-from remat.schedule.operations import Entry
-from remat.units import Number
+from remat.plugin import Bound, Context, Entry, Number, OptionError, Problem, Proposal, check_length
 from remat_algorithms.adjoint.binomial.revolve import advances, beta, if_built, repetition
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.uniform import TimeLoop

@@ -14,12 +14,7 @@ from math import isqrt
 
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.emit import check_length
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
-from remat.schedule.operations import Entry
+from remat.plugin import Context, Entry, OptionError, Options, Problem, Proposal, check_length
 from remat_algorithms.adjoint.binomial.revolve import advances
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.uniform import TimeLoop

@@ -20,13 +20,19 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.emit import check_length
-from remat.plugin.options import Options
-from remat.plugin.problem import LeastBudget, Problem, Proposal
-from remat.schedule.steps import StepBuilder, StepKind, Steps
-from remat.units import Number
+from remat.plugin import (
+    Context,
+    LeastBudget,
+    Number,
+    OptionError,
+    Options,
+    Problem,
+    Proposal,
+    StepBuilder,
+    StepKind,
+    Steps,
+    check_length,
+)
 from remat_algorithms.adjoint.binomial.revolve import advances
 from remat_algorithms.adjoint.levels.uniform import reverse_block
 from remat_algorithms.adjoint.plan import Plan

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from remat.errors import OptionError
-from remat.plugin.emit import check_length
-from remat.plugin.problem import ALL_SCHEDULES, LeastBudget, Problem, Proposal
-from remat.schedule.operations import Entry
-from remat.units import Number
+from remat.plugin import ALL_SCHEDULES, Entry, LeastBudget, Number, OptionError, Problem, Proposal, check_length
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import DISCARD, Split, reversal
@@ -88,7 +84,7 @@ class TimeLoop:
         if machine.processors[0].memory != 0:
             raise OptionError(f"--algorithm: {name} needs the first processor in memory {machine.memories[0].name!r}")
         levels = tuple(_level(problem, name, memory, facts) for memory in range(1, count + 1))
-        initial = getattr(problem.instance, "initial_state", "live")
+        initial = problem.instance.initial_level
         given = next((index for index, level in enumerate(levels) if level.name == initial), None)
         return TimeLoop(steps, forward, backward, levels, given, LeastBudget(facts.state, None, True, 1))
 

@@ -14,11 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from remat.errors import OptionError
-from remat.graph.taskgraph import IntArray
-from remat.plugin.context import Context
-from remat.plugin.emit import check_length
-from remat.plugin.problem import Bound, LeastBudget, Problem, Proposal
+from remat.plugin import Bound, Context, IntArray, LeastBudget, OptionError, Problem, Proposal, check_length
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.slots import forget_elsewhere, slot_notes
 from remat_algorithms.adjoint.tapes.tapes import TapePlan, TapeRoom

@@ -10,11 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from remat.errors import OptionError
-from remat.graph.taskgraph import Ragged
-from remat.plugin.emit import run_in_order
-from remat.plugin.problem import Problem
-from remat.schedule.steps import WHOLE, StepKind, Steps
+from remat.plugin import WHOLE, OptionError, Problem, Ragged, StepKind, Steps, run_in_order
 from remat_algorithms.adjoint.slots import initially_in
 from remat_algorithms.adjoint.transfers import check_working_room
 

@@ -20,12 +20,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from remat.errors import OptionError
-from remat.graph.taskgraph import NumberArray
-from remat.plugin.context import Context
-from remat.plugin.emit import check_length
-from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal
-from remat.units import Number
+from remat.plugin import (
+    ALL_SCHEDULES,
+    Bound,
+    Context,
+    LeastBudget,
+    Number,
+    NumberArray,
+    OptionError,
+    Problem,
+    Proposal,
+    check_length,
+)
 from remat_algorithms.adjoint.binomial.revolve import advances, beta, first_split, problem_backward_time
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.unequal.walther_griewank import Splits, plan_range

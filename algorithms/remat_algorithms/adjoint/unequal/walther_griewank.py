@@ -16,11 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.errors import OptionError
-from remat.graph.taskgraph import NumberArray
-from remat.plugin.context import Context
-from remat.plugin.emit import check_length
-from remat.plugin.problem import Bound, Problem, Proposal
+from remat.plugin import Bound, Context, NumberArray, OptionError, Problem, Proposal, check_length
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.slots import Slots, forget_elsewhere, initially_in, slot_notes

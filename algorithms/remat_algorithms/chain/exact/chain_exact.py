@@ -10,11 +10,18 @@ import math
 
 from pydantic import Field
 
-from remat.plugin.context import Context
-from remat.plugin.emit import run_in_order
-from remat.plugin.options import Options
-from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Termination
-from remat.units import Number
+from remat.plugin import (
+    ALL_SCHEDULES,
+    Bound,
+    Context,
+    LeastBudget,
+    Number,
+    Options,
+    Problem,
+    Proposal,
+    Termination,
+    run_in_order,
+)
 from remat_algorithms.chain.exact.live_sets import LiveSets, Outcome
 from remat_algorithms.chain.floating.rotor_float import RotorFloatOptions, refuse_alternatives, total_time
 from remat_algorithms.chain.floating.rotor_float import solve as solve_rotor_float

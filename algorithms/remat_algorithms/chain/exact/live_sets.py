@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.graph.chain import Chain
-from remat.units import Number
+from remat.plugin import Chain, Number
 
 TRIES_PER_STATE = 100
 

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from remat.graph.taskgraph import IntArray
+from remat.plugin import IntArray
 
 FloatTable = NDArray[np.float64]
 

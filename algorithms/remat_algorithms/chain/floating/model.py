@@ -23,8 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.graph.chain import Chain
-from remat.graph.taskgraph import IntArray, NumberArray
+from remat.plugin import Chain, IntArray, NumberArray
 from remat_algorithms.chain.segments import RunList, Segments
 
 FLOATING = "floating schedules"

@@ -11,12 +11,18 @@ import math
 
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.emit import run_in_order
-from remat.plugin.options import Options
-from remat.plugin.problem import Bound, LeastBudget, Problem, Proposal
-from remat.units import Number, format_size
+from remat.plugin import (
+    Bound,
+    Context,
+    LeastBudget,
+    Number,
+    OptionError,
+    Options,
+    Problem,
+    Proposal,
+    format_size,
+    run_in_order,
+)
 from remat_algorithms.chain.floating.model import FLOATING, LeastFloating, Needs
 from remat_algorithms.chain.floating.table import FloatingTable, Slots, cell
 from remat_algorithms.chain.rotor.rotor import RotorOptions

@@ -20,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.graph.taskgraph import IntArray
+from remat.plugin import IntArray
 from remat_algorithms.chain.floating.model import (
     COMPILED_FROM,
     LEAF,

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from remat.graph.taskgraph import IntArray
+from remat.plugin import IntArray
 from remat_algorithms.chain.rotor.limit import Limit
 from remat_algorithms.chain.rotor.table import RotorTable
 

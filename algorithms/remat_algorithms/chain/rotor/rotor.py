@@ -20,11 +20,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from remat.plugin.context import Context
-from remat.plugin.emit import run_in_order
-from remat.plugin.options import Options
-from remat.plugin.problem import Bound, LeastBudget, Problem, Proposal
-from remat.units import Number, format_size
+from remat.plugin import Bound, Context, LeastBudget, Number, Options, Problem, Proposal, format_size, run_in_order
 from remat_algorithms.chain.least_memory import LeastMemory
 from remat_algorithms.chain.rotor.slots import MOST_BYTES, Search, check_size, default_slots, is_long, table_bytes
 from remat_algorithms.chain.segments import PERSISTENT, Segments

@@ -19,8 +19,7 @@ from threading import Thread
 
 import numpy as np
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
+from remat.plugin import Context, OptionError
 from remat_algorithms.chain.least_memory import LeastMemory
 from remat_algorithms.chain.rotor.limit import SLACK, TimeLimit, once_bound, quick_bound
 from remat_algorithms.chain.rotor.table import Grid, RotorTable, RowLimits, WholeTimes, cells_of

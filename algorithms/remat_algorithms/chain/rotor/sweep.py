@@ -14,11 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from remat.graph.taskgraph import TaskGraph
-from remat.plugin.context import Context
-from remat.plugin.problem import Problem, Proposal
-from remat.schedule.steps import Steps
-from remat.units import Number, format_size
+from remat.plugin import Context, Number, Problem, Proposal, Steps, TaskGraph, format_size
 from remat_algorithms.chain.rotor.limit import TimeLimit, once_times
 from remat_algorithms.chain.rotor.rotor import RotorOptions, Setting, nearly
 from remat_algorithms.chain.rotor.slots import (

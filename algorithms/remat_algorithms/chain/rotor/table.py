@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.graph.taskgraph import IntArray
+from remat.plugin import IntArray
 from remat_algorithms.chain.rotor.limit import Limit, TimeLimit
 from remat_algorithms.chain.segments import COMPILED_FROM, RunList, Segments
 from remat_algorithms.chain.states import unfold

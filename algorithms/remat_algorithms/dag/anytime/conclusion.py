@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Termination
-from remat.units import Number
+from remat.plugin import ALL_SCHEDULES, Bound, LeastBudget, Number, Proposal, Termination
 from remat_algorithms.dag.anytime.race import Race
 from remat_algorithms.dag.programs.frontier import FRONTIER
 from remat_algorithms.kit.programs.cp_sat import LOWERED

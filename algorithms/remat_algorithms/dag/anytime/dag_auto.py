@@ -9,10 +9,7 @@ from functools import partial
 from pydantic import Field
 
 from remat.placement import Unplaceable, place
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal, Termination
-from remat.schedule.steps import Steps
+from remat.plugin import Context, Options, Problem, Proposal, Steps, Termination
 from remat_algorithms.dag.anytime.bounds.bounding import Bounding
 from remat_algorithms.dag.anytime.bounds.lineage import speaks_for_all
 from remat_algorithms.dag.anytime.conclusion import conclude

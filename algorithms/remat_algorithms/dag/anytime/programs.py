@@ -12,9 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from remat.errors import OptionError
-from remat.plugin.context import Context, Progress
-from remat.plugin.problem import Proposal
+from remat.plugin import Context, OptionError, Progress, Proposal
 from remat_algorithms.dag.anytime.conclusion import proved_within
 from remat_algorithms.dag.anytime.race import Race
 from remat_algorithms.dag.programs.frontier import FRONTIER

@@ -8,11 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from remat.plugin.context import Context
-from remat.plugin.emit import run_in_order
-from remat.plugin.problem import Problem, Proposal
-from remat.schedule.steps import StepBuilder, Steps, concatenate
-from remat.units import Number
+from remat.plugin import Context, Number, Problem, Proposal, StepBuilder, Steps, concatenate, run_in_order
 from remat_algorithms.dag.plans.model import StageModel
 from remat_algorithms.dag.plans.state import Plan
 

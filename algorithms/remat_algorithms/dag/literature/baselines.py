@@ -20,9 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import isqrt
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, OptionError, Problem, Proposal
 from remat_algorithms.chain.cuts import ChenGreedyOptions
 from remat_algorithms.chain.cuts import solve_chen_greedy as cut_greedily
 from remat_algorithms.dag.literature.fitting import fastest

@@ -28,10 +28,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
-from remat.units import Number
+from remat.plugin import Context, Number, Options, Problem, Proposal
 from remat_algorithms.dag.literature.dtr_state import GaveUp, Heuristic, Program, Simulation
 from remat_algorithms.dag.literature.fitting import fastest
 from remat_algorithms.dag.literature.retention import Stages, stages_of

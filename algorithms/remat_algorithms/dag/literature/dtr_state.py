@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from remat.plugin.context import Context
-from remat.units import Number
+from remat.plugin import Context, Number
 from remat_algorithms.dag.literature.retention import Stages
 
 

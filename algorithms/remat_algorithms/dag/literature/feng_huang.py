@@ -26,10 +26,7 @@ from itertools import count as counting
 
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, OptionError, Options, Problem, Proposal
 from remat_algorithms.dag.literature.phases import Training, training_of
 
 CHECKPOINT = -1

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from remat.plugin.context import Context
-from remat.plugin.problem import LeastBudget, Problem, Proposal, Termination
+from remat.plugin import Context, LeastBudget, Problem, Proposal, Termination
 from remat_algorithms.dag.literature.retention import Replay, Stages
 
 Runs = Sequence[int]

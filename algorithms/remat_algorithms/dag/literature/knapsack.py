@@ -15,10 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pydantic import Field
 
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
-from remat.units import Number
+from remat.plugin import Context, Number, Options, Problem, Proposal
 from remat_algorithms.dag.literature.fitting import fastest
 from remat_algorithms.dag.literature.min_cut import minimum_cut
 from remat_algorithms.dag.literature.phases import Training, training_of

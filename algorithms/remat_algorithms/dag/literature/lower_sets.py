@@ -28,11 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.graph.taskgraph import BoolArray
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import BoolArray, Context, OptionError, Options, Problem, Proposal
 from remat_algorithms.dag.literature.fitting import fastest
 from remat_algorithms.dag.literature.phases import Training, training_of
 

@@ -19,9 +19,7 @@ from collections.abc import Collection, Iterator
 
 from pydantic import Field
 
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, Options, Problem, Proposal
 from remat_algorithms.dag.literature.fitting import fastest
 from remat_algorithms.dag.literature.max_flow import FlowNetwork
 from remat_algorithms.dag.literature.phases import Training, training_of

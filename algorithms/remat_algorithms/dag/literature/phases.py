@@ -8,8 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.graph.taskgraph import BoolArray
-from remat.plugin.problem import Problem
+from remat.plugin import BoolArray, Problem
 from remat_algorithms.dag.literature.retention import Stages, stages_of
 
 BACKWARD = "backward"

@@ -14,14 +14,17 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.errors import OptionError
-from remat.graph.machine import Machine
-from remat.graph.taskgraph import BoolArray, TaskGraph
-from remat.plugin.emit import run_in_order
-from remat.plugin.problem import Problem
-from remat.schedule.steps import Steps
-from remat.units import Number
-from remat_algorithms.dag.keep_all import reference_order
+from remat.plugin import (
+    BoolArray,
+    Machine,
+    Number,
+    OptionError,
+    Problem,
+    Steps,
+    TaskGraph,
+    reference_order,
+    run_in_order,
+)
 
 MOST_STAGES = 4_000
 """Most stages: the matrices are quadratic."""

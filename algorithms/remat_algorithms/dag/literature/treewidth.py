@@ -28,10 +28,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, OptionError, Options, Problem, Proposal
 from remat_algorithms.dag.literature.fitting import fastest
 from remat_algorithms.dag.literature.retention import Stages, stages_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from remat.graph.taskgraph import IntArray
+from remat.plugin import IntArray
 from remat_algorithms.dag.order.model import OrderModel
 
 LARGEST_TABLE = 40_000_000

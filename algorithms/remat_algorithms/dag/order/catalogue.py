@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat.plugin.registry import Algorithm
+from remat.plugin import Algorithm
 
 _CLASS = "schedules without recomputation"
 

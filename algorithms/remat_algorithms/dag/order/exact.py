@@ -7,10 +7,7 @@ from itertools import pairwise
 
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal, Termination
+from remat.plugin import Context, OptionError, Options, Problem, Proposal, Termination
 from remat_algorithms.dag.order.bound import residency_bounds
 from remat_algorithms.dag.order.improving import good_order, improved
 from remat_algorithms.dag.order.model import OrderModel, order_model

@@ -5,8 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
-from remat.plugin.context import Context
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, Problem, Proposal
 from remat_algorithms.dag.order.bound import residency_bounds
 from remat_algorithms.dag.order.model import OrderModel, order_model
 from remat_algorithms.dag.order.outcome import propose

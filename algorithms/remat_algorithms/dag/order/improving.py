@@ -6,10 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from remat.errors import OptionError
-from remat.graph.taskgraph import IntArray, TaskGraph
-from remat.plugin.context import Context
-from remat.plugin.problem import Problem
+from remat.plugin import Context, IntArray, OptionError, Problem, TaskGraph
 from remat_algorithms.dag.order.greedy import greedy_order
 from remat_algorithms.dag.order.lpmf import largest_peak_first
 from remat_algorithms.dag.order.model import OrderModel, model_of_graph, order_model
@@ -40,7 +37,7 @@ def improve(graph: TaskGraph, *, context: Context | None = None) -> IntArray:
     OptionError
         If a value has several origins.
     """
-    from remat.graph.bounds import needed_tasks
+    from remat.plugin import needed_tasks
 
     here = {place.value for place in graph.inputs}
     stays = {place.value for place in graph.outputs}

@@ -8,10 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.errors import OptionError
-from remat.graph.taskgraph import BoolArray, TaskGraph
-from remat.plugin.problem import Problem
-from remat_algorithms.dag.keep_all import reference_order
+from remat.plugin import BoolArray, OptionError, Problem, TaskGraph, reference_order
 
 NO_RECOMPUTATION = "schedules without recomputation"
 

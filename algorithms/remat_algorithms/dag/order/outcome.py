@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from remat.plugin.emit import run_in_order
-from remat.plugin.problem import LeastBudget, Problem, Proposal, Termination
-from remat.schedule.steps import StepBuilder, Steps, concatenate
+from remat.plugin import LeastBudget, Problem, Proposal, StepBuilder, Steps, Termination, concatenate, run_in_order
 from remat_algorithms.dag.order.model import NO_RECOMPUTATION, OrderModel
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, OptionError, Problem, Proposal
 from remat_algorithms.dag.order.greedy import proved_bound
 from remat_algorithms.dag.order.model import OrderModel, order_model
 from remat_algorithms.dag.order.outcome import propose

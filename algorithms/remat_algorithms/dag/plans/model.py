@@ -14,10 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from remat.graph.taskgraph import IntArray, TaskGraph
-from remat.plugin.problem import Problem
-from remat.units import Number
-from remat_algorithms.dag.keep_all import reference_order
+from remat.plugin import IntArray, Number, Problem, TaskGraph, reference_order
 
 Row = Any
 """A list where functions are interpreted, an array where they are compiled."""

@@ -7,9 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal, Termination
+from remat.plugin import Context, Options, Problem, Proposal, Termination
 from remat_algorithms.dag.programs.formulation import TooLarge, formulate
 from remat_algorithms.dag.programs.frontier import FRONTIER
 from remat_algorithms.dag.programs.rounding import kept_at_borders, least_runs

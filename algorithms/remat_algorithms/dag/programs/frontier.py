@@ -7,9 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from remat.plugin.problem import Problem
-from remat.units import Number
-from remat_algorithms.dag.keep_all import reference_order
+from remat.plugin import Number, Problem, reference_order
 
 FRONTIER = "frontier-advancing schedules of the reference order"
 IMPROVED = "frontier-advancing schedules of the improved order"

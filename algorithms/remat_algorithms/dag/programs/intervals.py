@@ -9,8 +9,7 @@ from importlib import import_module
 from math import gcd
 from typing import Any
 
-from remat.plugin.context import Context
-from remat.units import Number
+from remat.plugin import Context, Number
 from remat_algorithms.dag.programs.frontier import Frontier
 from remat_algorithms.dag.programs.search import Runs, Search
 from remat_algorithms.kit.programs.solvers import Answer, Job, Outcome

@@ -8,9 +8,7 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal, Termination
+from remat.plugin import Context, Options, Problem, Proposal, Termination
 from remat_algorithms.dag.programs.checkmate import SMALL, first_schedule
 from remat_algorithms.dag.programs.formulation import TooLarge
 from remat_algorithms.dag.programs.frontier import FRONTIER

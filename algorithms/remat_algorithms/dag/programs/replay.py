@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from remat.plugin.emit import run_in_order
-from remat.plugin.problem import Problem
-from remat.schedule.steps import StepBuilder, Steps, concatenate
-from remat.units import Number
+from remat.plugin import Number, Problem, StepBuilder, Steps, concatenate, run_in_order
 
 
 @dataclass(frozen=True)

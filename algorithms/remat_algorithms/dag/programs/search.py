@@ -8,11 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.plugin.context import Context
-from remat.plugin.problem import Bound, LeastBudget, Problem, Proposal, Termination
-from remat.schedule.steps import Steps
-from remat.units import Number
-from remat_algorithms.dag.keep_all import reference_order
+from remat.plugin import Bound, Context, LeastBudget, Number, Problem, Proposal, Steps, Termination, reference_order
 from remat_algorithms.dag.order.improving import better_order
 from remat_algorithms.dag.programs.frontier import FRONTIER, IMPROVED, Frontier, frontier
 from remat_algorithms.dag.programs.replay import Execution, execute, steps_of

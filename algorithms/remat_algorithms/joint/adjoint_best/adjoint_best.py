@@ -28,11 +28,18 @@ from math import inf
 from pydantic import Field
 
 from remat.placement import Placement, place
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Termination
-from remat.schedule.steps import Steps
-from remat.units import Number
+from remat.plugin import (
+    ALL_SCHEDULES,
+    Bound,
+    Context,
+    LeastBudget,
+    Number,
+    Options,
+    Problem,
+    Proposal,
+    Steps,
+    Termination,
+)
 from remat_algorithms.joint.adjoint_best.bound import lower_bound
 from remat_algorithms.joint.adjoint_best.model import Model, Operation, cost, operations_of, steps_of
 from remat_algorithms.joint.adjoint_best.search import Search

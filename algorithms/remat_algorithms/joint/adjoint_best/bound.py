@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from remat.plugin.context import Context
-from remat.plugin.problem import Problem
-from remat.units import Number
+from remat.plugin import Context, Number, Problem
 from remat_algorithms.adjoint.binomial.revolve import advances, problem_backward_time
 from remat_algorithms.adjoint.unequal.walther_griewank import Splits, table_work
 
@@ -63,7 +61,7 @@ def lower_bound(problem: Problem, context: Context) -> Number:
             write, read = costs
             paid = Splits.of(forward, slots, write=np.full(n, write), read=np.full(n, read), context=context)
             if paid is not None:
-                given = getattr(problem.instance, "initial_state", "live") != "live"
+                given = problem.instance.initial_level is not None
                 extra = max(0, -(-alone // sizes[0]) - 1)
                 best = max(best, paid.value + (0 if given else write) - extra * (write + read))
     return best + backward

@@ -12,10 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from remat.errors import OptionError
-from remat.plugin.problem import Problem
-from remat.schedule.steps import StepBuilder, StepKind, Steps
-from remat.units import Number
+from remat.plugin import Number, OptionError, Problem, StepBuilder, StepKind, Steps
 from remat_algorithms.adjoint.slots import initially_in
 from remat_algorithms.adjoint.transfers import transfer_times_of
 

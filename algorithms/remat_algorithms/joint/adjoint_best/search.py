@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import inf
 
-from remat.units import Number
+from remat.plugin import Number
 from remat_algorithms.joint.adjoint_best.model import Kind, Model, Operation, Situation, cleared
 
 _CHECKED_EVERY = 1024

@@ -11,14 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from remat.errors import OptionError
 from remat.placement import Placement, place
-from remat.plugin.context import Context
-from remat.plugin.options import make_options
-from remat.plugin.problem import ALL_SCHEDULES, Problem, Proposal
-from remat.plugin.registry import Algorithm
-from remat.schedule.steps import StepBuilder, StepKind, Steps, concatenate
-from remat.units import Number
+from remat.plugin import (
+    ALL_SCHEDULES,
+    Algorithm,
+    Context,
+    Number,
+    OptionError,
+    Problem,
+    Proposal,
+    StepBuilder,
+    StepKind,
+    Steps,
+    concatenate,
+    make_options,
+)
 from remat_algorithms.adjoint.slots import initially_in
 
 QUICK = ("store-all", "revolve", "multistage", "two-level", "periodic-disk-revolve", "treeverse", "recompute-all")

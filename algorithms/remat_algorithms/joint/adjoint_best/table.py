@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from remat.graph.taskgraph import IntArray, NumberArray
+from remat.plugin import IntArray, NumberArray
 from remat_algorithms.joint.adjoint_best.model import UNBOUNDED, Kind, Model, Operation
 
 MOST_CELLS = 40_000_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.graph.taskgraph import BoolArray, IntArray
+from remat.plugin import BoolArray, IntArray
 
 FloatArray = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from remat.errors import OptionError
+from remat.plugin import OptionError
 from remat_algorithms.kit.programs.program import FloatArray, Program
 from remat_algorithms.kit.programs.solvers import Answer, Outcome
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from remat.plugin.context import Context
+from remat.plugin import Context
 from remat_algorithms.kit.programs.program import FloatArray, Program
 
 ORTOOLS = ("scip", "highs", "cp-sat")

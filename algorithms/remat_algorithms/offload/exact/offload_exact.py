@@ -10,14 +10,21 @@ from typing import Any
 
 from pydantic import Field
 
-from remat.errors import OptionError
 from remat.placement import Unplaceable, place
-from remat.plugin.context import Context
-from remat.plugin.emit import run_in_order
-from remat.plugin.options import Options
-from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal, Termination
-from remat.units import Number
-from remat_algorithms.dag.keep_all import reference_order
+from remat.plugin import (
+    ALL_SCHEDULES,
+    Bound,
+    Context,
+    LeastBudget,
+    Number,
+    OptionError,
+    Options,
+    Problem,
+    Proposal,
+    Termination,
+    reference_order,
+    run_in_order,
+)
 from remat_algorithms.kit.programs.solvers import Answer, Job, Outcome, watched
 from remat_algorithms.offload.exact.model import Model
 from remat_algorithms.offload.exact.scale import Scale, rational, scales

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from remat.graph.machine import Link
-from remat.units import Number
+from remat.plugin import Link, Number
 
 MOST_UNITS = 2**31
 """Times are exact if all steps together take at most so many units."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from remat.plugin.problem import Problem
+from remat.plugin import Problem
 from remat_algorithms.offload.exact.scale import Scale, rational, transfer_time
 
 

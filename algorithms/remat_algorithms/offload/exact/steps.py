@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from remat.graph.taskgraph import number_array
-from remat.schedule.steps import StepBuilder, Steps
-from remat.units import Number
+from remat.plugin import Number, StepBuilder, Steps, number_array
 from remat_algorithms.offload.exact.scale import Scale
 from remat_algorithms.offload.exact.setting import Plan, Setting
 

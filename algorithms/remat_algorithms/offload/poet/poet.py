@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from remat.errors import OptionError
 from remat.placement import Unplaceable, place
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal, Termination
-from remat.schedule.steps import Steps
-from remat.units import Number
+from remat.plugin import Context, Number, OptionError, Options, Problem, Proposal, Steps, Termination
 from remat_algorithms.dag.programs.frontier import FRONTIER
 from remat_algorithms.dag.programs.search import Search
 from remat_algorithms.kit.programs.solvers import Outcome, solve_program

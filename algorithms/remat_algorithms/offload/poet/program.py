@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import gcd
 
-from remat.graph.machine import Machine
-from remat.units import Number
+from remat.plugin import Machine, Number
 from remat_algorithms.dag.programs.frontier import Frontier
 from remat_algorithms.kit.programs.program import INFINITY, FloatArray, ProgramBuilder
 

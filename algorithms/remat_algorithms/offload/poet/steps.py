@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from remat.plugin.problem import Problem
-from remat.schedule.steps import StepBuilder, Steps
-from remat.units import Number
+from remat.plugin import Number, Problem, StepBuilder, Steps
 from remat_algorithms.dag.programs.frontier import Frontier
 from remat_algorithms.offload.poet.program import Choice, Pager
 

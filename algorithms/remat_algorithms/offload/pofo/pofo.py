@@ -7,10 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.graph.chain import Chain
-from remat.plugin.context import Context
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Chain, Context, OptionError, Problem, Proposal
 from remat_algorithms.chain.floating.rotor_float import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor

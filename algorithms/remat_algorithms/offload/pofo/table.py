@@ -27,7 +27,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.graph.chain import Chain
+from remat.plugin import Chain
 from remat_algorithms.chain.rotor.table import Grid, RotorTable
 from remat_algorithms.chain.segments import Segments
 

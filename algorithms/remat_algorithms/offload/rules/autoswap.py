@@ -23,9 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, Options, Problem, Proposal
 from remat_algorithms.offload.swaps.choice import Choice, Incumbent
 from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.routes import required_routes

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.plugin.context import Context
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, Problem, Proposal
 from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
 from remat_algorithms.offload.swaps.proposals import proposal_of
 from remat_algorithms.offload.swaps.remaking import Remaking

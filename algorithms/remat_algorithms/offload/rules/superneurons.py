@@ -18,12 +18,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.graph.chain import Chain
-from remat.graph.taskgraph import BoolArray
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import BoolArray, Chain, Context, OptionError, Options, Problem, Proposal
 from remat_algorithms.chain.floating.rotor_float import refuse_alternatives
 from remat_algorithms.chain.phases import Phases
 from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of

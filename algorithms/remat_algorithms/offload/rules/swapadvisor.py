@@ -24,10 +24,7 @@ from functools import cached_property
 import numpy as np
 from pydantic import Field
 
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal, Termination
-from remat.units import Number
+from remat.plugin import Context, Number, Options, Problem, Proposal, Termination
 from remat_algorithms.offload.swaps.choice import Choice, Incumbent
 from remat_algorithms.offload.swaps.proposals import REFERENCE_ORDER, nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.routes import Route, required_routes

@@ -10,9 +10,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, Options, Problem, Proposal
 from remat_algorithms.offload.swaps.choice import Choice, Plan
 from remat_algorithms.offload.swaps.proposals import nothing_fits, rule_proposal
 from remat_algorithms.offload.swaps.routes import required_routes

@@ -20,10 +20,7 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, OptionError, Options, Problem, Proposal
 from remat_algorithms.offload.swaps.choice import Choice
 from remat_algorithms.offload.swaps.proposals import nothing_fits, rule_proposal
 from remat_algorithms.offload.swaps.routes import Route, required_routes

@@ -9,10 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.graph.taskgraph import IntArray
-from remat.plugin.context import Context
-from remat.plugin.problem import Problem
-from remat.units import Number
+from remat.plugin import Context, IntArray, Number, Problem
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
 from remat_algorithms.offload.swaps.program import planned_profile
 from remat_algorithms.offload.swaps.routes import Route, device_of

@@ -19,10 +19,7 @@ import heapq
 from collections import defaultdict
 from dataclasses import dataclass
 
-from remat.graph.machine import Machine
-from remat.graph.taskgraph import IntArray, TaskGraph, number_array
-from remat.schedule.steps import StepBuilder, Steps
-from remat.units import Number
+from remat.plugin import IntArray, Machine, Number, StepBuilder, Steps, TaskGraph, number_array
 from remat_algorithms.offload.swaps.program import Program, planned_profile, reused_bytes, run_time
 
 _LOOKED_AT = 8

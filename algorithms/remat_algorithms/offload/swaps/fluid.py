@@ -20,9 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from remat.graph.machine import Link
-from remat.plugin.context import Context
-from remat.units import Number
+from remat.plugin import Context, Link, Number
 from remat_algorithms.kit.programs.program import INFINITY, ProgramBuilder
 from remat_algorithms.kit.programs.solvers import LINEAR, Outcome, solve_program
 from remat_algorithms.offload.swaps.choice import Choice

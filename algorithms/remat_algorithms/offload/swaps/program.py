@@ -12,9 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.graph.machine import Machine, Processor
-from remat.graph.taskgraph import IntArray, TaskGraph
-from remat.units import Number
+from remat.plugin import IntArray, Machine, Number, Processor, TaskGraph
 
 AT_ONCE = -1
 """Of a transfer: ready from the start; its source goes when it ends, whatever runs."""

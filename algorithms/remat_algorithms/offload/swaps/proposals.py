@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from remat.graph.taskgraph import IntArray
-from remat.plugin.context import Context
-from remat.plugin.problem import Bound, LeastBudget, Proposal
-from remat.units import Number
+from remat.plugin import Bound, Context, IntArray, LeastBudget, Number, Proposal
 from remat_algorithms.offload.swaps.choice import Choice, Plan
 from remat_algorithms.offload.swaps.program import Program, planned_profile
 from remat_algorithms.offload.swaps.routes import device_of

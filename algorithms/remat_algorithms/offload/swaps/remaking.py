@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.units import Number
+from remat.plugin import Number
 from remat_algorithms.offload.swaps.swaps import Order
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from remat.errors import OptionError
-from remat.graph.machine import Machine
-from remat.plugin.problem import Problem
-from remat.units import Number
+from remat.plugin import Machine, Number, OptionError, Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from remat.instance import ChainInstance
-from remat.plugin.problem import Problem
+from remat.plugin import ChainInstance, Problem
 
 _SHOWN = 4
 """Names that an error lists."""

@@ -14,11 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.errors import OptionError
-from remat.graph.machine import Machine
-from remat.graph.taskgraph import IntArray, TaskGraph
-from remat.plugin.problem import Problem
-from remat_algorithms.dag.keep_all import reference_order
+from remat.plugin import IntArray, Machine, OptionError, Problem, TaskGraph, reference_order
 from remat_algorithms.offload.swaps.program import Program, Run, Transfer, planned_profile
 from remat_algorithms.offload.swaps.routes import Route, device_of
 

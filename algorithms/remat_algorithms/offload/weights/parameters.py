@@ -12,9 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from remat.errors import OptionError
-from remat.instance import ChainInstance
-from remat.plugin.problem import Problem
+from remat.plugin import ChainInstance, OptionError, Problem
 from remat_algorithms.offload.swaps.program import AT_ONCE, Program, Run, Transfer
 from remat_algorithms.offload.swaps.routes import device_of, paths, routes
 

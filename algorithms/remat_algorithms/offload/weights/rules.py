@@ -14,10 +14,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import LeastBudget, Problem, Proposal
+from remat.plugin import Context, LeastBudget, OptionError, Options, Problem, Proposal
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
 from remat_algorithms.offload.weights.parameters import Choice, Setting, Training
 
@@ -90,7 +87,7 @@ def setting_of(problem: Problem, name: str) -> Setting:
     remat.OptionError
         If the chain has none.
     """
-    if not getattr(problem.instance, "has_parameters", False):
+    if not problem.instance.has_parameters:
         raise OptionError(
             f"--algorithm: {name} is for chains with parameters; give stages a parameter_size (remat.instance/2)"
         )

@@ -19,12 +19,18 @@ from dataclasses import dataclass, replace
 
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.graph.bounds import makespan_bound
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Problem, Proposal
-from remat.units import Number
+from remat.plugin import (
+    ALL_SCHEDULES,
+    Bound,
+    Context,
+    LeastBudget,
+    Number,
+    OptionError,
+    Options,
+    Problem,
+    Proposal,
+    makespan_bound,
+)
 from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
 from remat_algorithms.offload.weights.parameters import Choice, Setting, Training
 from remat_algorithms.offload.weights.rules import setting_of

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from remat.graph.machine import Machine
-from remat.graph.taskgraph import TaskGraph
+from remat.plugin import Machine, TaskGraph
 
 
 @dataclass(frozen=True)

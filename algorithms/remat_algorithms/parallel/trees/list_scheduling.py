@@ -5,8 +5,7 @@ After Marchal, Sinnen and Vivien 2013, "Scheduling tree-shaped task graphs to mi
 
 from __future__ import annotations
 
-from remat.plugin.context import Context
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, Problem, Proposal
 from remat_algorithms.parallel.trees.listing import ChildrenFirst, list_schedule
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
 from remat_algorithms.parallel.trees.plan import emit, processors_of

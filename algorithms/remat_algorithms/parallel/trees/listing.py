@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 
-from remat.units import Number
+from remat.plugin import Number
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
 from remat_algorithms.parallel.trees.plan import Plan
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from remat.errors import OptionError
-from remat.plugin.context import Context
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, OptionError, Problem, Proposal
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
 from remat_algorithms.parallel.trees.plan import Plan, emit, follow, processors_of, room
 from remat_algorithms.parallel.trees.shares import budgets, waves

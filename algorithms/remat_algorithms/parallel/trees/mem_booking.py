@@ -25,9 +25,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, Options, Problem, Proposal
 from remat_algorithms.parallel.trees.list_scheduling import deepest_first
 from remat_algorithms.parallel.trees.listing import ChildrenFirst, list_schedule
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree

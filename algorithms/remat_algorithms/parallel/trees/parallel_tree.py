@@ -7,9 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.instance import TreeInstance
-from remat.plugin.problem import Problem
-from remat.units import Number
+from remat.plugin import Number, Problem, TreeInstance
 from remat_algorithms.tree.liu import best_traversal
 from remat_algorithms.tree.postorder import best_postorder
 from remat_algorithms.tree.traversal import TaskTree

@@ -11,11 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from remat.graph.taskgraph import Ragged
-from remat.plugin.emit import run_in_order
-from remat.plugin.problem import Problem
-from remat.schedule.steps import Steps
-from remat.units import Number
+from remat.plugin import Number, Problem, Ragged, Steps, run_in_order
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
 
 

@@ -12,10 +12,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from remat.plugin.context import Context
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
-from remat.units import Number
+from remat.plugin import Context, Number, Options, Problem, Proposal
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
 from remat_algorithms.parallel.trees.plan import emit, follow, processors_of
 

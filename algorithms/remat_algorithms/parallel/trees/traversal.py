@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat.plugin.problem import ALL_SCHEDULES, LeastBudget, Problem, Proposal
+from remat.plugin import ALL_SCHEDULES, LeastBudget, Problem, Proposal
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree, Traversal
 from remat_algorithms.parallel.trees.plan import room
 from remat_algorithms.tree.traversal import TRAVERSALS

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.graph.taskgraph import IntArray
-from remat.plugin.emit import run_in_order
-from remat.plugin.problem import ALL_SCHEDULES, LeastBudget, Problem, Proposal
-from remat.units import format_size
+from remat.plugin import ALL_SCHEDULES, IntArray, LeastBudget, Problem, Proposal, format_size, run_in_order
 from remat_algorithms.tree.out_of_core.evictions import EvictionPlan, plan_evictions, use_of_values
 from remat_algorithms.tree.out_of_core.intree import InTree
 from remat_algorithms.tree.out_of_core.policies import Policy

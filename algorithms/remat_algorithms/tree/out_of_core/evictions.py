@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remat.graph.taskgraph import IntArray, TaskGraph
-from remat.schedule.steps import WHOLE, StepBuilder, Steps
+from remat.plugin import WHOLE, IntArray, StepBuilder, Steps, TaskGraph
 from remat_algorithms.tree.out_of_core.policies import Policy
 
 

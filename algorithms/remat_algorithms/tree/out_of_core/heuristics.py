@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from remat.plugin.context import Context
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, Problem, Proposal
 from remat_algorithms.tree.out_of_core.conclude import MakePolicy, Method, solve_with
 from remat_algorithms.tree.out_of_core.intree import InTree
 from remat_algorithms.tree.out_of_core.policies import (

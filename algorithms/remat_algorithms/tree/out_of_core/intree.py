@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.graph.taskgraph import IntArray, TaskGraph
-from remat.instance import TreeInstance
-from remat.plugin.problem import Problem
+from remat.plugin import IntArray, Problem, TaskGraph, TreeInstance
 
 
 @dataclass(frozen=True)

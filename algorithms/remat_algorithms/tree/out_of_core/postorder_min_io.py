@@ -13,9 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remat.graph.taskgraph import IntArray
-from remat.plugin.context import Context
-from remat.plugin.problem import Problem, Proposal
+from remat.plugin import Context, IntArray, Problem, Proposal
 from remat_algorithms.tree.out_of_core.conclude import Method, solve_with
 from remat_algorithms.tree.out_of_core.intree import InTree
 from remat_algorithms.tree.out_of_core.policies import FurthestInFuture

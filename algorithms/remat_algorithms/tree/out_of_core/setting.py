@@ -6,10 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.graph.machine import Machine
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem
+from remat.plugin import Machine, OptionError, Options, Problem
 
 
 class DiskOptions(Options):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from remat.graph.taskgraph import IntArray
-from remat.plugin.problem import Problem
-from remat_algorithms.dag.keep_all import reference_order
+from remat.plugin import IntArray, Problem, reference_order
 from remat_algorithms.tree.liu import best_traversal
 from remat_algorithms.tree.out_of_core.intree import InTree
 from remat_algorithms.tree.postorder import best_postorder

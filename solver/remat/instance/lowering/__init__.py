@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from remat.graph.chain import Chain
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, TreeInstance
 from remat.instance.lowering.chain import lower_adjoint, lower_chain, machine_of_adjoint
+from remat.instance.lowering.chain_arrays import adjoint_arrays, chain_arrays
 from remat.instance.lowering.dag import lower_dag
 from remat.instance.lowering.tree import lower_tree
 
-__all__ = ["lower", "machine_of"]
+__all__ = ["chain_of", "lower", "machine_of"]
 
 
 def lower(instance: Instance) -> TaskGraph:
@@ -25,10 +27,21 @@ def lower(instance: Instance) -> TaskGraph:
             return lower_tree(instance)
 
 
+def chain_of(instance: Instance) -> Chain:
+    """Return a chain or an adjoint as arrays (O(stages)); TypeError for other kinds (see `BaseInstance.is_chain`)."""
+    match instance:
+        case ChainInstance():
+            return chain_arrays(instance)
+        case AdjointInstance():
+            return adjoint_arrays(instance)
+        case _:
+            raise TypeError(f"a {instance.kind} instance is not a chain")
+
+
 def machine_of(instance: Instance) -> Machine:
     """Return the machine of an instance: its own, the one built from an adjoint's storage, or the default."""
     if instance.machine is not None:
         return instance.machine.build()
-    if isinstance(instance, AdjointInstance) and instance.storage:
+    if isinstance(instance, AdjointInstance) and instance.has_storage:
         return machine_of_adjoint(instance)
     return Machine()

@@ -16,13 +16,14 @@ from remat.graph.machine import Link, Machine, Memory, Processor
 from remat.graph.names import NumberedNames
 from remat.graph.taskgraph import BoolArray, IntArray, Ragged, Resident, TaskGraph
 from remat.instance import AdjointInstance, ChainInstance
+from remat.instance.lowering.chain_arrays import adjoint_arrays, chain_arrays
 from remat.instance.lowering.weights import with_parameters
 from remat.units import Units
 
 
 def lower_chain(instance: ChainInstance) -> TaskGraph:
     """Lower a `chain` instance, with its parameters where it has any."""
-    graph = graph_of_chain(Chain.from_chain(instance), (Resident(0),), instance.units.build())
+    graph = graph_of_chain(chain_arrays(instance), (Resident(0),), instance.units.build())
     return with_parameters(graph, instance) if instance.has_parameters else graph
 
 
@@ -31,7 +32,7 @@ def lower_adjoint(instance: AdjointInstance) -> TaskGraph:
     inputs = [Resident(0)]
     if instance.initial_state != "live":
         inputs.append(Resident(0, instance.initial_state))
-    return graph_of_chain(Chain.from_adjoint(instance), tuple(inputs), instance.units.build())
+    return graph_of_chain(adjoint_arrays(instance), tuple(inputs), instance.units.build())
 
 
 def machine_of_adjoint(instance: AdjointInstance) -> Machine:
@@ -56,7 +57,7 @@ def _working_sizes(instance: AdjointInstance) -> tuple[int, int]:
     if isinstance(instance.steps, int):  # without an array as long as the adjoint
         adjoint = instance.state_size if instance.adjoint_size is None else instance.adjoint_size
         return instance.state_size, instance.state_size + adjoint + (instance.tape_size or 0)
-    chain = Chain.from_adjoint(instance)
+    chain = adjoint_arrays(instance)
     state = int(chain.activation_size.max())
     return state, state + int(chain.gradient_size.max()) + int(chain.saved_size.max(initial=0))
 

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
-from remat.plugin.problem import ALL_SCHEDULES, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Termination
 from remat.report.text.summary import shown_name
 from remat.solving.questions.curves import Curve, Point, Sweep
 from remat.units import Units, format_size, format_time

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from remat.graph.machine import Machine
-from remat.plugin.problem import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.solving.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time
 from remat.verifier import Report

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
 
-from remat.plugin.problem import ALL_SCHEDULES, Status
+from remat.plugin.proposal import ALL_SCHEDULES, Status
 from remat.solving.questions.prober import Answered, Prober
 from remat.units import Number
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from remat.plugin.problem import Status, Termination
+from remat.plugin.proposal import Status, Termination
 from remat.solving.result import Result
 from remat.units import Number, Units
 

@@ -12,7 +12,8 @@ from remat.instance.lowering import machine_of
 from remat.instance.scaling import scaled
 from remat.plugin.context import interruptible
 from remat.plugin.options import make_options
-from remat.plugin.problem import ALL_SCHEDULES, Problem, Termination
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import ALL_SCHEDULES, Termination
 from remat.solving.questions.least_budget import LARGEST_BATCH, Limits
 from remat.solving.questions.prober import Answered, Effort
 from remat.solving.result import Answer, Result
@@ -88,7 +89,7 @@ class _Batches:
         self.low, self.high = 0, LARGEST_BATCH + 1
         own = machine_of(problem.instance)
         same = replace(own, memories=machine.memories) == machine and len(own.memories) == len(machine.memories)
-        self.built = bool(getattr(problem.instance, "storage", ())) and same
+        self.built = problem.instance.has_storage and same
         self.best: tuple[Instance, Answered] | None = None
         self.refusal: tuple[Instance, Answered] | None = None
         self.proof: str | None = None
@@ -218,7 +219,7 @@ class _Batches:
 
     def _unanswered(self) -> tuple[Instance, Answered]:
         """Conclude without a solve: the time was over before the first."""
-        from remat.plugin.problem import Proposal
+        from remat.plugin.proposal import Proposal
 
         problem = self.at(1) or self.problem
         solver = self.effort.solver(problem)

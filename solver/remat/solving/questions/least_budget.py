@@ -22,7 +22,8 @@ from remat.errors import OptionError
 from remat.graph.bounds import makespan_bound
 from remat.plugin.context import interruptible
 from remat.plugin.options import make_options
-from remat.plugin.problem import ALL_SCHEDULES, Problem, Proposal, Termination
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.plugin.registry import Algorithm
 from remat.solving.questions.bisection import Limit, Search, least_budget
 from remat.solving.questions.prober import Answered, Effort, Prober, with_budget

@@ -14,7 +14,8 @@ from remat.plugin import registry
 from remat.plugin.auto import choose
 from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.options import make_options
-from remat.plugin.problem import Problem, Proposal, Status, Termination
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import Proposal, Status, Termination
 from remat.solving.questions.grid import Grid
 from remat.solving.result import Result
 from remat.solving.single import (

@@ -78,7 +78,7 @@ def sweep(
     -----
     Exact algorithms are asked about the least budget exactly, by bisection if they do not name it; for others the
     search ends at 1 %. Between that and the largest peak the budgets stand in equal ratios, on the grid on which
-    anything can change (`remat.solving.questions.grid.Grid`). Where the least budget has the time of the largest, that is the
+    anything can change (module `grid`). Where the least budget has the time of the largest, that is the
     whole curve.
     """
     names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)

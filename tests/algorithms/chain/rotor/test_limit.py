@@ -9,7 +9,7 @@ import pytest
 
 import remat
 from remat.plugin.context import Context
-from remat.plugin.problem import Proposal
+from remat.plugin.proposal import Proposal
 from remat.solving.single import make_problem
 from remat_algorithms.chain.least_memory import LeastMemory
 from remat_algorithms.chain.rotor import slots as rotor_slots

@@ -11,7 +11,7 @@ import pytest
 
 import remat
 import remat.placement
-from remat.graph.chain import Chain
+from remat.instance.lowering.chain_arrays import chain_arrays
 from remat.plugin.emit import run_in_order
 from remat_algorithms.chain import least_memory
 from remat_algorithms.chain.least_memory import LeastMemory
@@ -63,7 +63,7 @@ def draw_chain(seed: int, stages: int, *, largest: int = 9) -> dict[str, Any]:
 def segments_of(document: dict[str, Any]) -> Segments:
     instance = remat.load(document)
     assert isinstance(instance, remat.ChainInstance)
-    return Segments.of(Chain.from_chain(instance))
+    return Segments.of(chain_arrays(instance))
 
 
 @pytest.mark.parametrize(("instance", "point"), CASES)

@@ -11,7 +11,7 @@ import pytest
 import remat
 from remat.plugin.context import Context, Progress
 from remat.plugin.options import make_options
-from remat.plugin.problem import Proposal
+from remat.plugin.proposal import Proposal
 from remat.plugin.registry import find
 from remat.solving.result import Result
 from remat.solving.single import conclude, make_problem

@@ -4,8 +4,8 @@ import itertools
 
 from remat.placement import Unplaceable, place
 from remat.plugin.emit import run_in_order
+from remat.plugin.orders import reference_order
 from remat.schedule.steps import StepBuilder, concatenate
-from remat_algorithms.dag.keep_all import reference_order
 
 
 def best_of_class(problem):

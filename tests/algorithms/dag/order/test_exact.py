@@ -10,7 +10,7 @@ import pytest
 import remat
 from remat.instance import load
 from remat.plugin.context import Context
-from remat.plugin.problem import Termination
+from remat.plugin.proposal import Termination
 from remat.plugin.registry import find
 from remat.solving.single import make_problem
 from remat_algorithms.dag.order.exact import ExactOptions

@@ -303,7 +303,7 @@ def test_tables_are_schedules_and_windows_better_ones(seed: int) -> None:
 
 def remat_schedule(problem: Problem, windows: Windows) -> dict[str, Any]:
     """Return the operations as a schedule document."""
-    from remat.plugin.problem import Proposal
+    from remat.plugin.proposal import Proposal
     from remat.plugin.registry import find
     from remat.solving.single import conclude
 

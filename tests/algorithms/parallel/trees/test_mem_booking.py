@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 import remat
 from remat.instance import load
+from remat.plugin.orders import reference_order
 from remat.solving.single import make_problem
 from remat.testing.strategies import documents
-from remat_algorithms.dag.keep_all import reference_order
 from remat_algorithms.parallel.trees.copies import copy_model
 from remat_algorithms.parallel.trees.mem_booking import Booking, everything_booked
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.algorithms.out_of_core import oracle
 
 import remat
-from remat.plugin.problem import LeastBudget
+from remat.plugin.proposal import LeastBudget
 from remat.testing import AlgorithmSuite, strategies
 
 # T0 reads v1 and v2; T2 reads v3. As post-order by numbers: T1, T3, T2, T0. With 8 bytes, one byte of v1 leaves

@@ -1,6 +1,6 @@
 """A plug-in for remat: its catalogue is metadata only, the solver is imported when somebody uses it."""
 
-from remat.plugin.registry import Algorithm
+from remat.plugin import Algorithm
 
 catalogue = (
     Algorithm(

@@ -4,11 +4,7 @@ from random import Random
 
 from pydantic import Field
 
-from remat.plugin.context import Context
-from remat.plugin.emit import run_in_order
-from remat.plugin.options import Options
-from remat.plugin.problem import Problem, Proposal
-from remat.schedule.steps import Steps
+from remat.plugin import Context, Options, Problem, Proposal, Steps, run_in_order
 
 
 class RandomOrderOptions(Options):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.plugin.problem import Problem
+from remat.plugin import Problem
 from remat_algorithms.dag.anytime.bounds.blocks import Facts
 from remat_algorithms.dag.plans.model import StageModel
 

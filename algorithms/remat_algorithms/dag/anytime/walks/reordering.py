@@ -11,11 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from remat.graph.taskgraph import IntArray
-from remat.plugin.context import Context
-from remat.plugin.problem import Problem
-from remat.schedule.steps import Steps
-from remat.units import Number
+from remat.plugin import Context, IntArray, Number, Problem, Steps
 from remat_algorithms.dag.anytime.improving import attended
 from remat_algorithms.dag.anytime.race import steps_of
 from remat_algorithms.dag.anytime.walks.annealer import Annealer, can_anneal

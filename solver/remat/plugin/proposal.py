@@ -1,0 +1,117 @@
+"""What an algorithm hands back: steps, and claims that the verifier checks."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from remat.schedule.steps import Steps
+from remat.units import Number
+
+
+class Status(enum.StrEnum):
+    """How a solve ended.
+
+    `OPTIMAL`: proved over all schedules. `FEASIBLE`: a verified schedule. `INFEASIBLE`: proved, by a bound or
+    because a whole class was searched (then the scope says which). `UNKNOWN`: a limit, or nothing found.
+    """
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+class Termination(enum.StrEnum):
+    """Why a solver stopped.
+
+    `COMPLETED`: it came to its end, or there is nothing left to prove. `SIZE_LIMIT`: the problem is too large for it,
+    and what it would search was not begun.
+    """
+
+    COMPLETED = "completed"
+    TIME_LIMIT = "time limit"
+    ITERATION_LIMIT = "iteration limit"
+    SIZE_LIMIT = "size limit"
+    INTERRUPTED = "interrupted"
+
+
+ALL_SCHEDULES = "all schedules"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A lower bound on the makespan.
+
+    Attributes
+    ----------
+    value : int or float
+    scope : str
+        The schedules for which it holds; `ALL_SCHEDULES`, or a class such as "memory-persistent schedules".
+    source : str
+        The algorithm or rule that proved it.
+    """
+
+    value: Number
+    scope: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeastBudget:
+    """The least budget that an infeasible answer names.
+
+    Attributes
+    ----------
+    size : int
+        Capacity of the memory `memory` (by index), in bytes or units.
+    task : int or None
+        The task that sets it; None if no task does, or if that is not known.
+    sufficient : bool
+        Whether solving again at this budget succeeds; otherwise it is only a lower bound.
+    scope : str or None
+        The class of schedules of which none does with less; None where that is not proved. The core fills it in.
+    """
+
+    size: int
+    task: int | None
+    sufficient: bool
+    memory: int = 0
+    # Not compared: it says for whom the budget is the least, and is not part of the budget.
+    scope: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What an algorithm hands back; the figures are claims, which the verifier checks.
+
+    Attributes
+    ----------
+    steps : Steps or None
+        Ordered steps, usually without start times; None if no schedule was found.
+    makespan : int, float or None
+        The claimed makespan. An algorithm that only promises an upper bound claims nothing.
+    peak : int or None
+        The claimed peak of the first processor's memory.
+    bounds : tuple of Bound
+        Lower bounds on the makespan.
+    optimal_within : str or None
+        The class of schedules over which the makespan is proved optimal.
+    infeasible_within : str or None
+        The class that was searched wholly without finding a schedule; `ALL_SCHEDULES` for a full proof.
+    least : LeastBudget or None
+        For infeasible answers.
+    termination : Termination
+    notes : tuple of str
+        What a user should know (rounding, assumptions).
+    """
+
+    steps: Steps | None = None
+    makespan: Number | None = None
+    peak: int | None = None
+    bounds: tuple[Bound, ...] = ()
+    optimal_within: str | None = None
+    infeasible_within: str | None = None
+    least: LeastBudget | None = None
+    termination: Termination = Termination.COMPLETED
+    notes: tuple[str, ...] = ()
