@@ -6,7 +6,7 @@ import pytest
 from remat.graph.machine import Machine
 from remat.schedule.steps import StepBuilder
 from remat.verifier import Violation, check
-from remat.verifier.referee import MOST_VIOLATIONS
+from remat.verifier.findings import MOST_VIOLATIONS
 from remat.verifier.timeline import build_timeline
 from tests.verifier.judges import Case, rules
 

@@ -23,7 +23,7 @@ from remat.verifier.residency import (
 from remat.verifier.timeline import Timeline
 
 if TYPE_CHECKING:
-    from remat.verifier.referee import Findings
+    from remat.verifier.findings import Findings
 
 RUN = 0
 

@@ -11,33 +11,13 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
 from remat.schedule.steps import Steps
 from remat.units import Number
+from remat.verifier.findings import Findings
 from remat.verifier.memory import memory_use
-from remat.verifier.report import Report, Violation
+from remat.verifier.report import Report
 from remat.verifier.residency import Residency, follow_values
 from remat.verifier.timeline import Timeline, build_timeline, durations
 
-MOST_VIOLATIONS = 100
-"""Most violations of one rule that a report lists."""
-
 RUN, COPY, DROP = 0, 1, 2
-
-
-class Findings:
-    """Collects violations, at most `MOST_VIOLATIONS` per rule."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, list[Violation]] = {}
-
-    def add(self, step: int | None, rule: str, message: str) -> None:
-        """Note one violation."""
-        found = self._found.setdefault(rule, [])
-        if len(found) < MOST_VIOLATIONS:
-            found.append(Violation(step, rule, message))
-
-    def sorted(self) -> tuple[Violation, ...]:
-        """Return all violations by step; those of the schedule as a whole come last."""
-        everything = [violation for found in self._found.values() for violation in found]
-        return tuple(sorted(everything, key=lambda v: (v.step is None, v.step or 0, v.rule)))
 
 
 def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: Number | None = None) -> Report:

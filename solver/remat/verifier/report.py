@@ -58,7 +58,7 @@ class Report:
     Attributes
     ----------
     violations : tuple of Violation
-        Empty for a valid schedule; at most `remat.verifier.referee.MOST_VIOLATIONS` of each rule.
+        Empty for a valid schedule; at most `remat.verifier.findings.MOST_VIOLATIONS` of each rule.
     makespan : int or float
     peaks : mapping of memory name to Peak
     transferred : mapping of link name to bytes

@@ -18,7 +18,7 @@ from remat.schedule.steps import Steps
 from remat.verifier.timeline import Timeline
 
 if TYPE_CHECKING:
-    from remat.verifier.referee import Findings
+    from remat.verifier.findings import Findings
 
 RUN, COPY, DROP = 0, 1, 2
 
