@@ -9,8 +9,8 @@ from remat.plugin.options import Options
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Proposal
 from remat.plugin.registry import Algorithm
+from remat.solving.conclusion import conclude
 from remat.solving.result import Result
-from remat.solving.single import conclude
 from remat_algorithms.chain.rotor import rotor
 from remat_algorithms.dag import keep_all
 

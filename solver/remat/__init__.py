@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from remat.instance.shipped import example, examples
     from remat.plugin.proposal import Bound, LeastBudget, Status, Termination
     from remat.plugin.registry import Algorithm, algorithms
+    from remat.solving.entry import solve
     from remat.solving.facts import Facts, show
     from remat.solving.questions.curves import Curve, Point, Sweep
+    from remat.solving.questions.largest_batch import largest_batch
+    from remat.solving.questions.least_budget import least_budget
     from remat.solving.questions.sweep import sweep
     from remat.solving.result import Result
-    from remat.solving.single import solve
     from remat.solving.verifying import verify
     from remat.verifier import Report, Violation
 
@@ -60,11 +62,13 @@ _HOME = {
     "Violation": "remat.verifier",
     "algorithms": "remat.plugin.registry",
     "compare": "remat.comparing.run",
+    "largest_batch": "remat.solving.questions.largest_batch",
+    "least_budget": "remat.solving.questions.least_budget",
     "example": "remat.instance.shipped",
     "examples": "remat.instance.shipped",
     "load": "remat.instance",
     "show": "remat.solving.facts",
-    "solve": "remat.solving.single",
+    "solve": "remat.solving.entry",
     "sweep": "remat.solving.questions.sweep",
     "stream": "remat.adjoint.streaming",
     "verify": "remat.solving.verifying",
@@ -99,6 +103,8 @@ __all__ = [
     "compare",
     "example",
     "examples",
+    "largest_batch",
+    "least_budget",
     "load",
     "show",
     "solve",

@@ -24,7 +24,25 @@ class InstanceError(RematError):
 
 
 class OptionError(RematError):
-    """An argument (algorithm, option, budget, limit) cannot be used."""
+    """An argument (algorithm, option, budget, limit) cannot be used.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, with the figure and the remedy; it names neither a flag of the command line nor the argument.
+    argument : str, optional
+        The argument of the library's function, such as ``budget``. The text of the error begins with it; the command
+        line puts its flag there.
+    option : str, optional
+        The option of the algorithm, instead.
+    """
+
+    def __init__(self, message: str, *, argument: str = "", option: str = "") -> None:
+        named = f"option {option}" if option else argument
+        super().__init__(f"{named}: {message}" if named else message)
+        self.message = message
+        self.argument = argument
+        self.option = option
 
 
 class MissingExtraError(RematError):

@@ -13,7 +13,7 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps
-from remat.solving.single import conclude
+from remat.solving.conclusion import conclude
 from remat_algorithms.dag import keep_all
 
 FINISH = threading.Event()

@@ -16,7 +16,8 @@ from remat.plugin.emit import run_in_order
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import StepBuilder, Steps
-from remat.solving.single import conclude, make_problem
+from remat.solving.conclusion import conclude
+from remat.solving.single import make_problem
 from remat.testing.cases import degenerate
 
 # a (4) and b (3) are there together, with b's workspace; then b and c (2).

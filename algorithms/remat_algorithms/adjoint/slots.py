@@ -42,7 +42,7 @@ class Slots:
             for ends in ((0, 1), (1, 0)):
                 if ends not in problem.machine.link_index:
                     names = [problem.machine.memories[m].name for m in ends]
-                    raise OptionError(f"--machine: checkpoints need a link from {names[0]} to {names[1]}")
+                    raise OptionError(f"checkpoints need a link from {names[0]} to {names[1]}", argument="machine")
             count = _fitting(capacity, 0, state, steps)
             return Slots(count, 1, 1, LeastBudget(state, None, True, 1))
         fixed = facts.working

@@ -29,11 +29,11 @@ def fixed(problem: Problem, checkpoints: Sequence[int]) -> Proposal:
     n = _steps(problem)
     for state in checkpoints:
         if not 0 <= state < n:
-            raise OptionError(f"--option checkpoints: {state} is out of range; the states are 0 to {n - 1}")
+            raise OptionError(f"{state} is out of range; the states are 0 to {n - 1}", option="checkpoints")
     level = 1 if len(problem.machine.memories) > 1 else 0
     if level and (0, 1) not in problem.machine.link_index:
         names = [memory.name for memory in problem.machine.memories]
-        raise OptionError(f"--machine: checkpoints need a link from {names[0]} to {names[1]}")
+        raise OptionError(f"checkpoints need a link from {names[0]} to {names[1]}", argument="machine")
     stored = sorted({0, *checkpoints} - {n - 1})
     gaps = np.diff([*stored, n - 1])
     check_length(n + int((gaps * (gaps - 1) // 2).sum()), "this set of checkpoints")
@@ -56,11 +56,11 @@ def stream_recompute_all(problem: Problem, options: None, context: Context) -> P
 def _stream(problem: Problem, name: str, stored: range) -> Proposal | Iterator[Entry]:
     facts, machine = Facts.of(problem), problem.machine
     if facts.least_state != facts.state:
-        raise OptionError(f"--algorithm: {name} streams states of equal size only; use solve")
+        raise OptionError(f"{name} streams states of equal size only; use solve", argument="algorithm")
     level = 1 if len(machine.memories) > 1 else 0
     if level and not {(0, 1), (1, 0)} <= machine.link_index.keys():
         names = [memory.name for memory in machine.memories]
-        raise OptionError(f"--machine: checkpoints need links from {names[0]} to {names[1]} and back")
+        raise OptionError(f"checkpoints need links from {names[0]} to {names[1]} and back", argument="machine")
     count, capacity = len(stored), machine.memories[level].capacity
     need = count * facts.state
     if not level:

@@ -51,6 +51,6 @@ def check_working_room(problem: Problem, name: str) -> None:
     bound = problem.memory_bounds[0]
     if bound is None or bound.size <= memory.capacity:
         raise OptionError(
-            f"--algorithm: {name} needs {need} in {memory.name}, for a state, an adjoint and a tape, and it has "
-            f"{memory.capacity}"
+            f"{name} needs {need} in {memory.name}, for a state, an adjoint and a tape, and it has {memory.capacity}",
+            argument="algorithm",
         )

@@ -72,7 +72,7 @@ def solve_fixed(problem: Problem, options: FixedOptions, context: Context) -> Pr
     length = problem.chain.length
     for stage in named:
         if not 0 <= stage < length:
-            raise OptionError(f"--option checkpoints: {stage} is out of range; the stages are 0 to {length - 1}")
+            raise OptionError(f"{stage} is out of range; the stages are 0 to {length - 1}", option="checkpoints")
     return _segmented(problem, sorted({0, *named}))
 
 
@@ -85,7 +85,7 @@ def solve_periodic(problem: Problem, options: PeriodicOptions, context: Context)
     length = problem.chain.length
     count = options.segments if options.segments is not None else max(1, round(math.sqrt(length)))
     if count > length:
-        raise OptionError(f"--option segments: {count} segments of a chain of {length} stages; give at most {length}")
+        raise OptionError(f"{count} segments of a chain of {length} stages; give at most {length}", option="segments")
     size = length // count
     return _segmented(problem, [size * k for k in range(count)])
 
@@ -96,7 +96,7 @@ def _numbers(given: tuple[int, ...] | str) -> list[int]:
     try:
         return [int(part.removeprefix("x")) for part in given.replace(" ", ",").split(",") if part]
     except ValueError:
-        raise OptionError(f"--option checkpoints: {given[:60]!r} is no list; write 0,4,8 or x0,x4,x8") from None
+        raise OptionError(f"{given[:60]!r} is no list; write 0,4,8 or x0,x4,x8", option="checkpoints") from None
 
 
 def _segmented(problem: Problem, starts: Sequence[int]) -> Proposal:

@@ -50,7 +50,7 @@ class OnlineSchedule:
         decisions = found.load_online()
         if decisions is None:
             known = [entry.name for entry in registry.algorithms("adjoint") if entry.online]
-            raise OptionError(f"--algorithm: {algorithm} does not decide online; use {', '.join(known)}")
+            raise OptionError(f"{algorithm} does not decide online; use {', '.join(known)}", argument="algorithm")
         self._decisions: Any = decisions(slots)
         self._finished = False
 

@@ -26,7 +26,8 @@ from remat.schedule.actions import Action, actions_of
 from remat.schedule.document import Copy, Drop, Run, Step
 from remat.schedule.operations import Entry, Layout, chunks
 from remat.schedule.steps import StepKind, Steps
-from remat.solving.single import AnyInstance, Budget, make_problem
+from remat.solving.budget import Budget
+from remat.solving.single import AnyInstance, make_problem
 from remat.units import format_size
 
 
@@ -80,7 +81,7 @@ class Stream(Iterator[Step]):
     def actions(self) -> Iterator[Action]:
         """Yield what a time-stepping code does: `remat.schedule.actions`, in numbers of states and steps.
 
-        ``str(action)`` is the line of ``--format actions``, for adjoints without tapes.
+        ``str(action)`` is the line that the command line prints as actions, for adjoints without tapes.
         """
         return actions_of(self.operations(), self.layout, [memory.name for memory in self.problem.machine.memories])
 
@@ -89,11 +90,12 @@ class Stream(Iterator[Step]):
         if start is None:
             known = [algorithm.name for algorithm in registry.algorithms("adjoint") if algorithm.stream]
             raise OptionError(
-                f"--algorithm: {self.algorithm.name} cannot be streamed; use remat.solve, or one of {', '.join(known)}"
+                f"{self.algorithm.name} cannot be streamed; use remat.solve, or one of {', '.join(known)}",
+                argument="algorithm",
             )
         answer: Iterator[Entry] | Proposal = start(self.problem, self.options, Context())
         if isinstance(answer, Proposal):
-            raise OptionError(_refusal(self.problem, self.algorithm.name, answer))
+            raise OptionError(_refusal(self.problem, self.algorithm.name, answer), argument="budget")
         return answer
 
     def _objects(self) -> Iterator[Step]:
@@ -159,21 +161,21 @@ def stream(
     chosen = make_options(found, options or {})
     problem = make_problem(loaded, budget=budget, machine=machine)
     if not found.several_memories and len(problem.machine.memories) > 1:
-        raise OptionError(f"--algorithm: {found.name} works in one memory only, and there is storage")
+        raise OptionError(f"{found.name} works in one memory only, and there is storage", argument="algorithm")
     return Stream(problem, found, chosen)
 
 
 def _refusal(problem: Problem, name: str, answer: Proposal) -> str:
     least = answer.least
     if least is None:
-        return f"--budget: {name} finds no schedule within it, and knows no least one"
+        return f"{name} finds no schedule within it, and knows no least one"
     memory, units = problem.machine.memories[least.memory], problem.units
     has = "" if memory.capacity is None else f", which has {format_size(memory.capacity, units)}"
     several = len(problem.machine.memories) > 1
-    option = f"{memory.name}={least.size}" if several else f"{least.size}"
+    ask = f"{memory.name}={least.size}" if several else f"{least.size}"
     within = answer.infeasible_within or ALL_SCHEDULES
     needs = "the least is" if least.sufficient else f"for {within} no less will do than"
     return (
-        f"--budget: {name} finds no schedule in memory {memory.name!r}{has}; {needs} {format_size(least.size, units)}: "
-        f"--budget {option}"
+        f"{name} finds no schedule in memory {memory.name!r}{has}; {needs} {format_size(least.size, units)}: "
+        f"ask for {ask}"
     )

@@ -104,7 +104,7 @@ def _find(name: str, kind: str | None) -> Algorithm:
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
         raise OptionError(f"unknown algorithm {name!r}; {hint}")
     if kind is not None and not known[name].accepts(kind):
-        raise OptionError(f"--kind: {name!r} solves {_kinds(known[name])}, not {kind}")
+        raise OptionError(f"{name!r} solves {_kinds(known[name])}, not {kind}", argument="kind")
     return known[name]
 
 

@@ -142,7 +142,9 @@ def instance_of_schedule(document: Any, path: str) -> Instance:
             loaded = load(file)
             if isinstance(about, dict) and digest(loaded) == about.get("digest"):
                 return loaded
-    raise OptionError(f"--of: name the instance that {path!r} is a schedule of ({str(name)[:60]!r} is no shipped one)")
+    raise OptionError(
+        f"name the instance that {path!r} is a schedule of ({str(name)[:60]!r} is no shipped one)", argument="of"
+    )
 
 
 def require_standard_input() -> None:
@@ -212,7 +214,7 @@ def check_plot(path: str) -> None:
     from remat.report.plot.style import SUFFIXES
 
     if os.path.splitext(path)[1].lower() not in SUFFIXES:
-        raise OptionError(f"--plot: {path!r} is no plot; its name ends in one of {', '.join(SUFFIXES)}")
+        raise OptionError(f"{path!r} is no plot; its name ends in one of {', '.join(SUFFIXES)}", argument="plot")
 
     if find_spec("matplotlib") is None:
         raise MissingExtraError("--plot", "plot")
@@ -223,10 +225,10 @@ def check_view(view: str | None, plot: str | None, kind: str) -> None:
     if view is None:
         return
     if plot is None:
-        raise OptionError("--view: says what --plot shows; give --plot FILE, too")
+        raise OptionError("says what --plot shows; give --plot FILE, too", argument="view")
     if kind not in VIEWS[view]:
         suited = ", ".join(name for name, kinds in VIEWS.items() if kind in kinds)
-        raise OptionError(f"--view: {view!r} is no view of a {kind}'s schedule; those are {suited}")
+        raise OptionError(f"{view!r} is no view of a {kind}'s schedule; those are {suited}", argument="view")
 
 
 def check_distinct(files: Mapping[str, str | None]) -> None:
@@ -265,17 +267,19 @@ def with_shares(
         try:
             share = share_of(str(size))
         except ValueError as error:
-            raise OptionError(f"--budget: {error}") from None
+            raise OptionError(f"{error}", argument="budget") from None
         if share is None:
             found[name] = size
             continue
         if name:
             raise OptionError(
-                f"--budget: {name}={size}: a share is of the first memory's peak; write it without a name"
+                f"{name}={size}: a share is of the first memory's peak; write it without a name", argument="budget"
             )
         peak = whole_peak(instance, machine)
         if peak is None:
-            raise OptionError(f"--budget: {size} of nothing: there is no schedule without recomputation or transfers")
+            raise OptionError(
+                f"{size} of nothing: there is no schedule without recomputation or transfers", argument="budget"
+            )
         found[name] = int(share * peak)
     return found
 
@@ -286,9 +290,9 @@ def split_budgets(given: tuple[str, ...]) -> dict[str, int | str | None]:
     for text in given:
         name, equals, size = text.rpartition("=")
         if equals and not name.strip():
-            raise OptionError(f"--budget: the memory's name is missing in {text[:60]!r}")
+            raise OptionError(f"the memory's name is missing in {text[:60]!r}", argument="budget")
         if name.strip() in capacities:
             what = f"memory {name.strip()!r}" if name.strip() else "the first memory"
-            raise OptionError(f"--budget: {what} is given twice")
+            raise OptionError(f"{what} is given twice", argument="budget")
         capacities[name.strip()] = size.strip()
     return capacities

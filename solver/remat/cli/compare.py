@@ -115,7 +115,7 @@ def _parts(text: str) -> list[str]:
 def _names(text: str) -> list[str]:
     names = _parts(text)
     if not names:
-        raise OptionError("--algorithms: name at least one, or auto, or all")
+        raise OptionError("name at least one, or auto, or all", argument="algorithms")
     return names
 
 
@@ -123,7 +123,7 @@ def _share(text: str) -> float:
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise OptionError(f"--budget-fraction: {text[:60]!r} is no share; write .5 or 50%") from None
+        raise OptionError(f"{text[:60]!r} is no share; write .5 or 50%", argument="budget_fraction") from None
 
 
 def _number(option: str, text: str) -> int:
@@ -137,7 +137,7 @@ def _options(given: Sequence[str]) -> dict[str, dict[str, str]]:
     for key, value in common.split_assignments("--option", given).items():
         name, dot, option = key.rpartition(".")
         if not dot or not name or not option:
-            raise OptionError(f"--option: expected ALGORITHM.KEY=VALUE, not {key[:60]!r}")
+            raise OptionError(f"expected ALGORITHM.KEY=VALUE, not {key[:60]!r}", argument="options")
         found.setdefault(name, {})[option] = value
     return found
 

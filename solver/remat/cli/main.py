@@ -14,7 +14,7 @@ import click
 
 from remat import __version__
 from remat.cli.session import ExitCode, Session, abandon
-from remat.errors import ClaimError, RematError
+from remat.errors import ClaimError, OptionError, RematError
 
 # Name -> (module, one line of help). The modules are imported when their command is called, not for this list.
 COMMANDS = {
@@ -152,6 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(f"{error.format_message().rstrip('.')} (see {command} --help)", ExitCode.USAGE)
     except click.ClickException as error:
         return _complain(error.format_message(), ExitCode.USAGE)
+    except OptionError as error:
+        return _complain(_with_flag(error), ExitCode.USAGE)
     except RematError as error:
         return _complain(str(error), ExitCode.USAGE)
     except ClaimError as error:
@@ -160,6 +162,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain("out of memory", ExitCode.INTERNAL)
     except Exception as error:
         return _internal(error, session)
+
+
+FLAGS = {"options": "option", "entry_bytes": "bytes", "budget_fractions": "budget-fraction", "budgets": "budget"}
+"""Arguments of the library whose options on the command line have other names."""
+
+
+def _with_flag(error: OptionError) -> str:
+    """Return what an error says, with the option of the command line for the library's argument."""
+    if error.option:
+        return f"--option {error.option}: {error.message}"
+    if error.argument:
+        return f"--{FLAGS.get(error.argument, error.argument).replace('_', '-')}: {error.message}"
+    return error.message
 
 
 def _run(arguments: Sequence[str], session: Session) -> int:

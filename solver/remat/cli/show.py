@@ -74,9 +74,9 @@ def command(
         _print_schedule(examined, format_)
     elif instance is not None:
         if plot is not None or view is not None:
-            raise OptionError("--plot: of instances there are no pictures; name a schedule")
+            raise OptionError("of instances there are no pictures; name a schedule", argument="plot")
         if of is not None:
-            raise OptionError(f"--of: {instance!r} is no schedule")
+            raise OptionError(f"{instance!r} is no schedule", argument="of")
         _print_facts(session, instance, budget, machine, format_)
     return ExitCode.OK
 

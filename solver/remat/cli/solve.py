@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +17,7 @@ from remat.errors import OptionError
 
 if TYPE_CHECKING:
     from remat.instance import Instance
+    from remat.plugin.problem import Problem
     from remat.solving.result import Result
 
 HELP = """Find a schedule within the memory budget, and verify it.
@@ -70,6 +72,40 @@ class _Outputs:
             common.check_plot(self.plot)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Given:
+    """The options of the command, by click's names."""
+
+    instance: str
+    algorithm: str
+    budget: tuple[str, ...]
+    machine: str | None
+    options: tuple[str, ...]
+    max_overhead: str | None
+    max_makespan: str | None
+    time_limit: str | None
+    seed: int
+    threads: int
+    output: str | None
+    output_instance: str | None
+    format_: str
+    plot: str | None
+    view: str | None
+    trace: str | None
+
+    @property
+    def outputs(self) -> _Outputs:
+        """Where the result goes."""
+        return _Outputs(
+            schedule=self.output,
+            instance=self.output_instance,
+            plot=self.plot,
+            view=self.view,
+            trace=self.trace,
+            format=self.format_,
+        )
+
+
 @click.command("solve", help=HELP)
 @common.instance_argument
 @click.option(
@@ -96,85 +132,112 @@ class _Outputs:
 @click.option("--trace", metavar="FILE", help="Write a trace for Chrome or Perfetto.")
 @common.verbosity_options
 @click.pass_obj
-def command(
-    session: Session,
-    instance: str,
-    algorithm: str,
-    budget: tuple[str, ...],
-    machine: str | None,
-    options: tuple[str, ...],
-    max_overhead: str | None,
-    max_makespan: str | None,
-    time_limit: str | None,
-    seed: int,
-    threads: int,
-    output: str | None,
-    output_instance: str | None,
-    format_: str,
-    plot: str | None,
-    view: str | None,
-    trace: str | None,
-) -> int:
+def command(session: Session, /, **given: Any) -> int:
     """Solve, then hand the result to the renderers."""
-    outputs = _Outputs(schedule=output, instance=output_instance, plot=plot, view=view, trace=trace, format=format_)
-    outputs.check(instance, machine)
-    chosen = common.split_assignments("--option", options)
-    asked = _ask(chosen, max_overhead=max_overhead, max_makespan=max_makespan)
-    if output_instance is not None and "scale" not in chosen:
-        raise OptionError("--output-instance: only with --option scale=batch is the instance another one")
-    capacities = common.split_budgets(budget)
+    asked = _Given(**given)
+    outputs = asked.outputs
+    outputs.check(asked.instance, asked.machine)
+    chosen = common.split_assignments("--option", asked.options)
+    if outputs.instance is not None and "scale" not in chosen:
+        raise OptionError("only with --option scale=batch is the instance another one", argument="output_instance")
+    capacities = common.split_budgets(asked.budget)
 
-    from remat.solving.single import solve
+    from remat.solving.single import make_problem
 
-    loaded = common.load_instance(instance)
+    loaded = common.load_instance(asked.instance)
     units = loaded.units.build()
-    _check_kind(loaded, format_)
-    common.check_view(view, plot, loaded.kind)
-    model = common.load_machine_option(machine, units)
+    _check_kind(loaded, outputs.format)
+    common.check_view(outputs.view, outputs.plot, loaded.kind)
+    model = common.load_machine_option(asked.machine, units)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'}")
-    with progress(session, units, f"solving {loaded.name or instance}") as listener, _as_given(asked):
-        result = solve(
-            loaded,
-            algorithm=algorithm,
-            budget=common.with_shares(capacities, loaded, model) or None,
-            machine=model,
-            options=chosen,
-            time_limit=time_limit,
-            seed=seed,
-            threads=threads,
-            progress=listener,
+    with progress(session, units, f"solving {loaded.name or asked.instance}") as listener:
+        budget = common.with_shares(capacities, loaded, model) or None
+        question = _question(
+            chosen,
+            {"max_overhead": asked.max_overhead, "max_makespan": asked.max_makespan},
+            lambda: _own_options(make_problem(loaded, budget=budget, machine=model), asked.algorithm),
         )
+        with question.errors():
+            result = question.ask(
+                loaded,
+                algorithm=asked.algorithm,
+                budget=budget,
+                machine=model,
+                options=question.options,
+                time_limit=asked.time_limit,
+                seed=asked.seed,
+                threads=asked.threads,
+                progress=listener,
+            )
     session.remark(f"{result.algorithm}: {result.status}, {len(result.steps):,} steps verified")
     _write(result, outputs, session)
     return _exit_code(result)
 
 
-def _ask(chosen: dict[str, str], **questions: str | None) -> dict[str, str]:
-    """Add --max-overhead and --max-makespan to the options, which are another way to ask; return how they were asked.
+QUESTIONS = frozenset(["max_overhead", "max_makespan", "scale", "batch"])
+"""Options that ask a question around a solve, unless the algorithm has one of that name itself."""
 
-    The answer maps the beginning of an error to the option that was given.
+
+@dataclass(frozen=True)
+class _Question:
+    """What is asked for, and where its parts were given.
+
+    Attributes
+    ----------
+    ask : callable
+        `remat.solve`, or one of the questions, with the question's own arguments.
+    options : mapping
+        What is left for the algorithm.
+    as_options : frozenset of str
+        Arguments that were given as -O, which errors have to name so.
     """
-    asked = {}
-    for name, value in questions.items():
-        if value is not None:
-            flag = f"--{name.replace('_', '-')}"
-            if name in chosen:
-                raise OptionError(f"{flag}: given as --option {name}, too")
-            chosen[name] = value
-            asked[f"--option {name}:"] = f"{flag}:"
-    return asked
+
+    ask: Callable[..., Result]
+    options: Mapping[str, str]
+    as_options: frozenset[str]
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Let errors name the options that were given."""
+        try:
+            yield
+        except OptionError as error:
+            if error.argument not in self.as_options:
+                raise
+            raise OptionError(error.message, option=error.argument) from None
 
 
-@contextmanager
-def _as_given(asked: Mapping[str, str]) -> Iterator[None]:
-    """Let errors name the options that were given."""
-    try:
-        yield
-    except OptionError as error:
-        text = str(error)
-        for name, flag in asked.items():
-            text = text.replace(name, flag)
-        raise OptionError(text) from None
+def _question(options: dict[str, str], flags: Mapping[str, str | None], own: Callable[[], set[str]]) -> _Question:
+    """Part the question from the algorithm's options; `own` names those that the algorithm has itself."""
+    import remat
+
+    given = {name: value for name, value in flags.items() if value is not None}
+    for name in given:
+        if name in options:
+            raise OptionError(f"given as --option {name}, too", argument=name)
+    asked = QUESTIONS & options.keys()
+    asked -= own() if asked else set()
+    arguments = given | {name: options[name] for name in asked}
+    left = {name: value for name, value in options.items() if name not in asked}
+    if not arguments:
+        return _Question(remat.solve, left, asked)
+    if "scale" in arguments:
+        if (scale := arguments.pop("scale")) != "batch":
+            raise OptionError(f"{scale!r:.60} is nothing to scale by; write scale=batch", option="scale")
+        return _Question(partial(remat.largest_batch, **arguments), left, asked)  # type: ignore[arg-type]
+    if "batch" in arguments:
+        raise OptionError("it says at which batch the instance was measured; add --option scale=batch", option="batch")
+    return _Question(partial(remat.least_budget, **arguments), left, asked)  # type: ignore[arg-type]
+
+
+def _own_options(problem: Problem, algorithm: str) -> set[str]:
+    """Return the names of the options that the algorithm has."""
+    from remat.plugin import registry
+    from remat.plugin.auto import choose
+
+    solver = choose(problem, many=True) if algorithm == "auto" else registry.find(algorithm, problem.kind)
+    model = solver.load_options()
+    return set() if model is None else set(model.model_fields)
 
 
 def _check_kind(instance: Instance, format_: str) -> None:

@@ -29,7 +29,7 @@ SOLVED = frozenset({Outcome.OPTIMAL, Outcome.FEASIBLE})
 """Outcomes with a verified schedule."""
 
 FAILED = frozenset({Outcome.TIME_LIMIT, Outcome.MEMORY_LIMIT, Outcome.CLAIM, Outcome.CRASHED, Outcome.UNREADABLE})
-"""Outcomes that another run may change: what ``--rerun failed`` runs again."""
+"""Outcomes that another run may change: what ``rerun="failed"`` runs again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

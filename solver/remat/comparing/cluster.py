@@ -82,7 +82,7 @@ class ClusterExecutor:
         try:
             import distributed
         except ImportError:
-            raise MissingExtraError("--executor dask://", "dask") from None
+            raise MissingExtraError("executor dask://", "dask") from None
         self._limits = limits
         cluster: Any = distributed  # partly typed
         self._as_completed = cluster.as_completed
@@ -91,10 +91,12 @@ class ClusterExecutor:
                 address if "://" in address else f"tcp://{address}", timeout=PATIENCE, set_as_default=False
             )
         except (OSError, ValueError) as error:
-            raise OptionError(f"--executor: no dask scheduler answers at {address!r}: {error}") from None
+            raise OptionError(f"no dask scheduler answers at {address!r}: {error}", argument="executor") from None
         if not self._client.scheduler_info()["workers"]:
             self._client.close()
-            raise OptionError(f"--executor: the dask scheduler at {address!r} has no workers; start some: dask worker")
+            raise OptionError(
+                f"the dask scheduler at {address!r} has no workers; start some: dask worker", argument="executor"
+            )
 
     def run(self, requests: Sequence[dict[str, Any]]) -> Generator[tuple[int, dict[str, Any]], None, None]:
         """Yield replies as they come.

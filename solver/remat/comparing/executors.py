@@ -112,4 +112,4 @@ def open_executor(address: str | None, *, jobs: int | None, limits: Limits) -> E
         from remat.comparing.cluster import ClusterExecutor
 
         return ClusterExecutor(address.removeprefix("dask://"), limits)
-    raise OptionError(f"--executor: {address[:60]!r} is neither local nor dask://HOST:PORT")
+    raise OptionError(f"{address[:60]!r} is neither local nor dask://HOST:PORT", argument="executor")

@@ -220,11 +220,11 @@ def _capacities(request: Request, described: Described) -> list[tuple[str, int |
         try:
             listed.append((str(budget), parse_size(budget, units), ""))
         except ValueError as error:
-            listed.append((str(budget), None, f"--budget: {error}"))
+            listed.append((str(budget), None, f"budget: {error}"))
     for share in request.fractions:
         shown = f"{100 * share:.4g}%"
         if described.peak is None:
-            listed.append((shown, None, "--budget-fraction: there is no schedule without recomputation or transfers"))
+            listed.append((shown, None, "budget: there is no schedule without recomputation or transfers"))
         else:
             listed.append((shown, int(Decimal(repr(share)) * described.peak), ""))
     return listed or [("", None, "")]

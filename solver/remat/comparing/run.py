@@ -124,7 +124,7 @@ def compare(
     request = _request(algorithms, budgets, budget_fractions, seeds, options, machine, time_limit, threads)
     workers = jobs if jobs is not None else (os.cpu_count() or 1)
     if workers < 1:
-        raise OptionError(f"--jobs: expected a whole number >= 1, not {workers}")
+        raise OptionError(f"expected a whole number >= 1, not {workers}", argument="jobs")
     limits = Limits(seconds=request.time_limit, memory=_memory(memory_limit, workers))
     with ExitStack() as stack:
         sources = _sources(instances, stack)
@@ -148,14 +148,16 @@ def _request(
     chosen = _checked(names, options or {})
     for share in fractions:
         if not 0 < share <= 1e6:
-            raise OptionError(f"--budget-fraction: {share!r} is no share above 0; write .5 or 50%")
+            raise OptionError(f"{share!r} is no share above 0; write .5 or 50%", argument="budget_fractions")
     for seed in seeds:
         if type(seed) is not int or seed < 0:
-            raise OptionError(f"--seeds: expected whole numbers >= 0, not {seed!r:.60}")
+            raise OptionError(f"expected whole numbers >= 0, not {seed!r:.60}", argument="seeds")
     try:
         seconds = parse_duration(time_limit if isinstance(time_limit, str) else repr(float(time_limit)))
     except (TypeError, ValueError):
-        raise OptionError(f"--time-limit: {str(time_limit)[:60]!r} is not a duration; write 30, 30s, 5min") from None
+        raise OptionError(
+            f"{str(time_limit)[:60]!r} is not a duration; write 30, 30s, 5min", argument="time_limit"
+        ) from None
     return Request(
         algorithms=() if "all" in names else names,
         budgets=tuple(dict.fromkeys(budgets)),
@@ -182,10 +184,11 @@ def _checked(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> 
     from remat.plugin.registry import algorithms
 
     known = {algorithm.name: algorithm for algorithm in algorithms()}
-    for where, name in [*(("--algorithms", name) for name in names), *(("--option", name) for name in options)]:
-        if name not in known and (where == "--option" or name not in ("auto", "all")):
+    for where, name in [*(("algorithms", name) for name in names), *(("options", name) for name in options)]:
+        if name not in known and (where == "options" or name not in ("auto", "all")):
             near = difflib.get_close_matches(name, known, n=1)
-            raise OptionError(f"{where}: unknown algorithm {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise OptionError(f"unknown algorithm {name!r}{hint}", argument=where)
     converted = {}
     for name, given in options.items():
         model = make_options(known[name], given) if known[name].is_available() else None
@@ -198,7 +201,7 @@ def _memory(limit: int | str | None, workers: int) -> int | None:
         try:
             return parse_size(limit)
         except ValueError as error:
-            raise OptionError(f"--memory-limit: {error}") from None
+            raise OptionError(f"{error}", argument="memory_limit") from None
     try:
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -250,12 +253,12 @@ def _written(item: Any, folder: Path, taken: set[str]) -> Source:
 
 def _journal(output: str | os.PathLike[str]) -> Journal:
     if not os.fspath(output):  # of an unset shell variable: not meant for the current folder
-        raise OptionError("--output: name a folder")
+        raise OptionError("name a folder", argument="output")
     folder = Path(output)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OptionError(f"--output: cannot make folder {str(folder)!r}: {error.strerror or error}") from None
+        raise OptionError(f"cannot make folder {str(folder)!r}: {error.strerror or error}", argument="output") from None
     return Journal(folder / JOURNAL)
 
 

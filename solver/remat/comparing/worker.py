@@ -55,7 +55,7 @@ def answer(request: Mapping[str, Any]) -> Answer:
         ``source``, ``algorithm``, ``options``, ``capacity``, ``machine``, ``seed``, ``threads``, ``time_limit``,
         ``picture`` (whether to make one).
     """
-    from remat.solving.single import solve
+    from remat.solving.entry import solve
 
     started = time.perf_counter()
 
@@ -184,7 +184,7 @@ def _follow_parent(parent: int) -> None:
 def main() -> None:
     """Serve requests until standard input ends."""
     out = _prepare()
-    import_module("remat.solving.single")  # what every job needs, before the first one
+    import_module("remat.solving.entry")  # what every job needs, before the first one
 
     for line in sys.stdin:
         _send(_reply(json.loads(line), out), out)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 
 from remat.generate import check
-from remat.generate.catalogue import FAMILIES, KINDS, Family, Parameter, ParameterValue
+from remat.generate.catalogue import FAMILIES, KINDS, Family, Parameter, ParameterValue, flag
 from remat.generate.document import Document
 
 __all__ = ["FAMILIES", "KINDS", "Family", "Parameter", "families", "find", "generate"]
@@ -93,16 +93,16 @@ def _checked(parameter: Parameter, value: ParameterValue) -> ParameterValue:
 
 def _command(family: Family, values: dict[str, ParameterValue], name: str | None) -> str:
     """Return the command line: what differs from the defaults, and the seed in any case."""
-    words = ["remat", "generate", family.kind, "--family", family.name]
+    words = ["remat", "generate", family.kind, flag("family"), family.name]
     for parameter in family.parameters:
         value = values.get(parameter.name)
         if value is None or (value == parameter.default and parameter.name != "seed"):
             continue
         if isinstance(value, bool):
-            words.append(parameter.option if value else parameter.option.replace("--", "--no-", 1))
+            words.append(parameter.option if value else flag(f"no_{parameter.name}"))
         else:
             words += [parameter.option, _written(value)]
-    return shlex.join([*words, "--name", name] if name is not None else words)
+    return shlex.join([*words, flag("name"), name] if name is not None else words)
 
 
 def _written(value: int | float | str) -> str:

@@ -13,6 +13,11 @@ ParameterType = Literal["int", "float", "str", "bool", "size"]
 ParameterValue = int | float | str | bool | None
 
 
+def flag(name: str) -> str:
+    """Return a parameter's option on the command line."""
+    return "--" + name.replace("_", "-")
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """A parameter of a family.
@@ -39,7 +44,7 @@ class Parameter:
     @property
     def option(self) -> str:
         """The option on the command line."""
-        return "--" + self.name.replace("_", "-")
+        return flag(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ class Family:
     Parameters
     ----------
     kind, name : str
-        Together unique: ``remat generate KIND --family NAME``.
+        Together unique.
     function : str
         ``module:function`` below `remat.generate`.
     summary : str
@@ -96,7 +101,7 @@ _DEVICE = (
     _float("flops", None, "FLOP/s of the device (default: an A100's for the dtype)."),
     _float("bandwidth", None, "Memory bandwidth in bytes/s (default: an A100's, 1.555e12)."),
 )
-_TASK_COUNT = _int("nodes", 100, "Number of tasks (of the forward graph, with --training).")
+_TASK_COUNT = _int("nodes", 100, "Number of tasks (of the forward graph, where it is trained).")
 _LISTED = _choice("order", ("random", "layer"), "Reference order: random topological, or layer by layer.")
 _DTYPE = _choice("dtype", ("fp32", "fp16", "bf16"), "Type of activations, gradients and weights.")
 _KEEP = _bool("keep_gradients", True, "Keep the weights' gradients resident to the end.")

@@ -101,7 +101,7 @@ class Machine:
         for name in capacities:
             if name not in self.memory_index:
                 known = ", ".join(self.memory_index)
-                raise OptionError(f"--budget: unknown memory {name!r}; this machine has {known}")
+                raise OptionError(f"unknown memory {name!r}; this machine has {known}", argument="budget")
         memories = tuple(
             replace(memory, capacity=capacities.get(memory.name, memory.capacity)) for memory in self.memories
         )

@@ -112,6 +112,11 @@ class AdjointInstance(BaseInstance):
         return bool(self.storage)
 
     @property
+    def has_states(self) -> bool:
+        """Storage holds states."""
+        return True
+
+    @property
     def has_equal_steps(self) -> bool:
         """Whether the steps are given by their number alone."""
         return isinstance(self.steps, int)

@@ -107,6 +107,11 @@ class BaseInstance(Model):
         return False
 
     @property
+    def has_states(self) -> bool:
+        """Whether storage holds the states of a time loop, so that budgets can be counted in states."""
+        return False
+
+    @property
     def has_equal_steps(self) -> bool:
         """Whether the steps of a time loop are all alike."""
         return False

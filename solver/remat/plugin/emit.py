@@ -21,7 +21,9 @@ def check_length(runs: int, name: str) -> None:
     remat.OptionError
     """
     if runs > MOST_RUNS:
-        raise OptionError(f"--algorithm: {name} would take {runs:,} steps here; at most {MOST_RUNS:,} are built")
+        raise OptionError(
+            f"{name} would take {runs:,} steps here; at most {MOST_RUNS:,} are built", argument="algorithm"
+        )
 
 
 def run_in_order(graph: TaskGraph, machine: Machine, tasks: IntArray | list[int]) -> Steps:

@@ -34,13 +34,15 @@ def make_options(algorithm: Algorithm, given: Mapping[str, Any]) -> Any:
     model = algorithm.load_options()
     if model is None:
         if given:
-            raise OptionError(f"--option: {algorithm.name} has no options, so {min(given)!r} means nothing to it")
+            raise OptionError(
+                f"{algorithm.name} has no options, so {min(given)!r} means nothing to it", argument="options"
+            )
         return None
     for name in given:
         if name not in model.model_fields:
             near = difflib.get_close_matches(name, model.model_fields, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(model.model_fields)}"
-            raise OptionError(f"--option: {algorithm.name} has no option {name!r}; {hint}")
+            raise OptionError(f"{algorithm.name} has no option {name!r}; {hint}", argument="options")
     try:
         return model.model_validate(dict(given))
     except ValidationError as error:
@@ -50,4 +52,4 @@ def make_options(algorithm: Algorithm, given: Mapping[str, Any]) -> Any:
         if first["type"] == "string_pattern_mismatch" and name in model.model_fields:
             # What a regular expression means, the description says in words.
             first["msg"] = (model.model_fields[name].description or first["msg"]).rstrip(".")
-        raise OptionError(f"--option {name}: {first['msg']}{shown}") from None
+        raise OptionError(f"{first['msg']}{shown}", option=name) from None

@@ -65,7 +65,7 @@ class Problem:
         from remat.instance.lowering import chain_of
 
         if self.instance.has_parameters:
-            raise OptionError(f"--algorithm: this one knows no parameters{FOR_PARAMETERS}")
+            raise OptionError(f"this one knows no parameters{FOR_PARAMETERS}", argument="algorithm")
         return chain_of(self.instance)
 
     @property

@@ -171,14 +171,14 @@ def find(name: str, kind: str) -> Algorithm:
     if algorithm is None:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known for {kind}: {_names(algorithms(kind))}"
-        raise OptionError(f"--algorithm: unknown algorithm {name!r}{hint}")
+        raise OptionError(f"unknown algorithm {name!r}{hint}", argument="algorithm")
     if not algorithm.accepts(kind):
         raise OptionError(
-            f"--algorithm: {name!r} solves {', '.join(algorithm.kinds)}, not {kind}; use one of "
-            f"{_names(algorithms(kind))}"
+            f"{name!r} solves {', '.join(algorithm.kinds)}, not {kind}; use one of {_names(algorithms(kind))}",
+            argument="algorithm",
         )
     if missing := algorithm.missing():
-        raise OptionError(f"--algorithm: {name!r} needs {', '.join(missing)}, which is not installed")
+        raise OptionError(f"{name!r} needs {', '.join(missing)}, which is not installed", argument="algorithm")
     return algorithm
 
 

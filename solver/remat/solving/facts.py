@@ -14,8 +14,10 @@ from remat.graph.bounds import makespan_bound
 from remat.graph.machine import Machine
 from remat.instance import MachineModel, digest, load, load_machine
 from remat.plugin.problem import Problem
+from remat.solving.budget import Budget
+from remat.solving.entry import solve
 from remat.solving.hiding import Hiding, hiding_of
-from remat.solving.single import AnyInstance, Budget, make_problem, solve
+from remat.solving.single import AnyInstance, make_problem
 from remat.units import Number, Units
 
 if TYPE_CHECKING:

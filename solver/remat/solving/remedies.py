@@ -32,8 +32,8 @@ def remedies(problem: Problem, solver: Algorithm, options: Mapping[str, Any], sc
     model = solver.load_options()
     ways = []
     if model is not None and "reorder" in model.model_fields and not options.get("reorder"):
-        ways.append("--option reorder=true")
+        ways.append("option reorder=true")
     if len(problem.machine.memories) == 1:
-        ways.append(f"--algorithm {OTHER_ORDERS}")
+        ways.append(f"algorithm {OTHER_ORDERS}")
     if ways:
         yield f"another order of the tasks may fit: try {' or '.join(ways)}"

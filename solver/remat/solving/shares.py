@@ -23,7 +23,7 @@ def whole_peak(instance: Instance, machine: MachineModel | None = None) -> int |
 def _stored_whole(instance: Instance, machine: MachineModel | None) -> int | None:
     from remat.errors import RematError
     from remat.plugin.proposal import Status
-    from remat.solving.single import solve
+    from remat.solving.entry import solve
 
     try:
         result = solve(instance, algorithm="store-all", budget={"": None}, machine=machine)

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from remat.errors import OptionError
-from remat.solving.single import solve
+from remat.solving.entry import solve
 from remat.testing.checks import document_of
 
 

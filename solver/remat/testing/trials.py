@@ -20,8 +20,10 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import Proposal, Termination
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps
+from remat.solving.conclusion import conclude
+from remat.solving.entry import solve
 from remat.solving.result import Result
-from remat.solving.single import conclude, make_problem, solve
+from remat.solving.single import make_problem
 from remat.testing.checks import Rung, require
 from remat.units import Number
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 import remat
 from remat.instance import load
+from remat.solving.budget import budget_memory
 from remat.solving.questions.grid import Grid
-from remat.solving.single import budget_memory, make_problem
+from remat.solving.single import make_problem
 from remat.testing import strategies
 
 grids = st.builds(Grid, st.integers(0, 50), st.integers(1, 9))

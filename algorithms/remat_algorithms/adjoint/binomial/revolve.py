@@ -124,7 +124,7 @@ def refused_by_revolve(facts: Facts, slots: Slots, name: str = "revolve") -> Pro
         If the steps' times differ: the closed form does not hold then.
     """
     if not facts.equal:
-        raise OptionError(f"--algorithm: {name} needs steps of equal forward time")
+        raise OptionError(f"{name} needs steps of equal forward time", argument="algorithm")
     if slots.count < 1 and facts.steps > 1:
         return Proposal(infeasible_within=scope_of(slots), least=slots.least)
     return None
@@ -146,7 +146,7 @@ def if_built(problem: Problem, refused: Proposal) -> Proposal:
             else:
                 low = middle
         name, size = problem.machine.memories[least.memory].name, least.size + (high - 1) * facts.state
-        note += f", which takes {high} checkpoints at least: --budget {name}={size}"
+        note += f", which takes {high} checkpoints at least: a budget of {name}={size}"
     return replace(refused, least=replace(least, sufficient=False), notes=(*refused.notes, note))
 
 

@@ -69,14 +69,14 @@ def solve(problem: Problem, options: DiskRevolveOptions, context: Context) -> Pr
     scope = f"disk-revolve schedules with {loop.levels[0].slots} slots in the first level{once}"
     if disk.slots < advances:
         raise OptionError(
-            f"--algorithm: disk-revolve needs a level {disk.name!r} without bound, and it holds {disk.slots} states; "
-            "use h-revolve"
+            f"disk-revolve needs a level {disk.name!r} without bound, and it holds {disk.slots} states; use h-revolve",
+            argument="algorithm",
         )
     refused = loop.infeasible(scope, loop.levels[:2])
     if refused is not None:
         return refused
     if advances * advances * (loop.levels[0].slots + 2) // 2 > MOST_WORK:
-        raise OptionError("--algorithm: disk-revolve needs fewer steps here; use periodic-disk-revolve")
+        raise OptionError("disk-revolve needs fewer steps here; use periodic-disk-revolve", argument="algorithm")
     lowest = TimeLoop(loop.steps, loop.forward, loop.backward, loop.levels[:1], None, loop.least)
     plan = Plan()
     given = loop.discard_given(plan, but=1)
@@ -185,8 +185,8 @@ def _blocks(problem: Problem) -> _Blocks | Proposal:
     count = max(0, -(-advances // m) - 1)
     if count > disk.slots:
         raise OptionError(
-            f"--algorithm: {PERIODIC} needs {count} checkpoints in {disk.name!r}, which holds {disk.slots}; "
-            "use h-revolve"
+            f"{PERIODIC} needs {count} checkpoints in {disk.name!r}, which holds {disk.slots}; use h-revolve",
+            argument="algorithm",
         )
     return _Blocks(loop, m, count)
 

@@ -72,7 +72,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     work = advances * advances * sum(1 if c >= advances else c for c in (level.slots for level in loop.levels)) // 2
     if work > MOST_WORK:
         raise OptionError(
-            f"--algorithm: h-revolve needs fewer steps or slots: its tables would take {work:.1e} additions"
+            f"h-revolve needs fewer steps or slots: its tables would take {work:.1e} additions", argument="algorithm"
         )
     try:
         tops = tables(loop, stopped=lambda: context.stopped)

@@ -81,7 +81,7 @@ def stream(problem: Problem, options: None, context: Context) -> Proposal | Iter
         return refused
     if total > MOST_SLOTS:
         raise OptionError(
-            f"--algorithm: multistage streams at most {MOST_SLOTS:,} slots, and {total:,} fit; use revolve"
+            f"multistage streams at most {MOST_SLOTS:,} slots, and {total:,} fit; use revolve", argument="algorithm"
         )
     return _entries(loop, *allocate(loop, total))
 

@@ -111,8 +111,9 @@ def _blocks(problem: Problem, options: TwoLevelOptions) -> _Blocks | Proposal:
     period = max(smallest, isqrt(n)) if options.period is None else min(options.period, n)
     if period < smallest:
         raise OptionError(
-            f"--option period: blocks of {period} steps need {-(-(n - 1) // period)} checkpoints in {disk.name!r}, "
-            f"which holds {disk.slots}; the least period is {smallest}"
+            f"blocks of {period} steps need {-(-(n - 1) // period)} checkpoints in {disk.name!r}, "
+            f"which holds {disk.slots}; the least period is {smallest}",
+            option="period",
         )
     refused = loop.infeasible("schedules with periodic disk checkpoints", (disk,))
     return refused or _Blocks(loop, period)

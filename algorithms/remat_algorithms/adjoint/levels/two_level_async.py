@@ -10,7 +10,7 @@ What is in flight lies in the working memory, since levels are linked to nothing
 
 - on the first sweep there is no adjoint yet, and the state that is being written takes its place;
 - a state that comes back early needs room for one more state beside the working one and the adjoint. The machine that
-  is built from `storage` does not have it; a budget such as ``--budget working=...``, or a machine of one's own, gives
+  is built from `storage` does not have it; a budget for ``working``, or a machine of one's own, gives
   it. Without it only the writes overlap, and each read waits until the block before it is done.
 """
 
@@ -166,8 +166,9 @@ def _period(loop: _Setting, given: int | None, slots: int) -> int:
     if given is not None:
         if min(given, n) < smallest:
             raise OptionError(
-                f"--option period: blocks of {given} steps need more than {loop.on_disk} checkpoints on the second "
-                f"level; the least period is {smallest}"
+                f"blocks of {given} steps need more than {loop.on_disk} checkpoints on the second "
+                f"level; the least period is {smallest}",
+                option="period",
             )
         return min(given, n)
     smallest = max(smallest, 1)
@@ -193,20 +194,24 @@ def _setting(problem: Problem) -> _Setting:
     chain, machine = problem.chain, problem.machine
     name = "two-level-async"
     if chain.saves:
-        raise OptionError(f"--algorithm: {name} needs an adjoint without tape_size")
+        raise OptionError(f"{name} needs an adjoint without tape_size", argument="algorithm")
     if len(machine.memories) < 3:
-        raise OptionError(f"--algorithm: {name} needs 2 storage levels; the machine has {len(machine.memories) - 1}")
+        raise OptionError(
+            f"{name} needs 2 storage levels; the machine has {len(machine.memories) - 1}", argument="algorithm"
+        )
     if machine.processors[0].memory != 0:
-        raise OptionError(f"--algorithm: {name} needs the first processor in memory {machine.memories[0].name!r}")
+        raise OptionError(
+            f"{name} needs the first processor in memory {machine.memories[0].name!r}", argument="algorithm"
+        )
     for ends in ((0, _MEMORY), (_MEMORY, 0), (0, _DISK), (_DISK, 0)):
         if ends not in machine.link_index:
             names = [machine.memories[memory].name for memory in ends]
-            raise OptionError(f"--machine: {name} needs a link from {names[0]!r} to {names[1]!r}")
+            raise OptionError(f"{name} needs a link from {names[0]!r} to {names[1]!r}", argument="machine")
     state, n = int(chain.activation_size.max()), chain.length + 1
     if int(chain.activation_size.min()) != state:
-        raise OptionError(f"--algorithm: {name} needs states of equal size; use adjoint-best")
+        raise OptionError(f"{name} needs states of equal size; use adjoint-best", argument="algorithm")
     if chain.length and chain.forward_time.min() != chain.forward_time.max():
-        raise OptionError(f"--algorithm: {name} needs steps of equal forward time; use adjoint-best")
+        raise OptionError(f"{name} needs steps of equal forward time; use adjoint-best", argument="algorithm")
     check_working_room(problem, name)
     write, read = (machine.links[machine.link_index[ends]].time(state) for ends in ((0, _DISK), (_DISK, 0)))
     capacity = machine.memories[0].capacity

@@ -72,17 +72,21 @@ class TimeLoop:
         """
         facts, machine = Facts.of(problem), problem.machine
         if facts.forward is None:
-            raise OptionError(f"--algorithm: {name} needs steps of equal forward time")
+            raise OptionError(f"{name} needs steps of equal forward time", argument="algorithm")
         steps, forward, backward = facts.steps, facts.forward, facts.backward
         count = len(machine.memories) - 1
         if max(count, 1) < least_levels:
-            raise OptionError(f"--algorithm: {name} needs {least_levels} storage levels; the machine has {count}")
+            raise OptionError(
+                f"{name} needs {least_levels} storage levels; the machine has {count}", argument="algorithm"
+            )
         if count == 0:
             slots = Slots.of(problem)
             only = Level(machine.memories[0].name, 0, slots.count, 0, 0)
             return TimeLoop(steps, forward, backward, (only,), None, slots.least)
         if machine.processors[0].memory != 0:
-            raise OptionError(f"--algorithm: {name} needs the first processor in memory {machine.memories[0].name!r}")
+            raise OptionError(
+                f"{name} needs the first processor in memory {machine.memories[0].name!r}", argument="algorithm"
+            )
         levels = tuple(_level(problem, name, memory, facts) for memory in range(1, count + 1))
         initial = problem.instance.initial_level
         given = next((index for index, level in enumerate(levels) if level.name == initial), None)
@@ -122,14 +126,16 @@ def _level(problem: Problem, name: str, memory: int, facts: Facts) -> Level:
     machine, state, steps = problem.machine, facts.state, facts.steps
     level, working = machine.memories[memory].name, machine.memories[0].name
     if facts.least_state != state:
-        raise OptionError(f"--algorithm: {name} needs states of equal size; give all steps the largest state_size")
+        raise OptionError(
+            f"{name} needs states of equal size; give all steps the largest state_size", argument="algorithm"
+        )
     for ends, names in (((0, memory), (working, level)), ((memory, 0), (level, working))):
         if ends not in machine.link_index:
-            raise OptionError(f"--machine: {name} needs a link from {names[0]!r} to {names[1]!r}")
+            raise OptionError(f"{name} needs a link from {names[0]!r} to {names[1]!r}", argument="machine")
     times = transfer_times(problem, memory)
     if times is None:
         raise OptionError(
-            f"--algorithm: {name} needs synchronous levels; transfers of {level!r} have a channel of their own"
+            f"{name} needs synchronous levels; transfers of {level!r} have a channel of their own", argument="algorithm"
         )
     capacity = machine.memories[memory].capacity
     slots = steps if capacity is None or state == 0 else min(steps, capacity // state)

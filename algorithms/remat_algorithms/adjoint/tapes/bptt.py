@@ -49,7 +49,7 @@ def solve_hsm(problem: Problem, options: None, context: Context) -> Proposal:
     """
     forward = problem.chain.forward_time
     if len(forward) and forward.min() != forward.max():
-        raise OptionError("--algorithm: bptt-hsm needs steps of equal forward time; use walther-griewank")
+        raise OptionError("bptt-hsm needs steps of equal forward time; use walther-griewank", argument="algorithm")
     proposal = revolve.solve(problem, options, context)
     return replace(proposal, bounds=tuple(replace(bound, source="bptt-hsm") for bound in proposal.bounds))
 
@@ -172,9 +172,10 @@ class Table:
         amounts = _amounts(n, size, hidden, internal)
         if len(amounts) * n * n // 2 > MOST_WORK:
             raise OptionError(
-                f"--algorithm: {name} needs {len(amounts) * n * n // 2:.1e} operations for {n:,} steps and "
+                f"{name} needs {len(amounts) * n * n // 2:.1e} operations for {n:,} steps and "
                 f"{len(amounts)} different amounts of memory; it takes at most {MOST_WORK:.0e}: give fewer steps, less "
-                "memory, or sizes that are multiples of each other"
+                "memory, or sizes that are multiples of each other",
+                argument="algorithm",
             )
         row = {amount: index for index, amount in enumerate(amounts)}
         after_hidden = [-1 if hidden is None else row.get(amount - hidden, -1) for amount in amounts]

@@ -85,8 +85,9 @@ def forward_steps(n: int, units: int, context: Context | None = None) -> IntArra
     """
     if n * n // 2 * units > MOST_WORK and units < n - 1:
         raise OptionError(
-            f"--algorithm: mixed needs {n * n // 2 * units:.1e} operations for {n:,} steps and {units} units; it takes "
-            f"at most {MOST_WORK:.0e}: give fewer steps or units"
+            f"mixed needs {n * n // 2 * units:.1e} operations for {n:,} steps and {units} units; it takes "
+            f"at most {MOST_WORK:.0e}: give fewer steps or units",
+            argument="algorithm",
         )
     if units == n - 1 and units > 0:
         # Every tape is stored: nothing to decide, and no table to fill.

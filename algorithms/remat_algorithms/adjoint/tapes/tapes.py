@@ -154,9 +154,11 @@ class TapeRoom:
         """
         chain, machine = problem.chain, problem.machine
         if not chain.saves:
-            raise OptionError(f"--algorithm: {name} needs tapes that can be stored; give the adjoint a tape_size")
+            raise OptionError(
+                f"{name} needs tapes that can be stored; give the adjoint a tape_size", argument="algorithm"
+            )
         if chain.forward_time.min() != chain.forward_time.max():
-            raise OptionError(f"--algorithm: {name} needs steps of equal forward time; use walther-griewank")
+            raise OptionError(f"{name} needs steps of equal forward time; use walther-griewank", argument="algorithm")
         check_working_room(problem, name)
         state, tape = int(chain.activation_size.max()), int(chain.saved_size.max())
         if len(machine.memories) == 1:
@@ -166,7 +168,7 @@ class TapeRoom:
         for ends in ((0, 1), (1, 0)):
             if ends not in machine.link_index:
                 names = [machine.memories[m].name for m in ends]
-                raise OptionError(f"--machine: checkpoints need a link from {names[0]} to {names[1]}")
+                raise OptionError(f"checkpoints need a link from {names[0]} to {names[1]}", argument="machine")
         links = [machine.links[machine.link_index[ends]] for ends in ((0, 1), (1, 0))]
         return TapeRoom(
             machine.memories[1].capacity,

@@ -103,16 +103,20 @@ def _unit(problem: Problem) -> int:
     chain = problem.chain
     if len(problem.machine.memories) > 1:
         raise OptionError(
-            "--algorithm: adjoint-dp needs everything in one memory, and this machine has "
-            f"{len(problem.machine.memories)}; leave out the storage, or use walther-griewank"
+            "adjoint-dp needs everything in one memory, and this machine has "
+            f"{len(problem.machine.memories)}; leave out the storage, or use walther-griewank",
+            argument="algorithm",
         )
     if chain.saves:
-        raise OptionError("--algorithm: adjoint-dp needs an adjoint without tape_size; use revolve or mixed for tapes")
+        raise OptionError(
+            "adjoint-dp needs an adjoint without tape_size; use revolve or mixed for tapes", argument="algorithm"
+        )
     sizes = np.unique(np.concatenate((chain.activation_size, chain.gradient_size))).tolist()
     if len(sizes) > 1:
         raise OptionError(
-            f"--algorithm: adjoint-dp needs states and adjoints of one size, not from {sizes[0]} to {sizes[-1]}; use "
-            "walther-griewank, which counts slots of the largest state"
+            f"adjoint-dp needs states and adjoints of one size, not from {sizes[0]} to {sizes[-1]}; use "
+            "walther-griewank, which counts slots of the largest state",
+            argument="algorithm",
         )
     return int(sizes[0])
 

@@ -243,9 +243,10 @@ def _check_work(n: int, levels: int, name: str) -> None:
     work = table_work(n, levels)
     if bytes_needed > MOST_BYTES or work > MOST_WORK:
         raise OptionError(
-            f"--algorithm: {name} needs a table of {bytes_needed / 1e9:.1f} GB and {work:.1e} operations for "
+            f"{name} needs a table of {bytes_needed / 1e9:.1f} GB and {work:.1e} operations for "
             f"{n:,} steps and {levels + 1} slots; it takes at most {MOST_BYTES / 1e9:.0f} GB and {MOST_WORK:.0e}: give "
-            "fewer slots or steps, or equal times"
+            "fewer slots or steps, or equal times",
+            argument="algorithm",
         )
 
 

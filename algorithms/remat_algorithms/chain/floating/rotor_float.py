@@ -205,7 +205,7 @@ def refuse_alternatives(problem: Problem, name: str) -> None:
     """
     chain = problem.chain
     if len(problem.graph.tasks) != (3 if chain.saves else 2) * chain.length + 1:
-        raise OptionError(f"--algorithm: {name!r} knows one saving forward per stage; use rotor here")
+        raise OptionError(f"{name!r} knows one saving forward per stage; use rotor here", argument="algorithm")
 
 
 def total_time(problem: Problem, tasks: list[int]) -> Number:

@@ -247,10 +247,11 @@ def check_size(segments: Segments, slots: int) -> None:
     needed, length = table_bytes(segments, slots), segments.length
     if needed > LARGEST_BYTES:
         most = LARGEST_BYTES // table_bytes(segments, 0)
-        remedy = f"give --option slots={most}" if most > 1 else "use periodic"
+        remedy = f"give option slots={most}" if most > 1 else "use periodic"
         raise OptionError(
-            f"--algorithm: rotor's table of {slots:,} slots for {length:,} stages takes {needed / 1e9:,.0f} GB, more "
-            f"than {LARGEST_BYTES / 1e9:.0f} GB; {remedy}"
+            f"rotor's table of {slots:,} slots for {length:,} stages takes {needed / 1e9:,.0f} GB, more "
+            f"than {LARGEST_BYTES / 1e9:.0f} GB; {remedy}",
+            argument="algorithm",
         )
 
 

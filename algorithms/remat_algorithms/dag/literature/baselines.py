@@ -159,8 +159,9 @@ def _refuse_unless_linear(training: Training, name: str) -> None:
     task = training.stages.graph.tasks[training.stages.tasks[stage]]
     kind = name.rpartition("-")[2]
     raise OptionError(
-        f"--algorithm: {name!r} is defined for a forward that is a chain, and {task!r} does not read exactly from the "
-        f"task before it; use 'ap-{kind}' or 'linearized-{kind}'"
+        f"{name!r} is defined for a forward that is a chain, and {task!r} does not read exactly from the "
+        f"task before it; use 'ap-{kind}' or 'linearized-{kind}'",
+        argument="algorithm",
     )
 
 

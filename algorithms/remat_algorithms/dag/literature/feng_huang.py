@@ -248,8 +248,9 @@ def solve(problem: Problem, options: FengHuangOptions, context: Context) -> Prop
         return Proposal(termination=context.termination)
     except TooWide:
         raise OptionError(
-            f"--algorithm: feng-huang finds more than {options.states} states on the {training.forward} "
-            "forward tasks (option states): too wide for an exact search"
+            f"feng-huang finds more than {options.states} states on the {training.forward} "
+            "forward tasks (option states): too wide for an exact search",
+            argument="algorithm",
         ) from None
     replay = training.stages.replay(runs_for(training, checkpoints))
     return Proposal(steps=replay.steps, makespan=replay.time, peak=replay.peak)

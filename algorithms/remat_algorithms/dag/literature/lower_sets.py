@@ -221,8 +221,9 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
     sets = all_lower_sets(training.before, options.most_sets)
     if sets is None:
         raise OptionError(
-            f"--algorithm: kusumoto-exact takes up to {options.most_sets} lower sets (option most_sets), and "
-            f"the {training.forward} tasks here have more; use kusumoto-approx"
+            f"kusumoto-exact takes up to {options.most_sets} lower sets (option most_sets), and "
+            f"the {training.forward} tasks here have more; use kusumoto-approx",
+            argument="algorithm",
         )
     return _solve(problem, training, sets, options, context)
 

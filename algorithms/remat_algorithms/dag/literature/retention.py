@@ -243,7 +243,7 @@ def stages_of(problem: Problem, name: str, order: Sequence[int] | None = None) -
     graph, needed = problem.graph, problem.needed.once
     count = int(needed.sum())
     if count > MOST_STAGES:
-        raise OptionError(f"--algorithm: {name} takes up to {MOST_STAGES} tasks; {count} must run here")
+        raise OptionError(f"{name} takes up to {MOST_STAGES} tasks; {count} must run here", argument="algorithm")
     tasks = reference_order(graph, needed).tolist() if order is None else list(order)
     all_reads, all_writes = graph.reads.to_lists(), graph.writes.to_lists()
     maker = [-1] * len(graph.values)

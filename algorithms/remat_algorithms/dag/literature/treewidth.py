@@ -290,7 +290,8 @@ def _refuse_several_writers(stages: Stages) -> None:
         for value in values:
             if value in seen or value in inputs:
                 raise OptionError(
-                    f"--algorithm: treewidth leaves the reference order, and "
-                    f"{stages.graph.values[value]!r} is written more than once"
+                    f"treewidth leaves the reference order, and "
+                    f"{stages.graph.values[value]!r} is written more than once",
+                    argument="algorithm",
                 )
             seen.add(value)

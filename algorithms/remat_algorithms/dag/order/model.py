@@ -151,12 +151,13 @@ def model_of_graph(
         for value in row:
             if value in producer:
                 raise OptionError(
-                    f"--algorithm: {name!r} orders tasks that run once, and value {graph.values[value]!r} has several "
-                    "origins; use keep-all"
+                    f"{name!r} orders tasks that run once, and value {graph.values[value]!r} has several "
+                    "origins; use keep-all",
+                    argument="algorithm",
                 )
             producer[value] = index
     if len(tasks) != int(chosen.sum()):
-        raise OptionError(f"--algorithm: the needed tasks cannot all run once, which {name!r} builds on")
+        raise OptionError(f"the needed tasks cannot all run once, which {name!r} builds on", argument="algorithm")
     readers: list[list[int]] = [[] for _ in range(len(graph.values))]
     for index, row in enumerate(reads):
         for value in row:

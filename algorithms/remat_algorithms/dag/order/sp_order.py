@@ -83,7 +83,8 @@ def series_parallel_order(problem: Problem, model: OrderModel) -> tuple[list[int
     # The last attempt has no releases, so what failed is a task.
     name = problem.graph.tasks[model.tasks[failed]]
     raise OptionError(
-        f"--algorithm: 'sp-order' needs series-parallel precedence, which fails at task {name!r}; use dag-order-exact"
+        f"'sp-order' needs series-parallel precedence, which fails at task {name!r}; use dag-order-exact",
+        argument="algorithm",
     )
 
 
@@ -104,8 +105,9 @@ def _shared_values(problem: Problem, model: OrderModel) -> dict[int, list[int]]:
     forks = any(len(after) > 1 for after in model.successors)
     if len(model) > MOST_TASKS and (several or (joins and forks)):
         raise OptionError(
-            f"--algorithm: 'sp-order' takes graphs of more than {MOST_TASKS} tasks only if they are trees; this one "
-            f"has {len(model)}; use dag-order-greedy"
+            f"'sp-order' takes graphs of more than {MOST_TASKS} tasks only if they are trees; this one "
+            f"has {len(model)}; use dag-order-greedy",
+            argument="algorithm",
         )
     found = {}
     for value in several:

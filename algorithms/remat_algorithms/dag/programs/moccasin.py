@@ -77,7 +77,7 @@ class _InClass(Search):
         """Add what would let in a schedule that was refused, if no other was found."""
         if proposal.steps is not None or self.wanted is None:
             return proposal
-        remedy = f"--option copies={self.wanted}" if self.wanted <= MOST_COPIES else "--algorithm checkmate"
+        remedy = f"option copies={self.wanted}" if self.wanted <= MOST_COPIES else "algorithm checkmate"
         note = f"a schedule fits that runs a task {self.wanted} times, and {self.copies} are allowed: use {remedy}"
         return replace(proposal, notes=(*proposal.notes, note))
 

@@ -106,8 +106,9 @@ class Model:
         chain, machine = problem.chain, problem.machine
         if machine.processors[0].memory != 0:
             raise OptionError(
-                f"--machine: adjoint-best needs the first processor in memory {machine.memories[0].name!r}, where x0 "
-                "lies and y0 is wanted"
+                f"adjoint-best needs the first processor in memory {machine.memories[0].name!r}, where x0 "
+                "lies and y0 is wanted",
+                argument="machine",
             )
         n = chain.length + (0 if chain.saves else 1)
         copy: dict[tuple[int, int], list[Number]] = {}

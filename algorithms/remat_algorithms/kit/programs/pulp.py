@@ -34,7 +34,7 @@ def _found(name: str, limit: float | None, threads: int, warm: bool) -> Any:
     known = pulp.listSolvers()
     name = name or "PULP_CBC_CMD"
     if name not in known:
-        raise OptionError(f"--option solver: PuLP knows no solver {name!r}; it knows {', '.join(dict.fromkeys(known))}")
+        raise OptionError(f"PuLP knows no solver {name!r}; it knows {', '.join(dict.fromkeys(known))}", option="solver")
     wanted: dict[str, Any] = {"msg": False, "threads": threads, "gapRel": 0.0, "warmStart": warm}
     if limit is not None:
         wanted["timeLimit"] = limit
@@ -43,7 +43,7 @@ def _found(name: str, limit: float | None, threads: int, warm: bool) -> Any:
     solver = pulp.getSolver(name, **{key: value for key, value in wanted.items() if key in accepted})
     if not solver.available():
         available = ", ".join(pulp.listSolvers(onlyAvailable=True)) or "none"
-        raise OptionError(f"--option solver: PuLP does not find {name!r} here; it finds {available}")
+        raise OptionError(f"PuLP does not find {name!r} here; it finds {available}", option="solver")
     return solver
 
 

@@ -143,16 +143,18 @@ def _refuse(problem: Problem, setting: Setting, options: OffloadExactOptions) ->
     if len(setting.acts) > MOST_ACTS:
         least = "" if options.copies < 2 and (not options.recompute or options.runs < 2) else ", or lower its options"
         raise OptionError(
-            f"--algorithm: {NAME} is for small instances: {len(graph.tasks)} tasks and {len(graph.values)} values "
+            f"{NAME} is for small instances: {len(graph.tasks)} tasks and {len(graph.values)} values "
             f"would take {len(setting.acts):,} possible runs and copies, and at most {MOST_ACTS} are considered; use "
-            f"another algorithm{least}"
+            f"another algorithm{least}",
+            argument="algorithm",
         )
     for task, (reads, writes) in enumerate(zip(graph.reads.to_lists(), graph.writes.to_lists(), strict=True)):
         for value in writes:
             if value in reads or value in graph.pinned:
                 kind = "its own input" if value in reads else "a pinned input"
                 raise OptionError(
-                    f"--algorithm: {NAME} cannot let task {graph.tasks[task]!r} write {kind} {graph.values[value]!r}"
+                    f"{NAME} cannot let task {graph.tasks[task]!r} write {kind} {graph.values[value]!r}",
+                    argument="algorithm",
                 )
 
 

@@ -127,21 +127,22 @@ def _pager(problem: Problem, options: PoetOptions) -> Pager | None:
     if options.memory:
         if options.memory not in names:
             raise OptionError(
-                f"--option memory: unknown memory {options.memory!r}; this machine has {', '.join(names)}"
+                f"unknown memory {options.memory!r}; this machine has {', '.join(names)}", option="memory"
             )
         second = names.index(options.memory)
         if second not in linked:
             raise OptionError(
-                f"--option memory: {options.memory!r} is not linked both ways with {names[home]!r}, where the "
-                "processor works"
+                f"{options.memory!r} is not linked both ways with {names[home]!r}, where the processor works",
+                option="memory",
             )
     ends = [(entry.value, machine.memory_index[entry.memory or names[0]]) for entry in (*graph.inputs, *graph.outputs)]
     begin = {(entry.value, machine.memory_index[entry.memory or names[0]]) for entry in graph.inputs}
     for value, memory in ends:
         if memory != home and ((value, memory) not in begin or (value, home) not in begin):
             raise OptionError(
-                f"--algorithm: {NAME} begins and ends in memory {names[home]!r}, and {graph.values[value]!r} lies in "
-                f"{names[memory]!r}"
+                f"{NAME} begins and ends in memory {names[home]!r}, and {graph.values[value]!r} lies in "
+                f"{names[memory]!r}",
+                argument="algorithm",
             )
     if second is None:
         return None

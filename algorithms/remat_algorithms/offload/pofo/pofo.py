@@ -146,7 +146,9 @@ def modelled_plans(
     """Return what the table proposes for several shares of the memory, as placed."""
     chain = problem.chain
     if chain.length > MOST_STAGES:
-        raise OptionError(f"--algorithm: the table takes chains of at most {MOST_STAGES} stages, not {chain.length}")
+        raise OptionError(
+            f"the table takes chains of at most {MOST_STAGES} stages, not {chain.length}", argument="algorithm"
+        )
     capacity = problem.machine.memories[device_of(problem.machine)].capacity
     assert capacity is not None, "everything fits an unbounded memory"
     found: list[Modelled] = []

@@ -93,7 +93,7 @@ def dear_stages(problem: Problem, words: str | None) -> list[int]:
     if found or words is None:
         time = problem.chain.forward_time
         return found or np.flatnonzero(time >= time.mean() * (1 - 1e-9)).tolist()
-    raise OptionError(f"--option stages: superneurons found no stage whose name contains {words!r}; {named(names)}")
+    raise OptionError(f"superneurons found no stage whose name contains {words!r}; {named(names)}", option="stages")
 
 
 def cheap_segments(dear: Sequence[int]) -> list[tuple[int, int]]:

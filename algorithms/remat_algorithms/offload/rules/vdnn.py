@@ -90,7 +90,7 @@ def _solve(problem: Problem, options: VdnnOptions, context: Context, name: str, 
     chosen = range(len(names)) if options.stages is None else stages_named(names, options.stages)
     if not chosen:
         raise OptionError(
-            f"--option stages: {name} found no stage whose name contains {options.stages!r}; {named(names)}"
+            f"{name} found no stage whose name contains {options.stages!r}; {named(names)}", option="stages"
         )
     swaps = stage_swaps(order, chosen, ways[0], saved=options.saved, barriers=barriers)
     choice = Choice(problem, order, ways)

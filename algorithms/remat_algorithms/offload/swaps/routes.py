@@ -62,14 +62,15 @@ def required_routes(problem: Problem, name: str) -> tuple[Route, ...]:
     device = machine.memories[device_of(machine)].name
     if len(machine.memories) == 1:
         raise OptionError(
-            f"--machine: {name} needs a second memory to offload to, and this machine has only {device!r}; give one "
-            f"with --machine, with links both ways"
+            f"{name} needs a second memory to offload to, and this machine has only {device!r}; give "
+            "one that has links both ways",
+            argument="machine",
         )
     out = {link.target for link in machine.links if link.source == device_of(machine)}
     if not out:
-        raise OptionError(f"--machine: {name} needs a link out of {device!r}, and there is none")
+        raise OptionError(f"{name} needs a link out of {device!r}, and there is none", argument="machine")
     names = ", ".join(repr(machine.memories[memory].name) for memory in sorted(out))
-    raise OptionError(f"--machine: {name} needs a way back to {device!r}; from {names} there is none")
+    raise OptionError(f"{name} needs a way back to {device!r}; from {names} there is none", argument="machine")
 
 
 def paths(machine: Machine, memory: int, *, backward: bool = False) -> dict[int, tuple[int, ...]]:

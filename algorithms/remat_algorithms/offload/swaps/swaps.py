@@ -90,7 +90,9 @@ class Order:
         first = machine.memories[0].name
         elsewhere = [place.value for place in graph.outputs if (place.memory or first) != device]
         if elsewhere:
-            raise OptionError(f"--algorithm: {graph.values[elsewhere[0]]!r} must end elsewhere than in {device!r}")
+            raise OptionError(
+                f"{graph.values[elsewhere[0]]!r} must end elsewhere than in {device!r}", argument="algorithm"
+            )
         self.inputs = [place.value for place in graph.inputs if (place.memory or first) == device]
         self.outputs = {place.value for place in graph.outputs if (place.memory or first) == device}
         self.gaps: list[Gap] = []
@@ -144,7 +146,7 @@ class Order:
             for value in self.graph.reads[task].tolist():
                 if value not in current:
                     name = self.machine.memories[device_of(self.machine)].name
-                    raise OptionError(f"--algorithm: {self.graph.values[value]!r} does not begin in {name!r}")
+                    raise OptionError(f"{self.graph.values[value]!r} does not begin in {name!r}", argument="algorithm")
                 copy, latest = current[value]
                 if value not in self.graph.pinned:
                     self.gaps.append(Gap(value, latest, position, copy))

@@ -113,7 +113,9 @@ class Setting:
         found = paths(self.machine, source)
         if target not in found:
             names = [self.machine.memories[memory].name for memory in (source, target)]
-            raise OptionError(f"--machine: {self.name} needs a way from {names[0]!r} to {names[1]!r}; there is none")
+            raise OptionError(
+                f"{self.name} needs a way from {names[0]!r} to {names[1]!r}; there is none", argument="machine"
+            )
         return found[target]
 
     def _memory(self, name: str | None) -> int:
@@ -122,7 +124,7 @@ class Setting:
         memory = self.machine.memory_index.get(name)
         if memory is None:
             known = ", ".join(self.machine.memory_index)
-            raise OptionError(f"--machine: parameters lie in memory {name!r}; this machine has {known}")
+            raise OptionError(f"parameters lie in memory {name!r}; this machine has {known}", argument="machine")
         return memory
 
     def _stages(self) -> list[Trained]:

@@ -43,8 +43,9 @@ def solve_zero_offload(problem: Problem, options: None, context: Context) -> Pro
     setting = setting_of(problem, "zero-offload")
     if setting.parameter_home != setting.device:
         raise OptionError(
-            f"--algorithm: zero-offload keeps parameters in {_name(setting, setting.device)}; parameter_memory says "
-            f"{_name(setting, setting.parameter_home)}"
+            f"zero-offload keeps parameters in {_name(setting, setting.device)}; parameter_memory says "
+            f"{_name(setting, setting.parameter_home)}",
+            argument="algorithm",
         )
     updater = _updater(setting)
     choices = [Choice(updater=updater)] * len(setting.stages)
@@ -69,8 +70,9 @@ def solve_l2l(problem: Problem, options: LayerToLayerOptions, context: Context) 
     setting = setting_of(problem, "l2l")
     if setting.parameter_home == setting.device:
         raise OptionError(
-            f"--algorithm: l2l brings parameters to {_name(setting, setting.device)} stage by stage; parameter_memory "
-            "must be another memory"
+            f"l2l brings parameters to {_name(setting, setting.device)} stage by stage; parameter_memory "
+            "must be another memory",
+            argument="algorithm",
         )
     updater = _updater(setting)
     last = max((index for index in setting.updated if setting.stages[index].parameters is not None), default=0)
@@ -89,7 +91,8 @@ def setting_of(problem: Problem, name: str) -> Setting:
     """
     if not problem.instance.has_parameters:
         raise OptionError(
-            f"--algorithm: {name} is for chains with parameters; give stages a parameter_size (remat.instance/2)"
+            f"{name} is for chains with parameters; give stages a parameter_size (remat.instance/2)",
+            argument="algorithm",
         )
     return Setting(problem, name)
 
@@ -113,13 +116,15 @@ def _updater(setting: Setting) -> int:
     """Return the processor beside the optimizer states, which must not be on the device."""
     if setting.optimizer_home == setting.device:
         raise OptionError(
-            f"--algorithm: {setting.name} keeps optimizer states outside {_name(setting, setting.device)}; "
-            "optimizer_memory must be another memory"
+            f"{setting.name} keeps optimizer states outside {_name(setting, setting.device)}; "
+            "optimizer_memory must be another memory",
+            argument="algorithm",
         )
     updater = setting.helper
     if updater is None or setting.machine.processors[updater].memory != setting.optimizer_home:
         raise OptionError(
-            f"--machine: {setting.name} updates in {_name(setting, setting.optimizer_home)}; give a processor there"
+            f"{setting.name} updates in {_name(setting, setting.optimizer_home)}; give a processor there",
+            argument="machine",
         )
     return updater
 

@@ -42,8 +42,9 @@ def solve_all_to_all(problem: Problem, options: None, context: Context) -> Propo
     count = len(processors_of(problem))
     if count > 1 and problem.graph.parallel_max is None:
         raise OptionError(
-            f"--algorithm: 'all-to-all' puts all {count} processors on every node, and the nodes of this tree use one "
-            "each; give the instance `parallel`, or use 'proportional'"
+            f"'all-to-all' puts all {count} processors on every node, and the nodes of this tree use one "
+            "each; give the instance `parallel`, or use 'proportional'",
+            argument="algorithm",
         )
     tree = ParallelTree.of(problem)
     plan = _one_by_one(tree, tree.postorder, count)

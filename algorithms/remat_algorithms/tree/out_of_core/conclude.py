@@ -15,8 +15,8 @@ from remat_algorithms.tree.out_of_core.setting import Store
 from remat_algorithms.tree.out_of_core.traversal import least_peak_traversal
 
 NO_DISK = (
-    "this machine has no second memory to evict to: give it one, with links both ways, in the instance or with "
-    "--machine (docs/out_of_core.md)"
+    "this machine has no second memory to evict to: give it one, with links both ways, in the instance or with a "
+    "machine of your own (docs/out_of_core.md)"
 )
 
 MakePolicy = Callable[[list[int], list[int]], Policy]

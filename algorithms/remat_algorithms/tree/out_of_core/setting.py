@@ -53,8 +53,9 @@ class Store:
         own = machine.processors[0].memory
         if own != 0:
             raise OptionError(
-                f"--machine: the first processor works in {machine.memories[own].name!r}; list that memory first, "
-                f"before {machine.memories[0].name!r}"
+                f"the first processor works in {machine.memories[own].name!r}; list that memory first, "
+                f"before {machine.memories[0].name!r}",
+                argument="machine",
             )
         disk = _find_disk(machine, options.disk)
         static = problem.graph.static_memory
@@ -78,10 +79,11 @@ def _find_disk(machine: Machine, name: str | None) -> int | None:
         return linked[0] if linked else None
     index = machine.memory_index.get(name)
     if index is None:
-        raise OptionError(f"--option disk: unknown memory {name!r}; this machine has {', '.join(machine.memory_index)}")
+        raise OptionError(f"unknown memory {name!r}; this machine has {', '.join(machine.memory_index)}", option="disk")
     if index not in linked:
         raise OptionError(
-            f"--option disk: {name!r} is not another memory with links to and from {machine.memories[0].name!r}; "
-            "give it both in the machine's links"
+            f"{name!r} is not another memory with links to and from {machine.memories[0].name!r}; "
+            "give it both in the machine's links",
+            option="disk",
         )
     return index

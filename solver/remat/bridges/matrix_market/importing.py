@@ -52,11 +52,11 @@ def import_matrix(
         For an unknown ordering or an option out of range.
     """
     if ordering not in ORDERINGS:
-        raise OptionError(f"--ordering: {ordering!r} is not one of {', '.join(ORDERINGS)}")
+        raise OptionError(f"{ordering!r} is not one of {', '.join(ORDERINGS)}", argument="ordering")
     if relax < 0:
-        raise OptionError(f"--relax: {relax} is negative")
+        raise OptionError(f"{relax} is negative", argument="relax")
     if entry_bytes is not None and entry_bytes < 1:
-        raise OptionError(f"--bytes: an entry takes at least 1 byte, not {entry_bytes}")
+        raise OptionError(f"an entry takes at least 1 byte, not {entry_bytes}", argument="entry_bytes")
     pattern = read_matrix(path)
     order = ORDERINGS[ordering](pattern)
     tree = assembly_tree(pattern.permuted(order), relax=relax)
@@ -64,14 +64,20 @@ def import_matrix(
     body = tree.body(storage)
     total = sum(body["output_size"]) + sum(body["workspace"]) + body.get("static_memory", 0)
     if total > LARGEST_TOTAL:
-        raise OptionError(f"--bytes: the sizes total {total:.3e}, above 2^62; lower it")
+        raise OptionError(f"the sizes total {total:.3e}, above 2^62; lower it", argument="entry_bytes")
     file = Path(path).name
     stem = file.removesuffix(".gz").removesuffix(".mtx")
-    words = ["remat", "import", "matrix", file, "--ordering", ordering]
-    words += ["--relax", str(relax)] if relax else []
-    words += ["--symmetric"] if symmetric else []
-    words += ["--factors", "in-core"] if factors_in_core else []
-    words += ["--bytes", str(entry_bytes)] if entry_bytes is not None else []
+    given = {
+        "ordering": ordering,
+        "relax": relax or None,
+        "symmetric": "" if symmetric else None,
+        "factors": "in-core" if factors_in_core else None,
+        "bytes": entry_bytes,
+    }
+    words = ["remat", "import", "matrix", file]
+    for key, value in given.items():
+        if value is not None:
+            words += [f"--{key}", *([str(value)] if value != "" else [])]
     head = {
         "schema": "remat.instance/1",
         "kind": "tree",

@@ -21,12 +21,14 @@ def comparison_table(comparison: Comparison) -> str:
     header, rows = grid(comparison)
     if len(header) > 3 + MOST_COLUMNS:
         header, rows = leaders(comparison)
-        parts.append("the best of each instance and budget (* proved optimal; all cells: -o, or --format csv):")
+        parts.append(
+            "the best of each instance and budget (* proved optimal; all cells: in the output folder, or as csv):"
+        )
     else:
         parts.append("makespan over the best of the row (* proved optimal):")
     parts.append(text_table(header, rows[:MOST_ROWS], left=2))
     if len(rows) > MOST_ROWS:
-        parts.append(f"... and {len(rows) - MOST_ROWS} rows more: use -o, or --format csv")
+        parts.append(f"... and {len(rows) - MOST_ROWS} rows more: in the output folder, or as csv")
     failed = problems(comparison)
     if failed:
         parts.append("\n".join(["failures:", *(f"  {line}" for line in failed)]))

@@ -44,7 +44,7 @@ def plot_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
     """
     check_suffix(path)
     if not any(curve.points for curve in sweep.curves):
-        raise OptionError("--plot: there is no schedule, and so no curve to plot")
+        raise OptionError("there is no schedule, and so no curve to plot", argument="plot")
     save_figure(path, lambda: _draw(sweep))
 
 

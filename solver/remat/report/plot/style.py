@@ -47,7 +47,9 @@ def check_suffix(path: str | os.PathLike[str]) -> str:
     """
     suffix = os.path.splitext(os.fspath(path))[1].lower()
     if suffix not in SUFFIXES:
-        raise OptionError(f"--plot: {os.fspath(path)!r} is no plot; its name ends in one of {', '.join(SUFFIXES)}")
+        raise OptionError(
+            f"{os.fspath(path)!r} is no plot; its name ends in one of {', '.join(SUFFIXES)}", argument="plot"
+        )
     return suffix
 
 
@@ -67,7 +69,7 @@ def save_figure(path: str | os.PathLike[str], draw: Callable[[], Figure]) -> Non
     try:
         import matplotlib
     except ImportError:
-        raise MissingExtraError("--plot", "plot") from None
+        raise MissingExtraError("a plot", "plot") from None
     # Dates and version numbers would make equal plots differ.
     metadata = {"Date": None, "Creator": "remat"} if kind == "svg" else {"Software": "remat"}
     with matplotlib.rc_context(), warnings.catch_warnings():

@@ -73,7 +73,7 @@ def drawing(result: Result, view: str) -> Callable[[], Figure] | None:
     if tree is not None:
         suited["tree"] = lambda: _tree(result, tree)
     if view not in suited:
-        raise OptionError(f"--view: {view!r} is no view of this schedule; it has {', '.join(suited)}")
+        raise OptionError(f"{view!r} is no view of this schedule; it has {', '.join(suited)}", argument="view")
     return suited[view]
 
 

@@ -121,7 +121,7 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
             return f"a batch of {value:,}"
         size = format_size(value, result.units, both=True)
         exact = size.replace(",", "") == str(value)
-        return size if answer.ask is None or (exact and answer.ask == value) else f"{size}, --budget {answer.ask}"
+        return size if answer.ask is None or (exact and answer.ask == value) else f"{size}, budget {answer.ask}"
 
     states = "" if answer.slots is None else f" ({answer.slots:,} slots)"
     which, limit = ("largest", "at most") if answer.quantity == "batch" else ("least", "at least")
@@ -164,13 +164,13 @@ def _without_schedule(result: Result) -> Iterator[tuple[str, str]]:
     named = least.scope is not None and least.scope in (ALL_SCHEDULES, result.scope)
     whose = "" if named else f" for {least.scope or result.algorithm}"
     cause = _set_by(result, least)
-    option = f"--budget {name}={least.size}" if len(result.machine.memories) > 1 else f"--budget {least.size}"
+    ask = f"budget {name}={least.size}" if len(result.machine.memories) > 1 else f"budget {least.size}"
     if least.sufficient:
         yield "least budget", f"{shown_name(name)}: {size}{whose}{cause and f', set by {cause}'}"
-        yield "", f"a schedule is found with {option}"
+        yield "", f"a schedule is found with {ask}"
     elif least.scope == ALL_SCHEDULES:
         yield "least budget", f"{shown_name(name)}: at least {size}{cause and f', needed by {cause}'}"
-        yield "", f"a lower bound: nothing less than {option} can do"
+        yield "", f"a lower bound: nothing less than {ask} can do"
     else:
         class_ = least.scope or f"what {result.algorithm} searches"
         yield "least budget", f"{shown_name(name)}: within {class_}, at least {size}{cause and f', needed by {cause}'}"

@@ -143,7 +143,7 @@ class Bisection:
         return Search(best=self.best, refusal=self.refusal, refuted=self.refuted, scope=self.scope, complete=complete)
 
 
-def least_budget(prober: Prober, limit: Limit, *, top: Answered | None = None, resolution: float = 0.0) -> Search:
+def search_least(prober: Prober, limit: Limit, *, top: Answered | None = None, resolution: float = 0.0) -> Search:
     """Find the least budget at which the algorithm's schedule is within the limit.
 
     Parameters

@@ -1,30 +1,102 @@
-"""The largest batch for which an instance, scaled, fits a budget (and a limit on the time)."""
+"""`remat.largest_batch`: the largest batch for which an instance, scaled, fits a budget (and a limit on the time)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from remat.errors import InstanceError, OptionError
 from remat.graph.machine import Machine
-from remat.instance import Instance
+from remat.instance import Instance, load
 from remat.instance.lowering import machine_of
 from remat.instance.scaling import scaled
-from remat.plugin.context import interruptible
+from remat.plugin.context import Progress, interruptible
 from remat.plugin.options import make_options
 from remat.plugin.problem import Problem
-from remat.plugin.proposal import ALL_SCHEDULES, Termination
-from remat.solving.questions.least_budget import LARGEST_BATCH, Limits
+from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
+from remat.solving.budget import Budget, budget_memory
+from remat.solving.conclusion import conclude
+from remat.solving.questions.limits import Limits
 from remat.solving.questions.prober import Answered, Effort
 from remat.solving.result import Answer, Result
-from remat.solving.single import Budget, budget_memory, conclude, values_of
+from remat.solving.single import AnyInstance, AnyMachine, make_problem, values_of
 from remat.units import format_size
 
+LARGEST_BATCH = 2**31 - 1
 
-def read_scale(value: object) -> None:
-    """Check the option ``scale``."""
-    if value != "batch":
-        raise OptionError(f"--option scale: {value!r:.60} is nothing to scale by; write scale=batch")
+
+def largest_batch(
+    instance: AnyInstance,
+    *,
+    budget: Budget = None,
+    batch: int | str = 1,
+    max_overhead: float | str | None = None,
+    max_makespan: float | str | None = None,
+    algorithm: str = "auto",
+    machine: AnyMachine = None,
+    options: Mapping[str, Any] | None = None,
+    time_limit: float | str | None = None,
+    seed: int = 0,
+    threads: int = 1,
+    progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Find the largest batch for which the instance, scaled, fits the budget and the limits on the time.
+
+    Parameters
+    ----------
+    instance : path, open file, dict or instance
+        A chain, an adjoint or a dag.
+    budget : int, str or mapping
+        As in `remat.solve`; may be left out where the machine's first memory has a capacity.
+    batch : int
+        The batch at which the instance was measured.
+    max_overhead, max_makespan : float or str, optional
+        As in `remat.least_budget`.
+    algorithm, machine, options, time_limit, seed, threads, progress
+        As in `remat.solve`; the time limit is for all solves together.
+
+    Returns
+    -------
+    Result
+        The schedule of the scaled instance, which is `Result.answer.instance`; `Result.answer` says whether the batch
+        is proved the largest.
+
+    Raises
+    ------
+    remat.InstanceError, remat.OptionError
+        For input that cannot be used.
+
+    Notes
+    -----
+    O(log(largest conceivable batch)) solves: the memory bound of the scaled instance, which takes no solve, is the
+    upper end. A schedule for a batch is one for each smaller batch.
+    """
+    problem = make_problem(load(instance), budget=budget, machine=machine)
+    limits = Limits.of(max_overhead, max_makespan, problem)
+    measured = read_batch(batch)
+    effort = Effort.of(algorithm, options or {}, time_limit=time_limit, seed=seed, threads=threads, listener=progress)
+    memory = budget_memory(problem.instance, problem.machine)
+    capacity = problem.machine.memories[memory].capacity
+    name = problem.machine.memories[memory].name
+    if capacity is None:
+        raise OptionError(f"how much memory is there? Give one for {name!r}", argument="budget")
+    make_options(effort.solver(problem), effort.options)  # or say what is wrong with them
+    limit = f" with {limits.text}" if limits.text else ""
+    answer = Answer(
+        question=f"the largest batch within {format_size(capacity, problem.units)} of {name}{limit}; "
+        f"the instance is for a batch of {measured}",
+        quantity="batch",
+        value=None,
+        memory=name,
+    )
+    batches = _Batches(problem, memory, limits, measured, effort)
+    with interruptible(effort.outer):
+        try:
+            batches.search()
+        except KeyboardInterrupt:  # the second Ctrl-C: what there is must do
+            effort.outer.interrupted = True
+    return batches.conclude(answer)
 
 
 def read_batch(value: object) -> int:
@@ -35,59 +107,19 @@ def read_batch(value: object) -> int:
         number = None
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= LARGEST_BATCH:
         raise OptionError(
-            f"--option batch: {value!r:.60} is no batch; write a whole number between 1 and {LARGEST_BATCH}"
+            f"{value!r:.60} is no batch; write a whole number between 1 and {LARGEST_BATCH}", argument="batch"
         )
     return number
-
-
-@dataclass(frozen=True, slots=True)
-class LargestBatch:
-    """The largest batch within the budget and the limits; the instance was measured at the batch `of`."""
-
-    limits: Limits
-    of: int
-
-    def answer(self, problem: Problem, effort: Effort, budget: Budget) -> Result:
-        """Search, and return the verified result for the scaled instance.
-
-        Notes
-        -----
-        O(log(largest conceivable batch)) solves: the memory bound of the scaled instance, which takes no solve, is the
-        upper end. A schedule for a batch is one for each smaller batch.
-        """
-        memory = budget_memory(problem.instance, problem.machine)
-        capacity = problem.machine.memories[memory].capacity
-        name = problem.machine.memories[memory].name
-        if capacity is None:
-            raise OptionError(f"--option scale=batch: how much memory is there? Give --budget, for {name!r}")
-        make_options(effort.solver(problem), effort.options)  # or say what is wrong with them
-        limit = f" with {self.limits.text}" if self.limits.text else ""
-        answer = Answer(
-            question=f"the largest batch within {format_size(capacity, problem.units)} of {name}{limit}; "
-            f"the instance is for a batch of {self.of}",
-            quantity="batch",
-            value=None,
-            memory=name,
-        )
-        batches = _Batches(problem, problem.machine, memory, self.limits, self.of, effort)
-        with interruptible(effort.outer):
-            try:
-                batches.search()
-            except KeyboardInterrupt:  # the second Ctrl-C: what there is must do
-                effort.outer.interrupted = True
-        return batches.conclude(answer)
 
 
 class _Batches:
     """The state of a search: `low` does (0: nothing known), `high` does not."""
 
-    def __init__(
-        self, problem: Problem, machine: Machine, memory: int, limits: Limits, of: int, effort: Effort
-    ) -> None:
-        self.problem, self.machine, self.memory = problem, machine, memory
+    def __init__(self, problem: Problem, memory: int, limits: Limits, of: int, effort: Effort) -> None:
+        self.problem, self.machine, self.memory = problem, problem.machine, memory
         self.limits, self.of, self.effort = limits, of, effort
         self.low, self.high = 0, LARGEST_BATCH + 1
-        own = machine_of(problem.instance)
+        own, machine = machine_of(problem.instance), problem.machine
         same = replace(own, memories=machine.memories) == machine and len(own.memories) == len(machine.memories)
         self.built = problem.instance.has_storage and same
         self.best: tuple[Instance, Answered] | None = None
@@ -219,8 +251,6 @@ class _Batches:
 
     def _unanswered(self) -> tuple[Instance, Answered]:
         """Conclude without a solve: the time was over before the first."""
-        from remat.plugin.proposal import Proposal
-
         problem = self.at(1) or self.problem
         solver = self.effort.solver(problem)
         proposal = Proposal(termination=self.effort.termination)

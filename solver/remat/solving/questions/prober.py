@@ -16,17 +16,10 @@ from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.options import make_options
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Proposal, Status, Termination
+from remat.solving.conclusion import conclude
 from remat.solving.questions.grid import Grid
 from remat.solving.result import Result
-from remat.solving.single import (
-    AUTO_SECONDS,
-    check_reach,
-    conclude,
-    propose,
-    read_seconds,
-    read_whole,
-    values_of,
-)
+from remat.solving.single import AUTO_SECONDS, check_reach, propose, read_seconds, read_whole, values_of
 
 AUTO_ANYTIME_SECONDS = 10.0
 """Limit of one solve by an anytime algorithm that ``auto`` chose: there are many of them."""
@@ -292,6 +285,16 @@ class Prober:
         if least is not None and least.memory == self.memory and least.sufficient:
             return max(0, least.size - 1)
         return self.floor if last is None and self.floor >= 0 else max(0, (last or 0) - 1)
+
+    def slots(self, size: int) -> int | None:
+        """Return a budget in states, where the memory is a storage level that holds states of one size; else None."""
+        if self.memory == 0 or not self.problem.instance.has_states:
+            return None
+        chain = self.problem.chain
+        state = int(chain.activation_size[0])
+        if chain.saves or state == 0 or bool((chain.activation_size != state).any()):
+            return None
+        return -(-size // state)
 
     def _conclude(
         self,

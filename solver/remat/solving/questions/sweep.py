@@ -12,10 +12,11 @@ from remat.errors import OptionError
 from remat.instance import MachineModel, digest, load
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.problem import Problem
-from remat.solving.questions.bisection import Limit, Search, least_budget
+from remat.solving.budget import budget_memory
+from remat.solving.questions.bisection import Limit, Search, search_least
 from remat.solving.questions.curves import Curve, Least, Point, Sweep
 from remat.solving.questions.prober import Answered, Effort, Prober, with_budget
-from remat.solving.single import QUESTIONS, AnyInstance, budget_memory, make_problem, read_whole
+from remat.solving.single import AnyInstance, make_problem, read_whole
 from remat.units import format_size, parse_size
 
 POINTS = 20
@@ -87,7 +88,7 @@ def sweep(
     memory = budget_memory(loaded, problem.machine)
     chosen = _budgets(budgets, problem)
     if chosen is not None and points is not None:
-        raise OptionError("--points: the budgets are given already")
+        raise OptionError("the budgets are given already", argument="points")
     count = None if points is None else min(read_whole(points, "points", 2), MOST_POINTS)
     shares = _options(problem, names, options or {})
     curves = []
@@ -118,18 +119,18 @@ def _budgets(given: Iterable[int | str] | None, problem: Problem) -> tuple[int, 
     try:
         sizes = {parse_size(size, problem.units) for size in given}
     except ValueError as error:
-        raise OptionError(f"--budget: {error}") from None
+        raise OptionError(f"{error}", argument="budget") from None
     if not sizes:
-        raise OptionError("--budget: there are no budgets")
+        raise OptionError("there are no budgets", argument="budget")
     return tuple(sorted(sizes, reverse=True))
 
 
 def _options(problem: Problem, names: Sequence[str], given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Share the options among the algorithms."""
     if not names:
-        raise OptionError("--algorithms: there are none")
+        raise OptionError("there are none", argument="algorithms")
     if len(set(names)) < len(names):
-        raise OptionError(f"--algorithms: {max(names, key=list(names).count)!r} is given twice")
+        raise OptionError(f"{max(names, key=list(names).count)!r} is given twice", argument="algorithms")
     shares: list[dict[str, Any]] = [{} for _ in names]
     fields = []
     for name in names:
@@ -140,11 +141,9 @@ def _options(problem: Problem, names: Sequence[str], given: Mapping[str, Any]) -
         owner, dot, option = key.rpartition(".")
         takers = [k for k, name in enumerate(names) if (name == owner if dot else option in fields[k])]
         if not takers:
-            if not dot and option in QUESTIONS:
-                raise OptionError(f"--option: {option!r} is a question for `remat solve`, not for a sweep")
             # Let the algorithm itself say which options it has.
             whose = f"{owner!r} is not among the algorithms" if dot else f"none of {', '.join(names)} has {option!r}"
-            raise OptionError(f"--option: {whose}; see `remat algorithms NAME`")
+            raise OptionError(f"{whose}; see `remat algorithms NAME`", argument="options")
         for k in takers:
             shares[k][option] = value
     return shares
@@ -244,7 +243,7 @@ class _Sweeping:
             return
         first = self._confirmed(top.at_peak(), as_good=True) or top
         self._note(first)
-        self.search = least_budget(self.prober, Limit(), top=top, resolution=RESOLUTION)
+        self.search = search_least(self.prober, Limit(), top=top, resolution=RESOLUTION)
         if self.search.refusal is not None:
             self._note(self.search.refusal)
         if self.search.best is None:

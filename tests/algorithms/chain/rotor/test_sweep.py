@@ -13,8 +13,9 @@ from remat.plugin.context import Context, Progress
 from remat.plugin.options import make_options
 from remat.plugin.proposal import Proposal
 from remat.plugin.registry import find
+from remat.solving.conclusion import conclude
 from remat.solving.result import Result
-from remat.solving.single import conclude, make_problem
+from remat.solving.single import make_problem
 from remat_algorithms.chain.rotor import slots as rotor_slots
 from remat_algorithms.chain.rotor import table as rotor_table
 from remat_algorithms.chain.rotor.table import RotorTable

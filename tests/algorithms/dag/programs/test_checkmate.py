@@ -15,7 +15,8 @@ from remat.plugin.context import Context
 from remat.plugin.options import make_options
 from remat.plugin.registry import find
 from remat.schedule.document import Run
-from remat.solving.single import conclude, make_problem
+from remat.solving.conclusion import conclude
+from remat.solving.single import make_problem
 from remat.testing import strategies
 from remat.testing.cases import moderate
 from remat_algorithms.dag.order.improving import better_order

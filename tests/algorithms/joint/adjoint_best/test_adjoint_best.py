@@ -305,7 +305,7 @@ def remat_schedule(problem: Problem, windows: Windows) -> dict[str, Any]:
     """Return the operations as a schedule document."""
     from remat.plugin.proposal import Proposal
     from remat.plugin.registry import find
-    from remat.solving.single import conclude
+    from remat.solving.conclusion import conclude
 
     proposal = Proposal(steps=steps_of(problem, windows.operations))
     result = conclude(problem, find("adjoint-best", "adjoint"), proposal, {})

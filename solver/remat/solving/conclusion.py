@@ -1,0 +1,199 @@
+"""The conclusion of a solve: place and verify what was proposed, check the claims, and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from remat.errors import ClaimError
+from remat.graph.bounds import makespan_bound, memory_time_bound
+from remat.graph.machine import Machine
+from remat.instance import digest
+from remat.placement import Unplaceable, place
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
+from remat.plugin.registry import Algorithm
+from remat.schedule.steps import Steps
+from remat.solving.remedies import remedies
+from remat.solving.result import Result
+from remat.units import Number
+from remat.verifier import Report, check
+
+CLAIM_TOLERANCE = 1e-9
+"""Float claims may differ from the verified figure by this share (sums in another order)."""
+
+
+def conclude(
+    problem: Problem,
+    solver: Algorithm,
+    proposal: Proposal,
+    options: Mapping[str, Any],
+    *,
+    seed: int = 0,
+    solve_seconds: float = 0.0,
+) -> Result:
+    """Place and verify what an algorithm proposes, check its claims, and draw the conclusion."""
+    least = proposal.least
+    scope = proposal.infeasible_within
+    steps, report = None, None
+    if proposal.steps is not None:
+        placed = _place(problem, problem.machine, proposal.steps)
+        if isinstance(placed, Unplaceable):
+            if solver.guarantee == "strategy":
+                scope, least = (
+                    solver.within or f"the {solver.name} schedule",
+                    _own_peak(problem, proposal.steps, placed),
+                )
+            elif solver.guarantee == "exact" and problem.exceeded is None:
+                name = problem.machine.memories[placed.memory].name
+                raise ClaimError(
+                    f"{solver.name}: step {placed.step} needs {placed.needed} of {placed.capacity} in {name}, although "
+                    "the algorithm says that its schedule fits"
+                )
+        else:
+            steps, report = (
+                placed,
+                check(problem.graph, problem.machine, placed, reference_time=problem.no_recompute_time),
+            )
+            _check_claims(problem, solver, proposal, report)
+    return _judge(problem, solver, proposal, steps, report, scope, least, options, seed, solve_seconds)
+
+
+def _place(problem: Problem, machine: Machine, steps: Steps) -> Steps | Unplaceable:
+    overfull = _overfull(problem, machine)
+    if overfull is not None or steps.start is not None:
+        return overfull or steps
+    outcome = place(problem.graph, machine, steps)
+    return outcome if isinstance(outcome, Unplaceable) else steps.placed(outcome.start)
+
+
+def _overfull(problem: Problem, machine: Machine) -> Unplaceable | None:
+    """What lies in a memory from the start may be too much for it, before any step."""
+    graph, first = problem.graph, machine.memories[0].name
+    for index, memory in enumerate(machine.memories):
+        if memory.capacity is None:
+            continue
+        inputs = sum(int(graph.size[place.value]) for place in graph.inputs if (place.memory or first) == memory.name)
+        resident = inputs + (graph.static_memory if index == 0 else 0)
+        if resident > memory.capacity:
+            return Unplaceable(0, index, resident, memory.capacity)
+    return None
+
+
+def _own_peak(problem: Problem, steps: Steps, overrun: Unplaceable) -> LeastBudget | None:
+    """The budget at which a strategy's one schedule fits: its peak without the memory that is too small."""
+    name = problem.machine.memories[overrun.memory].name
+    unbounded = problem.machine.with_capacities({name: None})
+    placed = _place(problem, unbounded, steps)
+    if isinstance(placed, Unplaceable):
+        return None
+    report = check(problem.graph, unbounded, placed, reference_time=problem.no_recompute_time)
+    peak = report.peaks[name]
+    task = None
+    if peak.step is not None and steps.kind[peak.step] == 0:
+        task = int(steps.item[peak.step])
+    return LeastBudget(peak.size, task, True, overrun.memory)
+
+
+def _check_claims(problem: Problem, solver: Algorithm, proposal: Proposal, report: Report) -> None:
+    if report.violations:
+        raise ClaimError(f"{solver.name}: the verifier rejects the schedule: {report.violations[0]}")
+    if proposal.makespan is not None and not _equal(proposal.makespan, report.makespan):
+        raise ClaimError(f"{solver.name} claims makespan {proposal.makespan}, verified is {report.makespan}")
+    memory = problem.machine.memories[problem.machine.processors[0].memory].name
+    if proposal.peak is not None and proposal.peak != report.peaks[memory].size:
+        raise ClaimError(f"{solver.name} claims peak {proposal.peak}, verified is {report.peaks[memory].size}")
+    for bound in proposal.bounds:
+        holds = bound.scope == ALL_SCHEDULES or proposal.optimal_within == bound.scope
+        if holds and bound.value > report.makespan and not _equal(bound.value, report.makespan):
+            raise ClaimError(f"{solver.name} claims bound {bound.value}, above the verified makespan {report.makespan}")
+
+
+def _equal(claimed: Number, verified: Number) -> bool:
+    if isinstance(claimed, int) and isinstance(verified, int):
+        return claimed == verified
+    return abs(claimed - verified) <= CLAIM_TOLERANCE * max(abs(claimed), abs(verified))
+
+
+def _judge(
+    problem: Problem,
+    solver: Algorithm,
+    proposal: Proposal,
+    steps: Steps | None,
+    report: Report | None,
+    scope: str | None,
+    least: LeastBudget | None,
+    options: Mapping[str, Any],
+    seed: int,
+    solve_seconds: float,
+) -> Result:
+    simple = Bound(makespan_bound(problem.graph, problem.machine, problem.needed), ALL_SCHEDULES, "needed tasks")
+    bounds = (*proposal.bounds, simple)
+    if len(problem.machine.processors) > 1:
+        value = memory_time_bound(problem.graph, problem.machine, problem.needed)
+        bounds = (*bounds, Bound(value, ALL_SCHEDULES, "memory x time"))
+    lower = max(bound.value for bound in bounds if bound.scope == ALL_SCHEDULES)
+    optimal_within = proposal.optimal_within
+    if report is not None:
+        scope, least = None, None
+        if lower >= report.makespan or _equal(lower, report.makespan):
+            optimal_within = ALL_SCHEDULES
+        status = Status.OPTIMAL if optimal_within == ALL_SCHEDULES else Status.FEASIBLE
+    else:
+        optimal_within = None
+        status, scope, least = _without_schedule(problem, scope, least)
+    termination = proposal.termination
+    proved = status is Status.OPTIMAL or (status is Status.INFEASIBLE and scope == ALL_SCHEDULES)
+    if proved and termination is not Termination.INTERRUPTED:
+        termination = Termination.COMPLETED  # no limit kept the solver from anything
+    named = {
+        memory.name: bound
+        for memory, bound in zip(problem.machine.memories, problem.memory_bounds, strict=True)
+        if bound is not None
+    }
+    return Result(
+        instance_name=problem.instance.name,
+        instance_digest=digest(problem.instance),
+        graph=problem.graph,
+        machine=problem.machine,
+        units=problem.units,
+        algorithm=solver.name,
+        options=options,
+        seed=seed,
+        status=status,
+        termination=termination,
+        columns=steps,
+        report=report,
+        lower_bound=lower,
+        no_recompute_time=problem.no_recompute_time,
+        bounds=bounds,
+        optimal_within=optimal_within,
+        scope=scope,
+        least_budget=least,
+        memory_bounds=named,
+        solve_seconds=solve_seconds,
+        notes=(*proposal.notes, *remedies(problem, solver, options, scope)),
+    )
+
+
+def _without_schedule(
+    problem: Problem, scope: str | None, least: LeastBudget | None
+) -> tuple[Status, str | None, LeastBudget | None]:
+    """Decide between infeasible and unknown; a bound that exceeds a capacity is a proof over all schedules."""
+    if least is not None:
+        known = problem.memory_bounds[least.memory]
+        holds = known is not None and least.size <= known.size
+        least = replace(least, scope=ALL_SCHEDULES if holds else scope)
+    proof = problem.exceeded
+    if proof is not None:
+        if least is None or least.memory != proof.memory or (not least.sufficient and least.size < proof.size):
+            least = proof
+        return Status.INFEASIBLE, ALL_SCHEDULES, least
+    if scope is not None:
+        return Status.INFEASIBLE, scope, least
+    first = problem.machine.processors[0].memory
+    known = problem.memory_bounds[first]
+    if least is None and known is not None:
+        least = LeastBudget(known.size, known.task, False, first, ALL_SCHEDULES)
+    return Status.UNKNOWN, None, least

@@ -1,0 +1,81 @@
+"""Limits on the time that a question sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+
+from remat.errors import OptionError
+from remat.plugin.problem import Problem
+from remat.solving.questions.bisection import Limit
+from remat.units import LARGEST_TOTAL, format_time, parse_time
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits on the time, as they were given.
+
+    Attributes
+    ----------
+    overhead : Fraction or None
+        Of the no-recompute time.
+    makespan : Fraction or None
+        In the instance's unit.
+    text : str
+        In words; empty where there is no limit.
+    """
+
+    overhead: Fraction | None
+    makespan: Fraction | None
+    text: str
+
+    @staticmethod
+    def of(overhead: object, makespan: object, problem: Problem) -> Limits:
+        """Read the two options."""
+        share = None if overhead is None else read_share(overhead)
+        texts = [] if share is None else [f"an overhead of at most {_percent(share)}"]
+        longest = None
+        if makespan is not None:
+            try:
+                time = parse_time(_plain(makespan), problem.units, largest=LARGEST_TOTAL)
+            except ValueError as error:
+                raise OptionError(str(error), argument="max_makespan") from None
+            longest = Fraction(time)
+            texts.append(f"a makespan of at most {format_time(time, problem.units)}")
+        return Limits(share, longest, " and ".join(texts))
+
+    def of_problem(self, problem: Problem) -> Limit:
+        """Return the largest admissible makespan of a problem."""
+        given = [] if self.makespan is None else [self.makespan]
+        if self.overhead is not None:
+            given.append((1 + self.overhead) * Fraction(problem.no_recompute_time))
+        return Limit(min(given, default=None))
+
+
+def read_share(value: object) -> Fraction:
+    """Read ``0.2``, ``"0.2"`` or ``"20%"`` exactly."""
+    text = str(value).strip()
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        number = Decimal(text.removesuffix("%").strip())
+        if not number.is_finite() or not 0 <= number <= 10**12:
+            raise ValueError
+    except (InvalidOperation, ValueError):
+        raise OptionError(f"{text[:60]!r} is no share >= 0; write 0.2 or 20%", argument="max_overhead") from None
+    return Fraction(number) / (100 if text.endswith("%") else 1)
+
+
+def _plain(value: object) -> object:
+    """Return numbers that came as text as numbers; bare ones are in the instance's unit."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        return value
+
+
+def _percent(share: Fraction) -> str:
+    return f"{float(100 * share):.6g} %"
