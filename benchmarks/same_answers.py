@@ -114,8 +114,8 @@ def compare(mine: Path, old: Path) -> int:
         print("over 10 s of CPU, left out:", *cell)
     refused = sum(_error(new[cell]) == "refused" for cell in both)
     print(
-        f"{len(both)} cells compared ({refused} of them refused by both), {len(different)} differ; {len(slow)} left out, "
-        f"{len(new.keys() ^ before.keys())} only in one"
+        f"{len(both)} cells compared ({refused} of them refused by both), {len(different)} differ; "
+        f"{len(slow)} left out, {len(new.keys() ^ before.keys())} only in one"
     )
     return len(different)
 

@@ -14,7 +14,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from remat.plugin import moved
+
 __version__ = "0.1.0"
+
+moved.install()
 
 if TYPE_CHECKING:
     from remat.adjoint.streaming import Stream, stream
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from remat.plugin.registry import Algorithm, algorithms
     from remat.solving.entry import solve
     from remat.solving.facts import Facts, show
+    from remat.solving.given import schedule_of
     from remat.solving.questions.curves import Curve, Point, Sweep
     from remat.solving.questions.largest_batch import largest_batch
     from remat.solving.questions.least_budget import least_budget
@@ -38,7 +43,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AdjointInstance": "remat.instance",
     "Algorithm": "remat.plugin.registry",
-    "Bound": "remat.plugin.problem",
+    "Bound": "remat.plugin.proposal",
     "ChainInstance": "remat.instance",
     "ClaimError": "remat.errors",
     "Comparison": "remat.comparing.comparison",
@@ -47,17 +52,17 @@ _HOME = {
     "Facts": "remat.solving.facts",
     "Instance": "remat.instance",
     "InstanceError": "remat.errors",
-    "LeastBudget": "remat.plugin.problem",
+    "LeastBudget": "remat.plugin.proposal",
     "MissingExtraError": "remat.errors",
     "OptionError": "remat.errors",
     "Point": "remat.solving.questions.curves",
     "RematError": "remat.errors",
     "Report": "remat.verifier",
     "Result": "remat.solving.result",
-    "Status": "remat.plugin.problem",
+    "Status": "remat.plugin.proposal",
     "Sweep": "remat.solving.questions.curves",
     "Stream": "remat.adjoint.streaming",
-    "Termination": "remat.plugin.problem",
+    "Termination": "remat.plugin.proposal",
     "TreeInstance": "remat.instance",
     "Violation": "remat.verifier",
     "algorithms": "remat.plugin.registry",
@@ -67,6 +72,7 @@ _HOME = {
     "example": "remat.instance.shipped",
     "examples": "remat.instance.shipped",
     "load": "remat.instance",
+    "schedule_of": "remat.solving.given",
     "show": "remat.solving.facts",
     "solve": "remat.solving.entry",
     "sweep": "remat.solving.questions.sweep",
@@ -106,6 +112,7 @@ __all__ = [
     "largest_batch",
     "least_budget",
     "load",
+    "schedule_of",
     "show",
     "solve",
     "stream",

@@ -214,14 +214,13 @@ def test_no_room_names_the_least_budget():
     document = loop(5, {"name": "ram", "capacity": "1GiB"}, units={"time": "s", "memory": "B"}, state_size="2GiB")
     text = refusal(document)
     assert text == (
-        "--budget: revolve finds no schedule in memory 'ram', which has 1 GiB; the least is 2 GiB: "
-        "--budget ram=2147483648"
+        "budget: revolve finds no schedule in memory 'ram', which has 1 GiB; the least is 2 GiB: ask for ram=2147483648"
     )
     assert next(remat.stream(document, budget={"ram": 2147483648}))
-    assert "the least is 3: --budget 3" in refusal(loop(5), budget=2)
+    assert "the least is 3: ask for 3" in refusal(loop(5), budget=2)
     assert next(remat.stream(loop(5), budget=3))
-    assert "--budget ram=1" in refusal(loop(5, ram(0)))
-    assert "the least is 4: --budget ram=4" in refusal(loop(5, ram(3)), algorithm="store-all")
+    assert "ask for ram=1" in refusal(loop(5, ram(0)))
+    assert "the least is 4: ask for ram=4" in refusal(loop(5, ram(3)), algorithm="store-all")
 
 
 def test_zero_sizes_and_too_many_slots():
@@ -232,7 +231,7 @@ def test_zero_sizes_and_too_many_slots():
 
 def test_what_cannot_be_streamed():
     assert refusal(loop(5, ram(2)), algorithm="h-revolve").startswith(
-        "--algorithm: h-revolve cannot be streamed; use remat.solve, or one of"
+        "algorithm: h-revolve cannot be streamed; use remat.solve, or one of"
     )
     chain = {"schema": "remat.instance/1", "kind": "chain", "input_size": 1, "stages": []}
     chain["stages"] = [{"forward_time": 1, "backward_time": 1, "output_size": 1}]

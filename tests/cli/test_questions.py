@@ -39,7 +39,7 @@ def test_the_least_budget(run: Run, tiny: str, arguments: list[str], tmp_path: P
 
 def test_slots(run: Run) -> None:
     outcome = run("solve", "-", "--max-overhead", "30%", stdin=json.dumps(LOOP).encode())
-    found = remat.solve(LOOP, options={"max_overhead": 0.3}).answer
+    found = remat.least_budget(LOOP, max_overhead=0.3).answer
     assert found is not None
     assert f"answer          {found.value} ({found.slots} slots); the least, proved for" in outcome.out
 
@@ -55,7 +55,7 @@ def test_a_makespan(run: Run, tiny: str) -> None:
 def test_bytes_that_can_be_pasted(run: Run) -> None:
     outcome = run("solve", "example:resnet50", "--max-overhead", "30%", "-a", "chen-greedy")
     line = next(line for line in outcome.out.splitlines() if line.startswith("answer"))
-    budget = int(line.partition("--budget ")[2].partition(";")[0])
+    budget = int(line.partition("budget ")[2].partition(";")[0])
     assert "at least" in outcome.out
     assert "it is not proved that no smaller one will do" in " ".join(outcome.out.split())
     again = remat.solve(remat.example("resnet50"), algorithm="chen-greedy", budget=budget)
@@ -98,7 +98,7 @@ def test_no_batch(run: Run, tiny: str) -> None:
         (["--max-overhead", "1", "-b", "30"], ["--budget", "'memory'", "leave one of them out"]),
         (["-O", "batch=3"], ["--option batch", "scale=batch"]),
         (["-O", "scale=size", "-b", "30"], ["--option scale", "'size'"]),
-        (["-O", "scale=batch"], ["scale=batch", "--budget"]),
+        (["-O", "scale=batch"], ["--budget: how much memory"]),
         (["-O", "scale=batch", "-O", "batch=0", "-b", "9"], ["--option batch", "'0'"]),
         (["--output-instance", "x.json"], ["--output-instance", "scale=batch"]),
         (["--output-instance", "-", "-O", "scale=batch"], ["--output-instance", "name a file"]),

@@ -121,7 +121,7 @@ def test_infeasible_answers_name_the_budget(run: Run, tiny: str, tmp_path: Path)
     target = tmp_path / "answer.json"
     outcome = run("solve", tiny, "-a", "keep-all", "-b", PEAK - 1, "-o", target)
     assert outcome.code == ExitCode.INFEASIBLE
-    assert f"a schedule is found with --budget {PEAK}" in outcome.out
+    assert f"a schedule is found with budget {PEAK}" in outcome.out
     answer = json.loads(target.read_text())
     assert answer["status"] == "infeasible"
     assert answer["least_budget"]["size"] == PEAK
@@ -134,7 +134,7 @@ def test_infeasible_by_a_bound(run: Run, tiny: str, zoo: Zoo) -> None:
     outcome = run("solve", tiny, "-a", "give-up", "-b", "1")
     assert outcome.code == ExitCode.INFEASIBLE
     assert "proved over all schedules" in outcome.out
-    assert "a lower bound: nothing less than --budget" in outcome.out
+    assert "a lower bound: nothing less than budget" in outcome.out
 
 
 def test_infeasible_in_one_order_only(run: Run, save: Save) -> None:
@@ -256,7 +256,7 @@ def test_named_and_bare_budgets(run: Run, tiny: str, save: Save) -> None:
     assert memories == [{"name": "device", "capacity": PEAK}, {"name": "host", "capacity": 100}]
     outcome = run("solve", tiny, "-a", "keep-all", "--machine", path, "-b", PEAK - 1)
     assert outcome.code == 3
-    assert f"--budget device={PEAK}" in outcome.out
+    assert f"budget device={PEAK}" in outcome.out
 
 
 def test_a_bare_budget_is_the_first_storage_level(run: Run) -> None:

@@ -239,17 +239,17 @@ def test_two_thousand_small_instances(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"algorithms": "rotr"}, "--algorithms: unknown algorithm 'rotr'; did you mean 'rotor'"),
-        ({"options": {"rotr": {}}}, "--option: unknown algorithm 'rotr'"),
+        ({"algorithms": "rotr"}, "algorithms: unknown algorithm 'rotr'; did you mean 'rotor'"),
+        ({"options": {"rotr": {}}}, "options: unknown algorithm 'rotr'"),
         ({"options": {"rotor": {"slot": "3"}}}, "has no option 'slot'; did you mean 'slots'"),
-        ({"budget_fractions": (0.0,)}, "--budget-fraction: 0.0"),
-        ({"budget_fractions": (float("nan"),)}, "--budget-fraction: nan"),
-        ({"seeds": (-1,)}, "--seeds"),
-        ({"seeds": (True,)}, "--seeds"),
-        ({"time_limit": "soon"}, "--time-limit: 'soon'"),
-        ({"memory_limit": "8,5GB"}, "--memory-limit"),
-        ({"jobs": 0}, "--jobs"),
-        ({"executor": "ssh://x"}, "--executor: 'ssh://x'"),
+        ({"budget_fractions": (0.0,)}, "budget_fractions: 0.0"),
+        ({"budget_fractions": (float("nan"),)}, "budget_fractions: nan"),
+        ({"seeds": (-1,)}, "seeds"),
+        ({"seeds": (True,)}, "seeds"),
+        ({"time_limit": "soon"}, "time_limit: 'soon'"),
+        ({"memory_limit": "8,5GB"}, "memory_limit"),
+        ({"jobs": 0}, "jobs"),
+        ({"executor": "ssh://x"}, "executor: 'ssh://x'"),
     ],
 )
 def test_bad_arguments(given, message):
@@ -326,7 +326,7 @@ def test_bad_paths(tmp_path):
         remat.compare(tmp_path)
     with pytest.raises(remat.OptionError, match="no instances"):
         remat.compare([])
-    with pytest.raises(remat.OptionError, match="--output: name a folder"):
+    with pytest.raises(remat.OptionError, match="output: name a folder"):
         remat.compare(CHAIN, output="")
     (tmp_path / "file").write_text("")
     with pytest.raises(remat.OptionError, match="cannot make folder"):

@@ -116,7 +116,7 @@ def test_many_budgets_of_a_chain_are_for_rotor():
     assert chosen(moderate("chain"), 40, many=True) == "rotor"
     assert chosen(VARIANTS, 40, many=True) == "rotor"
     assert chosen(moderate("dag"), 40, many=True) == chosen(moderate("dag"), 40)
-    asked = remat.solve(moderate("chain"), options={"max_overhead": "20%"})
+    asked = remat.least_budget(moderate("chain"), max_overhead="20%")
     assert asked.algorithm == "rotor"
     assert asked.answer.proved
     curves = [remat.sweep(moderate("chain"), name, points=3).curves[0] for name in ("auto", "rotor")]

@@ -61,16 +61,16 @@ def test_text_is_converted(text, value):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"slots": "many"}, r"--option slots: .*integer.*, not 'many'"),
-        ({"slots": "1.5"}, r"--option slots: .*integer.*, not '1.5'"),
-        ({"slots": 0}, r"--option slots: .*greater than or equal to 1, not '0'"),
-        ({"factor": "nan"}, r"--option factor: .*finite number, not 'nan'"),
-        ({"factor": float("inf")}, r"--option factor: .*finite number"),
-        ({"exact": "perhaps"}, r"--option exact: .*boolean.*, not 'perhaps'"),
-        ({"rule": "worst"}, r"--option rule: .*'first' or 'best', not 'worst'"),
-        ({"solver": "three"}, r"--option solver: one, or two, not 'three'$"),
-        ({"marks": [1, "x"]}, r"--option marks.1: .*integer.*, not 'x'"),
-        ({"slots": "9" * 5000}, r"--option slots: "),
+        ({"slots": "many"}, r"option slots: .*integer.*, not 'many'"),
+        ({"slots": "1.5"}, r"option slots: .*integer.*, not '1.5'"),
+        ({"slots": 0}, r"option slots: .*greater than or equal to 1, not '0'"),
+        ({"factor": "nan"}, r"option factor: .*finite number, not 'nan'"),
+        ({"factor": float("inf")}, r"option factor: .*finite number"),
+        ({"exact": "perhaps"}, r"option exact: .*boolean.*, not 'perhaps'"),
+        ({"rule": "worst"}, r"option rule: .*'first' or 'best', not 'worst'"),
+        ({"solver": "three"}, r"option solver: one, or two, not 'three'$"),
+        ({"marks": [1, "x"]}, r"option marks.1: .*integer.*, not 'x'"),
+        ({"slots": "9" * 5000}, r"option slots: "),
     ],
 )
 def test_errors_name_the_option(given, message):

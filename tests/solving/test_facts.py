@@ -156,7 +156,7 @@ def test_frozen() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(remat.OptionError, match="--budget"):
+    with pytest.raises(remat.OptionError, match="budget"):
         remat.show(CHAIN, budget="8,5GB")
     with pytest.raises(remat.InstanceError):
         remat.show({})

@@ -170,8 +170,8 @@ def test_class_needs_no_less_than_all_schedules():
 @pytest.mark.parametrize(
     ("scope", "more", "said"),
     [
-        ("schedules in the reference order", {}, "try --algorithm dag-order-exact"),
-        ("runs of the reference order", {"options": REORDERING}, "try --option reorder=true or --algorithm dag-order"),
+        ("schedules in the reference order", {}, "try algorithm dag-order-exact"),
+        ("runs of the reference order", {"options": REORDERING}, "try option reorder=true or algorithm dag-order"),
         ("runs of the improved order", {"options": "remat_algorithms.dag.programs.checkmate:RoundingOptions"}, "try "),
         ("some orders", {"options": REORDERING}, None),
     ],
@@ -341,18 +341,18 @@ def test_budget_of_a_named_memory_and_of_the_first_storage_level():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"budget": -1}, "--budget: -1 is negative"),
-        ({"budget": "8,5GB"}, "--budget: '8,5GB' is not a size"),
-        ({"budget": True}, "--budget: "),
-        ({"budget": {"moon": 1}}, "--budget: unknown memory 'moon'; this machine has memory"),
-        ({"time_limit": "soon"}, "--time-limit: 'soon' is not a duration"),
-        ({"time_limit": -1}, "--time-limit: '?-1.*is not a duration"),
-        ({"time_limit": math.nan}, "--time-limit: "),
-        ({"time_limit": [1]}, "--time-limit: "),
-        ({"seed": -1}, "--seed: expected a whole number >= 0, not -1"),
-        ({"seed": 1.5}, "--seed: "),
-        ({"threads": 0}, "--threads: expected a whole number >= 1, not 0"),
-        ({"threads": True}, "--threads: "),
+        ({"budget": -1}, "budget: -1 is negative"),
+        ({"budget": "8,5GB"}, "budget: '8,5GB' is not a size"),
+        ({"budget": True}, "budget: "),
+        ({"budget": {"moon": 1}}, "budget: unknown memory 'moon'; this machine has memory"),
+        ({"time_limit": "soon"}, "time_limit: 'soon' is not a duration"),
+        ({"time_limit": -1}, "time_limit: '?-1.*is not a duration"),
+        ({"time_limit": math.nan}, "time_limit: "),
+        ({"time_limit": [1]}, "time_limit: "),
+        ({"seed": -1}, "seed: expected a whole number >= 0, not -1"),
+        ({"seed": 1.5}, "seed: "),
+        ({"threads": 0}, "threads: expected a whole number >= 1, not 0"),
+        ({"threads": True}, "threads: "),
         ({"algorithm": "keepall"}, "unknown algorithm 'keepall'; did you mean 'keep-all'"),
         ({"options": {"a": 1}}, "keep-all has no options, so 'a'"),
     ],
@@ -363,7 +363,7 @@ def test_arguments_that_cannot_be_used(more, message):
 
 
 def test_byte_budget_of_an_instance_in_units():
-    with pytest.raises(OptionError, match="--budget: '8GB' is in bytes, but this instance counts memory in units"):
+    with pytest.raises(OptionError, match="budget: '8GB' is in bytes, but this instance counts memory in units"):
         remat.solve(CHAINED | {"units": {"memory": "unit"}}, algorithm="keep-all", budget="8GB")
 
 

@@ -174,10 +174,6 @@ def command(session: Session, /, **given: Any) -> int:
     return _exit_code(result)
 
 
-QUESTIONS = frozenset(["max_overhead", "max_makespan", "scale", "batch"])
-"""Options that ask a question around a solve, unless the algorithm has one of that name itself."""
-
-
 @dataclass(frozen=True)
 class _Question:
     """What is asked for, and where its parts were given.
@@ -210,6 +206,7 @@ class _Question:
 def _question(options: dict[str, str], flags: Mapping[str, str | None], own: Callable[[], set[str]]) -> _Question:
     """Part the question from the algorithm's options; `own` names those that the algorithm has itself."""
     import remat
+    from remat.solving.questions import QUESTIONS
 
     given = {name: value for name, value in flags.items() if value is not None}
     for name in given:

@@ -158,7 +158,7 @@ _CATALOGUE = (
     Family(
         "chain",
         "transformer",
-        "transformer:transformer",
+        "networks.transformer:transformer",
         "Training step of a transformer, from published layer formulas.",
         (
             _choice(
@@ -194,7 +194,7 @@ _CATALOGUE = (
     Family(
         "chain",
         "resnet",
-        "resnet:resnet",
+        "networks.resnet:resnet",
         "Training step of a ResNet, from the published layer table.",
         (
             _choice("depth", ("18", "34", "50", "101", "152"), "Which ResNet.", "50"),
@@ -318,7 +318,7 @@ _CATALOGUE = (
     Family(
         "dag",
         "unet",
-        "networks:unet",
+        "networks.unet_mlp:unet",
         "Training graph of a U-Net, from its published layers.",
         (
             _int("depth", 4, "Poolings; each halves the edge and doubles the channels."),
@@ -334,7 +334,7 @@ _CATALOGUE = (
     Family(
         "dag",
         "mlp",
-        "networks:mlp",
+        "networks.unet_mlp:mlp",
         "Training graph of a multilayer perceptron.",
         (
             _int("layers", 12, "Number of layers."),

@@ -84,5 +84,5 @@ def read_seconds(limit: float | str | None, default: float | None) -> float | No
 def read_whole(value: object, name: str, least: int) -> int:
     """Check an argument that is a whole number."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise OptionError(f"--{name}: expected a whole number >= {least}, not {value!r:.60}")
+        raise OptionError(f"expected a whole number >= {least}, not {value!r:.60}", argument=name)
     return value

@@ -78,7 +78,7 @@ def test_periodic_with_one_segment_is_store_all() -> None:
     ],
 )
 def test_refusals(document: dict[str, Any], algorithm: str, options: dict[str, Any]) -> None:
-    with pytest.raises(remat.OptionError, match="--option"):
+    with pytest.raises(remat.OptionError, match="option"):
         remat.solve(document, algorithm=algorithm, options=options)
 
 

@@ -42,8 +42,8 @@ def test_scipy_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_options_are_checked() -> None:
     for wrong, message in (
         ({"ordering": "metis"}, "'metis' is not one of"),
-        ({"relax": -1}, "--relax: -1 is negative"),
-        ({"entry_bytes": 0}, "--bytes: an entry takes at least 1 byte"),
+        ({"relax": -1}, "relax: -1 is negative"),
+        ({"entry_bytes": 0}, "entry_bytes: an entry takes at least 1 byte"),
     ):
         with pytest.raises(remat.OptionError, match=message):
             import_matrix("x.mtx", **wrong)  # type: ignore[arg-type]

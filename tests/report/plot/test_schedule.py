@@ -138,7 +138,7 @@ def test_what_cannot_be_plotted(chain, tmp_path):
 
 def test_without_matplotlib(chain, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=r"--plot needs an optional package: pip install 'remat\[plot\]'"):
+    with pytest.raises(MissingExtraError, match=r"a plot needs an optional package: pip install 'remat\[plot\]'"):
         plot(chain, tmp_path / "plot.svg")
 
 

@@ -83,7 +83,7 @@ def test_infeasible_and_sufficient() -> None:
     assert found["status"] == "infeasible, proved within the keep-all schedule"
     assert found["capacity"] == "memory: 35 MB (33.38 MiB)"
     assert found["least budget"].startswith("memory: 35 MB (33.38 MiB), set by task B")
-    assert found["least budget"].endswith("a schedule is found with --budget 35000000")
+    assert found["least budget"].endswith("a schedule is found with budget 35000000")
     assert "makespan" not in found
 
 
@@ -101,7 +101,7 @@ def test_infeasible_by_a_bound(kept: Result) -> None:
     found = lines(answer)
     assert found["status"] == "infeasible, proved over all schedules"
     assert "at least 17 B, needed by what is resident at the start or at the end" in found["least budget"]
-    assert "a lower bound: nothing less than --budget 17 can do" in found["least budget"]
+    assert "a lower bound: nothing less than budget 17 can do" in found["least budget"]
     assert found["lower bound"] == "12 ms"
 
 
@@ -112,7 +112,7 @@ def test_infeasible_by_a_bound(kept: Result) -> None:
         ("all schedules", LeastBudget(17, None, False, 0, "all schedules"), "at least 17 B, needed by task F2 a lower"),
         ("some", LeastBudget(18, None, False, 0, "some"), "within some, at least 18 B a lower bound for these"),
         ("some", LeastBudget(18, 0, False, 0, "some"), "at least 18 B, needed by task F1 a lower bound for these"),
-        ("some", LeastBudget(18, 0, True, 0, "some"), "18 B, set by task F1 a schedule is found with --budget 18"),
+        ("some", LeastBudget(18, 0, True, 0, "some"), "18 B, set by task F1 a schedule is found with budget 18"),
         ("all schedules", LeastBudget(18, None, True, 0, "some"), "18 B for some a schedule is found with"),
         ("all schedules", LeastBudget(18, None, True), "18 B for keep-all a schedule is found with"),
         (None, LeastBudget(18, None, True), "18 B for keep-all a schedule is found with"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import remat
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
-from remat.solving.questions.least_budget import read_share
+from remat.solving.questions.limits import read_share
 from remat.testing import strategies
 from remat_algorithms.dag import keep_all
 from tests import hooks
@@ -61,7 +61,7 @@ def test_chains(document, share, algorithm):
     limit = (1 + share) * whole.no_recompute_time
     top = whole.peak_memory["memory"]
     wanted = least_by_scan(persistent.Recursion(document).least_time, limit, top)
-    found = remat.solve(document, algorithm=algorithm, options={"max_overhead": float(share)})
+    found = remat.least_budget(document, algorithm=algorithm, max_overhead=float(share))
     assert found.answer.value == wanted == found.peak_memory["memory"]
     assert found.machine.memories[0].capacity == wanted
     assert found.makespan <= limit
@@ -78,7 +78,7 @@ def test_slots(steps, backward, state, share):
     time = steps - 1 + steps * backward
     wanted = next(slots for slots, cost in enumerate(costs) if cost is not None and cost <= (1 + share) * time)
     for algorithm in ("auto", "revolve"):
-        found = remat.solve(document, algorithm=algorithm, options={"max_overhead": float(share)})
+        found = remat.least_budget(document, algorithm=algorithm, max_overhead=float(share))
         assert found.answer.slots == wanted
         assert found.answer.value == wanted * state == found.peak_memory["ram"]
         assert found.answer.proved
@@ -88,7 +88,7 @@ def test_slots(steps, backward, state, share):
 @given(strategies.adjoints(largest=5, exact=True), SHARES)
 def test_auto_on_adjoints_in_one_memory(document, share):
     document = {key: value for key, value in document.items() if key not in ("storage", "initial_state", "machine")}
-    found = remat.solve(document, options={"max_overhead": float(share)})
+    found = remat.least_budget(document, max_overhead=float(share))
     value, limit = found.answer.value, (1 + share) * found.no_recompute_time
     if value is None:
         assert remat.solve(document).makespan > limit
@@ -107,7 +107,7 @@ def test_no_proof_is_refuted_by_any_schedule(document, share):
     """What is said of all schedules holds against exhaustive search."""
     if "machine" in document:
         return
-    found = remat.solve(document, algorithm="keep-all", options={"max_overhead": float(share)})
+    found = remat.least_budget(document, algorithm="keep-all", max_overhead=float(share))
     least = search.chain_least_budget(document)
     answer = found.answer
     if answer.scope == ALL_SCHEDULES and answer.bound is not None and answer.bound > least:
@@ -137,32 +137,32 @@ def test_exactly_at_the_limit():
     for share, makespan in ((Fraction(1, 84), 85), (Fraction(2, 84), 86)):
         limit = f"{float(share):.17f}"
         exact = Fraction(limit) >= share
-        found = remat.solve(fifth, algorithm="adjoint-dp", options={"max_overhead": limit})
+        found = remat.least_budget(fifth, algorithm="adjoint-dp", max_overhead=limit)
         assert found.makespan <= (makespan if exact else makespan - 1)
 
 
 def test_makespan_limits():
     for limit, peak in ((10**6, 3), (17, 3), (16, 4)):
-        found = remat.solve(LECTURE, options={"max_makespan": limit})
+        found = remat.least_budget(LECTURE, max_makespan=limit)
         assert found.makespan <= limit
         assert found.answer.value == peak
     ms = LECTURE | {"units": {"time": "ms"}}
-    found = remat.solve(ms, options={"max_makespan": "0.02s"})
+    found = remat.least_budget(ms, max_makespan="0.02s")
     assert found.answer.question == "the least budget of memory for a makespan of at most 20 ms"
-    assert found.answer.value == remat.solve(LECTURE, options={"max_makespan": "20"}).answer.value
+    assert found.answer.value == remat.least_budget(LECTURE, max_makespan="20").answer.value
 
 
 def test_both_limits():
-    one = remat.solve(LECTURE, options={"max_overhead": "10%"})
-    two = remat.solve(LECTURE, options={"max_overhead": "10%", "max_makespan": 1000})
-    three = remat.solve(LECTURE, options={"max_overhead": "1000%", "max_makespan": one.makespan})
+    one = remat.least_budget(LECTURE, max_overhead="10%")
+    two = remat.least_budget(LECTURE, max_overhead="10%", max_makespan=1000)
+    three = remat.least_budget(LECTURE, max_overhead="1000%", max_makespan=one.makespan)
     assert one.answer.value == two.answer.value == three.answer.value
     assert "overhead" in two.answer.question
     assert "makespan" in two.answer.question
 
 
 def test_no_budget_will_do():
-    found = remat.solve(CHAIN, options={"max_makespan": 3})
+    found = remat.least_budget(CHAIN, max_makespan=3)
     assert (found.status, found.scope, found.answer.value) == (Status.INFEASIBLE, ALL_SCHEDULES, None)
     assert found.notes == ("no budget will do: whatever the memory, the makespan is at least 20",)
     assert found.answer.solves == 0
@@ -170,28 +170,28 @@ def test_no_budget_will_do():
 
 
 def test_a_strategy_that_is_too_slow():
-    found = remat.solve(CHAIN, algorithm="recompute-all", options={"max_overhead": 0})
+    found = remat.least_budget(CHAIN, algorithm="recompute-all", max_overhead=0)
     assert (found.status, found.scope) == (Status.INFEASIBLE, "the recompute-all schedule")
     assert "even without a budget, the makespan of recompute-all is 32" in found.notes[0]
-    enough = remat.solve(CHAIN, algorithm="recompute-all", options={"max_overhead": "60%"})
+    enough = remat.least_budget(CHAIN, algorithm="recompute-all", max_overhead="60%")
     peak = remat.solve(CHAIN, algorithm="recompute-all").peak_memory["memory"]
     assert (enough.answer.value, enough.answer.proved, enough.answer.solves) == (peak, True, 1)
 
 
 def test_a_heuristic_proves_nothing():
-    exact = remat.solve(CHAIN, algorithm="rotor", options={"max_overhead": "30%"})
-    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": "30%"})
+    exact = remat.least_budget(CHAIN, algorithm="rotor", max_overhead="30%")
+    found = remat.least_budget(CHAIN, algorithm="frugal", max_overhead="30%")
     assert found.answer.value == exact.answer.value
     assert not found.answer.proved
     assert "not proved" in found.notes[-1]
     assert found.answer.bound <= exact.answer.value
-    slow = remat.solve(CHAIN, algorithm="frugal", options={"max_makespan": 20})
+    slow = remat.least_budget(CHAIN, algorithm="frugal", max_makespan=20)
     assert slow.answer.value == remat.solve(CHAIN, algorithm="store-all").peak_memory["memory"]
 
 
 def test_a_heuristic_that_finds_nothing(monkeypatch):
     monkeypatch.setattr(hooks, "frugal", lambda problem, options, context: Proposal())
-    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": "30%"})
+    found = remat.least_budget(CHAIN, algorithm="frugal", max_overhead="30%")
     assert (found.status, found.answer.value, found.answer.scope) == (Status.UNKNOWN, None, None)
 
 
@@ -203,7 +203,7 @@ def test_a_slow_heuristic_is_no_proof(monkeypatch):
         return Proposal(steps=run_in_order(problem.graph, problem.machine, [runs[0], *runs]))
 
     monkeypatch.setattr(hooks, "frugal", slow)
-    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": "0%"})
+    found = remat.least_budget(CHAIN, algorithm="frugal", max_overhead="0%")
     assert (found.status, found.scope) == (Status.UNKNOWN, None)
     assert "the makespan of frugal is 22" in found.notes[0]
 
@@ -211,7 +211,7 @@ def test_a_slow_heuristic_is_no_proof(monkeypatch):
 def test_infeasible_for_another_reason():
     small = STORED | {"static_memory": 5, "machine": None}
     del small["machine"]
-    found = remat.solve(small, budget={"working": 3}, options={"max_overhead": "50%"})
+    found = remat.least_budget(small, budget={"working": 3}, max_overhead="50%")
     assert found.status is Status.INFEASIBLE
     assert found.answer.value is None
     assert found.least_budget.memory == 0
@@ -219,57 +219,58 @@ def test_infeasible_for_another_reason():
 
 def test_budgets_of_other_memories():
     with pytest.raises(remat.OptionError, match="the budget of 'ram' is what"):
-        remat.solve(STORED, budget=8, options={"max_overhead": "50%"})
+        remat.least_budget(STORED, budget=8, max_overhead="50%")
     with pytest.raises(remat.OptionError, match="the budget of 'ram' is what"):
-        remat.solve(STORED, budget={"ram": 8}, options={"max_overhead": "50%"})
-    found = remat.solve(STORED, budget={"working": 50}, options={"max_overhead": "50%"})
+        remat.least_budget(STORED, budget={"ram": 8}, max_overhead="50%")
+    found = remat.least_budget(STORED, budget={"working": 50}, max_overhead="50%")
     assert [memory.capacity for memory in found.machine.memories] == [50, found.answer.value]
 
 
-def test_an_option_of_the_algorithm_wins():
+def test_an_option_of_the_same_name_is_the_algorithms():
     found = remat.solve(CHAIN, algorithm="own-options", options={"max_overhead": 3})
     assert (found.answer, found.options) == (None, {"max_overhead": 3})
-    asked = remat.solve(CHAIN, algorithm="own-options", options={"max_overhead": 3, "max_makespan": 1000})
+    asked = remat.least_budget(CHAIN, algorithm="own-options", options={"max_overhead": 3}, max_makespan=1000)
     assert asked.options == {"max_overhead": 3}
     assert asked.answer.value is not None
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("question", "message"),
     [
-        ({"max_makespan": "soon"}, "--option max_makespan: 'soon'"),
-        ({"max_makespan": -1}, "--option max_makespan"),
-        ({"max_overhead": "much"}, "--option max_overhead: 'much'"),
-        ({"batch": 3}, "add --option scale=batch"),
-        ({"max_overhead": 1, "slot": 3}, "rotor has no option 'slot'; did you mean 'slots'"),
-        ({"max_overhead": 1, "slots": 0}, "--option slots"),
+        ({"max_makespan": "soon"}, "^max_makespan: 'soon'"),
+        ({"max_makespan": -1}, "^max_makespan: "),
+        ({"max_overhead": "much"}, "^max_overhead: 'much'"),
+        ({}, "^max_overhead: how slow may it be"),
+        ({"max_overhead": 1, "options": {"slot": 3}}, "rotor has no option 'slot'; did you mean 'slots'"),
+        ({"max_overhead": 1, "options": {"slots": 0}}, "^option slots: "),
+        ({"max_overhead": 1, "budget": 30}, "^budget: the budget of 'memory' is what"),
     ],
 )
-def test_bad_questions(options, message):
+def test_bad_questions(question, message):
     with pytest.raises(remat.OptionError, match=message):
-        remat.solve(CHAIN, options=options)
+        remat.least_budget(CHAIN, **question)
 
 
 def test_options_reach_the_algorithm():
-    found = remat.solve(CHAIN, algorithm="rotor", options={"max_overhead": 1, "slots": 3})
+    found = remat.least_budget(CHAIN, algorithm="rotor", max_overhead=1, options={"slots": 3})
     assert found.options == {"slots": 3}
 
 
 def test_options_of_auto_go_to_those_who_know_them():
     """On the way auto also chooses algorithms without such an option."""
     for loop in (LECTURE, STORED):
-        chosen = remat.solve(loop, options={"max_overhead": "60%"})
+        chosen = remat.least_budget(loop, max_overhead="60%")
         assert chosen.answer.value is not None
     with pytest.raises(remat.OptionError, match="nonsense"):
-        remat.solve(LECTURE, options={"max_overhead": "60%", "nonsense": 1})
+        remat.least_budget(LECTURE, max_overhead="60%", options={"nonsense": 1})
     with pytest.raises(remat.OptionError, match="nonsense"):
-        remat.solve(LECTURE, budget=30, options={"scale": "batch", "nonsense": 1})
+        remat.largest_batch(LECTURE, budget=30, options={"nonsense": 1})
     with pytest.raises(remat.OptionError, match="nonsense"):
         remat.sweep(LECTURE, options={"nonsense": 1})
 
 
 def test_the_document_has_the_answer():
-    found = remat.solve(STORED, options={"max_overhead": "50%"})
+    found = remat.least_budget(STORED, max_overhead="50%")
     document = json.loads(json.dumps(found.to_dict()))
     assert document["answer"]["value"] == found.answer.value
     assert document["answer"]["slots"] * 4 == found.answer.value
@@ -278,8 +279,8 @@ def test_the_document_has_the_answer():
 
 
 def test_what_it_takes_to_find_the_schedule_again():
-    found = remat.solve(remat.example("resnet50"), algorithm="rotor", options={"max_overhead": "20%", "slots": 300})
-    note = next(note for note in found.notes if note.startswith("keep this schedule, or ask for --budget"))
+    found = remat.least_budget(remat.example("resnet50"), algorithm="rotor", max_overhead="20%", options={"slots": 300})
+    note = next(note for note in found.notes if note.startswith("keep this schedule, or ask for a budget of"))
     assert remat.verify(remat.example("resnet50"), found.to_dict()).ok
     takes = found.answer.ask
     assert takes > found.answer.value
@@ -301,7 +302,7 @@ def test_interrupted_on_the_way(monkeypatch):
         return hooks.rotor.solve(problem, hooks.rotor.RotorOptions(), context)
 
     monkeypatch.setattr(hooks, "frugal", slow)
-    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": "90%"})
+    found = remat.least_budget(CHAIN, algorithm="frugal", max_overhead="90%")
     assert len(calls) == 2
     assert found.termination is Termination.INTERRUPTED
     assert found.status in (Status.OPTIMAL, Status.FEASIBLE)
@@ -313,7 +314,7 @@ def test_interrupted_before_the_first_answer(monkeypatch):
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(hooks, "frugal", stuck)
-    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": "90%"})
+    found = remat.least_budget(CHAIN, algorithm="frugal", max_overhead="90%")
     assert (found.status, found.termination) == (Status.UNKNOWN, Termination.INTERRUPTED)
     assert found.notes == ("stopped before the first answer",)
 
@@ -329,7 +330,7 @@ def test_interrupted_twice_on_the_way(monkeypatch):
         return hooks.rotor.solve(problem, hooks.rotor.RotorOptions(), context)
 
     monkeypatch.setattr(hooks, "frugal", stuck)
-    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": "90%"})
+    found = remat.least_budget(CHAIN, algorithm="frugal", max_overhead="90%")
     assert found.termination is Termination.INTERRUPTED
     assert found.answer.value is not None
 
@@ -344,16 +345,16 @@ def test_time_is_shared(monkeypatch):
     monkeypatch.setattr(hooks, "frugal", watch)
     fake = hooks.entry("anytime", solver="frugal", guarantee="heuristic", options="", anytime=True)
     hooks.register(monkeypatch, anytime=fake)
-    remat.solve(CHAIN, algorithm="anytime", options={"max_overhead": 1}, time_limit=1000)
+    remat.least_budget(CHAIN, algorithm="anytime", max_overhead=1, time_limit=1000)
     assert left[0] == pytest.approx(100, rel=0.1)
     assert all(seconds < 900 for seconds in left)
     left.clear()
-    remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": 1}, time_limit=1000)
+    remat.least_budget(CHAIN, algorithm="frugal", max_overhead=1, time_limit=1000)
     assert all(900 < seconds <= 1000 for seconds in left)
 
 
 def test_no_time_at_all():
-    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": 1}, time_limit=0)
+    found = remat.least_budget(CHAIN, algorithm="frugal", max_overhead=1, time_limit=0)
     assert found.termination is Termination.TIME_LIMIT
     assert not found.answer.proved
 
@@ -362,23 +363,23 @@ def test_no_time_at_all():
 
 
 def test_a_hook_spares_solves():
-    plain = remat.solve(CHAIN, algorithm="unswept", options={"max_overhead": "40%"})
-    swept = remat.solve(CHAIN, algorithm="swept", options={"max_overhead": "40%"})
+    plain = remat.least_budget(CHAIN, algorithm="unswept", max_overhead="40%")
+    swept = remat.least_budget(CHAIN, algorithm="swept", max_overhead="40%")
     assert swept.answer.value == plain.answer.value
     assert swept.answer.proved
     assert swept.answer.solves == 2 < plain.answer.solves
 
 
 def test_a_hook_that_ends_early_is_made_up_for():
-    plain = remat.solve(CHAIN, algorithm="unswept", options={"max_overhead": "60%"})
-    short = remat.solve(CHAIN, algorithm="swept-short", options={"max_overhead": "60%"})
+    plain = remat.least_budget(CHAIN, algorithm="unswept", max_overhead="60%")
+    short = remat.least_budget(CHAIN, algorithm="swept-short", max_overhead="60%")
     assert short.answer.value == plain.answer.value
     assert short.answer.proved
 
 
 def test_a_hook_that_lies():
     with pytest.raises(remat.ClaimError, match="claims makespan 0"):
-        remat.solve(CHAIN, algorithm="swept-lying", options={"max_overhead": "60%"})
+        remat.least_budget(CHAIN, algorithm="swept-lying", max_overhead="60%")
 
 
 def test_fakes_are_algorithms():

@@ -243,23 +243,23 @@ def test_options_go_to_those_who_have_them():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"algorithms": ()}, "--algorithms: there are none"),
+        ({"algorithms": ()}, "algorithms: there are none"),
         ({"algorithms": ("rotor", "rotor")}, "'rotor' is given twice"),
         ({"algorithms": "roter"}, "did you mean 'rotor'"),
         ({"algorithms": "liu"}, "solves tree, not chain"),
         ({"budgets": []}, "there are no budgets"),
-        ({"budgets": ["8GB"]}, "--budget: '8GB' is in bytes"),
-        ({"budgets": [3], "points": 3}, "--points: the budgets are given already"),
-        ({"points": 1}, "--points"),
-        ({"points": "many"}, "--points"),
+        ({"budgets": ["8GB"]}, "budget: '8GB' is in bytes"),
+        ({"budgets": [3], "points": 3}, "points: the budgets are given already"),
+        ({"points": 1}, "points"),
+        ({"points": "many"}, "points"),
         ({"options": {"slot": 3}}, "none of auto has 'slot'"),
         ({"options": {"rotor.slots": 3}}, "'rotor' is not among the algorithms"),
         ({"algorithms": "rotor", "options": {"rotor.slot": 3}}, "did you mean 'slots'"),
-        ({"options": {"slots": 0}}, "--option slots"),
+        ({"options": {"slots": 0}}, "option slots"),
         ({"options": {"max_overhead": 0.2}}, "is a question for `remat solve`"),
-        ({"time_limit": "soon"}, "--time-limit"),
-        ({"seed": -1}, "--seed"),
-        ({"threads": 0}, "--threads"),
+        ({"time_limit": "soon"}, "time_limit"),
+        ({"seed": -1}, "seed"),
+        ({"threads": 0}, "threads"),
     ],
 )
 def test_bad_arguments(arguments, message):
@@ -322,10 +322,10 @@ def test_a_budget_that_is_refused(monkeypatch):
         assert {point.notes for point in refused} == {"that would take too long"}
     with pytest.raises(remat.OptionError, match="too long"):
         remat.sweep(CHAIN, "frugal", budgets=[20, 33])
-    found = remat.solve(CHAIN, algorithm="frugal", options={"max_overhead": 100})
+    found = remat.least_budget(CHAIN, algorithm="frugal", max_overhead=100)
     assert found.answer.value == 33
     assert not found.answer.proved
-    assert found.notes[0].startswith("keep this schedule, or ask for --budget 34: ")
+    assert found.notes[0].startswith("keep this schedule, or ask for a budget of 34: ")
 
 
 # --- limits and interruptions -----------------------------------------------------------------------------------------

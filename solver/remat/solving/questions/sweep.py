@@ -13,6 +13,7 @@ from remat.instance import MachineModel, digest, load
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.solving.budget import budget_memory
+from remat.solving.questions import QUESTIONS
 from remat.solving.questions.bisection import Limit, Search, search_least
 from remat.solving.questions.curves import Curve, Least, Point, Sweep
 from remat.solving.questions.prober import Answered, Effort, Prober, with_budget
@@ -141,6 +142,8 @@ def _options(problem: Problem, names: Sequence[str], given: Mapping[str, Any]) -
         owner, dot, option = key.rpartition(".")
         takers = [k for k, name in enumerate(names) if (name == owner if dot else option in fields[k])]
         if not takers:
+            if not dot and option in QUESTIONS:
+                raise OptionError(f"{option!r} is a question for `remat solve`, not for a sweep", argument="options")
             # Let the algorithm itself say which options it has.
             whose = f"{owner!r} is not among the algorithms" if dot else f"none of {', '.join(names)} has {option!r}"
             raise OptionError(f"{whose}; see `remat algorithms NAME`", argument="options")

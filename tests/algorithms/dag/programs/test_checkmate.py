@@ -386,7 +386,7 @@ def test_a_schedule_of_too_many_runs_is_named(known, monkeypatch):
     options = {"copies": 1, "rounding": False, "greedy": known}
     refused = remat.solve(document, algorithm="moccasin", budget=budget, options=options)
     assert refused.status == "infeasible"
-    said = "a schedule fits that runs a task 2 times, and 1 are allowed: use --option copies=2"
+    said = "a schedule fits that runs a task 2 times, and 1 are allowed: use option copies=2"
     assert refused.notes.count(said) == known
     again = remat.solve(document, algorithm="moccasin", budget=budget, options=options | {"copies": 2})
     assert again.makespan is not None
