@@ -149,7 +149,7 @@ def test_infeasible_in_one_order_only(run: Run, save: Save) -> None:
     assert "memory: within schedules in the reference order, at least 13 a lower bound for these" in text
     assert "nothing less than" not in text
     assert "resident" not in text
-    assert "another order of the tasks may fit: try --option reorder=true or --algorithm dag-order-exact" in text
+    assert "another order of the tasks may fit: try option reorder=true or algorithm dag-order-exact" in text
     assert run("solve", path, "-b", "12", "-O", "reorder=true").code == 0
     assert run("solve", path, "-b", "12", "-a", "dag-order-exact").code == 0
     least = run("solve", path, "-b", "12", "--format", "json").document["least_budget"]

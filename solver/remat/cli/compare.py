@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,27 @@ With -o, finished cells stand in results/journal.jsonl: the same command goes on
 a report (report.html) are written beside it. Without budgets the instances' own machines stand."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Given:
+    """The options of the command, by click's names."""
+
+    paths: tuple[str, ...]
+    algorithms: str
+    budgets: tuple[str, ...]
+    fractions: str | None
+    seeds: str
+    options: tuple[str, ...]
+    machine: str | None
+    time_limit: str
+    memory_limit: str | None
+    jobs: int | None
+    threads: int
+    executor: str | None
+    output: str | None
+    rerun: Any
+    format_: str
+
+
 @click.command("compare", help=HELP)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=common.complete_instance)
 @click.option("-a", "--algorithms", metavar="NAMES", default="auto", show_default=True, help="Names, auto or all.")
@@ -52,57 +74,41 @@ a report (report.html) are written beside it. Without budgets the instances' own
 @common.format_option("table", "csv", "markdown", "json")
 @common.verbosity_options
 @click.pass_obj
-def command(
-    session: Session,
-    paths: tuple[str, ...],
-    algorithms: str,
-    budgets: tuple[str, ...],
-    fractions: str | None,
-    seeds: str,
-    options: tuple[str, ...],
-    machine: str | None,
-    time_limit: str,
-    memory_limit: str | None,
-    jobs: int | None,
-    threads: int,
-    executor: str | None,
-    output: str | None,
-    rerun: Any,
-    format_: str,
-) -> int:
+def command(session: Session, /, **given: Any) -> int:
     """Run the comparison, then hand it to the renderers."""
-    given: dict[str, Any] = {
-        "algorithms": _names(algorithms),
-        "budgets": [part for text in budgets for part in _parts(text)],
-        "budget_fractions": [_share(part) for part in _parts(fractions or "")],
-        "seeds": [_number("--seeds", part) for part in _parts(seeds)],
-        "options": _options(options),
-        "machine": _machine(machine),
+    asked = _Given(**given)
+    arguments: dict[str, Any] = {
+        "algorithms": _names(asked.algorithms),
+        "budgets": [part for text in asked.budgets for part in _parts(text)],
+        "budget_fractions": [_share(part) for part in _parts(asked.fractions or "")],
+        "seeds": [_number("--seeds", part) for part in _parts(asked.seeds)],
+        "options": _options(asked.options),
+        "machine": _machine(asked.machine),
     }
     from remat.comparing.run import compare
 
     with _progress(session) as listener:
         comparison = compare(
-            paths,
-            **given,
-            time_limit=time_limit,
-            memory_limit=memory_limit,
-            jobs=jobs,
-            threads=threads,
-            executor=executor,
-            output=output,
-            rerun=rerun,
-            pictures=output is not None,
+            asked.paths,
+            **arguments,
+            time_limit=asked.time_limit,
+            memory_limit=asked.memory_limit,
+            jobs=asked.jobs,
+            threads=asked.threads,
+            executor=asked.executor,
+            output=asked.output,
+            rerun=asked.rerun,
+            pictures=asked.output is not None,
             progress=listener,
         )
     try:
-        if output is not None:
-            _write(comparison, Path(output), session)
+        if asked.output is not None:
+            _write(comparison, Path(asked.output), session)
     finally:  # a full disk shall not take the table away, too
-        _print(comparison, format_, session)
+        _print(comparison, asked.format_, session)
     if comparison.interrupted:
         if not session.quiet:
-            resume = "" if output is None else "; the same command goes on from here"
+            resume = "" if asked.output is None else "; the same command goes on from here"
             click.echo(f"interrupted after {len(comparison):,} cells{resume}", err=True)
         return ExitCode.OK if len(comparison) else ExitCode.INTERRUPTED
     return ExitCode.OK

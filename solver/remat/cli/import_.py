@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -33,6 +34,20 @@ def command(ctx: click.Context) -> int:
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
     return ExitCode.OK
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Matrix:
+    """The options of the command, by click's names."""
+
+    path: str
+    ordering: str
+    relax: int
+    symmetric: bool
+    factors: str
+    entry_bytes: int | None
+    name: str | None
+    output: str
 
 
 @command.command("matrix", help=MATRIX_HELP)
@@ -67,35 +82,25 @@ def command(ctx: click.Context) -> int:
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
 @common.verbosity_options
 @click.pass_obj
-def matrix(
-    session: Session,
-    /,
-    path: str,
-    ordering: str,
-    relax: int,
-    symmetric: bool,
-    factors: str,
-    entry_bytes: int | None,
-    name: str | None,
-    output: str,
-) -> int:
+def matrix(session: Session, /, **given: Any) -> int:
     """Write the assembly tree of a matrix."""
+    asked = _Matrix(**given)
     from remat.bridges.matrix_market.importing import import_matrix
 
-    common.check_distinct({"MTX": path, "--output": output})
-    if output != common.STANDARD_STREAM:
-        common.check_writable("--output", output)
+    common.check_distinct({"MTX": asked.path, "--output": asked.output})
+    if asked.output != common.STANDARD_STREAM:
+        common.check_writable("--output", asked.output)
     document = import_matrix(
-        path,
-        ordering=ordering,
-        relax=relax,
-        symmetric=symmetric,
-        factors_in_core=factors == "in-core",
-        entry_bytes=entry_bytes,
-        name=name,
+        asked.path,
+        ordering=asked.ordering,
+        relax=asked.relax,
+        symmetric=asked.symmetric,
+        factors_in_core=asked.factors == "in-core",
+        entry_bytes=asked.entry_bytes,
+        name=asked.name,
     )
     session.remark(document["description"])
-    _write(document, output)
+    _write(document, asked.output)
     return ExitCode.OK
 
 

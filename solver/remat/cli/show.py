@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,6 +36,21 @@ that is a shipped one.
 LENGTH_OF_KIND = {"chain": "stages", "adjoint": "steps", "tree": "nodes"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Given:
+    """The options of the command, by click's names."""
+
+    instance: str | None
+    of: str | None
+    examples: bool
+    schema: bool
+    budget: tuple[str, ...]
+    machine: str | None
+    format_: str
+    plot: str | None
+    view: str | None
+
+
 @click.command("show", help=HELP)
 @click.argument("instance", required=False, shell_complete=common.complete_instance)
 @click.option("--of", metavar="INSTANCE", help="The instance of a schedule.")
@@ -46,38 +62,28 @@ LENGTH_OF_KIND = {"chain": "stages", "adjoint": "steps", "tree": "nodes"}
 @common.plot_options
 @common.verbosity_options
 @click.pass_obj
-def command(
-    session: Session,
-    instance: str | None,
-    of: str | None,
-    examples: bool,
-    schema: bool,
-    budget: tuple[str, ...],
-    machine: str | None,
-    format_: str,
-    plot: str | None,
-    view: str | None,
-) -> int:
+def command(session: Session, /, **given: Any) -> int:
     """Print one of the three."""
-    if (instance is not None) + examples + schema != 1:
+    asked = _Given(**given)
+    if (asked.instance is not None) + asked.examples + asked.schema != 1:
         raise click.UsageError("name an INSTANCE or a schedule, or give one of --examples and --schema")
-    if schema:
+    if asked.schema:
         from remat.instance import json_schema
 
         emit(json.dumps(json_schema(), indent=2))
-    elif examples:
-        _print_examples(format_)
-    elif instance is not None and (document := _schedule(instance, of)) is not None:
-        examined = _examined(session, document, instance, of, machine, plot)
-        if plot is not None or view is not None:
-            _plot(examined, plot, view)
-        _print_schedule(examined, format_)
-    elif instance is not None:
-        if plot is not None or view is not None:
+    elif asked.examples:
+        _print_examples(asked.format_)
+    elif asked.instance is not None and (document := _schedule(asked.instance, asked.of)) is not None:
+        examined = _examined(session, document, asked.instance, asked.of, asked.machine, asked.plot)
+        if asked.plot is not None or asked.view is not None:
+            _plot(examined, asked.plot, asked.view)
+        _print_schedule(examined, asked.format_)
+    elif asked.instance is not None:
+        if asked.plot is not None or asked.view is not None:
             raise OptionError("of instances there are no pictures; name a schedule", argument="plot")
-        if of is not None:
-            raise OptionError(f"{instance!r} is no schedule", argument="of")
-        _print_facts(session, instance, budget, machine, format_)
+        if asked.of is not None:
+            raise OptionError(f"{asked.instance!r} is no schedule", argument="of")
+        _print_facts(session, asked.instance, asked.budget, asked.machine, asked.format_)
     return ExitCode.OK
 
 

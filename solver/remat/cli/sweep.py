@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,6 +31,24 @@ algorithm that answers many budgets at once gives every breakpoint of its curve.
 with the points so far.
 
 Exit code 0: there is a schedule. 3: proved infeasible for all algorithms. 4: nothing found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Given:
+    """The options of the command, by click's names."""
+
+    instance: str
+    algorithms: tuple[str, ...]
+    budgets: tuple[str, ...]
+    points: int | None
+    machine: str | None
+    options: tuple[str, ...]
+    time_limit: str | None
+    seed: int
+    threads: int
+    output: str | None
+    format_: str
+    plot: str | None
 
 
 @click.command("sweep", help=HELP)
@@ -64,48 +83,35 @@ Exit code 0: there is a schedule. 3: proved infeasible for all algorithms. 4: no
 @click.option("--plot", metavar="FILE", help="Draw the curves (.svg, .png).")
 @common.verbosity_options
 @click.pass_obj
-def command(
-    session: Session,
-    instance: str,
-    algorithms: tuple[str, ...],
-    budgets: tuple[str, ...],
-    points: int | None,
-    machine: str | None,
-    options: tuple[str, ...],
-    time_limit: str | None,
-    seed: int,
-    threads: int,
-    output: str | None,
-    format_: str,
-    plot: str | None,
-) -> int:
+def command(session: Session, /, **given: Any) -> int:
     """Sweep, then hand the curves to the renderers."""
-    _check_outputs(instance, machine, output, plot, format_)
-    chosen = common.split_assignments("--option", options)
-    names = _split("--algorithms", algorithms) or ["auto"]
-    sizes = _split("--budget", budgets)
+    asked = _Given(**given)
+    _check_outputs(asked.instance, asked.machine, asked.output, asked.plot, asked.format_)
+    chosen = common.split_assignments("--option", asked.options)
+    names = _split("--algorithms", asked.algorithms) or ["auto"]
+    sizes = _split("--budget", asked.budgets)
 
     from remat.solving.questions.sweep import sweep
 
-    loaded = common.load_instance(instance)
+    loaded = common.load_instance(asked.instance)
     units = loaded.units.build()
-    model = common.load_machine_option(machine, units)
+    model = common.load_machine_option(asked.machine, units)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'}")
-    with progress(session, units, f"sweeping {loaded.name or instance}") as listener:
+    with progress(session, units, f"sweeping {loaded.name or asked.instance}") as listener:
         found = sweep(
             loaded,
             names,
             budgets=sizes or None,
-            points=points,
+            points=asked.points,
             machine=model,
             options=chosen,
-            time_limit=time_limit,
-            seed=seed,
-            threads=threads,
+            time_limit=asked.time_limit,
+            seed=asked.seed,
+            threads=asked.threads,
             progress=listener,
         )
-    _write(found, output, plot, session)
-    _print(found, output, format_, session)
+    _write(found, asked.output, asked.plot, session)
+    _print(found, asked.output, asked.format_, session)
     return exit_code(found)
 
 

@@ -49,12 +49,7 @@ def random_chain(
     Returns
     -------
     dict
-        Kind ``chain``.
-
-    Raises
-    ------
-    ValueError
-        A parameter out of range, or sizes beyond 2^62.
+        Kind ``chain``. ValueError for a parameter out of range, or sizes beyond 2^62.
     """
     check.integer("length", length, minimum=1, maximum=LONGEST)
     least_time, most_time = check.bounds("min_time", min_time, "max_time", max_time)
@@ -69,19 +64,19 @@ def random_chain(
     check.total([length * (2 * most_size + most_saved + 3 * max_workspace)], "lower max_size or length")
     draw = Draw(check.seed(seed))
     input_size = draw.size(least_size, most_size, zero)
-    stages = []
-    for _ in range(length):
+
+    def stage() -> dict[str, int]:
         forward = draw.size(least_time, most_time, zero)
-        stage = {
+        drawn = {
             "forward_time": forward,
             "backward_time": draw.size(forward, 3 * forward, zero),
             "output_size": draw.size(least_size, most_size, zero),
             "saved_size": draw.size(0, most_saved, zero),
         }
-        if max_workspace:
-            stage["forward_workspace"] = draw.size(0, max_workspace, zero)
-            stage["backward_workspace"] = draw.size(0, max_workspace, zero)
-        stages.append(stage)
+        for name in ("forward_workspace", "backward_workspace") if max_workspace else ():
+            drawn[name] = draw.size(0, max_workspace, zero)
+        return drawn
+
     return document(
         kind="chain",
         name=f"random_chain_l{length}_seed{seed}",
@@ -91,7 +86,7 @@ def random_chain(
         ),
         units=units_of(units),
         input_size=input_size,
-        stages=stages,
+        stages=[stage() for _ in range(length)],
         input_gradient=None if input_gradient else False,
     )
 

@@ -57,7 +57,18 @@ def conclude(
                 check(problem.graph, problem.machine, placed, reference_time=problem.no_recompute_time),
             )
             _check_claims(problem, solver, proposal, report)
-    return _judge(problem, solver, proposal, steps, report, scope, least, options, seed, solve_seconds)
+    return _judge(
+        problem,
+        solver,
+        proposal,
+        steps,
+        report,
+        scope=scope,
+        least=least,
+        options=options,
+        seed=seed,
+        solve_seconds=solve_seconds,
+    )
 
 
 def _place(problem: Problem, machine: Machine, steps: Steps) -> Steps | Unplaceable:
@@ -122,6 +133,7 @@ def _judge(
     proposal: Proposal,
     steps: Steps | None,
     report: Report | None,
+    *,
     scope: str | None,
     least: LeastBudget | None,
     options: Mapping[str, Any],

@@ -92,7 +92,21 @@ def follow_values(
     # Every begin has its end within the same key, so the running sums are 0 where a key starts.
     readers = np.cumsum(read_change) - read_change
     writers = np.cumsum(write_change) - write_change
-    _report(graph, machine, findings, operation, step, key, amount, size, before, complete, present, readers, writers)
+    _report(
+        graph,
+        machine,
+        findings,
+        operation=operation,
+        step=step,
+        key=key,
+        amount=amount,
+        size=size,
+        before=before,
+        complete=complete,
+        present=present,
+        readers=readers,
+        writers=writers,
+    )
     pinned = _pinned_keys(graph, machine)
     if pinned:
         freed = _one_of(operation, FREE, PART_FREE) & np.isin(key, pinned)
@@ -188,6 +202,7 @@ def _report(
     graph: TaskGraph,
     machine: Machine,
     findings: Findings,
+    *,
     operation: IntArray,
     step: IntArray,
     key: IntArray,

@@ -89,6 +89,8 @@ PRESETS = {
     "bert-large": Architecture(24, 1024, 16, 512, 30522, 4096),
 }
 
+SHAPE = ("layers", "hidden", "heads", "sequence", "vocabulary", "feedforward")
+
 
 def transformer(
     *,
@@ -116,115 +118,101 @@ def transformer(
     Parameters
     ----------
     preset : {"gpt2-small", "gpt2-xl", "llama-7b-like", "bert-large"}
-        Where every hyper-parameter that is not given comes from.
-    layers, hidden, heads, sequence, vocabulary : int, optional
-        l, h, a, s and V of the papers; `heads` must divide `hidden`.
-    feedforward : int, optional
-        Inner width of the MLP; 4*h where `hidden` is given, else the preset's.
+    layers, hidden, heads, sequence, vocabulary, feedforward : int, optional
+        l, h, a, s and V of the papers (`heads` must divide `hidden`), and the MLP's inner width (4*h with `hidden`).
     dropout : bool, optional
         Whether dropout masks (one byte per element) are drawn and saved.
-    batch : int
-        Sequences in a (micro-)batch, b.
-    dtype : {"fp16", "bf16", "fp32"}
-        Of activations, gradients and weights.
-    flash : bool
-        Tiled attention: the score matrices never exist, one fp32 statistic per row and head is saved.
+    batch, dtype, flash
+        Sequences in a (micro-)batch; fp16, bf16 or fp32; tiled attention, without score matrices.
     granularity : {"block", "sublayer"}
         One stage per block, or attention and MLP as a stage each.
     optimizer : {"adam", "sgd", "none"}
-        What stays resident per parameter: adam 16 bytes (mixed precision; as much at fp32), sgd weights and
-        gradients, none nothing (the budget then speaks of activations alone).
+        Resident bytes per parameter: adam 16, sgd weights and gradients, none nothing.
     parameters : {"static", "device", "host"}
-        Whether what the optimizer needs is static memory; or parameters, gradients and optimizer states are values of
-        the stages, the parameters at the device or at the host, the optimizer states at the host.
-    link : float
-        Bandwidth each way between device and host, bytes/s.
-    host_speed : float
-        Speed at which the host's processor updates parameters, the device's being 1: at most the ratio of their memory
-        bandwidths, say 100 GB/s to an A100's 1.555 TB/s.
-    flops : float, optional
-        FLOP/s of the device; default an A100's for `dtype`.
-    bandwidth : float, optional
-        Memory bandwidth in bytes/s; default an A100's.
+        Static memory; or values of the stages, the parameters at the device or the host, optimizer states at the host.
+    link, host_speed : float
+        Bytes/s each way between device and host; the host's speed at updates, the device's being 1.
+    flops, bandwidth : float, optional
+        FLOP/s and bytes/s of the device; default an A100's.
 
     Returns
     -------
     dict
-        Kind ``chain``, seconds and bytes; equal blocks are one stage with `repeat`. The loss's workspace
-        holds the softmax in fp32.
-
-    Raises
-    ------
-    ValueError
-        A parameter out of range, or sizes beyond 2^62 bytes.
+        Kind ``chain``, seconds and bytes; equal blocks are one stage with `repeat`; the loss's workspace is the fp32
+        softmax. ValueError for a parameter out of range, or sizes beyond 2^62 bytes.
     """
-    check.choice("preset", preset, tuple(PRESETS))
-    check.choice("dtype", dtype, tuple(BYTES))
-    check.choice("granularity", granularity, GRANULARITIES)
-    check.choice("optimizer", optimizer, tuple(OPTIMIZER_BYTES))
-    check.choice("parameters", parameters, HOMES)
-    link = check.number("link", link, positive=True)
-    host_speed = check.number("host_speed", host_speed, positive=True)
-    if host_speed > 1:
-        raise ValueError(f"host_speed must be at most 1, not {host_speed}")
-    model = _architecture(
-        preset,
-        {
-            "layers": layers,
-            "hidden": hidden,
-            "heads": heads,
-            "sequence": sequence,
-            "vocabulary": vocabulary,
-            "feedforward": feedforward,
-        },
-        dropout,
-    )
+    _check_choices(preset=preset, dtype=dtype, granularity=granularity, optimizer=optimizer, parameters=parameters)
+    host = {"link": check.number("link", link, positive=True), "host_speed": _speed(host_speed)}
+    given = (layers, hidden, heads, sequence, vocabulary, feedforward)
+    model = _architecture(preset, dict(zip(SHAPE, given, strict=True)), dropout)
     kernels = Kernels(model, check.integer("batch", batch, minimum=1), BYTES[dtype], flash)
     machine = device(dtype, flops, bandwidth)
-    stages = [stage(name="embedding", operations=kernels.embedding(), device=machine, input_gradient=False)]
-    if granularity == "block":
-        block = [*kernels.attention(), *kernels.mlp()]
-        stages.append(stage(name="block", operations=block, device=machine, repeat=model.layers))
-    else:
-        parts = {"attention": kernels.attention(), "mlp": kernels.mlp()}
-        sublayers = [stage(name=name, operations=part, device=machine) for name, part in parts.items()]
-        stages += [
-            {**sublayer, "name": f"{sublayer['name']}{i}"} for i in range(model.layers) for sublayer in sublayers
-        ]
-    stages.append(stage(name="head", operations=kernels.head(), device=machine))
-    logits = stages[-1]["output_size"]
+    stages = _stages(kernels, granularity, machine)
     softmax = FLOAT32 * kernels.tokens * model.vocabulary
     static = model.parameters * OPTIMIZER_BYTES[optimizer][BYTES[dtype] == FLOAT32]
     check_stages(stages, static, "make the batch, the sequence or the model smaller")
-    attention = "flash attention" if flash else "attention scores stored"
     made = document(
         kind="chain",
         name=_name(preset, model, batch, dtype, flash, granularity),
-        description=(
-            f"Transformer, {model.layers} layers, hidden {model.hidden}, {model.heads} heads, "
-            f"{batch} x {model.sequence} tokens, vocabulary {model.vocabulary}, {dtype}, {attention}, "
-            f"{model.parameters:,} parameters, optimizer {optimizer}; published formulas, roofline times at "
-            f"{machine.flops / 1e12:g} TFLOP/s and {machine.bandwidth / 1e12:g} TB/s"
-        ),
+        description=f"{_described(kernels, dtype)}, optimizer {optimizer}; published formulas, roofline times at "
+        f"{machine.flops / 1e12:g} TFLOP/s and {machine.bandwidth / 1e12:g} TB/s",
         units=SECONDS_AND_BYTES,
         static_memory=static or None,
         input_size=TOKEN * kernels.tokens,
         stages=stages,
-        loss={"time": _loss_time(logits, softmax, machine), "workspace": softmax},
+        loss={"time": _loss_time(stages[-1]["output_size"], softmax, machine), "workspace": softmax},
         input_gradient=False,
     )
     if parameters == "static":
         return made
+    sizes = model.stage_parameters(granularity)
     return with_parameters(
-        made,
-        model.stage_parameters(granularity),
-        home=parameters,
-        optimizer=optimizer,
-        element=BYTES[dtype],
-        device=machine,
-        link=link,
-        host_speed=host_speed,
+        made, sizes, home=parameters, optimizer=optimizer, element=BYTES[dtype], device=machine, **host
     )
+
+
+CHOICES = {
+    "preset": tuple(PRESETS),
+    "dtype": tuple(BYTES),
+    "granularity": GRANULARITIES,
+    "optimizer": tuple(OPTIMIZER_BYTES),
+    "parameters": HOMES,
+}
+
+
+def _check_choices(**given: str) -> None:
+    for name, value in given.items():
+        check.choice(name, value, CHOICES[name])
+
+
+def _speed(given: float) -> float:
+    speed = check.number("host_speed", given, positive=True)
+    if speed > 1:
+        raise ValueError(f"host_speed must be at most 1, not {speed}")
+    return speed
+
+
+def _described(kernels: Kernels, dtype: str) -> str:
+    model, attention = kernels.model, "flash attention" if kernels.flash else "attention scores stored"
+    return (
+        f"Transformer, {model.layers} layers, hidden {model.hidden}, {model.heads} heads, {kernels.batch} x "
+        f"{model.sequence} tokens, vocabulary {model.vocabulary}, {dtype}, {attention}, {model.parameters:,} parameters"
+    )
+
+
+def _stages(kernels: Kernels, granularity: str, machine: Device) -> list[dict[str, Any]]:
+    """Return the stages: embedding, blocks or their halves, head."""
+    layers = kernels.model.layers
+    stages = [stage(name="embedding", operations=kernels.embedding(), device=machine, input_gradient=False)]
+    if granularity == "block":
+        block = [*kernels.attention(), *kernels.mlp()]
+        stages.append(stage(name="block", operations=block, device=machine, repeat=layers))
+    else:
+        parts = {"attention": kernels.attention(), "mlp": kernels.mlp()}
+        sublayers = [stage(name=name, operations=part, device=machine) for name, part in parts.items()]
+        stages += [{**sublayer, "name": f"{sublayer['name']}{i}"} for i in range(layers) for sublayer in sublayers]
+    stages.append(stage(name="head", operations=kernels.head(), device=machine))
+    return stages
 
 
 def activation_bytes(*, batch: int, sequence: int, hidden: int, heads: int, flash: bool = False) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 from remat.errors import OptionError
-from remat.instance import MachineModel, digest, load
+from remat.instance import digest, load
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.solving.budget import budget_memory
@@ -17,7 +16,7 @@ from remat.solving.questions import QUESTIONS
 from remat.solving.questions.bisection import Limit, Search, search_least
 from remat.solving.questions.curves import Curve, Least, Point, Sweep
 from remat.solving.questions.prober import Answered, Effort, Prober, with_budget
-from remat.solving.single import AnyInstance, make_problem, read_whole
+from remat.solving.single import AnyInstance, AnyMachine, make_problem, read_whole
 from remat.units import format_size, parse_size
 
 POINTS = 20
@@ -33,7 +32,7 @@ def sweep(
     *,
     budgets: Iterable[int | str] | None = None,
     points: int | None = None,
-    machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
+    machine: AnyMachine = None,
     options: Mapping[str, Any] | None = None,
     time_limit: float | str | None = None,
     seed: int = 0,
@@ -54,20 +53,17 @@ def sweep(
         How many budgets to choose. Default: all breakpoints of an algorithm that answers many budgets at once, 20 for
         the others.
     machine : path, dict or MachineModel, optional
-        Replaces the instance's machine; the swept memory's capacity does not matter.
     options : mapping, optional
         Options of the algorithms. Each goes to those that have it, ``rotor.slots`` to `rotor` alone.
     time_limit : float or str, optional
         For each curve. Default: none, but 60 s (10 s if it is anytime) for each solve of ``auto``.
-    seed, threads : int
-    progress : callable, optional
-        Receives `remat.plugin.context.Progress`.
+    seed, threads, progress
+        As in `remat.solve`.
 
     Returns
     -------
     Sweep
-        Frozen; infeasible and unknown answers are points without a schedule. After Ctrl-C or at the time limit, the
-        points so far.
+        Infeasible and unknown answers are points without a schedule. After Ctrl-C or at a limit, the points so far.
 
     Raises
     ------
@@ -91,13 +87,12 @@ def sweep(
     if chosen is not None and points is not None:
         raise OptionError("the budgets are given already", argument="points")
     count = None if points is None else min(read_whole(points, "points", 2), MOST_POINTS)
-    shares = _options(problem, names, options or {})
+    unbounded = with_budget(problem, memory, None)
     curves = []
-    for name, own in zip(names, shares, strict=True):
+    for name, own in zip(names, _options(problem, names, options or {}), strict=True):
         effort = Effort.of(name, own, time_limit=time_limit, seed=seed, threads=threads, listener=progress)
-        prober = Prober(with_budget(problem, memory, None), memory, effort)
         with interruptible(effort.outer):
-            curves.append(_Sweeping(prober, chosen, count).curve())
+            curves.append(_Sweeping(Prober(unbounded, memory, effort), chosen, count).curve())
         if effort.outer.interrupted:
             break
     return Sweep(
