@@ -7,6 +7,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.stamp
+# What a user needs, and nothing for development.
+LIGHT := $(VENV)/.stamp-light
 UV := $(shell command -v uv 2>/dev/null)
 
 # Test workers. The fast suite fits two cores; more than four gain nothing.
@@ -31,18 +33,28 @@ help: ## This list
 setup: $(STAMP) ## Create .venv and install remat into it, editable, with everything for development
 
 $(STAMP): pyproject.toml constraints.txt
-ifneq ($(UV),)
-	@test -x $(PY) || $(UV) venv --quiet --python "$(or $(PYTHON),>=3.11)" $(VENV)
-	$(UV) pip install --quiet --python $(PY) --constraint constraints.txt \
-		--build-constraints constraints.txt --editable '.[dev]'
-else
-	@test -n "$(PYTHON)" || { echo "remat needs Python 3.11 or later: make PYTHON=/path/to/python $(MAKECMDGOALS)" >&2; exit 1; }
-	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	$(PINNED) $(PY) -m pip install --quiet --editable '.[dev]'
-endif
+	$(call install,.[dev])
+	@touch $(LIGHT) $@
+
+$(LIGHT): pyproject.toml constraints.txt
+	$(call install,.[plot])
 	@touch $@
 
-demo: $(STAMP) ## Solve a real network at three budgets; schedule, plot and trace go to build/demo
+ifneq ($(UV),)
+define install
+	@test -x $(PY) || $(UV) venv --quiet --python "$(or $(PYTHON),>=3.11)" $(VENV)
+	$(UV) pip install --quiet --python $(PY) --constraint constraints.txt \
+		--build-constraints constraints.txt --editable '$(1)'
+endef
+else
+define install
+	@test -n "$(PYTHON)" || { echo "remat needs Python 3.11 or later: make PYTHON=/path/to/python $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	$(PINNED) $(PY) -m pip install --quiet --editable '$(1)'
+endef
+endif
+
+demo: $(LIGHT) ## Solve a real network at three budgets; schedule, plot and trace go to build/demo
 	$(PY) demo/demo.py build/demo
 
 test: $(STAMP) ## Run the fast tests and check the coverage

@@ -1,44 +1,19 @@
-"""Who may import whom, what importing costs, and how long a file may be."""
+"""Who may import whom (the floors of `tests.house`), what importing costs, and how long a file or a function may be."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections import defaultdict
 from importlib.util import find_spec
 
 import pytest
 
 import remat
-from tests import places
+from tests import house, places
+from tests.house import CORE, MODULES, SOURCES, ZOO, imports, module_name
 
-ROOT = places.ROOT
-CORE, ZOO = ROOT / "solver" / "remat", ROOT / "algorithms" / "remat_algorithms"
-SOURCES = sorted([*CORE.rglob("*.py"), *ZOO.rglob("*.py")])
 HEAVY = ("numpy", "pydantic", "networkx", "ortools", "pulp", "matplotlib", "scipy", "numba", "hypothesis", "pytest")
-LONGEST = 400
-
-
-def module_name(path):
-    parts = path.relative_to(CORE.parent if path.is_relative_to(CORE) else ZOO.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imports(path):
-    """All modules that a file imports, anywhere in it, and under TYPE_CHECKING, too."""
-    found = set()
-    package = module_name(path).split(".")
-    if path.name != "__init__.py":
-        package = package[:-1]
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            found.update(f"{module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
-            named = node.args[0]
-            found.update([named.value] if isinstance(named, ast.Constant) else [])
-    return found
 
 
 def importing(folder, *modules):
@@ -50,27 +25,53 @@ def importing(folder, *modules):
     }
 
 
+@pytest.mark.parametrize(
+    ("floors", "root"), [(house.CORE_FLOORS, "remat"), (house.ZOO_FLOORS, "remat_algorithms")], ids=["core", "zoo"]
+)
+def test_imports_run_downwards(floors, root):
+    assert list(house.upward(floors, root)) == []
+    rooms = {room for listed, _ in floors for room in listed.split()}
+    there = {path.stem for path in places.ROOT.glob(f"*/{root}/*") if path.is_dir() or path.suffix == ".py"}
+    assert there - rooms == {"__init__", "__pycache__", *({"__main__"} if root == "remat" else ())}
+    assert rooms <= there
+
+
+def test_no_circles_of_files():
+    assert [part for part in house.circles() if not house.EXEMPT.keys() >= set(part)] == []
+
+
 def test_core_never_imports_the_zoo():
     assert importing(CORE, "remat_algorithms") == {}
 
 
 def test_verifier_and_placement_are_twins():
-    assert importing(CORE / "verifier", "remat.placement", "remat.solving.single", "remat.plugin.registry") == {}
-    assert importing(CORE / "placement", "remat.verifier", "remat.solving.single", "remat.plugin.registry") == {}
+    above = ("remat.solving", "remat.plugin")
+    assert importing(CORE / "verifier", "remat.placement", *above) == {}
+    assert importing(CORE / "placement", "remat.verifier", *above) == {}
 
 
-def test_zoo_does_not_judge_itself():
-    """Algorithms propose; placement, verification and conclusions are the core's."""
-    assert (
-        importing(ZOO, "remat.verifier", "remat.solving.verifying", "remat.solving.single", "remat.cli", "remat.report")
-        == {}
-    )
+def test_zoo_knows_the_contract_and_placement_only():
+    """Algorithms propose, as anybody's do; verification and conclusions are the core's."""
+    found = importing(ZOO, "remat")
+    others = {
+        module: hits
+        for module, names in found.items()
+        if (hits := [name for name in names if not name.startswith(("remat.plugin.", "remat.placement."))])
+    }
+    assert others == {}
 
 
-def test_core_does_not_know_its_renderers():
-    floor = [path for path in CORE.glob("*.py") if path.name not in ("__main__.py",)]
-    for path in floor:
-        assert not {name for name in imports(path) if name.startswith("remat.cli")}, path.name
+def test_files_bear_the_names_of_their_algorithms():
+    """A module that serves one algorithm is named as the registry has it."""
+    served = defaultdict(list)
+    for algorithm in remat.algorithms():
+        served[algorithm.solver.partition(":")[0]].append(algorithm.name)
+    alone = {module: names[0] for module, names in served.items() if len(names) == 1 and module in MODULES}
+    assert {module: name for module, name in alone.items() if module.rpartition(".")[2] != name.replace("-", "_")} == {}
+
+
+def test_the_table_of_floors_is_printed():
+    assert house.table() in (places.ROOT / "CONTRIBUTING.md").read_text()
 
 
 def test_testing_is_imported_by_nobody():
@@ -125,7 +126,29 @@ def test_zoo_loads_only_what_is_used():
     assert not loaded & {"networkx", "ortools", "pulp", "matplotlib", "scipy", "numba"}
 
 
+def functions(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            plain = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+            yield node.name, node.end_lineno - node.lineno + 1, len(plain) - (plain[:1] in (["self"], ["cls"]))
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=[module_name(path) for path in SOURCES])
-def test_files_are_short(path):
+def test_files_and_functions_are_short(path):
     lines = len(path.read_text().splitlines())
-    assert lines <= LONGEST, f"{path.relative_to(ROOT)} has {lines} lines; split it by concept"
+    assert lines <= house.LONGEST_FILE, f"{path.relative_to(places.ROOT)} has {lines} lines; split it by concept"
+    if module_name(path) not in house.EXEMPT:
+        for name, length, wide in functions(path):
+            assert length <= house.LONGEST_FUNCTION, f"{name} has {length} lines"
+            assert wide <= house.MOST_PARAMETERS, f"{name} has {wide} positional parameters; take a record"
+
+
+def test_messages_outside_the_command_line_name_no_flag():
+    """The library speaks of arguments; `remat.cli` makes flags of them."""
+    for path in SOURCES:
+        if path.is_relative_to(CORE / "cli"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found = re.search(r"(?<![\w(-])--[a-z]", node.value)
+                assert found is None, f"{module_name(path)}:{node.lineno} names a flag: {node.value[:80]!r}"

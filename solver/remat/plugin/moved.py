@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 MOVED = {
+    "remat.actions": "remat.schedule.actions",
     "remat.auto": "remat.plugin.auto",
     "remat.bounds": "remat.graph.bounds",
     "remat.chain": "remat.plugin",
