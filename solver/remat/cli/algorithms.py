@@ -10,6 +10,7 @@ import click
 
 from remat.cli import common
 from remat.cli.session import ExitCode, Session, emit
+from remat.plugin.registry import KINDS
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from remat.plugin.auto import Rule
     from remat.plugin.registry import Algorithm
 
-KINDS = ("chain", "adjoint", "dag", "tree")
 
 HELP = """List the algorithms: what they solve, what they promise, what they cost.
 

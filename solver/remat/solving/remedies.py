@@ -27,7 +27,7 @@ def remedies(problem: Problem, solver: Algorithm, options: Mapping[str, Any], sc
         The class for which the answer is infeasible; None if it is not.
     """
     # Chains and adjoints have one order only.
-    if scope is None or problem.kind not in ("dag", "tree") or not any(order in scope for order in ONE_ORDER):
+    if scope is None or problem.instance.is_chain or not any(order in scope for order in ONE_ORDER):
         return
     model = solver.load_options()
     ways = []
