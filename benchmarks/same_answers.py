@@ -36,6 +36,7 @@ WORK: dict[str, dict[str, Any]] = {
     "remat-offload-best": {"iterations": 20},
     "swapadvisor": {"iterations": 5},
 }
+TOO_SLOW = "over 10 s"
 LEFT_OUT = ("solve_seconds", "notes", "version", "created")
 
 
@@ -95,7 +96,7 @@ def limited(name: str, algorithm: str, budget: int | None) -> str:
     with os.fdopen(reading) as pipe:
         line = pipe.read()
     os.waitpid(child, 0)
-    return line or json.dumps({"error": "over 10 s"})
+    return line or json.dumps({"error": TOO_SLOW})
 
 
 def compare(mine: Path, old: Path) -> int:
@@ -104,7 +105,7 @@ def compare(mine: Path, old: Path) -> int:
         {tuple(row["cell"]): row["answer"] for row in map(json.loads, path.read_text().splitlines())}
         for path in (mine, old)
     )
-    slow = {cell for cell in new.keys() & before.keys() if "over 10 s" in (_error(new[cell]), _error(before[cell]))}
+    slow = {cell for cell, found in (*new.items(), *before.items()) if _error(found) == TOO_SLOW}
     both = (new.keys() & before.keys()) - slow
     different = sorted((cell for cell in both if new[cell] != before[cell]), key=str)
     for cell in different:
@@ -115,9 +116,15 @@ def compare(mine: Path, old: Path) -> int:
     refused = sum(_error(new[cell]) == "refused" for cell in both)
     print(
         f"{len(both)} cells compared ({refused} of them refused by both), {len(different)} differ; "
-        f"{len(slow)} left out, {len(new.keys() ^ before.keys())} only in one"
+        f"{len(slow)} left out, {len((new.keys() ^ before.keys()) - slow)} only in one"
     )
     return len(different)
+
+
+def _slow(path: Path) -> set[tuple[Any, ...]]:
+    """Return the cells that the older version did not answer in time: there is nothing to compare them with."""
+    rows = map(json.loads, path.read_text().splitlines())
+    return {tuple(row["cell"]) for row in rows if _error(row["answer"]) == TOO_SLOW}
 
 
 def _error(found: dict[str, Any]) -> str:
@@ -131,12 +138,13 @@ def main() -> int:
     parser.add_argument("--against", type=Path)
     parser.add_argument("--part", default="0/1", help="of several processes: this one's number / their number")
     given = parser.parse_args()
+    skipped = _slow(given.against) if given.against else set()
     part, parts = map(int, given.part.split("/"))
     done = {tuple(json.loads(line)["cell"]) for line in given.output.open()} if given.output.exists() else set()
     count: Counter[str] = Counter()
     with given.output.open("a") as output:
         for index, (name, algorithm, share, budget) in enumerate(cells()):
-            if index % parts == part and (name, algorithm, share) not in done:
+            if index % parts == part and (name, algorithm, share) not in done | skipped:
                 line = limited(name, algorithm, budget)
                 count[_error(json.loads(line)) or "answered"] += 1
                 output.write(f'{{"cell": {json.dumps([name, algorithm, share])}, "answer": {line}}}\n')
