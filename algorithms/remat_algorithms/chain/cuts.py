@@ -9,11 +9,12 @@ import numpy as np
 from pydantic import Field
 
 from remat.plugin import Chain, Context, LeastBudget, Number, Options, Problem, Proposal, check_length, run_in_order
-from remat_algorithms.adjoint.binomial.revolve import advances, first_split
-from remat_algorithms.chain.floating.rotor_float import refuse_alternatives, total_time
+from remat_algorithms.chain.floating.rotor_float import total_time
 from remat_algorithms.chain.phases import Phases
+from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.segments import RunList, Segments
 from remat_algorithms.chain.strategies import segmented
+from remat_algorithms.kit.binomial import advances, first_split
 
 MOST_LIMITS = 200
 """Most limits b that are tried."""

@@ -22,8 +22,8 @@ from pydantic import Field
 from remat.plugin import BoolArray, Context, Number, Options, Problem, Proposal, Termination
 from remat_algorithms.chain.best import ChainBestOptions
 from remat_algorithms.chain.best import solve as solve_chain_best
-from remat_algorithms.chain.floating.rotor_float import refuse_alternatives
 from remat_algorithms.chain.phases import Phases
+from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
 from remat_algorithms.chain.rotor.table import Grid, RotorTable

@@ -43,7 +43,7 @@ from itertools import pairwise
 from math import inf
 
 from remat.plugin import Bound, Context, Entry, Problem, Proposal, check_length, entry_array, expand
-from remat_algorithms.adjoint.binomial.revolve import advances, if_built, refused_by_revolve, scope_of
+from remat_algorithms.adjoint.binomial.revolve import if_built, refused_by_revolve, scope_of
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import (
@@ -56,6 +56,7 @@ from remat_algorithms.adjoint.ranges import (
     reverse_ranges,
 )
 from remat_algorithms.adjoint.slots import Slots, forgotten, initially_in, transfer_times
+from remat_algorithms.kit.binomial import advances
 
 
 class OnlinePlacement:

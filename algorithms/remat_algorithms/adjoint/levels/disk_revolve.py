@@ -20,13 +20,13 @@ from math import inf
 from pydantic import Field
 
 from remat.plugin import ALL_SCHEDULES, Bound, Context, Entry, OptionError, Options, Problem, Proposal
-from remat_algorithms.adjoint.binomial.revolve import beta
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.hrevolve import MOST_WORK, tables
 from remat_algorithms.adjoint.levels.level_rows import Stopped, emit, fill
 from remat_algorithms.adjoint.levels.uniform import Level, TimeLoop, finish
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, DISCARD, READ_LAST, WRITE, Alike, Splits, reversal
+from remat_algorithms.kit.binomial import beta
 
 PERIODIC = "periodic-disk-revolve"
 

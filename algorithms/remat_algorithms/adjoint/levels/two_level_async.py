@@ -33,11 +33,11 @@ from remat.plugin import (
     Steps,
     check_length,
 )
-from remat_algorithms.adjoint.binomial.revolve import advances
 from remat_algorithms.adjoint.levels.uniform import reverse_block
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.slots import initially_in
 from remat_algorithms.adjoint.transfers import check_working_room
+from remat_algorithms.kit.binomial import advances
 
 _MEMORY, _DISK = 1, 2
 

@@ -32,9 +32,10 @@ from remat.plugin import (
     Proposal,
     check_length,
 )
-from remat_algorithms.adjoint.binomial.revolve import advances, beta, first_split, problem_backward_time
+from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.unequal.walther_griewank import Splits, plan_range
+from remat_algorithms.kit.binomial import advances, beta, first_split
 
 
 def solve(problem: Problem, options: None, context: Context) -> Proposal:

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from remat.plugin import Chain, Context, OptionError, Problem, Proposal
-from remat_algorithms.chain.floating.rotor_float import refuse_alternatives
+from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
 from remat_algorithms.chain.segments import RunList, Segments

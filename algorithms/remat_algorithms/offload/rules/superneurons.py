@@ -19,8 +19,8 @@ import numpy as np
 from pydantic import Field
 
 from remat.plugin import BoolArray, Chain, Context, OptionError, Options, Problem, Proposal
-from remat_algorithms.chain.floating.rotor_float import refuse_alternatives
 from remat_algorithms.chain.phases import Phases
+from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
 from remat_algorithms.offload.swaps.proposals import proposal_of
 from remat_algorithms.offload.swaps.routes import routes
