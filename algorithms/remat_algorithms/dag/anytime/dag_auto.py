@@ -19,7 +19,7 @@ from remat_algorithms.dag.anytime.race import Race, steps_of
 from remat_algorithms.dag.anytime.walks.reordering import Start, better_start
 from remat_algorithms.dag.plans.model import StageModel, stage_model
 from remat_algorithms.dag.plans.state import Search
-from remat_algorithms.kit.programs.cp_sat import POLL_SECONDS
+from remat_algorithms.kit.programs.answers import POLL_SECONDS
 
 NOT_REORDERED = "reorder: the order stays as it is, since the graph has alternatives"
 """The note where an improved order was asked for, and there is no order of all tasks to improve."""

@@ -14,8 +14,9 @@ from remat_algorithms.dag.programs.rounding import kept_at_borders, least_runs
 from remat_algorithms.dag.programs.search import Runs, Search, impossible, prune
 from remat_algorithms.dag.programs.stage_program import Formulation
 from remat_algorithms.dag.programs.start import greedy_schedule
+from remat_algorithms.kit.programs.answers import Outcome
 from remat_algorithms.kit.programs.program import Program
-from remat_algorithms.kit.programs.solvers import Outcome, solve_program
+from remat_algorithms.kit.programs.solvers import solve_program
 
 SMALL = 400
 """Programs of fewer columns are solved without looking for a schedule first."""

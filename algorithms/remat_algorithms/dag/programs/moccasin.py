@@ -12,11 +12,12 @@ from remat.plugin import Context, Options, Problem, Proposal, Termination
 from remat_algorithms.dag.programs.checkmate import SMALL, first_schedule
 from remat_algorithms.dag.programs.formulation import TooLarge
 from remat_algorithms.dag.programs.frontier import FRONTIER
-from remat_algorithms.dag.programs.intervals import IntervalJob, Intervals
+from remat_algorithms.dag.programs.intervals import Intervals
 from remat_algorithms.dag.programs.replay import execute
 from remat_algorithms.dag.programs.search import Runs, Search
 from remat_algorithms.dag.programs.start import greedy_schedule
-from remat_algorithms.kit.programs.solvers import Answer, Outcome, watched
+from remat_algorithms.kit.programs.answers import Answer, Outcome, watched
+from remat_algorithms.kit.programs.cp_sat import CpSatJob
 
 COPIES, MOST_COPIES = 2, 20
 ROUNDING_TIME = 0.3
@@ -137,8 +138,19 @@ def _solve(search: Search, copies: int) -> Proposal:
     model = Intervals(search.front, search.budget, copies, search.most_cost)
     if model.infeasible:
         return search.infeasible() if search.best is None else search.propose(proved=True)
-    job = IntervalJob(model, context, hint=search.best_runs, found=search.offer, bounded=model.raise_bound(search))
-    answer: Answer = watched(job, context, context.seconds_left)
+    if search.best_runs is not None:
+        model.hint(search.best_runs)
+    job = CpSatJob(
+        model.model,
+        threads=context.threads,
+        seed=context.seed,
+        seconds=context.seconds_left,
+        chosen=model.chosen,
+        found=search.offer,
+        bounded=model.raise_bound(search),
+    )
+    job.solver.parameters.linearization_level = 2
+    answer: Answer = watched(job, lambda: context.interrupted, context.seconds_left)
     if answer.outcome is Outcome.INFEASIBLE:
         return search.infeasible() if search.best is None else search.propose(proved=True)
     if np.isfinite(answer.bound):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import queue
 import time
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from pydantic import Field
 
@@ -25,7 +23,8 @@ from remat.plugin import (
     reference_order,
     run_in_order,
 )
-from remat_algorithms.kit.programs.solvers import Answer, Job, Outcome, watched
+from remat_algorithms.kit.programs.answers import Answer, Outcome, watched
+from remat_algorithms.kit.programs.cp_sat import CpSatJob
 from remat_algorithms.offload.exact.model import Model
 from remat_algorithms.offload.exact.scale import Scale, rational, scales
 from remat_algorithms.offload.exact.setting import Effort, Plan, Setting
@@ -243,12 +242,21 @@ class _Search:
                     self.take_bound(_time(math.ceil(objective - 1e-6), scale))
 
             left = None if end is None else max(0.0, end - time.monotonic())
-            job = _Job(model, self.context, left, self.offer if scale.up else None, told)
+            job = CpSatJob(
+                model.model,
+                threads=self.context.threads,
+                seed=self.context.seed,
+                seconds=left,
+                chosen=model.plan,
+                found=partial(self.offer, model) if scale.up else None,
+                bounded=told,
+            )
             if work is not None:
                 job.solver.parameters.max_deterministic_time = work
-            answer: Answer = watched(job, self.context, left)
+            answer: Answer = watched(job, lambda: self.context.interrupted, left)
+            assert not job.refusal, f"CP-SAT refuses the program: {job.refusal}"
             if work is not None:
-                work -= job.solved_with
+                work -= job.work
             if answer.outcome in (Outcome.OPTIMAL, Outcome.FEASIBLE):
                 told(answer.bound)
             if answer.outcome is not Outcome.INFEASIBLE:
@@ -305,56 +313,3 @@ class _Search:
 def _time(units: int, scale: Scale) -> Number:
     time = units * scale.time_unit
     return int(time) if time.denominator == 1 else float(time)
-
-
-class _Job(Job):
-    """CP-SAT at work; plans and bounds are handed over in the caller's thread."""
-
-    def __init__(
-        self,
-        model: Model,
-        context: Context,
-        seconds: float | None,
-        offer: Callable[[Model, Plan], None] | None,
-        told: Callable[[float], None],
-    ) -> None:
-        self.model, self.offer, self.told = model, offer, told
-        self.news: queue.SimpleQueue[tuple[Plan, float]] = queue.SimpleQueue()
-        self.solved_with = 0.0
-        self.solver = model.cp.CpSolver()
-        parameters = self.solver.parameters
-        parameters.num_workers = max(1, context.threads)
-        parameters.random_seed = context.seed % 2**31
-        if seconds is not None:
-            parameters.max_time_in_seconds = seconds
-        base, news = model.cp.CpSolverSolutionCallback, self.news
-
-        class Listener(base):  # type: ignore[misc, valid-type]
-            def on_solution_callback(self) -> None:
-                news.put((model.plan(self.value), self.best_objective_bound))
-
-        self.listener: Any = Listener()
-
-    def solve(self) -> Answer:
-        """Solve; see `Job`."""
-        cp, solver = self.model.cp, self.solver
-        status = solver.solve(self.model.model, self.listener)
-        self.solved_with = float(solver.response_proto.deterministic_time)
-        if status == cp.MODEL_INVALID:
-            raise AssertionError(f"CP-SAT refuses the program: {self.model.model.validate()}")
-        if status == cp.INFEASIBLE:
-            return Answer(Outcome.INFEASIBLE)
-        outcomes = {cp.OPTIMAL: Outcome.OPTIMAL, cp.FEASIBLE: Outcome.FEASIBLE}
-        return Answer(outcomes.get(status, Outcome.UNKNOWN), None, float(solver.best_objective_bound))
-
-    def stop(self) -> None:
-        """Ask CP-SAT to stop."""
-        self.solver.stop_search()
-
-    def poll(self) -> None:
-        """Hand over what was found meanwhile."""
-        while not self.news.empty():
-            plan, bound = self.news.get()
-            if self.offer is not None:
-                self.offer(self.model, plan)
-            self.told(bound)

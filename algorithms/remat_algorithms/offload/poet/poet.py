@@ -8,7 +8,8 @@ from remat.placement import Unplaceable, place
 from remat.plugin import Context, Number, OptionError, Options, Problem, Proposal, Steps, Termination
 from remat_algorithms.dag.programs.frontier import FRONTIER
 from remat_algorithms.dag.programs.search import Search
-from remat_algorithms.kit.programs.solvers import Outcome, solve_program
+from remat_algorithms.kit.programs.answers import Outcome
+from remat_algorithms.kit.programs.solvers import solve_program
 from remat_algorithms.offload.exact.scale import transfer_time
 from remat_algorithms.offload.poet.program import Pager, PoetProgram
 from remat_algorithms.offload.poet.steps import steps_of
