@@ -30,7 +30,7 @@ from remat_algorithms.chain.rotor.table import Grid, RotorTable
 from remat_algorithms.chain.segments import Segments
 from remat_algorithms.offload.greedy import greedy_plan, rankings
 from remat_algorithms.offload.pofo.pofo import OFFLOAD_SLOTS, POFO_SLOTS, modelled_plans, rotor_plan
-from remat_algorithms.offload.swaps.choice import Choice, Incumbent, Plan, quicker
+from remat_algorithms.offload.swaps.choice import BestPlan, Choice, Plan, quicker
 from remat_algorithms.offload.swaps.fluid import volume_bound
 from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.routes import Route, routes
@@ -106,7 +106,7 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
     return replace(proposal, termination=Termination.ITERATION_LIMIT) if limited else proposal
 
 
-class _Search(Incumbent):
+class _Search(BestPlan):
     """The best plan so far, and where to look for better ones."""
 
     def __init__(self, problem: Problem, ways: tuple[Route, ...], context: Context) -> None:

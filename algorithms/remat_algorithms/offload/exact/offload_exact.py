@@ -23,6 +23,7 @@ from remat.plugin import (
     reference_order,
     run_in_order,
 )
+from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.kit.programs.answers import Answer, Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
 from remat_algorithms.offload.exact.model import Model
@@ -157,22 +158,16 @@ def _refuse(problem: Problem, setting: Setting, options: OffloadExactOptions) ->
                 )
 
 
-class _Search:
+class _Search(Incumbent[Timed]):
     """The best schedule and the best bound so far."""
 
     def __init__(self, problem: Problem, options: OffloadExactOptions, context: Context, known: Number | None) -> None:
-        self.problem, self.context, self.known, self.work = problem, context, known, options.work
+        super().__init__(context, lambda timed: timed.steps, known=known)
+        self.problem, self.work = problem, options.work
         several = len(problem.machine.processors) > 1
         self.scope = scope_of(options) + (", on the first processor" if several else "")
-        self.best: Timed | None = None
-        self.bound: Number | None = None
         self.notes: list[str] = []
         self.timed_out = False
-
-    @property
-    def least(self) -> Number | None:
-        """The least makespan known, here or elsewhere."""
-        return self.known if self.best is None else self.best.makespan
 
     def keeping_all(self) -> Proposal | None:
         """Return the schedule that runs all once and moves nothing, where it fits and nothing can be faster."""
@@ -273,17 +268,7 @@ class _Search:
     def offer(self, model: Model, plan: Plan) -> None:
         """Take over a schedule, if it is better."""
         timed = timed_steps(model.setting, model.scale, model.length, plan)
-        if self.best is None or timed.makespan < self.best.makespan:
-            self.best = timed
-            self.context.report(timed.steps, makespan=timed.makespan)
-
-    def take_bound(self, value: Number) -> None:
-        """Take over a bound."""
-        if self.least is not None:
-            value = min(value, self.least)
-        if self.bound is None or value > self.bound:
-            self.bound = value
-            self.context.report(bound=value)
+        self.take(timed, timed.makespan)
 
     def _infeasible(self) -> Proposal:
         budget, home = self.problem.budget, self.problem.machine.processors[0].memory

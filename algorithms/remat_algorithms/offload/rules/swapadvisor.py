@@ -25,7 +25,7 @@ import numpy as np
 from pydantic import Field
 
 from remat.plugin import Context, Number, Options, Problem, Proposal, Termination
-from remat_algorithms.offload.swaps.choice import Choice, Incumbent
+from remat_algorithms.offload.swaps.choice import BestPlan, Choice
 from remat_algorithms.offload.swaps.proposals import REFERENCE_ORDER, nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.routes import Route, required_routes
 from remat_algorithms.offload.swaps.swaps import Order
@@ -96,7 +96,7 @@ class Genes:
     leaves: tuple[bool, ...]
 
 
-class _Search(Incumbent):
+class _Search(BestPlan):
     """The population and the best plan so far."""
 
     def __init__(self, problem: Problem, ways: tuple[Route, ...], context: Context) -> None:
