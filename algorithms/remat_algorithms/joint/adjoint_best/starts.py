@@ -99,11 +99,11 @@ def _to_storage_and_back(problem: Problem, context: Context) -> Start | None:
 def _as_a_chain(problem: Problem, name: str, given: dict[str, Any], context: Context) -> Start | None:
     """Return what an algorithm for chains finds; None where it refuses the instance, or time is over."""
     from remat_algorithms.chain.catalogue import ALGORITHMS as CHAIN
-    from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
+    from remat_algorithms.joint.catalogue import ALGORITHMS as JOINT
 
     if context.stopped:
         return None
-    entry = next(entry for entry in (*CHAIN, *OFFLOAD) if entry.name == name)
+    entry = next(entry for entry in (*CHAIN, *JOINT) if entry.name == name)
     plain, head = _without_given_x0(problem)
     try:
         proposal: Proposal = entry.load()(plain, make_options(entry, given), context.aside(share=0.3))
@@ -184,7 +184,7 @@ def _others() -> list[Algorithm]:
     # Of those for any graph only the plain one: the others know nothing of storage, and take their time.
     plain = [entry for entry in DAG if entry.name == "keep-all"]
     listed = [entry for entry in (*ADJOINT, *CHAIN, *plain) if entry.accepts("adjoint") and entry.is_available()]
-    chosen = [entry for entry in listed if entry.name not in ("adjoint-best", "fixed")]
+    chosen = [entry for entry in listed if entry.name != "fixed"]
     return sorted(chosen, key=lambda entry: QUICK.index(entry.name) if entry.name in QUICK else len(QUICK))
 
 
