@@ -68,18 +68,8 @@ class OffloadBestOptions(Options):
 def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Proposal:
     """Solve a chain, by recomputation and offloading together.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`. Without a way out of the processor's memory and back, the answer is that of `rotor`.
-    options : OffloadBestOptions
-    context : Context
-        Incumbents are reported.
-
-    Returns
-    -------
-    Proposal
-        Never slower than `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo` within the same time.
+    Takes instances of kind `chain`. Without a way out of the processor's memory and back, the answer is that of
+    `rotor`. Is never slower than `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo` within the same time.
 
     Raises
     ------

@@ -22,18 +22,8 @@ from remat_algorithms.kit.binomial import advances
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint of equal steps with the slots of its first storage level, or of its one memory.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`. Without storage, slots = floor((budget - state - adjoint) / state).
-    options : None
-    context : Context
-        Not used: the closed form needs no search.
-
-    Returns
-    -------
-    Proposal
-        Least advances; least makespan too where writing and reading checkpoints takes no time.
+    Takes instances of kind `adjoint`. Without storage, slots = floor((budget - state - adjoint) / state). Finds the
+    least advances, and the least makespan too where writing and reading checkpoints takes no time.
 
     Raises
     ------

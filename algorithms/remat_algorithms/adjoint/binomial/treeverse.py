@@ -42,19 +42,8 @@ class TreeverseOptions(Options):
 def solve(problem: Problem, options: TreeverseOptions, context: Context) -> Proposal:
     """Solve an adjoint with the slots of its first storage level, or of its one memory.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`. Times are not looked at. Without storage,
-        slots = floor((budget - state - adjoint) / state).
-    options : TreeverseOptions
-    context : Context
-        Not used: nothing is searched.
-
-    Returns
-    -------
-    Proposal
-        One schedule, without a promise on its makespan.
+    Takes instances of kind `adjoint`. Times are not looked at. Without storage, slots = floor((budget - state -
+    adjoint) / state). Gives one schedule, without a promise on its makespan.
 
     Notes
     -----

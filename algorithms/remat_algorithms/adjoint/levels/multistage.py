@@ -24,18 +24,8 @@ MOST_SLOTS = 10_000_000
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on all its storage levels.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`.
-    options : None
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        With the least number of advances for that many slots, and a bound that leaves transfers out.
+    Takes instances of kind `adjoint`. Comes with the least number of advances for that many slots, and a bound that
+    leaves transfers out.
 
     Raises
     ------

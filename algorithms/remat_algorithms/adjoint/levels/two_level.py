@@ -35,17 +35,7 @@ class TwoLevelOptions(Options):
 def solve(problem: Problem, options: TwoLevelOptions, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on its first two levels.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`, with two storage levels; further ones are not used.
-    options : TwoLevelOptions
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
+    Takes instances of kind `adjoint`, with two storage levels; further ones are not used.
 
     Raises
     ------

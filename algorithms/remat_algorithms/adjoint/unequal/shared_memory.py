@@ -41,18 +41,8 @@ from remat_algorithms.kit.binomial import advances, beta, first_split
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint in one memory.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`, without storage, tapes or other memories; all states and adjoints of one size.
-    options : None
-    context : Context
-        Asked whether to stop while a table is filled.
-
-    Returns
-    -------
-    Proposal
-        Least makespan over all schedules, or the least budget.
+    Takes instances of kind `adjoint`, without storage, tapes or other memories; all states and adjoints of one size.
+    Finds the least makespan over all schedules, or the least budget.
 
     Raises
     ------

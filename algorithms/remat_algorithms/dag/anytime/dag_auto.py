@@ -67,21 +67,10 @@ class DagAutoOptions(Options):
 def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Proposal:
     """Solve a task graph.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of any kind; one processor and its memory are used.
-    options : DagAutoOptions
-    context : Context
-        The best schedule so far is reported, and returned when stopped. With one thread the sides take turns.
-
-    Returns
-    -------
-    Proposal
-        With a bound for all schedules, where there are no alternatives and no other memory or processor, and a bound
-        within its class: schedules that run the needed tasks for the first time in the given order
-        (or in the one that `reorder` has found), and between two first runs each earlier task at most once again, in
-        that order.
+    Takes instances of any kind; one processor and its memory are used. With one thread the sides take turns. Comes with
+    a bound for all schedules, where there are no alternatives and no other memory or processor, and a bound within its
+    class: schedules that run the needed tasks for the first time in the given order (or in the one that `reorder` has
+    found), and between two first runs each earlier task at most once again, in that order.
 
     Notes
     -----

@@ -88,18 +88,8 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
 
     `remat_algorithms.dag.programs.intervals` states the model: O(C n) retention intervals instead of O(n^2) binaries.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of any kind; uses the first processor and its memory.
-    options : MoccasinOptions
-    context : Context
-        The deadline and Ctrl-C stop the solver, which reports schedules and bounds as it finds them.
-
-    Returns
-    -------
-    Proposal
-        Claims makespan and peak; optimal or infeasible within `scope_of(copies)` if that is proved.
+    Takes instances of any kind; uses the first processor and its memory. Claims makespan and peak; optimal or
+    infeasible within `scope_of(copies)` if that is proved.
     """
     search = _InClass(problem, context, scope_of(options.copies), "moccasin", reorder=options.reorder)
     search.copies = options.copies

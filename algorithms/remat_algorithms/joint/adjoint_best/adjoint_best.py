@@ -77,20 +77,10 @@ class AdjointBestOptions(Options):
 def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Proposal:
     """Solve any adjoint, as well as time allows.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`.
-    options : AdjointBestOptions
-    context : Context
-        A time limit is shared among the parts; without one, the result depends on nothing but the options and the seed.
-
-    Returns
-    -------
-    Proposal
-        Never worse than any other algorithm for adjoints with its default options (that ended in its share of the
-        time). Proved optimal among schedules that move whole states one at a time, and in one memory among all
-        schedules, where the exact search ended.
+    Takes instances of kind `adjoint`. A time limit is shared among the parts; without one, the result depends on
+    nothing but the options and the seed. Is never worse than any other algorithm for adjoints with its default options
+    (that ended in its share of the time). Proved optimal among schedules that move whole states one at a time, and in
+    one memory among all schedules, where the exact search ended.
 
     Raises
     ------

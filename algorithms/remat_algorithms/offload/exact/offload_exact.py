@@ -78,18 +78,8 @@ def solve(problem: Problem, options: OffloadExactOptions, context: Context) -> P
     Where times or sizes are too fine for whole numbers, the program is solved twice: rounded up, for the schedule, and
     rounded down, for the bound. Only equality of both is then called optimal.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`, `adjoint` or `dag`; uses the first processor, and all memories and links.
-    options : OffloadExactOptions
-    context : Context
-        Schedules and bounds are reported as they are found.
-
-    Returns
-    -------
-    Proposal
-        With start times. Optimal, or infeasible, within `scope_of(options)` where that is proved.
+    Takes instances of kind `chain`, `adjoint` or `dag`; uses the first processor, and all memories and links. Comes
+    with start times. It is optimal, or infeasible, within `scope_of(options)` where that is proved.
 
     Raises
     ------

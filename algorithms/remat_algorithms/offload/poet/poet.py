@@ -41,19 +41,9 @@ def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
     its solution are then placed without such waiting: they end when the stages do, or sooner, and it is the placed
     schedule that is reported. It need not be the best one.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`, `adjoint` or `dag`; uses the first processor, its memory and one more.
-    options : PoetOptions
-    context : Context
-        Seed and threads are CBC's; PuLP's solvers know a deadline, and are left behind when interrupted.
-
-    Returns
-    -------
-    Proposal
-        With start times, and without a claim; infeasible within `SCOPE` if the solver says so. A note has the stages'
-        makespan.
+    Takes instances of kind `chain`, `adjoint` or `dag`; uses the first processor, its memory and one more. Seed and
+    threads are CBC's; PuLP's solvers know a deadline, and are left behind when interrupted. Comes with start times, and
+    without a claim; infeasible within `SCOPE` if the solver says so. A note has the stages' makespan.
 
     Raises
     ------

@@ -53,17 +53,8 @@ class Modelled:
 def solve_offload_dp(problem: Problem, options: OffloadDpOptions, context: Context) -> Proposal:
     """Choose what each stage of a chain offloads, nothing recomputed.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`, on a machine with a way out of the processor's memory and back.
-    options : OffloadDpOptions
-    context : Context
-
-    Returns
-    -------
-    Proposal
-        The quickest of the plans of the table and of `offload-greedy`, as placed; a note gives the table's estimate.
+    Takes instances of kind `chain`, on a machine with a way out of the processor's memory and back. Gives the quickest
+    of the plans of the table and of `offload-greedy`, as placed; a note gives the table's estimate.
 
     Raises
     ------
@@ -94,18 +85,9 @@ def solve_offload_dp(problem: Problem, options: OffloadDpOptions, context: Conte
 def solve_pofo(problem: Problem, options: PofoOptions, context: Context) -> Proposal:
     """Offload and recompute on a chain, chosen in one dynamic program.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`. Without a way out of the processor's memory and back, the answer is that of `rotor`.
-    options : PofoOptions
-    context : Context
-
-    Returns
-    -------
-    Proposal
-        The quickest of the table's plans, as placed, and of the schedules of `rotor` and `offload-greedy`; a note gives
-        the table's estimate.
+    Takes instances of kind `chain`. Without a way out of the processor's memory and back, the answer is that of
+    `rotor`. Gives the quickest of the table's plans, as placed, and of the schedules of `rotor` and `offload-greedy`; a
+    note gives the table's estimate.
 
     Raises
     ------

@@ -41,18 +41,9 @@ class AutoswapOptions(Options):
 def solve(problem: Problem, options: AutoswapOptions, context: Context) -> Proposal:
     """Offload whole values of the reference order, picked by weighted scores.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back.
-    options : AutoswapOptions
-    context : Context
-        Incumbents are reported; the search ends between two weights.
-
-    Returns
-    -------
-    Proposal
-        Feasible whenever the budget holds each run by itself and the other memories hold the rest.
+    Takes instances of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back. When
+    stopped, the search ends between two weights. Finds a schedule whenever the budget holds each run by itself and the
+    other memories hold the rest.
 
     Raises
     ------

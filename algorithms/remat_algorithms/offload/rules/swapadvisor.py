@@ -48,18 +48,8 @@ class SwapadvisorOptions(Options):
 def solve(problem: Problem, options: SwapadvisorOptions, context: Context) -> Proposal:
     """Search orders and sets of values that may leave.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back.
-    options : SwapadvisorOptions
-    context : Context
-        Incumbents are reported.
-
-    Returns
-    -------
-    Proposal
-        The quickest schedule found; the first individual is the reference order, and every value may leave.
+    Takes instances of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back. Gives the
+    quickest schedule found; the first individual is the reference order, and every value may leave.
 
     Raises
     ------

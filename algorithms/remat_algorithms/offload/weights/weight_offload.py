@@ -68,18 +68,8 @@ class _Found:
 def solve(problem: Problem, options: WeightOffloadOptions, context: Context) -> Proposal:
     """Search for the stages whose parameters leave.
 
-    Parameters
-    ----------
-    problem : Problem
-        A chain with parameters.
-    options : WeightOffloadOptions
-    context : Context
-
-    Returns
-    -------
-    Proposal
-        No longer than those of `zero-offload` and `l2l`, where these apply. With the least budget at which its own
-        first choices fit, where none does. O((evaluations + log L) L log L).
+    Takes a chain with parameters. Is no longer than those of `zero-offload` and `l2l`, where these apply. Names the
+    least budget at which its own first choices fit, where none does. O((evaluations + log L) L log L).
 
     Raises
     ------
