@@ -61,6 +61,57 @@ def test_report_keeps_the_latest_incumbent_and_the_best_bound():
     assert (context.best_steps, context.best_makespan, context.best_bound) == (better, 8, 5)
 
 
+def test_what_is_found_aside_is_no_answer():
+    heard = []
+    whole = Context(seed=7, threads=3, listener=heard.append)
+    part = whole.aside()
+    assert (part.deadline, part.seed, part.threads) == (None, 7, 3)
+    part.report(STEPS, makespan=9, bound=3)
+    assert part.best_makespan == 9
+    assert whole.best_steps is whole.best_bound is None
+    assert not heard
+
+
+def test_a_share_of_the_time_that_is_left():
+    whole = Context(deadline=time.monotonic() + 1000)
+    assert 200 < whole.aside(share=0.3).seconds_left <= 300
+    assert 900 < whole.aside().seconds_left <= 1000
+    assert 10 < whole.aside(share=0.3, seconds=20).seconds_left <= 20
+    assert 80 < whole.aside(share=0.3).aside(share=0.3).seconds_left <= 90
+    assert Context().aside(share=0.3).seconds_left is None
+    assert Context().aside(share=0.3, seconds=20).seconds_left > 10
+    assert Context(deadline=time.monotonic() - 1).aside(share=0.3).stopped
+
+
+def test_what_happens_to_the_whole_happens_to_the_part():
+    whole = Context()
+    part = whole.aside(threads=1)
+    assert part.threads == 1
+    assert not part.stopped
+    whole.interrupted = True
+    assert part.stopped
+    assert part.termination is Termination.INTERRUPTED
+    late = Context(deadline=time.monotonic() + 1000)
+    part = late.aside(share=0.5)
+    late.deadline = time.monotonic() - 1
+    assert part.stopped
+    assert part.termination is Termination.TIME_LIMIT
+
+
+def test_a_part_may_be_over_before_the_whole():
+    over = []
+    whole = Context()
+    part = whole.aside(over=lambda: bool(over))
+    assert not part.stopped
+    over.append(1)
+    assert part.stopped
+    assert part.termination is Termination.INTERRUPTED
+    own = whole.aside()
+    own.interrupted = True
+    assert own.stopped
+    assert not whole.stopped
+
+
 def test_listener_hears_of_every_report():
     heard = []
     context = Context(listener=heard.append)

@@ -18,7 +18,7 @@ Range = tuple[int, int, int, bool]
 
 
 class Splits:
-    """`remat_algorithms.adjoint.binomial.revolve.first_split` with its binomials at hand.
+    """`remat_algorithms.kit.binomial.first_split` with its binomials at hand.
 
     Parameters
     ----------

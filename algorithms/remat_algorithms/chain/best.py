@@ -39,9 +39,10 @@ from remat_algorithms.chain.cuts import (
     solve_revolve_chain,
 )
 from remat_algorithms.chain.exact.chain_exact import ONE_MEMORY, ChainExactOptions, improve
-from remat_algorithms.chain.floating.rotor_float import RotorFloatOptions, refuse_alternatives, total_time
+from remat_algorithms.chain.floating.rotor_float import RotorFloatOptions, total_time
 from remat_algorithms.chain.floating.rotor_float import solve as solve_rotor_float
 from remat_algorithms.chain.phases import Phases
+from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.strategies import PeriodicOptions, solve_periodic
 from remat_algorithms.chain.time_bound import recompute_bound
 
@@ -82,18 +83,8 @@ class ChainBestOptions(Options):
 def solve(problem: Problem, options: ChainBestOptions, context: Context) -> Proposal:
     """Solve a chain.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`; only the first memory is used.
-    options : ChainBestOptions
-    context : Context
-        Incumbents and bounds are reported.
-
-    Returns
-    -------
-    Proposal
-        Never worse than `rotor` and `rotor-float` within the same time; optimal where the bound is met.
+    Takes instances of kind `chain`; only the first memory is used. Is never worse than `rotor` and `rotor-float` within
+    the same time; optimal where the bound is met.
 
     Raises
     ------

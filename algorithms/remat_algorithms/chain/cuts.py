@@ -9,11 +9,12 @@ import numpy as np
 from pydantic import Field
 
 from remat.plugin import Chain, Context, LeastBudget, Number, Options, Problem, Proposal, check_length, run_in_order
-from remat_algorithms.adjoint.binomial.revolve import advances, first_split
-from remat_algorithms.chain.floating.rotor_float import refuse_alternatives, total_time
+from remat_algorithms.chain.floating.rotor_float import total_time
 from remat_algorithms.chain.phases import Phases
+from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.segments import RunList, Segments
 from remat_algorithms.chain.strategies import segmented
+from remat_algorithms.kit.binomial import advances, first_split
 
 MOST_LIMITS = 200
 """Most limits b that are tried."""
@@ -45,17 +46,8 @@ def solve_chen_greedy(problem: Problem, options: ChenGreedyOptions, context: Con
     saving, before its backwards; the last one is saved in the first sweep. Of up to 200 values of b, spread between
     the largest stage and all of them, the quickest schedule that fits is taken.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`; only the first memory is used.
-    options : ChenGreedyOptions
-    context : Context
-
-    Returns
-    -------
-    Proposal
-        Without steps where no b leads to a schedule that fits. O(L) for each b.
+    Takes instances of kind `chain`; only the first memory is used. Finds nothing where no b leads to a schedule that
+    fits. O(L) for each b.
 
     Raises
     ------
@@ -93,17 +85,7 @@ def solve_revolve_chain(problem: Problem, options: RevolveChainOptions, context:
     backward takes (its input included), and unit the size of the largest activation, or of what a stage keeps in all
     (see the options). If their schedule does not fit, fewer slots are tried.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`; only the first memory is used.
-    options : RevolveChainOptions
-    context : Context
-
-    Returns
-    -------
-    Proposal
-        Without steps where not even one slot fits.
+    Takes instances of kind `chain`; only the first memory is used. Finds nothing where not even one slot fits.
 
     Raises
     ------

@@ -11,18 +11,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     The order is the listed one where that is topological, else the topological order that stays closest to
     it. Of alternative producers the cheapest is chosen. O(size of the graph, times log tasks).
 
-    Parameters
-    ----------
-    problem : Problem
-        Of any kind.
-    options : None
-    context : Context
-        Not used: the construction is immediate.
-
-    Returns
-    -------
-    Proposal
-        Claims the no-recompute time as makespan.
+    Takes instances of any kind. Claims the no-recompute time as makespan.
     """
     order = reference_order(problem.graph, problem.needed.once)
     steps = run_in_order(problem.graph, problem.machine, order)

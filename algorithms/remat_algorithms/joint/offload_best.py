@@ -22,15 +22,15 @@ from pydantic import Field
 from remat.plugin import BoolArray, Context, Number, Options, Problem, Proposal, Termination
 from remat_algorithms.chain.best import ChainBestOptions
 from remat_algorithms.chain.best import solve as solve_chain_best
-from remat_algorithms.chain.floating.rotor_float import refuse_alternatives
 from remat_algorithms.chain.phases import Phases
+from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
 from remat_algorithms.chain.rotor.table import Grid, RotorTable
 from remat_algorithms.chain.segments import Segments
 from remat_algorithms.offload.greedy import greedy_plan, rankings
 from remat_algorithms.offload.pofo.pofo import OFFLOAD_SLOTS, POFO_SLOTS, modelled_plans, rotor_plan
-from remat_algorithms.offload.swaps.choice import Choice, Incumbent, Plan, quicker
+from remat_algorithms.offload.swaps.choice import BestPlan, Choice, Plan, quicker
 from remat_algorithms.offload.swaps.fluid import volume_bound
 from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.routes import Route, routes
@@ -68,18 +68,8 @@ class OffloadBestOptions(Options):
 def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Proposal:
     """Solve a chain, by recomputation and offloading together.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`. Without a way out of the processor's memory and back, the answer is that of `rotor`.
-    options : OffloadBestOptions
-    context : Context
-        Incumbents are reported.
-
-    Returns
-    -------
-    Proposal
-        Never slower than `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo` within the same time.
+    Takes instances of kind `chain`. Without a way out of the processor's memory and back, the answer is that of
+    `rotor`. Is never slower than `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo` within the same time.
 
     Raises
     ------
@@ -106,7 +96,7 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
     return replace(proposal, termination=Termination.ITERATION_LIMIT) if limited else proposal
 
 
-class _Search(Incumbent):
+class _Search(BestPlan):
     """The best plan so far, and where to look for better ones."""
 
     def __init__(self, problem: Problem, ways: tuple[Route, ...], context: Context) -> None:

@@ -22,18 +22,9 @@ class OffloadOptions(Options):
 def solve(problem: Problem, options: OffloadOptions, context: Context) -> Proposal:
     """Offload whole values of the reference order.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of any kind, on a machine with a way out of the processor's memory and back.
-    options : OffloadOptions
-    context : Context
-
-    Returns
-    -------
-    Proposal
-        Feasible whenever the budget holds each run by itself and the other memories hold the rest. The bound holds for
-        schedules that run the same tasks in the same order.
+    Takes instances of any kind, on a machine with a way out of the processor's memory and back. Finds a schedule
+    whenever the budget holds each run by itself and the other memories hold the rest. The bound holds for schedules
+    that run the same tasks in the same order.
 
     Raises
     ------

@@ -61,19 +61,9 @@ def solve(problem: Problem, options: ListOptions, context: Context) -> Proposal:
     Tasks with `parallel` share out the idle processors equally when they start. O((n + accesses) (log n +
     n / BLOCK)) at worst with small constants: see `Profile`.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of any kind; values are not recomputed, and stay in the first processor's memory.
-    options : ListOptions
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        Within the budget, if that is at least the peak of the sequential order; otherwise nothing, and that peak
-        as a budget that is enough.
+    Takes instances of any kind; values are not recomputed, and stay in the first processor's memory. Stays within the
+    budget, if that is at least the peak of the sequential order; otherwise nothing, and that peak as a budget that is
+    enough.
     """
     model = _best_model(problem, options.order)
     peak, usage = model.peak, model.usage

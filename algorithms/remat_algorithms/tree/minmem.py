@@ -27,19 +27,9 @@ from remat_algorithms.tree.traversal import TRAVERSALS, TaskTree, propose
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Run the traversal of least peak (`least_memory_traversal`).
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `tree`; an out-tree is traversed in the reverse of the in-tree's order, with the same peak.
-    options : None
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        Claims the peak. Infeasible if the memory is smaller: within all schedules on a machine with one memory
-        (`remat_algorithms.tree.traversal.propose` has the argument), else within `TRAVERSALS`.
+    Takes instances of kind `tree`; an out-tree is traversed in the reverse of the in-tree's order, with the same peak.
+    Claims the peak. Infeasible if the memory is smaller: within all schedules on a machine with one memory
+    (`remat_algorithms.tree.traversal.propose` has the argument), else within `TRAVERSALS`.
     """
     tree = TaskTree.of(problem)
     return propose(problem, tree, least_memory_traversal(tree), TRAVERSALS)

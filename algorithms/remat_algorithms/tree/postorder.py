@@ -17,18 +17,8 @@ POSTORDERS = "post-order traversals"
 def solve_given(problem: Problem, options: None, context: Context) -> Proposal:
     """Run the post-order that takes the children of each node by their numbers, in O(n).
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `tree`; an out-tree is traversed in the reverse of the in-tree's order, with the same peak.
-    options : None
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        The one schedule, whatever the budget; claims its peak.
+    Takes instances of kind `tree`; an out-tree is traversed in the reverse of the in-tree's order, with the same peak.
+    Gives the one schedule, whatever the budget; claims its peak.
     """
     tree = TaskTree.of(problem)
     order = postorder_by(tree)
@@ -43,18 +33,8 @@ def solve_given(problem: Problem, options: None, context: Context) -> Proposal:
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Run the post-order of least peak, in O(n log n) (`best_postorder`).
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `tree`; an out-tree is traversed in the reverse of the in-tree's order, with the same peak.
-    options : None
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        Claims the peak; infeasible within `POSTORDERS` if the memory is smaller.
+    Takes instances of kind `tree`; an out-tree is traversed in the reverse of the in-tree's order, with the same peak.
+    Claims the peak; infeasible within `POSTORDERS` if the memory is smaller.
     """
     tree = TaskTree.of(problem)
     return propose(problem, tree, best_postorder(tree), POSTORDERS)

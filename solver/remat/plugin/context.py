@@ -67,12 +67,34 @@ class Context:
             return Termination.INTERRUPTED
         return Termination.TIME_LIMIT if self.stopped else Termination.COMPLETED
 
-    def aside(self) -> Context:
-        """Return a context of the same limits whose incumbents stay with it.
+    def aside(
+        self,
+        *,
+        share: float = 1.0,
+        seconds: float | None = None,
+        threads: int | None = None,
+        over: Callable[[], bool] | None = None,
+    ) -> Context:
+        """Return a context within this one, whose incumbents stay with it: it ends with this one, or before.
 
         For an algorithm that asks another one, on another machine or for a start: what that one reports is no answer.
+
+        Parameters
+        ----------
+        share : float
+            Share of the time that is left; without a deadline there is none either.
+        seconds : float, optional
+            At most so many seconds.
+        threads : int, optional
+            Default: as many as here.
+        over : callable, optional
+            Asked, besides, whether to stop; what it stops counts as interrupted.
         """
-        return _Aside(self)
+        now = time.monotonic()
+        ends = [] if self.deadline is None else [now + share * max(0.0, self.deadline - now)]
+        if seconds is not None:
+            ends.append(now + seconds)
+        return _Aside(self, min(ends, default=None), threads, over)
 
     def random(self) -> random.Random:
         """Return a generator seeded with `seed`."""
@@ -99,13 +121,25 @@ class Context:
 class _Aside(Context):
     """A context that stops with another one, and reports to nobody."""
 
-    def __init__(self, outer: Context) -> None:
-        super().__init__(deadline=outer.deadline, seed=outer.seed, threads=outer.threads)
-        self._outer = outer
+    def __init__(
+        self, outer: Context, deadline: float | None, threads: int | None, over: Callable[[], bool] | None
+    ) -> None:
+        self._outer, self._over, self._own = outer, over, False
+        super().__init__(deadline=deadline, seed=outer.seed, threads=outer.threads if threads is None else threads)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the other one is, or something besides says so."""
+        return self._own or self._outer.interrupted or (self._over is not None and self._over())
+
+    @interrupted.setter
+    def interrupted(self, value: bool) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._own = value
 
     @property
     def stopped(self) -> bool:
-        return self._outer.stopped
+        """Whether this one is over, or the other one."""
+        return super().stopped or self._outer.stopped
 
 
 @contextmanager

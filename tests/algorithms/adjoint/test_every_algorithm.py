@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 import remat
-from remat_algorithms.adjoint.catalogue import ALGORITHMS
+from remat_algorithms.adjoint.catalogue import ALGORITHMS as ADJOINT
+from remat_algorithms.joint.catalogue import ALGORITHMS as JOINT
 
-NAMES = [*(entry.name for entry in ALGORITHMS if "online" not in entry.name), "store-all", "recompute-all"]
+LISTED = [entry.name for entry in (*ADJOINT, *JOINT) if entry.accepts("adjoint") and "online" not in entry.name]
+NAMES = [*LISTED, "store-all", "recompute-all"]
 UNIT = {"time": "unit", "memory": "unit"}
 UNEQUAL = [{"forward_time": 1 + i % 4, "state_size": 1 + i % 3} for i in range(6)]
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat_algorithms.adjoint.binomial.revolve import advances, repetition
 from remat_algorithms.adjoint.tapes import bptt, mixed
+from remat_algorithms.kit.binomial import advances, repetition
 from tests import places
 from tests.oracles import search
 from tests.oracles.taped import best_forward_steps

@@ -43,7 +43,7 @@ from itertools import pairwise
 from math import inf
 
 from remat.plugin import Bound, Context, Entry, Problem, Proposal, check_length, entry_array, expand
-from remat_algorithms.adjoint.binomial.revolve import advances, if_built, refused_by_revolve, scope_of
+from remat_algorithms.adjoint.binomial.revolve import if_built, refused_by_revolve, scope_of
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import (
@@ -56,6 +56,7 @@ from remat_algorithms.adjoint.ranges import (
     reverse_ranges,
 )
 from remat_algorithms.adjoint.slots import Slots, forgotten, initially_in, transfer_times
+from remat_algorithms.kit.binomial import advances
 
 
 class OnlinePlacement:
@@ -127,20 +128,10 @@ class OnlinePlacement:
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint with the slots of its first storage level, or of its one memory, as if n were not known.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`. Without storage, slots = floor((budget - state - adjoint) / state). The number of steps ends
-        the first sweep, and decides nothing before.
-    options : None
-    context : Context
-        Not used: nothing is searched.
-
-    Returns
-    -------
-    Proposal
-        Each step is advanced r times at most, r least with n <= beta(slots, r); least advances for
-        n <= (slots+1)(slots+2)/2 + 1. With a bound that knows n, and leaves transfers out.
+    Takes instances of kind `adjoint`. Without storage, slots = floor((budget - state - adjoint) / state). The number of
+    steps ends the first sweep, and decides nothing before. Each step is advanced r times at most, r least with n <=
+    beta(slots, r); takes the least advances for n <= (slots+1)(slots+2)/2 + 1. Comes with a bound that knows n, and
+    leaves transfers out.
 
     Raises
     ------

@@ -1,13 +1,8 @@
 """`revolve`: binomial checkpointing of n equal steps with s slots, in closed form.
 
-Griewank & Walther 2000, "Algorithm 799: Revolve". With beta(s, r) = C(s+r, s) and r the least number with
-n <= beta(s, r), the least number of advances is
-
-    t(n, s) = r*n - beta(s+1, r-1),    t(1, s) = 0,    t(n, 1) = n(n-1)/2.
-
-Splitting n steps at m (store x_m, reverse the n-m steps behind it with s-1 slots, then the m steps before it)
-is optimal exactly for max(beta(s, r-2), n - beta(s-1, r)) <= m <= min(beta(s, r-1), n - beta(s-1, r-1)); the
-least such m stores the fewest checkpoints of the two ends.
+Griewank & Walther 2000, "Algorithm 799: Revolve". The least number of advances is t(n, s) = r*n - beta(s+1, r-1) with
+beta(s, r) = C(s+r, s) and r the least number for which n <= beta(s, r); `remat_algorithms.kit.binomial` has it, and
+where to split.
 """
 
 from __future__ import annotations
@@ -15,60 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
-from math import comb
 
 from remat.plugin import MOST_RUNS, Bound, Context, Entry, Number, OptionError, Problem, Proposal, check_length
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import Alike, reversal
 from remat_algorithms.adjoint.slots import Slots, forgotten, initially_in, slot_notes, transfer_times
-
-
-def beta(slots: int, repeats: int) -> int:
-    """Most steps that `slots` checkpoints reverse with no step advanced more than `repeats` times."""
-    return comb(slots + repeats, slots) if repeats >= 0 else 0
-
-
-def repetition(steps: int, slots: int) -> int:
-    """Return the least r with steps <= beta(slots, r)."""
-    if slots == 1:
-        return steps - 1
-    high = 1
-    while beta(slots, high) < steps:
-        high *= 2
-    low = -1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if beta(slots, middle) < steps:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def advances(steps: int, slots: int) -> int:
-    """Return t(steps, slots), the least number of advances (exact, O(log steps))."""
-    if steps == 1:
-        return 0
-    r = repetition(steps, slots)
-    return r * steps - beta(slots + 1, r - 1)
+from remat_algorithms.kit.binomial import advances
 
 
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint of equal steps with the slots of its first storage level, or of its one memory.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`. Without storage, slots = floor((budget - state - adjoint) / state).
-    options : None
-    context : Context
-        Not used: the closed form needs no search.
-
-    Returns
-    -------
-    Proposal
-        Least advances; least makespan too where writing and reading checkpoints takes no time.
+    Takes instances of kind `adjoint`. Without storage, slots = floor((budget - state - adjoint) / state). Finds the
+    least advances, and the least makespan too where writing and reading checkpoints takes no time.
 
     Raises
     ------
@@ -175,9 +130,3 @@ def plan_revolve(steps: int, slots: int, level: int, *, given: bool = False) -> 
     plan = Plan()
     plan.extend(reversal(0, steps, Alike(level, slots), given=given))
     return plan
-
-
-def first_split(steps: int, slots: int) -> int:
-    """Return the least optimal place of the second checkpoint, for steps >= 2 and slots >= 2."""
-    r = repetition(steps, slots)
-    return max(1, beta(slots, r - 2), steps - beta(slots - 1, r))

@@ -22,11 +22,12 @@ from typing import Literal
 from pydantic import Field
 
 from remat.plugin import Context, Entry, Options, Problem, Proposal, check_length
-from remat_algorithms.adjoint.binomial.revolve import if_built, repetition
+from remat_algorithms.adjoint.binomial.revolve import if_built
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE
 from remat_algorithms.adjoint.slots import Slots, forget_elsewhere, forgotten, initially_in, slot_notes
+from remat_algorithms.kit.binomial import repetition
 
 Split = Literal["binomial", "bisection"]
 NO_SLOTS = "checkpointing schedules with 0 slots"
@@ -41,19 +42,8 @@ class TreeverseOptions(Options):
 def solve(problem: Problem, options: TreeverseOptions, context: Context) -> Proposal:
     """Solve an adjoint with the slots of its first storage level, or of its one memory.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`. Times are not looked at. Without storage,
-        slots = floor((budget - state - adjoint) / state).
-    options : TreeverseOptions
-    context : Context
-        Not used: nothing is searched.
-
-    Returns
-    -------
-    Proposal
-        One schedule, without a promise on its makespan.
+    Takes instances of kind `adjoint`. Times are not looked at. Without storage, slots = floor((budget - state -
+    adjoint) / state). Gives one schedule, without a promise on its makespan.
 
     Notes
     -----

@@ -20,13 +20,13 @@ from math import inf
 from pydantic import Field
 
 from remat.plugin import ALL_SCHEDULES, Bound, Context, Entry, OptionError, Options, Problem, Proposal
-from remat_algorithms.adjoint.binomial.revolve import beta
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.hrevolve import MOST_WORK, tables
 from remat_algorithms.adjoint.levels.level_rows import Stopped, emit, fill
 from remat_algorithms.adjoint.levels.uniform import Level, TimeLoop, finish
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, DISCARD, READ_LAST, WRITE, Alike, Splits, reversal
+from remat_algorithms.kit.binomial import beta
 
 PERIODIC = "periodic-disk-revolve"
 
@@ -40,19 +40,9 @@ class DiskRevolveOptions(Options):
 def solve(problem: Problem, options: DiskRevolveOptions, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on its first level and an unbounded second one.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`, with two storage levels; further ones are not used.
-    options : DiskRevolveOptions
-    context : Context
-        Its time limit ends the tables without an answer.
-
-    Returns
-    -------
-    Proposal
-        Least makespan among schedules that write to disk in the first sweep only. No claim of optimality where x0
-        lies in another level than the disk.
+    Takes instances of kind `adjoint`, with two storage levels; further ones are not used. A time limit ends the tables
+    without an answer. Finds the least makespan among schedules that write to disk in the first sweep only. Claims no
+    optimum where x0 lies in another level than the disk.
 
     Raises
     ------
@@ -110,17 +100,7 @@ def solve_periodic(problem: Problem, options: None, context: Context) -> Proposa
     l = n-1 advances there are k = ceil(l/m) - 1 disk checkpoints, and the time is
     k (w + m uf + r + Opt_0(m-1)) + Opt_0(l - k m), plus the backwards.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`, with two storage levels; further ones are not used.
-    options : None
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
+    Takes instances of kind `adjoint`, with two storage levels; further ones are not used.
 
     Raises
     ------

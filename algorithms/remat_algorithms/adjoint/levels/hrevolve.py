@@ -39,19 +39,9 @@ MOST_WORK = 10**12
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on all its storage levels, in the order in which the machine lists them.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`. Without storage, its one memory is one level of free transfers.
-    options : None
-    context : Context
-        Its time limit ends the tables without an answer.
-
-    Returns
-    -------
-    Proposal
-        Least makespan among hierarchical schedules. If x0 lies in a level that is not the last one, the better of
-        two plans, without a claim: discard it, or use it and no level above.
+    Takes instances of kind `adjoint`. Without storage, its one memory is one level of free transfers. A time limit ends
+    the tables without an answer. Finds the least makespan among hierarchical schedules. If x0 lies in a level that is
+    not the last one, gives the better of two plans, without a claim: discard it, or use it and no level above.
 
     Raises
     ------

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from remat.plugin import Number
-from remat_algorithms.adjoint.binomial.revolve import beta
 from remat_algorithms.adjoint.levels.uniform import Level
 from remat_algorithms.adjoint.plan import Plan
+from remat_algorithms.kit.binomial import beta
 
 FloatArray = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -84,7 +84,7 @@ def no_storage(advances: int, forward: Number) -> Row:
 def binomial_row(level: Level, slots: int, forward: Number, right: Row) -> Row:
     """Return the row of a lowest level whose transfers take no time, in closed form: O(l).
 
-    With t(n, s) of `remat_algorithms.adjoint.binomial.revolve`, t(l+1, s) - t(l, s) is the r for which
+    With t(n, s) of `remat_algorithms.kit.binomial`, t(l+1, s) - t(l, s) is the r for which
     beta(s, r-1) <= l < beta(s, r).
     """
     most = len(right.live) - 1

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from remat.plugin import Bound, Context, Entry, Number, OptionError, Problem, Proposal, check_length
-from remat_algorithms.adjoint.binomial.revolve import advances, beta, if_built, repetition
+from remat_algorithms.adjoint.binomial.revolve import if_built
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.uniform import TimeLoop
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import READ, READ_LAST, WRITE, Split, Splits, reversal
+from remat_algorithms.kit.binomial import advances, beta, repetition
 
 MOST_SLOTS = 10_000_000
 """Most slots of a schedule that is streamed."""
@@ -23,18 +24,8 @@ MOST_SLOTS = 10_000_000
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on all its storage levels.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`.
-    options : None
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        With the least number of advances for that many slots, and a bound that leaves transfers out.
+    Takes instances of kind `adjoint`. Comes with the least number of advances for that many slots, and a bound that
+    leaves transfers out.
 
     Raises
     ------

@@ -15,11 +15,11 @@ from math import isqrt
 from pydantic import Field
 
 from remat.plugin import Context, Entry, OptionError, Options, Problem, Proposal, check_length
-from remat_algorithms.adjoint.binomial.revolve import advances
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.uniform import TimeLoop
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, WRITE, Alike, Splits, reversal
+from remat_algorithms.kit.binomial import advances
 
 
 class TwoLevelOptions(Options):
@@ -35,17 +35,7 @@ class TwoLevelOptions(Options):
 def solve(problem: Problem, options: TwoLevelOptions, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on its first two levels.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`, with two storage levels; further ones are not used.
-    options : TwoLevelOptions
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
+    Takes instances of kind `adjoint`, with two storage levels; further ones are not used.
 
     Raises
     ------

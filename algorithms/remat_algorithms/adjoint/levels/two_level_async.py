@@ -33,11 +33,11 @@ from remat.plugin import (
     Steps,
     check_length,
 )
-from remat_algorithms.adjoint.binomial.revolve import advances
 from remat_algorithms.adjoint.levels.uniform import reverse_block
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.slots import initially_in
 from remat_algorithms.adjoint.transfers import check_working_room
+from remat_algorithms.kit.binomial import advances
 
 _MEMORY, _DISK = 1, 2
 
@@ -70,19 +70,9 @@ class _Setting:
 def solve(problem: Problem, options: TwoLevelAsyncOptions, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on its first level and an asynchronous second one.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`, with two storage levels; further ones are not used. The second one has a channel of its own
-        (if not, nothing overlaps, and the schedule is valid all the same).
-    options : TwoLevelAsyncOptions
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        One schedule; what overlaps is for placement to say.
+    Takes instances of kind `adjoint`, with two storage levels; further ones are not used. The second one has a channel
+    of its own (if not, nothing overlaps, and the schedule is valid all the same). Gives one schedule; what overlaps is
+    for placement to say.
 
     Raises
     ------

@@ -35,12 +35,7 @@ _INFINITE = 2**60
 def solve_hsm(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint by keeping hidden states only: C is Revolve's t(n, s) + n, in closed form.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`, with or without tapes; equal forward times.
-    options : None
-    context : Context
+    Takes instances of kind `adjoint`, with or without tapes; equal forward times.
 
     Raises
     ------
@@ -62,18 +57,8 @@ def solve_ism(problem: Problem, options: None, context: Context) -> Proposal:
 def solve_msm(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint by keeping hidden and internal states.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`, with tapes and equal forward times. Sizes are those of the largest state and tape.
-    options : None
-    context : Context
-        Asked whether to stop while the table is filled.
-
-    Returns
-    -------
-    Proposal
-        Least advances; least makespan too where copies take no time.
+    Takes instances of kind `adjoint`, with tapes and equal forward times. Sizes are those of the largest state and
+    tape. Finds the least advances, and the least makespan too where copies take no time.
 
     Raises
     ------

@@ -28,18 +28,8 @@ _INFINITE = 2**60
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint with a `tape_size` and equal forward times.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`. A unit has the size of the larger of state and tape.
-    options : None
-    context : Context
-        Asked whether to stop while the table is filled.
-
-    Returns
-    -------
-    Proposal
-        Least advances; least makespan too where copies take no time.
+    Takes instances of kind `adjoint`. A unit has the size of the larger of state and tape. Finds the least advances,
+    and the least makespan too where copies take no time.
 
     Raises
     ------

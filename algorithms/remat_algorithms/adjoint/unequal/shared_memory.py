@@ -32,26 +32,17 @@ from remat.plugin import (
     Proposal,
     check_length,
 )
-from remat_algorithms.adjoint.binomial.revolve import advances, beta, first_split, problem_backward_time
+from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.unequal.walther_griewank import Splits, plan_range
+from remat_algorithms.kit.binomial import advances, beta, first_split
 
 
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint in one memory.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`, without storage, tapes or other memories; all states and adjoints of one size.
-    options : None
-    context : Context
-        Asked whether to stop while a table is filled.
-
-    Returns
-    -------
-    Proposal
-        Least makespan over all schedules, or the least budget.
+    Takes instances of kind `adjoint`, without storage, tapes or other memories; all states and adjoints of one size.
+    Finds the least makespan over all schedules, or the least budget.
 
     Raises
     ------

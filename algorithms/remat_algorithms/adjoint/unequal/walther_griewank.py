@@ -32,20 +32,9 @@ _INFINITE = 2**60
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint with the slots of its first storage level, or of its one memory.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`. Slots hold the largest state; without storage there are
-        floor((budget - state - adjoint) / state) of them.
-    options : None
-    context : Context
-        Asked whether to stop while the table is filled; then nothing is found.
-
-    Returns
-    -------
-    Proposal
-        Least makespan for the slots, writes and reads included, where they occupy the processor; otherwise the
-        schedule of least forward time.
+    Takes instances of kind `adjoint`. Slots hold the largest state; without storage there are floor((budget - state -
+    adjoint) / state) of them. When stopped before the table is full, it finds nothing. Finds the least makespan for the
+    slots, writes and reads included, where they occupy the processor; otherwise the schedule of least forward time.
 
     Raises
     ------

@@ -23,8 +23,9 @@ from remat.plugin import (
     run_in_order,
 )
 from remat_algorithms.chain.exact.live_sets import LiveSets, Outcome
-from remat_algorithms.chain.floating.rotor_float import RotorFloatOptions, refuse_alternatives, total_time
+from remat_algorithms.chain.floating.rotor_float import RotorFloatOptions, total_time
 from remat_algorithms.chain.floating.rotor_float import solve as solve_rotor_float
+from remat_algorithms.chain.refusals import refuse_alternatives
 
 ONE_MEMORY = "sequential schedules in one memory"
 """Name of the class where the machine has more than one memory and one processor."""
@@ -39,19 +40,9 @@ class ChainExactOptions(Options):
 def solve(problem: Problem, options: ChainExactOptions, context: Context) -> Proposal:
     """Solve a short chain (some 10 stages; more where memory is not scarce).
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`; only the first memory is used.
-    options : ChainExactOptions
-    context : Context
-        Incumbents and bounds are reported.
-
-    Returns
-    -------
-    Proposal
-        Optimal, or infeasible, over all schedules (`ONE_MEMORY` on larger machines). If a limit is hit, which a note
-        names: the incumbent, if there is one, and the bound proved so far.
+    Takes instances of kind `chain`; only the first memory is used. Is optimal, or infeasible, over all schedules
+    (`ONE_MEMORY` on larger machines). If a limit is hit, which a note names, it gives the incumbent, if there is one,
+    and the bound proved so far.
 
     Raises
     ------

@@ -16,7 +16,6 @@ from remat.plugin import (
     Context,
     LeastBudget,
     Number,
-    OptionError,
     Options,
     Problem,
     Proposal,
@@ -25,6 +24,7 @@ from remat.plugin import (
 )
 from remat_algorithms.chain.floating.model import FLOATING, LeastFloating, Needs
 from remat_algorithms.chain.floating.table import FloatingTable, Slots, cell
+from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
 from remat_algorithms.chain.segments import RunList, Segments
@@ -57,19 +57,9 @@ class RotorFloatOptions(Options):
 def solve(problem: Problem, options: RotorFloatOptions, context: Context) -> Proposal:
     """Solve a chain.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`; only the first memory is used.
-    options : RotorFloatOptions
-    context : Context
-        When stopped before the table is full, the answer is that of `rotor`.
-
-    Returns
-    -------
-    Proposal
-        Optimal within `FLOATING` where the sizes are whole slots or the two tables agree. Never worse than `rotor`,
-        whose schedule competes, and so does the floating schedule of least memory.
+    Takes instances of kind `chain`; only the first memory is used. When stopped before the table is full, the answer is
+    that of `rotor`. Is optimal within `FLOATING` where the sizes are whole slots or the two tables agree. Never worse
+    than `rotor`, whose schedule competes, and so does the floating schedule of least memory.
 
     Notes
     -----
@@ -194,18 +184,6 @@ def sums_exactly(problem: Problem, needs: Needs) -> bool:
     """Whether the table's sums are exact: integers beyond 2^53 are rounded."""
     once = needs.forward_time.sum() + needs.save_time.sum() + needs.backward_time.sum()
     return not problem.graph.exact_times or (needs.length + 1) * int(once) < 2**53
-
-
-def refuse_alternatives(problem: Problem, name: str) -> None:
-    """Refuse a chain that has other forwards than F and Fe.
-
-    Raises
-    ------
-    remat.OptionError
-    """
-    chain = problem.chain
-    if len(problem.graph.tasks) != (3 if chain.saves else 2) * chain.length + 1:
-        raise OptionError(f"{name!r} knows one saving forward per stage; use rotor here", argument="algorithm")
 
 
 def total_time(problem: Problem, tasks: list[int]) -> Number:

@@ -19,7 +19,7 @@ from remat_algorithms.dag.anytime.race import Race, steps_of
 from remat_algorithms.dag.anytime.walks.reordering import Start, better_start
 from remat_algorithms.dag.plans.model import StageModel, stage_model
 from remat_algorithms.dag.plans.state import Search
-from remat_algorithms.kit.programs.cp_sat import POLL_SECONDS
+from remat_algorithms.kit.programs.answers import POLL_SECONDS
 
 NOT_REORDERED = "reorder: the order stays as it is, since the graph has alternatives"
 """The note where an improved order was asked for, and there is no order of all tasks to improve."""
@@ -67,21 +67,10 @@ class DagAutoOptions(Options):
 def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Proposal:
     """Solve a task graph.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of any kind; one processor and its memory are used.
-    options : DagAutoOptions
-    context : Context
-        The best schedule so far is reported, and returned when stopped. With one thread the sides take turns.
-
-    Returns
-    -------
-    Proposal
-        With a bound for all schedules, where there are no alternatives and no other memory or processor, and a bound
-        within its class: schedules that run the needed tasks for the first time in the given order
-        (or in the one that `reorder` has found), and between two first runs each earlier task at most once again, in
-        that order.
+    Takes instances of any kind; one processor and its memory are used. With one thread the sides take turns. Comes with
+    a bound for all schedules, where there are no alternatives and no other memory or processor, and a bound within its
+    class: schedules that run the needed tasks for the first time in the given order (or in the one that `reorder` has
+    found), and between two first runs each earlier task at most once again, in that order.
 
     Notes
     -----

@@ -21,28 +21,17 @@ SHARES = 0.4, 0.6, 1.0
 """Shares of the time left that the relaxation, `moccasin` and `checkmate` may take."""
 
 
-class _Inside(Context):
-    """A context whose solver stops with a race, and reports to it."""
+def _inside(race: Race, seconds: float) -> Context:
+    """Return a context whose solver stops with a race, and hands over to it each schedule that it reports."""
+    context = race.context.aside(seconds=seconds, threads=1, over=race.watch)
 
-    def __init__(self, race: Race, seconds: float) -> None:
-        outer = race.context
-        deadline = min(time.monotonic() + seconds, float("inf") if outer.deadline is None else outer.deadline)
-        self._race, self._own = race, False
-        super().__init__(deadline=deadline, seed=outer.seed, threads=1, listener=self._tell)
+    def told(_: Progress) -> None:
+        # The claims come at the end.
+        if context.best_steps is not None and context.best_makespan is not None:
+            race.offer_steps(context.best_steps, context.best_makespan)
 
-    @property
-    def interrupted(self) -> bool:
-        """Whether the race is over."""
-        return self._own or self._race.watch()
-
-    @interrupted.setter
-    def interrupted(self, value: bool) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        self._own = value
-
-    def _tell(self, _: Progress) -> None:
-        """Hand over the schedule that was reported last; the claims come at the end."""
-        if self.best_steps is not None and self.best_makespan is not None:
-            self._race.offer_steps(self.best_steps, self.best_makespan)
+    context.listener = told
+    return context
 
 
 def ask_programs(race: Race, seconds: float | None = None, shares: Sequence[float] = SHARES) -> bool:
@@ -74,7 +63,7 @@ def ask_programs(race: Race, seconds: float | None = None, shares: Sequence[floa
 
     whole = True
     for ask, share in zip((relaxation, few_runs, any_runs), shares, strict=True):
-        context = _Inside(race, share * left())
+        context = _inside(race, share * left())
         if context.stopped:
             return False
         claim = _asked(race, ask, context)

@@ -50,16 +50,7 @@ def solve(problem: Problem, options: DtrOptions, context: Context) -> Proposal:
 
     Each limit takes O(evictions * values), times the evicted neighbourhood for `h` and `msps`.
 
-    Parameters
-    ----------
-    problem : Problem
-    options : DtrOptions
-    context : Context
-
-    Returns
-    -------
-    Proposal
-        Claims time and peak.
+    Claims time and peak.
     """
     stages = stages_of(problem, "dtr")
     return fastest(problem, stages, _schedules(problem, stages, options, context), context)

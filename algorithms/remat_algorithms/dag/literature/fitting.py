@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from remat.plugin import Context, LeastBudget, Problem, Proposal, Termination
 from remat_algorithms.dag.literature.retention import Replay, Stages
+from remat_algorithms.kit.incumbent import Incumbent
 
 Runs = Sequence[int]
 
@@ -44,7 +45,7 @@ def fastest(problem: Problem, stages: Stages, candidates: Iterable[Runs | None],
     replay = stages.replay(once)
     if fits(stages, replay.peak):
         return Proposal(steps=replay.steps, makespan=replay.time, peak=replay.peak)
-    best: Replay | None = None
+    kept = Incumbent[Replay](context, lambda replay: replay.steps)
     seen = {tuple(once)}
     least = replay.peak
     for runs in _until_stopped(candidates, context):
@@ -53,11 +54,10 @@ def fastest(problem: Problem, stages: Stages, candidates: Iterable[Runs | None],
         seen.add(key)
         replay = stages.replay(runs)
         least = min(least, replay.peak)
-        if fits(stages, replay.peak) and (best is None or (replay.time, replay.peak) < (best.time, best.peak)):
-            best = replay
-            context.report(best.steps, makespan=best.time)
+        if fits(stages, replay.peak):
+            kept.take(replay, replay.time, rank=(replay.time, replay.peak))
     stopped = context.termination if context.stopped else Termination.COMPLETED
-    if best is not None:
+    if (best := kept.best) is not None:
         return Proposal(steps=best.steps, makespan=best.time, peak=best.peak, termination=stopped)
     if stopped is not Termination.COMPLETED:
         return Proposal(termination=stopped)

@@ -15,13 +15,13 @@ Everything recomputed is recomputed once, when the backward first needs it, and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
+import numpy as np
 from pydantic import Field
 
 from remat.plugin import Context, Options, Problem, Proposal
 from remat_algorithms.dag.literature.fitting import fastest
-from remat_algorithms.dag.literature.max_flow import FlowNetwork
 from remat_algorithms.dag.literature.phases import Training, training_of
 
 
@@ -54,8 +54,12 @@ def by_intensity(training: Training) -> list[int]:
     return sorted(range(training.forward), key=lambda t: (-time[t] / max(weight[t], 1), -t))
 
 
-def cut_network(training: Training, banned: Collection[int]) -> tuple[FlowNetwork, list[int]]:
-    """Return the network, and the values that it speaks of: value number k is the edge 2k -> 2k+1, edge 2k.
+Edge = tuple[int, int, int]
+"""From a vertex to a vertex, and its capacity."""
+
+
+def cut_network(training: Training, banned: Collection[int]) -> tuple[list[Edge], list[int]]:
+    """Return the network, and the values that it speaks of: value number k is the edge 2k -> 2k+1, the k-th one.
 
     The source is vertex 2V, the sink 2V+1, of V values.
     """
@@ -66,24 +70,43 @@ def cut_network(training: Training, banned: Collection[int]) -> tuple[FlowNetwor
     number = {value: k for k, value in enumerate(values)}
     source, sink = 2 * len(values), 2 * len(values) + 1
     unbounded = sum(stages.size[value] for value in values) + 1
-    network, held = FlowNetwork(sink + 1), set(banned)
-    for k, value in enumerate(values):
-        network.add(2 * k, 2 * k + 1, 0 if value in stages.graph.pinned else stages.size[value])
+    held = set(banned)
+    edges = [
+        (2 * k, 2 * k + 1, 0 if value in stages.graph.pinned else stages.size[value]) for k, value in enumerate(values)
+    ]
     for value, k in number.items():
         maker = stages.maker[value]
         if stages.fixed[value] or maker in held:
-            network.add(source, 2 * k, unbounded)
+            edges.append((source, 2 * k, unbounded))
         else:
-            for other in stages.reads[maker]:
-                # What a later stage overwrites is fixed, so everything read here is in the network.
-                network.add(2 * number[other] + 1, 2 * k, unbounded)
+            # What a later stage overwrites is fixed, so everything read here is in the network.
+            edges += [(2 * number[other] + 1, 2 * k, unbounded) for other in stages.reads[maker]]
         if training.backward_uses[value]:
-            network.add(2 * k + 1, sink, unbounded)
-    return network, values
+            edges.append((2 * k + 1, sink, unbounded))
+    return edges, values
+
+
+def nearest_cut(edges: Iterable[Edge], source: int, sink: int) -> tuple[int, set[int]]:
+    """Return the value of a maximum flow, and the smallest side of the source that a minimum cut can have.
+
+    Capacities are whole and exact, up to a flow of 2^63 - 1. That side is the same for all maximum flows: what the
+    residual network reaches from the source.
+    """
+    from ortools.graph.python import max_flow
+
+    # The last edge carries nothing: it is there so that the solver knows both ends.
+    tails, heads, capacities = zip(*edges, (source, sink, 0), strict=True)
+    flow = max_flow.SimpleMaxFlow()
+    flow.add_arcs_with_capacity(
+        np.array(tails, dtype=np.int32), np.array(heads, dtype=np.int32), np.array(capacities, dtype=np.int64)
+    )
+    status = flow.solve(source, sink)
+    assert status == flow.OPTIMAL, f"the solver says {status} of a flow that sizes bound"
+    return flow.optimal_flow(), set(flow.get_source_side_min_cut())
 
 
 def minimum_cut(training: Training, banned: Collection[int]) -> tuple[int, list[int]]:
-    """Return the bytes of a minimum cut, and the forward values in it.
+    """Return the bytes of the minimum cut that is nearest to the inputs, and the forward values in it.
 
     Parameters
     ----------
@@ -96,9 +119,9 @@ def minimum_cut(training: Training, banned: Collection[int]) -> tuple[int, list[
     (int, list of int)
         Inputs count in the bytes, unless they are pinned, and are not listed.
     """
-    network, values = cut_network(training, banned)
-    source, sink = 2 * len(values), 2 * len(values) + 1
-    flow = network.maximum_flow(source, sink)
-    side = network.source_side(source)
-    saved = [v for k, v in enumerate(values) if side[2 * k] and not side[2 * k + 1] and training.stages.maker[v] >= 0]
+    edges, values = cut_network(training, banned)
+    flow, side = nearest_cut(edges, 2 * len(values), 2 * len(values) + 1)
+    saved = [
+        v for k, v in enumerate(values) if 2 * k in side and 2 * k + 1 not in side and training.stages.maker[v] >= 0
+    ]
     return flow, saved

@@ -252,12 +252,6 @@ class Pebbling:
 def solve(problem: Problem, options: TreewidthOptions, context: Context) -> Proposal:
     """Return the fastest schedule that fits, over the sizes of the leaves.
 
-    Parameters
-    ----------
-    problem : Problem
-    options : TreewidthOptions
-    context : Context
-
     Raises
     ------
     remat.OptionError

@@ -39,19 +39,9 @@ def solve(problem: Problem, options: ExactOptions, context: Context) -> Proposal
     (`remat_algorithms.dag.order.search`), highest first. The cost follows the width of the graph, not its length: up to
     2^width * tasks states.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of any kind.
-    options : ExactOptions
-    context : Context
-        Orders that fit are reported as they are found.
-
-    Returns
-    -------
-    Proposal
-        Claims makespan and peak; infeasible within `NO_RECOMPUTATION` if the proved bound is above the budget. If a
-        limit is hit (states, time, interrupt, `MOST_TASKS`) the best order so far, which a note then says.
+    Takes instances of any kind. Claims makespan and peak; infeasible within `NO_RECOMPUTATION` if the proved bound is
+    above the budget. If a limit is hit (states, time, interrupt, `MOST_TASKS`), gives the best order so far, and a note
+    says so.
 
     Raises
     ------

@@ -43,18 +43,8 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     single tasks (those that release memory by rising hill, the others by falling hill - net), by least net bytes,
     by least bytes added while it runs, or depth first. O((tasks + reads) log tasks).
 
-    Parameters
-    ----------
-    problem : Problem
-        Of any kind.
-    options : None
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        Claims makespan and peak; unknown if the best order does not fit and no bound proves that none does.
+    Takes instances of any kind. Claims makespan and peak; unknown if the best order does not fit and no bound proves
+    that none does.
 
     Raises
     ------

@@ -20,18 +20,8 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     predecessors of each task in that order. On an in-tree it is Liu's best post-order. The name and the idea are
     those of the literature on series-parallel graphs; the rule is ours. O(edges log edges).
 
-    Parameters
-    ----------
-    problem : Problem
-        Of any kind.
-    options : None
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        Claims makespan and peak; unknown if the order does not fit and no bound proves that none does.
+    Takes instances of any kind. Claims makespan and peak; unknown if the order does not fit and no bound proves that
+    none does.
 
     Raises
     ------

@@ -31,19 +31,8 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     can use less memory than that, so the peak of the order found stands against a proved bound; where
     the two are equal (always, if nothing is in doubt) the order is optimal, otherwise a note gives both.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of any kind.
-    options : None
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        Claims makespan and peak; infeasible within `NO_RECOMPUTATION` if the bound is above the budget; unknown if only
-        the order's peak is.
+    Takes instances of any kind. Claims makespan and peak; infeasible within `NO_RECOMPUTATION` if the bound is above
+    the budget; unknown if only the order's peak is.
 
     Raises
     ------

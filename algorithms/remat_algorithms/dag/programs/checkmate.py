@@ -14,8 +14,9 @@ from remat_algorithms.dag.programs.rounding import kept_at_borders, least_runs
 from remat_algorithms.dag.programs.search import Runs, Search, impossible, prune
 from remat_algorithms.dag.programs.stage_program import Formulation
 from remat_algorithms.dag.programs.start import greedy_schedule
+from remat_algorithms.kit.programs.answers import Outcome
 from remat_algorithms.kit.programs.program import Program
-from remat_algorithms.kit.programs.solvers import Outcome, solve_program
+from remat_algorithms.kit.programs.solvers import solve_program
 
 SMALL = 400
 """Programs of fewer columns are solved without looking for a schedule first."""
@@ -62,19 +63,9 @@ def solve(problem: Problem, options: CheckmateOptions, context: Context) -> Prop
     looked at) and is the solver's start. Solutions are replayed with the true sizes; where rounding let one through
     that does not fit, a cut excludes it and the program is solved again.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of any kind; uses the first processor and its memory.
-    options : CheckmateOptions
-    context : Context
-        The deadline and Ctrl-C stop the solver; the best schedule found so far is returned.
-
-    Returns
-    -------
-    Proposal
-        Claims makespan and peak; optimal or infeasible within `FRONTIER` (`IMPROVED`, where a better order was
-        found) if the solver says so; the solver's bound, else.
+    Takes instances of any kind; uses the first processor and its memory. Claims makespan and peak; optimal or
+    infeasible within `FRONTIER` (`IMPROVED`, where a better order was found) if the solver says so; the solver's bound,
+    else.
 
     Raises
     ------
@@ -229,18 +220,8 @@ def solve_rounded(problem: Problem, options: RoundingOptions, context: Context) 
     tried, and every schedule is replayed: only what fits the budget counts. The relaxation at the whole budget
     gives a lower bound. O(n^2) columns, O(n^2) memory rows of O(n) entries.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of any kind; uses the first processor and its memory.
-    options : RoundingOptions
-    context : Context
-        As `solve`.
-
-    Returns
-    -------
-    Proposal
-        Claims makespan and peak; infeasible within `FRONTIER` if the relaxation at the whole budget is.
+    Takes instances of any kind; uses the first processor and its memory. Claims makespan and peak; infeasible within
+    `FRONTIER` if the relaxation at the whole budget is.
     """
     search = Search(problem, context, FRONTIER, "checkmate-lp", reorder=options.reorder)
     early = search.without_reruns()

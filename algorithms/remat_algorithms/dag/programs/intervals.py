@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
 from math import gcd
 from typing import Any
 
-from remat.plugin import Context, Number
+from remat.plugin import Number
 from remat_algorithms.dag.programs.frontier import Frontier
 from remat_algorithms.dag.programs.search import Runs, Search
-from remat_algorithms.kit.programs.solvers import Answer, Job, Outcome
 
 FINEST = 2**48
 """Capacities are exact up to so many units; CP-SAT multiplies them by the length of the horizon."""
@@ -251,56 +249,3 @@ class Intervals:
                 self.model.add_hint(present, index < len(slots))
                 if index < len(slots):
                     self.model.add_hint(slot, slots[index])
-
-
-class IntervalJob(Job):
-    """CP-SAT at work on the model; schedules and bounds are handed over as they come."""
-
-    def __init__(
-        self,
-        model: Intervals,
-        context: Context,
-        *,
-        hint: Sequence[tuple[int, int]] | None,
-        found: Callable[[Runs], object],
-        bounded: Callable[[float], None],
-    ) -> None:
-        self.model, self.found, self.bounded = model, found, bounded
-        self.news: queue.SimpleQueue[tuple[Runs, float]] = queue.SimpleQueue()
-        if hint is not None:
-            model.hint(list(hint))
-        self.solver = model.cp.CpSolver()
-        parameters = self.solver.parameters
-        parameters.num_workers = max(1, context.threads)
-        parameters.random_seed = context.seed % 2**31
-        parameters.linearization_level = 2
-        if context.seconds_left is not None:
-            parameters.max_time_in_seconds = context.seconds_left
-        base, news = model.cp.CpSolverSolutionCallback, self.news
-
-        class Listener(base):  # type: ignore[misc, valid-type]
-            def on_solution_callback(self) -> None:
-                news.put((model.chosen(self.value), self.best_objective_bound))
-
-        self.listener = Listener()
-
-    def solve(self) -> Answer:
-        """Solve; see `Job`."""
-        cp, solver = self.model.cp, self.solver
-        status = solver.solve(self.model.model, self.listener)
-        if status == cp.INFEASIBLE:
-            return Answer(Outcome.INFEASIBLE)
-        bound = float(solver.best_objective_bound) if status in (cp.OPTIMAL, cp.FEASIBLE, cp.UNKNOWN) else -math.inf
-        outcomes = {cp.OPTIMAL: Outcome.OPTIMAL, cp.FEASIBLE: Outcome.FEASIBLE}
-        return Answer(outcomes.get(status, Outcome.UNKNOWN), None, bound)
-
-    def stop(self) -> None:
-        """Ask CP-SAT to stop."""
-        self.solver.stop_search()
-
-    def poll(self) -> None:
-        """Hand over what was found meanwhile."""
-        while not self.news.empty():
-            chosen, bound = self.news.get()
-            self.found(chosen)
-            self.bounded(bound)

@@ -12,11 +12,12 @@ from remat.plugin import Context, Options, Problem, Proposal, Termination
 from remat_algorithms.dag.programs.checkmate import SMALL, first_schedule
 from remat_algorithms.dag.programs.formulation import TooLarge
 from remat_algorithms.dag.programs.frontier import FRONTIER
-from remat_algorithms.dag.programs.intervals import IntervalJob, Intervals
+from remat_algorithms.dag.programs.intervals import Intervals
 from remat_algorithms.dag.programs.replay import execute
 from remat_algorithms.dag.programs.search import Runs, Search
 from remat_algorithms.dag.programs.start import greedy_schedule
-from remat_algorithms.kit.programs.solvers import Answer, Outcome, watched
+from remat_algorithms.kit.programs.answers import Answer, Outcome, watched
+from remat_algorithms.kit.programs.cp_sat import CpSatJob
 
 COPIES, MOST_COPIES = 2, 20
 ROUNDING_TIME = 0.3
@@ -87,18 +88,8 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
 
     `remat_algorithms.dag.programs.intervals` states the model: O(C n) retention intervals instead of O(n^2) binaries.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of any kind; uses the first processor and its memory.
-    options : MoccasinOptions
-    context : Context
-        The deadline and Ctrl-C stop the solver, which reports schedules and bounds as it finds them.
-
-    Returns
-    -------
-    Proposal
-        Claims makespan and peak; optimal or infeasible within `scope_of(copies)` if that is proved.
+    Takes instances of any kind; uses the first processor and its memory. Claims makespan and peak; optimal or
+    infeasible within `scope_of(copies)` if that is proved.
     """
     search = _InClass(problem, context, scope_of(options.copies), "moccasin", reorder=options.reorder)
     search.copies = options.copies
@@ -137,8 +128,19 @@ def _solve(search: Search, copies: int) -> Proposal:
     model = Intervals(search.front, search.budget, copies, search.most_cost)
     if model.infeasible:
         return search.infeasible() if search.best is None else search.propose(proved=True)
-    job = IntervalJob(model, context, hint=search.best_runs, found=search.offer, bounded=model.raise_bound(search))
-    answer: Answer = watched(job, context, context.seconds_left)
+    if search.best_runs is not None:
+        model.hint(search.best_runs)
+    job = CpSatJob(
+        model.model,
+        threads=context.threads,
+        seed=context.seed,
+        seconds=context.seconds_left,
+        chosen=model.chosen,
+        found=search.offer,
+        bounded=model.raise_bound(search),
+    )
+    job.solver.parameters.linearization_level = 2
+    answer: Answer = watched(job, lambda: context.interrupted, context.seconds_left)
     if answer.outcome is Outcome.INFEASIBLE:
         return search.infeasible() if search.best is None else search.propose(proved=True)
     if np.isfinite(answer.bound):

@@ -8,11 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.plugin import Bound, Context, LeastBudget, Number, Problem, Proposal, Steps, Termination, reference_order
+from remat.plugin import Bound, Context, LeastBudget, Number, Problem, Proposal, Termination, reference_order
 from remat_algorithms.dag.order.improving import better_order
 from remat_algorithms.dag.programs.frontier import FRONTIER, IMPROVED, Frontier, frontier
 from remat_algorithms.dag.programs.replay import Execution, execute, steps_of
 from remat_algorithms.dag.programs.stage_program import Formulation
+from remat_algorithms.kit.incumbent import Incumbent
 
 Runs = list[tuple[int, int]]
 
@@ -20,7 +21,7 @@ SAFETY = 1e-6
 """Share by which a floating-point solver's bound is lowered before it is believed."""
 
 
-class Search:
+class Search(Incumbent[Execution]):
     """The best schedule so far and the best bound for one problem.
 
     Parameters
@@ -36,12 +37,11 @@ class Search:
     """
 
     def __init__(self, problem: Problem, context: Context, scope: str, source: str, *, reorder: bool = False) -> None:
-        self.problem, self.context, self.source = problem, context, source
+        super().__init__(context, lambda found: steps_of(problem, found.runs))
+        self.problem, self.source = problem, source
         self.order = better_order(problem, source, lambda: context.stopped) if reorder else None
         self.scope = scope if self.order is None else scope.replace(FRONTIER, IMPROVED)
-        self.best: Execution | None = None
         self.best_runs: Runs | None = None
-        self.bound: Number | None = None
         self.notes: list[str] = []
 
     @cached_property
@@ -69,14 +69,12 @@ class Search:
         found = execute(problem, order)
         if problem.budget is not None and found.peak > problem.budget:
             return None
-        self.best = found
-        simple = problem.needed.packed_time + sum(problem.graph.time[problem.needed.forced].tolist())
-        if problem.no_recompute_time <= simple:
-            steps = self.steps
-            assert steps is not None
-            self.context.report(steps, makespan=problem.no_recompute_time, bound=problem.no_recompute_time)
-            return Proposal(steps=steps, makespan=problem.no_recompute_time, peak=found.peak, optimal_within=self.scope)
-        self._announce()
+        least, simple = problem.no_recompute_time, problem.needed.packed_time
+        simple += sum(problem.graph.time[problem.needed.forced].tolist())
+        if least <= simple:
+            self.take(found, least, bound=least)
+            return Proposal(steps=self.steps, makespan=least, peak=found.peak, optimal_within=self.scope)
+        self.take(found, found.makespan)
         return None
 
     def offer(self, chosen: Sequence[tuple[int, int]]) -> bool:
@@ -88,19 +86,9 @@ class Search:
         found = execute(self.problem, runs)
         if found.peak > self.budget:
             return False
-        if self.best is None or found.makespan < self.best.makespan:
-            self.best, self.best_runs = found, chosen
-            self._announce()
+        if self.take(found, found.makespan):
+            self.best_runs = chosen
         return True
-
-    def _announce(self) -> None:
-        assert self.best is not None
-        self.context.report(self.steps, makespan=self.best.makespan)
-
-    @property
-    def steps(self) -> Steps | None:
-        """The steps of the best schedule."""
-        return None if self.best is None else steps_of(self.problem, self.best.runs)
 
     @property
     def most_cost(self) -> float:
@@ -122,14 +110,6 @@ class Search:
             slack = 1e-9 if proved else SAFETY
             value = float(front.base_time) + max(0.0, objective * (1 - slack) - slack) * unit
         self.take_bound(value)
-
-    def take_bound(self, value: Number) -> None:
-        """Take over a bound on the makespan."""
-        if self.best is not None:
-            value = min(value, self.best.makespan)
-        if self.bound is None or value > self.bound:
-            self.bound = value
-            self.context.report(bound=value)
 
     # --- conclusions --------------------------------------------------------------------------------------------------
 

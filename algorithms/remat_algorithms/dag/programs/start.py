@@ -11,7 +11,7 @@ from remat_algorithms.dag.plans.state import ALPHAS, Plan
 from remat_algorithms.dag.plans.state import Search as Greedy
 from remat_algorithms.dag.programs.frontier import Frontier
 from remat_algorithms.dag.programs.search import Runs, Search, can_run
-from remat_algorithms.kit.programs.solvers import Answer, Job, Outcome, watched
+from remat_algorithms.kit.programs.answers import Answer, Job, Outcome, watched
 
 
 def greedy_schedule(search: Search) -> None:
@@ -19,7 +19,7 @@ def greedy_schedule(search: Search) -> None:
     order = None if search.order is None else np.array(search.order, dtype=np.int64)
     model = stage_model(search.problem, order)
     job = _Greedy(Greedy(model, search.budget, search.context.seed))
-    watched(job, search.context, search.context.seconds_left)
+    watched(job, lambda: search.context.interrupted, search.context.seconds_left)
     for plan in job.plans:
         chosen = runs_in_stages(search.front, model.tasks_of(plan.item, plan.full))
         if can_run(search.front, set(chosen)):

@@ -22,7 +22,7 @@ machine on which they do not is placed. The lower bound (`bound`) holds for all 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 from pydantic import Field
@@ -46,6 +46,7 @@ from remat_algorithms.joint.adjoint_best.search import Search
 from remat_algorithms.joint.adjoint_best.starts import makespan_of, starts, whole_values
 from remat_algorithms.joint.adjoint_best.table import LevelTable, SharedTable, stores
 from remat_algorithms.joint.adjoint_best.windows import Windows
+from remat_algorithms.kit.incumbent import Incumbent
 
 WHOLE_MOVES = "schedules that move whole states, one at a time"
 EXACT_STEPS = 10
@@ -73,42 +74,13 @@ class AdjointBestOptions(Options):
     )
 
 
-@dataclass
-class _Best:
-    """The best schedule so far."""
-
-    problem: Problem
-    context: Context
-    makespan: Number | float = inf
-    steps: Steps | None = None
-    source: str = ""
-
-    def offer(self, makespan: Number, steps: Steps, source: str, bound: Number) -> bool:
-        """Take a schedule if it is better, and report it."""
-        if makespan >= self.makespan:
-            return False
-        self.makespan, self.steps, self.source = makespan, steps, source
-        self.context.report(steps, makespan=makespan, bound=min(bound, makespan), message=source)
-        return True
-
-
 def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Proposal:
     """Solve any adjoint, as well as time allows.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `adjoint`.
-    options : AdjointBestOptions
-    context : Context
-        A time limit is shared among the parts; without one, the result depends on nothing but the options and the seed.
-
-    Returns
-    -------
-    Proposal
-        Never worse than any other algorithm for adjoints with its default options (that ended in its share of the
-        time). Proved optimal among schedules that move whole states one at a time, and in one memory among all
-        schedules, where the exact search ended.
+    Takes instances of kind `adjoint`. A time limit is shared among the parts; without one, the result depends on
+    nothing but the options and the seed. Is never worse than any other algorithm for adjoints with its default options
+    (that ended in its share of the time). Proved optimal among schedules that move whole states one at a time, and in
+    one memory among all schedules, where the exact search ended.
 
     Raises
     ------
@@ -119,7 +91,7 @@ def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Pr
     -----
     The other algorithms' time, O(n^3 cells) for the table, and `window` moves for each iteration.
     """
-    best = _Best(problem, context)
+    best = Incumbent[Steps](context, lambda steps: steps)
     proposal = _moving_states(problem, options, best, context)
     bound = max((bound.value for bound in proposal.bounds if bound.scope == ALL_SCHEDULES), default=0)
     if proposal.infeasible_within == ALL_SCHEDULES or best.makespan <= bound:
@@ -128,7 +100,7 @@ def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Pr
     if problem.machine.links and not context.stopped:
         work = _work(problem, options, context)
         for start in whole_values(problem, context, work, None if best.steps is None else best.makespan):
-            best.offer(start.makespan, start.steps, start.name, bound)
+            best.take(start.steps, start.makespan, bound=bound, message=start.name)
     if best.steps is None or best.makespan == before:
         return proposal
     # What is proved of schedules that move whole states says nothing of this one.
@@ -146,7 +118,7 @@ def _work(problem: Problem, options: AdjointBestOptions, context: Context) -> fl
     return LITTLE_WORK if problem.chain.length <= EXACT_STEPS else 0.0
 
 
-def _moving_states(problem: Problem, options: AdjointBestOptions, best: _Best, context: Context) -> Proposal:
+def _moving_states(problem: Problem, options: AdjointBestOptions, best: Incumbent[Steps], context: Context) -> Proposal:
     """Do all but constraint programming; fill `best`."""
     model = Model.of(problem)
     bound: Number = problem.no_recompute_time
@@ -154,7 +126,7 @@ def _moving_states(problem: Problem, options: AdjointBestOptions, best: _Best, c
         if isinstance(start, Proposal):
             return start
         bound = max(bound, start.bound)
-        best.offer(start.makespan, start.steps, start.name, bound)
+        best.take(start.steps, start.makespan, bound=bound, message=start.name)
     if model is None and not context.stopped:
         _one_at_a_time(problem, options, best, bound)
     if best.makespan > bound and not context.stopped:
@@ -165,7 +137,7 @@ def _moving_states(problem: Problem, options: AdjointBestOptions, best: _Best, c
     if operations is not None:
         steps = steps_of(problem, operations)
         if isinstance(place(problem.graph, problem.machine, steps), Placement):
-            best.offer(cost(model, operations), steps, "table", bound)
+            best.take(steps, cost(model, operations), bound=bound, message="table")
         else:
             operations = None
     exact = _exact(problem, model, options, context, best, bound)
@@ -175,23 +147,23 @@ def _moving_states(problem: Problem, options: AdjointBestOptions, best: _Best, c
     return _conclude(problem, model, context, best, bound, options)
 
 
-def _one_at_a_time(problem: Problem, options: AdjointBestOptions, best: _Best, bound: Number) -> None:
+def _one_at_a_time(problem: Problem, options: AdjointBestOptions, best: Incumbent[Steps], bound: Number) -> None:
     """Offer the schedule for a machine whose transfers overlap nothing: as placed, here they do."""
     machine = problem.machine
     links = tuple(replace(link, channel=machine.processors[0].name) for link in machine.links)
     context = best.context.aside()
     problem_there = problem.on(replace(machine, links=links))
-    proposal = _moving_states(problem_there, options, _Best(problem_there, context), context)
+    proposal = _moving_states(problem_there, options, Incumbent[Steps](context, lambda steps: steps), context)
     if proposal.steps is None:
         return
     placement = place(problem.graph, machine, proposal.steps)
     if isinstance(placement, Placement):
         makespan = makespan_of(problem, proposal.steps, placement)
-        best.offer(makespan, proposal.steps, "transfers one at a time", bound)
+        best.take(proposal.steps, makespan, bound=bound, message="transfers one at a time")
 
 
 def _exact(
-    problem: Problem, model: Model, options: AdjointBestOptions, context: Context, best: _Best, bound: Number
+    problem: Problem, model: Model, options: AdjointBestOptions, context: Context, best: Incumbent[Steps], bound: Number
 ) -> Proposal | None:
     """Search everything, if there is little; None if that did not end."""
     if model.steps > EXACT_STEPS or options.moves == 0 or context.stopped:
@@ -204,7 +176,7 @@ def _exact(
     if not search.ended:
         return None
     if found is not None:
-        best.offer(found[0], steps_of(problem, found[1]), "exact search", bound)
+        best.take(steps_of(problem, found[1]), found[0], bound=bound, message="exact search")
     if best.steps is None:
         return Proposal(infeasible_within=scope, least=_least(model, options, problem.chain.static_memory))
     # Another algorithm may store tapes, and be better than anything that the search knows: then this is no class.
@@ -242,7 +214,7 @@ def _search_windows(
     model: Model,
     options: AdjointBestOptions,
     context: Context,
-    best: _Best,
+    best: Incumbent[Steps],
     bound: Number,
     operations: list[Operation] | None,
 ) -> None:
@@ -259,7 +231,7 @@ def _search_windows(
         if windows.step(lambda: context.stopped):
             makespan = cost(model, windows.operations)
             if makespan < best.makespan:
-                best.offer(makespan, steps_of(problem, windows.operations), "window", bound)
+                best.take(steps_of(problem, windows.operations), makespan, bound=bound, message="window")
 
 
 def _from_table(model: Model, context: Context) -> list[Operation] | None:
@@ -274,7 +246,12 @@ def _from_table(model: Model, context: Context) -> list[Operation] | None:
 
 
 def _conclude(
-    problem: Problem, model: Model | None, context: Context, best: _Best, bound: Number, options: AdjointBestOptions
+    problem: Problem,
+    model: Model | None,
+    context: Context,
+    best: Incumbent[Steps],
+    bound: Number,
+    options: AdjointBestOptions,
 ) -> Proposal:
     termination = context.termination
     if best.steps is None:

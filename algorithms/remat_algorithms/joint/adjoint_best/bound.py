@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from remat.plugin import Context, Number, Problem
-from remat_algorithms.adjoint.binomial.revolve import advances, problem_backward_time
+from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.unequal.walther_griewank import Splits, table_work
+from remat_algorithms.kit.binomial import advances
 
 MOST_WORK = 10**9
 MOST_STEPS = 1500

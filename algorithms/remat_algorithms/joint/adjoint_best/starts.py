@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -42,26 +41,6 @@ OFFLOADING_ROUNDS, MOST_OFFLOADED = 200, 30
 limit it is left out beyond."""
 
 
-@dataclass
-class Slice(Context):
-    """A part of a solve's time; what happens to the whole happens to it."""
-
-    whole: Context | None = None
-
-    @property
-    def stopped(self) -> bool:
-        """Whether this part or the whole is over."""
-        over = self.deadline is not None and time.monotonic() >= self.deadline
-        return over or (self.whole is not None and self.whole.stopped)
-
-    @staticmethod
-    def of(context: Context, share: float) -> Slice:
-        """Take a share of the time that is left; all of it where there is no limit."""
-        left = context.seconds_left
-        deadline = None if left is None else time.monotonic() + share * left
-        return Slice(deadline=deadline, seed=context.seed, threads=context.threads, whole=context)
-
-
 @dataclass(frozen=True)
 class Start:
     """A schedule that fits, and its makespan."""
@@ -83,7 +62,7 @@ def starts(problem: Problem, context: Context) -> Iterator[Start | Proposal]:
             continue
         try:
             options = make_options(entry, {})
-            proposal: Proposal = entry.load()(problem, options, Slice.of(context, 0.3))
+            proposal: Proposal = entry.load()(problem, options, context.aside(share=0.3))
         except OptionError:
             continue
         start = judged(problem, entry.name, proposal)
@@ -120,14 +99,14 @@ def _to_storage_and_back(problem: Problem, context: Context) -> Start | None:
 def _as_a_chain(problem: Problem, name: str, given: dict[str, Any], context: Context) -> Start | None:
     """Return what an algorithm for chains finds; None where it refuses the instance, or time is over."""
     from remat_algorithms.chain.catalogue import ALGORITHMS as CHAIN
-    from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
+    from remat_algorithms.joint.catalogue import ALGORITHMS as JOINT
 
     if context.stopped:
         return None
-    entry = next(entry for entry in (*CHAIN, *OFFLOAD) if entry.name == name)
+    entry = next(entry for entry in (*CHAIN, *JOINT) if entry.name == name)
     plain, head = _without_given_x0(problem)
     try:
-        proposal: Proposal = entry.load()(plain, make_options(entry, given), Slice.of(context, 0.3))
+        proposal: Proposal = entry.load()(plain, make_options(entry, given), context.aside(share=0.3))
     except OptionError:
         return None
     return judged(problem, name, _after(head, proposal))
@@ -172,10 +151,9 @@ def whole_values(problem: Problem, context: Context, work: float, makespan: Numb
     for (variant, before), (recompute, share) in product([(plain, head), *with_given], ((False, 0.5), (True, 0.9))):
         if work <= 0 or context.stopped:
             return
-        part = Slice.of(context, share)
         limit = None if math.isinf(work) else work
-        if limit is not None:
-            part.threads = 1  # with more the answer depends on the clock
+        # With more threads than one the answer depends on the clock.
+        part = context.aside(share=share, threads=None if limit is None else 1)
         try:
             proposal = solve_below(variant, OffloadExactOptions(recompute=recompute, work=limit), part, makespan)
         except OptionError:
@@ -206,7 +184,7 @@ def _others() -> list[Algorithm]:
     # Of those for any graph only the plain one: the others know nothing of storage, and take their time.
     plain = [entry for entry in DAG if entry.name == "keep-all"]
     listed = [entry for entry in (*ADJOINT, *CHAIN, *plain) if entry.accepts("adjoint") and entry.is_available()]
-    chosen = [entry for entry in listed if entry.name not in ("adjoint-best", "fixed")]
+    chosen = [entry for entry in listed if entry.name != "fixed"]
     return sorted(chosen, key=lambda entry: QUICK.index(entry.name) if entry.name in QUICK else len(QUICK))
 
 

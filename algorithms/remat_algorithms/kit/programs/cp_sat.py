@@ -1,4 +1,4 @@
-"""Small integer programs, and solving them with CP-SAT.
+"""CP-SAT: at work on any model of its own, and on integer programs.
 
 Coefficients of rows are whole numbers. Costs are times, in the model's unit or in whole numbers of a step that the
 caller knows; where there is none they are rounded down. Numbers too large for the solver are scaled, and rounded so
@@ -8,12 +8,16 @@ that every solution remains one: bounds stay bounds.
 from __future__ import annotations
 
 import math
-import threading
+import queue
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
 
-POLL_SECONDS = 0.02
-"""How often a running solver's caller is asked whether to stop."""
+import numpy as np
+
+from remat_algorithms.kit.programs.answers import Answer, Job, Outcome, watched
+from remat_algorithms.kit.programs.program import ProgramBuilder
 
 LOOK = 1000
 """Rows that are handed over between two looks at whether to stop."""
@@ -31,58 +35,90 @@ LARGEST_COST, LARGEST_ROW = 2**50, 2**50
 """Sums of all costs, and of the coefficients of a row, up to which they are taken as they are."""
 
 
-@dataclass
-class Program:
-    """Minimise cost * x over whole 0 <= x <= upper such that each row is at least its right-hand side.
+class CpSatJob(Job):
+    """CP-SAT at work on a model of whatever shape.
+
+    Parameters
+    ----------
+    model : CpModel
+    threads, seed : int
+    seconds : float, optional
+    chosen : callable, optional
+        Makes, in the solver's thread, of the values of a solution what is handed over.
+    found, bounded : callable, optional
+        Receive, in the caller's thread, each solution and the bound that then holds.
 
     Attributes
     ----------
-    cost : list of float
-    upper : list of int
-    rows : list of (list of (variable, whole coefficient), whole right-hand side)
+    solver : CpSolver
+        Its `parameters` may be changed before it runs.
+    work : float
+        What it took, in CP-SAT's own units, once it has come back.
+    refusal : str
+        What CP-SAT says of a model that it does not take.
     """
 
-    cost: list[float] = field(default_factory=list)
-    upper: list[int] = field(default_factory=list)
-    rows: list[tuple[list[tuple[int, int]], int]] = field(default_factory=list)
+    def __init__(
+        self,
+        model: Any,
+        *,
+        threads: int,
+        seed: int,
+        seconds: float | None,
+        chosen: Callable[[Callable[[Any], int]], Any] | None = None,
+        found: Callable[[Any], object] | None = None,
+        bounded: Callable[[float], object] | None = None,
+    ) -> None:
+        self.cp: Any = import_module("ortools.sat.python.cp_model")
+        self.model, self.found, self.bounded, self.refusal = model, found, bounded, ""
+        self.work = 0.0
+        self.news: queue.SimpleQueue[tuple[Any, float]] = queue.SimpleQueue()
+        self.solver: Any = self.cp.CpSolver()
+        parameters = self.solver.parameters
+        parameters.num_workers = max(1, threads)
+        parameters.random_seed = seed % 2**31
+        if seconds is not None:
+            parameters.max_time_in_seconds = seconds
+        self.listener = None if chosen is None else self._listener(chosen)
 
-    def variable(self, cost: float = 0.0, *, upper: int = 1) -> int:
-        """Add a variable; return its number."""
-        self.cost.append(cost)
-        self.upper.append(upper)
-        return len(self.cost) - 1
+    def _listener(self, chosen: Callable[[Callable[[Any], int]], Any]) -> Any:
+        base, news = self.cp.CpSolverSolutionCallback, self.news
 
-    def at_least(self, terms: Sequence[tuple[int, int]], least: int) -> None:
-        """Add a row."""
-        self.rows.append((list(terms), least))
+        class Listener(base):  # type: ignore[misc, valid-type]
+            def on_solution_callback(self) -> None:
+                news.put((chosen(self.value), self.best_objective_bound))
 
-    @property
-    def entries(self) -> int:
-        """Number of coefficients."""
-        return sum(len(terms) for terms, _ in self.rows)
+        return Listener()
 
+    def solve(self) -> Answer:
+        """Solve; see `Job`."""
+        cp, solver = self.cp, self.solver
+        status = solver.solve(self.model, self.listener)
+        self.work = float(solver.response_proto.deterministic_time)
+        if status == cp.INFEASIBLE:
+            return Answer(Outcome.INFEASIBLE)
+        if status == cp.MODEL_INVALID:
+            self.refusal = self.model.validate()
+            return Answer(Outcome.UNKNOWN)
+        outcomes = {cp.OPTIMAL: Outcome.OPTIMAL, cp.FEASIBLE: Outcome.FEASIBLE}
+        return Answer(outcomes.get(status, Outcome.UNKNOWN), None, float(solver.best_objective_bound))
 
-@dataclass(frozen=True)
-class Answer:
-    """What a solver found.
+    def stop(self) -> None:
+        """Ask CP-SAT to stop."""
+        self.solver.stop_search()
 
-    Attributes
-    ----------
-    bound : float
-        Lower bound on the least cost; infinite where there is no solution.
-    values : sequence of int
-        A solution, or empty.
-    finished : bool
-        Whether the search came to its end, rather than to a limit.
-    """
-
-    bound: float
-    values: Sequence[int] = ()
-    finished: bool = False
+    def poll(self) -> None:
+        """Hand over what was found meanwhile."""
+        while not self.news.empty():
+            chosen, bound = self.news.get()
+            if self.found is not None:
+                self.found(chosen)
+            if self.bounded is not None:
+                self.bounded(bound)
 
 
 def solve(
-    program: Program,
+    program: ProgramBuilder,
     *,
     seconds: float | None,
     stopped: Callable[[], bool],
@@ -93,11 +129,11 @@ def solve(
     known: float = 0.0,
     raised: Callable[[float], None] | None = None,
 ) -> Answer:
-    """Solve a program in a thread of its own, which holds no lock, and ask meanwhile whether to stop.
+    """Solve a program of whole columns from 0 up, whose rows have whole coefficients and lower bounds only.
 
     Parameters
     ----------
-    program : Program
+    program : ProgramBuilder
     seconds : float, optional
         Limit.
     stopped : callable
@@ -113,22 +149,63 @@ def solve(
         What no solution of this very program costs less than, as is known from a part of it.
     raised : callable, optional
         Receives better and better bounds, in the solver's thread.
+
+    Returns
+    -------
+    Answer
+        The bound is infinite where there is no solution, and at least 0.
     """
+    unit, costs = _whole_costs(program.cost, step)
+    model, columns, complete = _model_of(program, unit, costs, known, stopped)
+    if not complete:
+        return Answer(Outcome.UNKNOWN, None, 0.0)
+    if model is None:
+        return Answer(Outcome.INFEASIBLE, None, math.inf)
+    for column, value in zip(columns, hint, strict=bool(len(hint))):
+        model.add_hint(column, value)
+    job = CpSatJob(model, threads=1, seed=seed, seconds=None if seconds is None else max(0.001, seconds))
+    parameters = job.solver.parameters
+    # Branching on the objective, over the strongest relaxation: by far the quickest on these programs.
+    parameters.linearization_level = 2
+    parameters.use_objective_lb_search = True
+    if len(columns) > MOST_SIMPLIFIED:
+        parameters.symmetry_level = 0
+        parameters.max_presolve_iterations = 1
+    # Ctrl-C is for Python: the solver would take the signal for itself.
+    parameters.catch_sigint_signal = False
+    if work is not None:
+        parameters.max_deterministic_time = work
+    if raised is not None:
+        job.solver.best_bound_callback = lambda bound: raised(unit * max(0.0, bound))
+    answer = watched(job, stopped, grace=None)
+    if answer.outcome is Outcome.INFEASIBLE:
+        return Answer(Outcome.INFEASIBLE, None, math.inf)
+    solution = None
+    if answer.outcome is not Outcome.UNKNOWN:
+        solution = np.array([job.solver.value(column) for column in columns], dtype=np.float64)
+    return Answer(answer.outcome, solution, unit * max(0.0, answer.bound))
+
+
+def _model_of(
+    program: ProgramBuilder, unit: float, costs: list[int], known: float, stopped: Callable[[], bool]
+) -> tuple[Any, list[Any], bool]:
+    """Return the model and its columns, and whether all of it was built; no model where a row cannot hold."""
     from ortools.sat.python import cp_model
 
-    if any(not terms and least > 0 for terms, least in program.rows):
-        return Answer(math.inf, finished=True)
-    unit, costs = _whole_costs(program.cost, step)
+    rows = list(zip(pairwise(program.row_start), program.row_lower, strict=True))
+    if any(first == last and least > 0 for (first, last), least in rows):
+        return None, [], True
     model = cp_model.CpModel()
-    variables = [model.new_int_var(0, upper, "") for upper in program.upper]
-    for index, (terms, least) in enumerate(program.rows):
+    columns = [model.new_int_var(0, int(upper), "") for upper in program.upper]
+    for index, ((first, last), least) in enumerate(rows):
         if index % LOOK == 0 and stopped():
-            return Answer(0.0)
-        if terms:
-            numbers, coefficients, right = _safe_row(terms, least)
-            row = cp_model.LinearExpr.weighted_sum([variables[number] for number in numbers], coefficients)
-            model.add(row >= right)
-    total = cp_model.LinearExpr.weighted_sum(variables, costs)
+            return None, [], False
+        if first < last:
+            factors = [int(factor) for factor in program.coefficient[first:last]]
+            factors, right = _safe_row(factors, int(least))
+            own = [columns[column] for column in program.column[first:last]]
+            model.add(cp_model.LinearExpr.weighted_sum(own, factors) >= right)
+    total = cp_model.LinearExpr.weighted_sum(columns, costs)
     model.minimize(total)
     if known > 0.0:
         # What rounding costs down may take from a solution.
@@ -137,41 +214,7 @@ def solve(
             for cost, whole, upper in zip(program.cost, costs, program.upper, strict=True)
         )
         model.add(total >= math.ceil(known / unit * (1.0 - LOWERED) - lost - LOWERED))
-    for variable, value in zip(variables, hint, strict=bool(len(hint))):
-        model.add_hint(variable, value)
-    solver = cp_model.CpSolver()
-    parameters = solver.parameters
-    parameters.num_workers = 1
-    parameters.random_seed = seed % 2**31
-    # Branching on the objective, over the strongest relaxation: by far the quickest on these programs.
-    parameters.linearization_level = 2
-    parameters.use_objective_lb_search = True
-    if len(variables) > MOST_SIMPLIFIED:
-        parameters.symmetry_level = 0
-        parameters.max_presolve_iterations = 1
-    # Ctrl-C is for Python: the solver would take the signal for itself.
-    parameters.catch_sigint_signal = False
-    if seconds is not None:
-        parameters.max_time_in_seconds = max(0.001, seconds)
-    if work is not None:
-        parameters.max_deterministic_time = work
-    if raised is not None:
-        solver.best_bound_callback = lambda bound: raised(unit * max(0.0, bound))
-    statuses: list[object] = []
-    thread = threading.Thread(target=lambda: statuses.append(solver.solve(model)), daemon=True)
-    thread.start()
-    thread.join(POLL_SECONDS / 4)
-    while thread.is_alive():
-        if stopped():
-            solver.stop_search()
-        thread.join(POLL_SECONDS)
-    status = statuses[0] if statuses else cp_model.UNKNOWN
-    if status == cp_model.INFEASIBLE:
-        return Answer(math.inf, finished=True)
-    bound = unit * max(0.0, solver.best_objective_bound)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Answer(bound)
-    return Answer(bound, [solver.value(variable) for variable in variables], status == cp_model.OPTIMAL)
+    return model, columns, True
 
 
 def _whole_costs(costs: Sequence[float], step: float | None) -> tuple[float, list[int]]:
@@ -182,11 +225,10 @@ def _whole_costs(costs: Sequence[float], step: float | None) -> tuple[float, lis
     return unit, [math.floor(cost / unit) for cost in costs]
 
 
-def _safe_row(terms: Sequence[tuple[int, int]], least: int) -> tuple[list[int], list[int], int]:
-    """Return the variables, coefficients and right-hand side of a row whose sums the solver can hold."""
-    numbers, coefficients = [number for number, _ in terms], [coefficient for _, coefficient in terms]
-    shift = max(0, (sum(map(abs, coefficients)) + abs(least)).bit_length() - LARGEST_ROW.bit_length())
+def _safe_row(factors: list[int], least: int) -> tuple[list[int], int]:
+    """Return the coefficients and right-hand side of a row whose sums the solver can hold."""
+    shift = max(0, (sum(map(abs, factors)) + abs(least)).bit_length() - LARGEST_ROW.bit_length())
     if shift == 0:
-        return numbers, coefficients, least
+        return factors, least
     # Up on the left and down on the right: what fulfils the row fulfils the rounded one.
-    return numbers, [-(-coefficient >> shift) for coefficient in coefficients], least >> shift
+    return [-(-factor >> shift) for factor in factors], least >> shift

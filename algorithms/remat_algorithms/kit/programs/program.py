@@ -76,7 +76,7 @@ class Program:
 
 @dataclass
 class ProgramBuilder:
-    """Collects columns and rows, one by one."""
+    """Collects columns and rows, one by one; whole numbers stay exact, however large, until they are built."""
 
     cost: list[float] = field(default_factory=list)
     lower: list[float] = field(default_factory=list)
@@ -109,6 +109,11 @@ class ProgramBuilder:
         self.row_lower.append(lower)
         self.row_upper.append(upper)
         return len(self.row_lower) - 1
+
+    @property
+    def entries(self) -> int:
+        """Number of coefficients."""
+        return len(self.column)
 
     def build(self) -> Program:
         """Return what was collected so far; the builder may go on."""

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
@@ -14,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from remat.plugin import Context
+from remat_algorithms.kit.programs.answers import Answer, Job, Outcome, watched
 from remat_algorithms.kit.programs.program import FloatArray, Program
 
 ORTOOLS = ("scip", "highs", "cp-sat")
@@ -22,36 +19,6 @@ PULP = "pulp"
 
 ABSOLUTE_GAP = 0.9
 """Where all costs are whole numbers, a gap below one is none."""
-
-_TICK = 0.02
-_GRACE = 0.7
-"""Seconds within which an interrupted solver has to hand over what it has."""
-
-
-class Outcome(Enum):
-    """How a solver ended, as it says."""
-
-    OPTIMAL = "optimal"
-    FEASIBLE = "feasible"
-    INFEASIBLE = "infeasible"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a solver says; nobody has checked it.
-
-    Attributes
-    ----------
-    outcome : Outcome
-    solution : (columns,) float64 or None
-    bound : float
-        Lower bound on the objective; minus infinity if there is none.
-    """
-
-    outcome: Outcome
-    solution: FloatArray | None = None
-    bound: float = -np.inf
 
 
 def solve_program(
@@ -89,24 +56,7 @@ def solve_program(
     if limit is not None and left is not None and left < limit:  # large programs take seconds to be handed over
         limit = left
         task.shorten(limit)
-    return watched(task, context, limit)
-
-
-class Job:
-    """One run of a solver, and a way to stop it."""
-
-    def solve(self) -> Answer:
-        """Solve, in a thread of its own."""
-        raise NotImplementedError
-
-    def stop(self) -> None:
-        """Ask the solver to come back; one that cannot is left behind."""
-
-    def poll(self) -> None:
-        """Look, in the caller's thread, at what the solver has found."""
-
-    def shorten(self, seconds: float) -> None:
-        """Give the solver, before it is called, less time than it was made for."""
+    return watched(task, lambda: context.interrupted, limit)
 
 
 def _task(program: Program, solver: str, context: Context, hint: FloatArray | None, limit: float | None) -> Job:
@@ -118,34 +68,6 @@ def _task(program: Program, solver: str, context: Context, hint: FloatArray | No
         found = find_solver(solver.partition(":")[2], limit, context.threads, warm=hint is not None)
         return _Function(lambda: solve_with_pulp(program, found, hint))
     return _Builder(program, solver, context, hint, limit)
-
-
-def watched(task: Job, context: Context, limit: float | None) -> Answer:
-    """Run a solver in a thread, so that the deadline and Ctrl-C are seen meanwhile."""
-    answers: list[Answer] = []
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            answers.append(task.solve())
-        except BaseException as error:  # handed over to the caller's thread
-            errors.append(error)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    end = None if limit is None else time.monotonic() + limit + _GRACE
-    wait = _TICK / 20
-    while thread.is_alive() and not context.interrupted and (end is None or time.monotonic() < end):
-        thread.join(wait)
-        task.poll()
-        wait = min(_TICK, 2 * wait)
-    if thread.is_alive():
-        task.stop()
-        thread.join(_GRACE)
-    task.poll()
-    if errors:
-        raise errors[0]
-    return answers[0] if answers else Answer(Outcome.UNKNOWN)
 
 
 class _Function(Job):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import queue
 import time
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from pydantic import Field
 
@@ -25,7 +23,9 @@ from remat.plugin import (
     reference_order,
     run_in_order,
 )
-from remat_algorithms.kit.programs.solvers import Answer, Job, Outcome, watched
+from remat_algorithms.kit.incumbent import Incumbent
+from remat_algorithms.kit.programs.answers import Answer, Outcome, watched
+from remat_algorithms.kit.programs.cp_sat import CpSatJob
 from remat_algorithms.offload.exact.model import Model
 from remat_algorithms.offload.exact.scale import Scale, rational, scales
 from remat_algorithms.offload.exact.setting import Effort, Plan, Setting
@@ -78,18 +78,8 @@ def solve(problem: Problem, options: OffloadExactOptions, context: Context) -> P
     Where times or sizes are too fine for whole numbers, the program is solved twice: rounded up, for the schedule, and
     rounded down, for the bound. Only equality of both is then called optimal.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`, `adjoint` or `dag`; uses the first processor, and all memories and links.
-    options : OffloadExactOptions
-    context : Context
-        Schedules and bounds are reported as they are found.
-
-    Returns
-    -------
-    Proposal
-        With start times. Optimal, or infeasible, within `scope_of(options)` where that is proved.
+    Takes instances of kind `chain`, `adjoint` or `dag`; uses the first processor, and all memories and links. Comes
+    with start times. It is optimal, or infeasible, within `scope_of(options)` where that is proved.
 
     Raises
     ------
@@ -158,22 +148,16 @@ def _refuse(problem: Problem, setting: Setting, options: OffloadExactOptions) ->
                 )
 
 
-class _Search:
+class _Search(Incumbent[Timed]):
     """The best schedule and the best bound so far."""
 
     def __init__(self, problem: Problem, options: OffloadExactOptions, context: Context, known: Number | None) -> None:
-        self.problem, self.context, self.known, self.work = problem, context, known, options.work
+        super().__init__(context, lambda timed: timed.steps, known=known)
+        self.problem, self.work = problem, options.work
         several = len(problem.machine.processors) > 1
         self.scope = scope_of(options) + (", on the first processor" if several else "")
-        self.best: Timed | None = None
-        self.bound: Number | None = None
         self.notes: list[str] = []
         self.timed_out = False
-
-    @property
-    def least(self) -> Number | None:
-        """The least makespan known, here or elsewhere."""
-        return self.known if self.best is None else self.best.makespan
 
     def keeping_all(self) -> Proposal | None:
         """Return the schedule that runs all once and moves nothing, where it fits and nothing can be faster."""
@@ -243,12 +227,21 @@ class _Search:
                     self.take_bound(_time(math.ceil(objective - 1e-6), scale))
 
             left = None if end is None else max(0.0, end - time.monotonic())
-            job = _Job(model, self.context, left, self.offer if scale.up else None, told)
+            job = CpSatJob(
+                model.model,
+                threads=self.context.threads,
+                seed=self.context.seed,
+                seconds=left,
+                chosen=model.plan,
+                found=partial(self.offer, model) if scale.up else None,
+                bounded=told,
+            )
             if work is not None:
                 job.solver.parameters.max_deterministic_time = work
-            answer: Answer = watched(job, self.context, left)
+            answer: Answer = watched(job, lambda: self.context.interrupted, left)
+            assert not job.refusal, f"CP-SAT refuses the program: {job.refusal}"
             if work is not None:
-                work -= job.solved_with
+                work -= job.work
             if answer.outcome in (Outcome.OPTIMAL, Outcome.FEASIBLE):
                 told(answer.bound)
             if answer.outcome is not Outcome.INFEASIBLE:
@@ -265,17 +258,7 @@ class _Search:
     def offer(self, model: Model, plan: Plan) -> None:
         """Take over a schedule, if it is better."""
         timed = timed_steps(model.setting, model.scale, model.length, plan)
-        if self.best is None or timed.makespan < self.best.makespan:
-            self.best = timed
-            self.context.report(timed.steps, makespan=timed.makespan)
-
-    def take_bound(self, value: Number) -> None:
-        """Take over a bound."""
-        if self.least is not None:
-            value = min(value, self.least)
-        if self.bound is None or value > self.bound:
-            self.bound = value
-            self.context.report(bound=value)
+        self.take(timed, timed.makespan)
 
     def _infeasible(self) -> Proposal:
         budget, home = self.problem.budget, self.problem.machine.processors[0].memory
@@ -305,56 +288,3 @@ class _Search:
 def _time(units: int, scale: Scale) -> Number:
     time = units * scale.time_unit
     return int(time) if time.denominator == 1 else float(time)
-
-
-class _Job(Job):
-    """CP-SAT at work; plans and bounds are handed over in the caller's thread."""
-
-    def __init__(
-        self,
-        model: Model,
-        context: Context,
-        seconds: float | None,
-        offer: Callable[[Model, Plan], None] | None,
-        told: Callable[[float], None],
-    ) -> None:
-        self.model, self.offer, self.told = model, offer, told
-        self.news: queue.SimpleQueue[tuple[Plan, float]] = queue.SimpleQueue()
-        self.solved_with = 0.0
-        self.solver = model.cp.CpSolver()
-        parameters = self.solver.parameters
-        parameters.num_workers = max(1, context.threads)
-        parameters.random_seed = context.seed % 2**31
-        if seconds is not None:
-            parameters.max_time_in_seconds = seconds
-        base, news = model.cp.CpSolverSolutionCallback, self.news
-
-        class Listener(base):  # type: ignore[misc, valid-type]
-            def on_solution_callback(self) -> None:
-                news.put((model.plan(self.value), self.best_objective_bound))
-
-        self.listener: Any = Listener()
-
-    def solve(self) -> Answer:
-        """Solve; see `Job`."""
-        cp, solver = self.model.cp, self.solver
-        status = solver.solve(self.model.model, self.listener)
-        self.solved_with = float(solver.response_proto.deterministic_time)
-        if status == cp.MODEL_INVALID:
-            raise AssertionError(f"CP-SAT refuses the program: {self.model.model.validate()}")
-        if status == cp.INFEASIBLE:
-            return Answer(Outcome.INFEASIBLE)
-        outcomes = {cp.OPTIMAL: Outcome.OPTIMAL, cp.FEASIBLE: Outcome.FEASIBLE}
-        return Answer(outcomes.get(status, Outcome.UNKNOWN), None, float(solver.best_objective_bound))
-
-    def stop(self) -> None:
-        """Ask CP-SAT to stop."""
-        self.solver.stop_search()
-
-    def poll(self) -> None:
-        """Hand over what was found meanwhile."""
-        while not self.news.empty():
-            plan, bound = self.news.get()
-            if self.offer is not None:
-                self.offer(self.model, plan)
-            self.told(bound)

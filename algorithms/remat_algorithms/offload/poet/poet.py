@@ -8,7 +8,8 @@ from remat.placement import Unplaceable, place
 from remat.plugin import Context, Number, OptionError, Options, Problem, Proposal, Steps, Termination
 from remat_algorithms.dag.programs.frontier import FRONTIER
 from remat_algorithms.dag.programs.search import Search
-from remat_algorithms.kit.programs.solvers import Outcome, solve_program
+from remat_algorithms.kit.programs.answers import Outcome
+from remat_algorithms.kit.programs.solvers import solve_program
 from remat_algorithms.offload.exact.scale import transfer_time
 from remat_algorithms.offload.poet.program import Pager, PoetProgram
 from remat_algorithms.offload.poet.steps import steps_of
@@ -40,19 +41,9 @@ def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
     its solution are then placed without such waiting: they end when the stages do, or sooner, and it is the placed
     schedule that is reported. It need not be the best one.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`, `adjoint` or `dag`; uses the first processor, its memory and one more.
-    options : PoetOptions
-    context : Context
-        Seed and threads are CBC's; PuLP's solvers know a deadline, and are left behind when interrupted.
-
-    Returns
-    -------
-    Proposal
-        With start times, and without a claim; infeasible within `SCOPE` if the solver says so. A note has the stages'
-        makespan.
+    Takes instances of kind `chain`, `adjoint` or `dag`; uses the first processor, its memory and one more. Seed and
+    threads are CBC's; PuLP's solvers know a deadline, and are left behind when interrupted. Comes with start times, and
+    without a claim; infeasible within `SCOPE` if the solver says so. A note has the stages' makespan.
 
     Raises
     ------

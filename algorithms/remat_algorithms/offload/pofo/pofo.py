@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from remat.plugin import Chain, Context, OptionError, Problem, Proposal
-from remat_algorithms.chain.floating.rotor_float import refuse_alternatives
+from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
 from remat_algorithms.chain.segments import RunList, Segments
@@ -53,17 +53,8 @@ class Modelled:
 def solve_offload_dp(problem: Problem, options: OffloadDpOptions, context: Context) -> Proposal:
     """Choose what each stage of a chain offloads, nothing recomputed.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`, on a machine with a way out of the processor's memory and back.
-    options : OffloadDpOptions
-    context : Context
-
-    Returns
-    -------
-    Proposal
-        The quickest of the plans of the table and of `offload-greedy`, as placed; a note gives the table's estimate.
+    Takes instances of kind `chain`, on a machine with a way out of the processor's memory and back. Gives the quickest
+    of the plans of the table and of `offload-greedy`, as placed; a note gives the table's estimate.
 
     Raises
     ------
@@ -94,18 +85,9 @@ def solve_offload_dp(problem: Problem, options: OffloadDpOptions, context: Conte
 def solve_pofo(problem: Problem, options: PofoOptions, context: Context) -> Proposal:
     """Offload and recompute on a chain, chosen in one dynamic program.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`. Without a way out of the processor's memory and back, the answer is that of `rotor`.
-    options : PofoOptions
-    context : Context
-
-    Returns
-    -------
-    Proposal
-        The quickest of the table's plans, as placed, and of the schedules of `rotor` and `offload-greedy`; a note gives
-        the table's estimate.
+    Takes instances of kind `chain`. Without a way out of the processor's memory and back, the answer is that of
+    `rotor`. Gives the quickest of the table's plans, as placed, and of the schedules of `rotor` and `offload-greedy`; a
+    note gives the table's estimate.
 
     Raises
     ------

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from remat.plugin import Context, Options, Problem, Proposal
-from remat_algorithms.offload.swaps.choice import Choice, Incumbent
+from remat_algorithms.offload.swaps.choice import BestPlan, Choice
 from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.routes import required_routes
 from remat_algorithms.offload.swaps.swaps import Order
@@ -41,18 +41,9 @@ class AutoswapOptions(Options):
 def solve(problem: Problem, options: AutoswapOptions, context: Context) -> Proposal:
     """Offload whole values of the reference order, picked by weighted scores.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back.
-    options : AutoswapOptions
-    context : Context
-        Incumbents are reported; the search ends between two weights.
-
-    Returns
-    -------
-    Proposal
-        Feasible whenever the budget holds each run by itself and the other memories hold the rest.
+    Takes instances of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back. When
+    stopped, the search ends between two weights. Finds a schedule whenever the budget holds each run by itself and the
+    other memories hold the rest.
 
     Raises
     ------
@@ -69,7 +60,7 @@ def solve(problem: Problem, options: AutoswapOptions, context: Context) -> Propo
         assert plan is not None, "nothing moves"
         return proposal_of(plan, context, bound=plan.makespan, source="autoswap")
     scores = Scores.of(choice)
-    search = Incumbent(problem, context)
+    search = BestPlan(problem, context)
     seen: set[frozenset[int]] = set()
     for weights in _weights(options.grid):
         chosen = choice.select(scores.ranking(choice, weights))

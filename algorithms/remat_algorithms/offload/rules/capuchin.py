@@ -32,18 +32,9 @@ from remat_algorithms.offload.swaps.swaps import Order
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Swap what is hidden, then swap or remake, value by value, until the load fits.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain` or `dag`. Without a way out of the processor's memory and back, values are only remade.
-    options : None
-    context : Context
-        The choice ends early when it is stopped.
-
-    Returns
-    -------
-    Proposal
-        The quicker of two schedules: one keeps what is remade on the way to other values, one does not.
+    Takes instances of kind `chain` or `dag`. Without a way out of the processor's memory and back, values are only
+    remade. When stopped, the choice ends early. Gives the quicker of two schedules: one keeps what is remade on the way
+    to other values, one does not.
 
     Notes
     -----

@@ -19,8 +19,8 @@ import numpy as np
 from pydantic import Field
 
 from remat.plugin import BoolArray, Chain, Context, OptionError, Options, Problem, Proposal
-from remat_algorithms.chain.floating.rotor_float import refuse_alternatives
 from remat_algorithms.chain.phases import Phases
+from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
 from remat_algorithms.offload.swaps.proposals import proposal_of
 from remat_algorithms.offload.swaps.routes import routes
@@ -41,18 +41,8 @@ class SuperneuronsOptions(Options):
 def solve(problem: Problem, options: SuperneuronsOptions, context: Context) -> Proposal:
     """Remake cheap stages and offload what dear ones produce.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`. Without a way out of the processor's memory and back, checkpoints stay.
-    options : SuperneuronsOptions
-    context : Context
-        Not used: the construction is immediate.
-
-    Returns
-    -------
-    Proposal
-        The quickest of three schedules that fits: nothing remade, remade by segment, all segments memory-centric.
+    Takes instances of kind `chain`. Without a way out of the processor's memory and back, checkpoints stay. Gives the
+    quickest of three schedules that fits: nothing remade, remade by segment, all segments memory-centric.
 
     Raises
     ------

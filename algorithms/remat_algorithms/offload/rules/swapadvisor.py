@@ -25,7 +25,7 @@ import numpy as np
 from pydantic import Field
 
 from remat.plugin import Context, Number, Options, Problem, Proposal, Termination
-from remat_algorithms.offload.swaps.choice import Choice, Incumbent
+from remat_algorithms.offload.swaps.choice import BestPlan, Choice
 from remat_algorithms.offload.swaps.proposals import REFERENCE_ORDER, nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.routes import Route, required_routes
 from remat_algorithms.offload.swaps.swaps import Order
@@ -48,18 +48,8 @@ class SwapadvisorOptions(Options):
 def solve(problem: Problem, options: SwapadvisorOptions, context: Context) -> Proposal:
     """Search orders and sets of values that may leave.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back.
-    options : SwapadvisorOptions
-    context : Context
-        Incumbents are reported.
-
-    Returns
-    -------
-    Proposal
-        The quickest schedule found; the first individual is the reference order, and every value may leave.
+    Takes instances of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back. Gives the
+    quickest schedule found; the first individual is the reference order, and every value may leave.
 
     Raises
     ------
@@ -96,7 +86,7 @@ class Genes:
     leaves: tuple[bool, ...]
 
 
-class _Search(Incumbent):
+class _Search(BestPlan):
     """The population and the best plan so far."""
 
     def __init__(self, problem: Problem, ways: tuple[Route, ...], context: Context) -> None:

@@ -32,18 +32,8 @@ class TflmsOptions(Options):
 def solve(problem: Problem, options: TflmsOptions, context: Context) -> Proposal:
     """Offload all gaps longer than a threshold.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back.
-    options : TflmsOptions
-    context : Context
-        Not used: the construction is immediate.
-
-    Returns
-    -------
-    Proposal
-        The schedule of the given threshold, or of the largest one that fits.
+    Takes instances of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back. Gives the
+    schedule of the given threshold, or of the largest one that fits.
 
     Raises
     ------

@@ -48,18 +48,8 @@ class VdnnConvOptions(VdnnOptions):
 def solve_all(problem: Problem, options: VdnnOptions, context: Context) -> Proposal:
     """Offload the input of every stage.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `chain`, on a machine with a way out of the processor's memory and back.
-    options : VdnnOptions
-    context : Context
-        Not used: the construction is immediate.
-
-    Returns
-    -------
-    Proposal
-        One schedule, whatever the budget; infeasible within this rule where that schedule needs more.
+    Takes instances of kind `chain`, on a machine with a way out of the processor's memory and back. Gives one schedule,
+    whatever the budget; infeasible within this rule where that schedule needs more.
 
     Raises
     ------

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from remat.plugin import Context, IntArray, Number, Problem
+from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
 from remat_algorithms.offload.swaps.program import planned_profile
 from remat_algorithms.offload.swaps.routes import Route, device_of
@@ -163,19 +164,17 @@ class Choice:
         return Plan(self.order, tuple(swaps), outcome) if isinstance(outcome, Dispatched) else None
 
 
-class Incumbent:
-    """The best plan of a search so far; each better one is reported."""
+class BestPlan(Incumbent[Plan]):
+    """The best plan of a search so far, and whether to look for a better one."""
 
     def __init__(self, problem: Problem, context: Context) -> None:
-        self.problem, self.context = problem, context
-        self.best: Plan | None = None
+        super().__init__(context, lambda plan: plan.outcome.steps, better=quicker)
+        self.problem = problem
 
     def consider(self, plan: Plan | None, message: str = "") -> None:
         """Take a plan over if it is quicker."""
-        if plan is None or (self.best is not None and not quicker(plan.makespan, self.best.makespan)):
-            return
-        self.best = plan
-        self.context.report(plan.outcome.steps, makespan=plan.makespan, message=message)
+        if plan is not None:
+            self.take(plan, plan.makespan, message=message)
 
     @property
     def done(self) -> bool:

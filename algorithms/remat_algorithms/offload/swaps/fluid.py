@@ -21,8 +21,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from remat.plugin import Context, Link, Number
+from remat_algorithms.kit.programs.answers import Outcome
 from remat_algorithms.kit.programs.program import INFINITY, ProgramBuilder
-from remat_algorithms.kit.programs.solvers import LINEAR, Outcome, solve_program
+from remat_algorithms.kit.programs.solvers import LINEAR, solve_program
 from remat_algorithms.offload.swaps.choice import Choice
 from remat_algorithms.offload.swaps.routes import device_of
 

@@ -28,17 +28,8 @@ class LayerToLayerOptions(Options):
 def solve_zero_offload(problem: Problem, options: None, context: Context) -> Proposal:
     """Keep parameters on the device, and the optimizer's states and the updates elsewhere.
 
-    Parameters
-    ----------
-    problem : Problem
-        A chain whose `parameter_memory` is the device, and whose `optimizer_memory` is not; with a processor there.
-    options : None
-    context : Context
-
-    Returns
-    -------
-    Proposal
-        Infeasible within its own schedule if a memory is too small for it. O(L log L).
+    Takes a chain whose `parameter_memory` is the device, and whose `optimizer_memory` is not; with a processor there.
+    Is infeasible within its own schedule if a memory is too small for it. O(L log L).
     """
     setting = setting_of(problem, "zero-offload")
     if setting.parameter_home != setting.device:
@@ -55,17 +46,8 @@ def solve_zero_offload(problem: Problem, options: None, context: Context) -> Pro
 def solve_l2l(problem: Problem, options: LayerToLayerOptions, context: Context) -> Proposal:
     """Bring each stage's parameters for its forward and again for its backward, one stage ahead.
 
-    Parameters
-    ----------
-    problem : Problem
-        A chain whose `parameter_memory` and `optimizer_memory` are not the device; with a processor there.
-    options : LayerToLayerOptions
-    context : Context
-
-    Returns
-    -------
-    Proposal
-        Infeasible within its own schedule if a memory is too small for it. O(L log L).
+    Takes a chain whose `parameter_memory` and `optimizer_memory` are not the device; with a processor there. Is
+    infeasible within its own schedule if a memory is too small for it. O(L log L).
     """
     setting = setting_of(problem, "l2l")
     if setting.parameter_home == setting.device:

@@ -31,6 +31,7 @@ from remat.plugin import (
     Proposal,
     makespan_bound,
 )
+from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
 from remat_algorithms.offload.weights.parameters import Choice, Setting, Training
 from remat_algorithms.offload.weights.rules import setting_of
@@ -67,18 +68,8 @@ class _Found:
 def solve(problem: Problem, options: WeightOffloadOptions, context: Context) -> Proposal:
     """Search for the stages whose parameters leave.
 
-    Parameters
-    ----------
-    problem : Problem
-        A chain with parameters.
-    options : WeightOffloadOptions
-    context : Context
-
-    Returns
-    -------
-    Proposal
-        No longer than those of `zero-offload` and `l2l`, where these apply. With the least budget at which its own
-        first choices fit, where none does. O((evaluations + log L) L log L).
+    Takes a chain with parameters. Is no longer than those of `zero-offload` and `l2l`, where these apply. Names the
+    least budget at which its own first choices fit, where none does. O((evaluations + log L) L log L).
 
     Raises
     ------
@@ -88,7 +79,7 @@ def solve(problem: Problem, options: WeightOffloadOptions, context: Context) -> 
     search = _Search(setting_of(problem, "weight-offload"), context)
     found = search.start()
     if found is None:
-        return Proposal(least=search.least(), bounds=_bounds(problem))
+        return Proposal(least=search.least_memory(), bounds=_bounds(problem))
     found = search.improve(found, options.evaluations)
     return Proposal(
         steps=found.outcome.steps,
@@ -99,16 +90,16 @@ def solve(problem: Problem, options: WeightOffloadOptions, context: Context) -> 
     )
 
 
-class _Search:
+class _Search(Incumbent[_Found]):
     def __init__(self, setting: Setting, context: Context) -> None:
-        self.setting, self.context = setting, context
+        super().__init__(context, lambda found: found.outcome.steps)
+        self.setting = setting
         self.fastest = makespan_bound(setting.graph, setting.machine, setting.problem.needed)
         self.count = len(setting.stages)
         self.movable = [index for index in setting.updated if setting.stages[index].parameters is not None]
         if setting.parameter_home == setting.device and setting.refuge is None:
             self.movable = []
         self.updaters = [0] if setting.helper is None else [setting.helper, 0]
-        self.best: _Found | None = None
         self.overfull: list[tuple[Overfull, Training]] = []
 
     def start(self) -> _Found | None:
@@ -140,7 +131,7 @@ class _Search:
             self._trim()
         return self.best or best
 
-    def least(self) -> LeastBudget | None:
+    def least_memory(self) -> LeastBudget | None:
         """Name the least memory at which one of the first choices fits."""
         machine = self.setting.machine
         for overrun, training in sorted(self.overfull, key=lambda entry: entry[0].needed):
@@ -212,9 +203,7 @@ class _Search:
                 self.overfull.append((outcome, training))
             return None
         found = _Found(training, outcome)
-        if self.best is None or found.cost < self.best.cost:
-            self.best = found
-            self.context.report(outcome.steps, makespan=outcome.makespan)
+        self.take(found, outcome.makespan, rank=found.cost)
         return found
 
     def _walk(self, best: _Found, evaluations: int) -> None:

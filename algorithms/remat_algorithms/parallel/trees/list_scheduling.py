@@ -17,18 +17,8 @@ def solve_inner_first(problem: Problem, options: None, context: Context) -> Prop
     The paper leaves the order among inner nodes open. At most (2 - 1/P) times the makespan of any schedule of
     one-processor tasks; the peak has no bound (a leaf starts whenever a processor would idle). O(n log n).
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `tree`.
-    options : None
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        Claims nothing. Under a budget, steps wait until their bytes fit; if they never do, nothing is found.
+    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never do,
+    nothing is found.
     """
     tree = ParallelTree.of(problem)
     inner = [node for node in tree.postorder if tree.children[node]]
@@ -43,18 +33,8 @@ def solve_deepest_first(problem: Problem, options: None, context: Context) -> Pr
     the best post-order. The makespan is within 2 - 1/P of that of any schedule of one-processor tasks; the
     peak has no bound. O(n log n).
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `tree`.
-    options : None
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        Claims nothing. Under a budget, steps wait until their bytes fit; if they never do, nothing is found.
+    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never do,
+    nothing is found.
     """
     tree = ParallelTree.of(problem)
     return _schedule(problem, tree, deepest_first(tree))

@@ -21,18 +21,8 @@ def solve_all_to_all(problem: Problem, options: None, context: Context) -> Propo
 
     The peak is that of the sequential post-order, the makespan the sum of w_i / min(P, max)^alpha. O(n log n).
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `tree`, with `parallel` if there are several processors.
-    options : None
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        The one schedule; claims its peak.
+    Takes instances of kind `tree`, with `parallel` if there are several processors. Gives the one schedule; claims its
+    peak.
 
     Raises
     ------
@@ -61,18 +51,8 @@ def solve_proportional(problem: Problem, options: None, context: Context) -> Pro
     its subtree as far as the instance's `parallel` lets it, otherwise on the first of them; a subtree on one
     processor in the best post-order. Memory is not looked at. O(n log n).
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `tree`.
-    options : None
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        Claims nothing. Under a budget, steps wait until their bytes fit; if they never do, nothing is found.
+    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never do,
+    nothing is found.
     """
     tree = ParallelTree.of(problem)
     plan = _map_tree(tree, len(processors_of(problem)), None)
@@ -90,18 +70,7 @@ def solve_memory_aware(problem: Problem, options: None, context: Context) -> Pro
     the outputs of the earlier ones, at least one, and has all q processors. Between the least peak of all
     traversals and that of the best post-order, all nodes run one after the other. O(n log n).
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `tree`.
-    options : None
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        Within the budget, whenever any schedule is; else infeasible (see `fitting`).
+    Takes instances of kind `tree`. Stays within the budget, whenever any schedule is; else infeasible (see `fitting`).
     """
     tree = ParallelTree.of(problem)
     count = len(processors_of(problem))

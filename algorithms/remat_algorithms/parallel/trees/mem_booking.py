@@ -50,18 +50,7 @@ def solve(problem: Problem, options: BookingOptions, context: Context) -> Propos
     Without a budget, nothing is booked and this is list scheduling by priority. O(n (h + log n)) for a tree of
     height h, and O(n log n) if the budget is enough to activate everything at once.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `tree`.
-    options : BookingOptions
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        Within the budget, whenever any schedule is; else infeasible (see `fitting`).
+    Takes instances of kind `tree`. Stays within the budget, whenever any schedule is; else infeasible (see `fitting`).
     """
     tree = ParallelTree.of(problem)
     traversal = fitting(problem, tree)

@@ -35,18 +35,8 @@ def solve(problem: Problem, options: SubtreesOptions, context: Context) -> Propo
     sequential peak, and no P processors are more than P times as fast as one. The rest runs on as many
     processors as each node can use. O(n (log n + P)).
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `tree`.
-    options : SubtreesOptions
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        Claims nothing. Under a budget, steps wait until their bytes fit; if they never do, nothing is found.
+    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never do,
+    nothing is found.
     """
     tree = ParallelTree.of(problem)
     count = len(processors_of(problem))

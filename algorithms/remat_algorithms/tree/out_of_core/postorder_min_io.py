@@ -25,20 +25,10 @@ SCOPE = "post-order traversals with divisible files"
 def solve(problem: Problem, options: DiskOptions, context: Context) -> Proposal:
     """Solve a task tree in O(n log n).
 
-    Parameters
-    ----------
-    problem : Problem
-        Of kind `tree`. An out-tree runs backwards through the in-tree's traversal; what is out of memory
-        between two tasks is out of it backwards, too, so the volume is the same.
-    options : DiskOptions
-    context : Context
-        Not used.
-
-    Returns
-    -------
-    Proposal
-        Its note names the I/O volume, which is the least of all post-orders; the makespan is that of this
-        schedule, with no promise unless the links take no time. Infeasible if some task does not fit.
+    Takes instances of kind `tree`. An out-tree runs backwards through the in-tree's traversal; what is out of memory
+    between two tasks is out of it backwards, too, so the volume is the same. Its note names the I/O volume, which is
+    the least of all post-orders; the makespan is that of this schedule, with no promise unless the links take no time.
+    Infeasible if some task does not fit.
 
     Raises
     ------

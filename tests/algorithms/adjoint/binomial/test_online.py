@@ -11,9 +11,9 @@ from remat.adjoint.online import OnlineSchedule
 from remat.schedule.actions import Advance, Backward, Checkpoint, Discard, Restore
 from remat.schedule.operations import Operation
 from remat_algorithms.adjoint.binomial.online import OnlinePlacement
-from remat_algorithms.adjoint.binomial.revolve import advances, beta, first_split, repetition
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import Splits
+from remat_algorithms.kit.binomial import advances, beta, first_split, repetition
 
 UNIT = {"time": "unit", "memory": "unit"}
 

@@ -10,11 +10,11 @@ import pytest
 import remat
 from remat.plugin.emit import MOST_RUNS
 from remat.solving.single import make_problem
-from remat_algorithms.adjoint.binomial.revolve import advances, beta, first_split, plan_revolve, repetition
+from remat_algorithms.adjoint.binomial.revolve import plan_revolve
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.slots import Slots
+from remat_algorithms.kit.binomial import advances
 from tests import places
-from tests.oracles import search
 
 REFERENCE = json.loads((places.REFERENCE / "adjoint.json").read_text())["points"]
 UNIT = {"time": "unit", "memory": "unit"}
@@ -43,23 +43,6 @@ def test_reference(point: dict[str, Any]) -> None:
     assert shared.peak_memory["memory"] <= slots + 2
 
 
-@pytest.mark.parametrize("point", REFERENCE["beta"], ids=str)
-def test_beta(point: dict[str, int]) -> None:
-    assert beta(point["s"], point["r"]) == point["beta"]
-
-
-def test_closed_form_where_n_is_huge() -> None:
-    assert advances(10**6, 30) == 5_623_008
-    assert advances(10**5, 20) == 534_220
-    assert repetition(10**6, 1) == 10**6 - 1
-
-
-@pytest.mark.parametrize("n", range(1, 9))
-def test_equals_exhaustive_search(n: int) -> None:
-    for slots in range(1, 5):
-        assert advances(n, slots) == search.adjoint_best_advances(n, slots)
-
-
 def test_plans_take_as_many_advances_as_the_closed_form_says() -> None:
     for n in range(1, 80):
         for slots in range(1, 12):
@@ -68,13 +51,6 @@ def test_plans_take_as_many_advances_as_the_closed_form_says() -> None:
             assert plan.writes.get(1, 0) <= n
             # One read for each backward but the first to run.
             assert plan.reads.get(1, 0) <= n * n
-
-
-def test_splits_are_optimal() -> None:
-    for n in range(2, 120):
-        for slots in range(2, 8):
-            m = first_split(n, slots)
-            assert m + advances(n - m, slots - 1) + advances(m, slots) == advances(n, slots)
 
 
 def test_checkpoint_costs_and_sizes_in_bytes() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import remat
-from remat_algorithms.adjoint.binomial.revolve import advances
+from remat_algorithms.kit.binomial import advances
 
 UNIT = {"time": "unit", "memory": "unit"}
 

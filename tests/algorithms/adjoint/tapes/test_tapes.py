@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import remat
-from remat_algorithms.adjoint.binomial.revolve import advances, beta
 from remat_algorithms.adjoint.binomial.treeverse import Split, plan_treeverse
 from remat_algorithms.adjoint.tapes import bptt, mixed
+from remat_algorithms.kit.binomial import advances, beta
 from tests import places
 from tests.oracles.taped import best_forward_steps
 

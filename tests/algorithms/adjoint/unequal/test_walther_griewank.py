@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import remat
 from remat.graph.machine import Link, Machine, Memory, Processor
 from remat.plugin.problem import Problem
-from remat_algorithms.adjoint.binomial import revolve
 from remat_algorithms.adjoint.transfers import state_transfer_times
 from remat_algorithms.adjoint.unequal import walther_griewank
 from remat_algorithms.adjoint.unequal.walther_griewank import Splits
+from remat_algorithms.kit.binomial import advances
 from tests import places
 from tests.oracles import search
 
@@ -71,7 +71,7 @@ def test_equal_steps_are_revolve() -> None:
         for slots in range(1, 7):
             table = Splits.of(np.ones(n - 1, dtype=np.int64), slots)
             assert table is not None
-            assert table.value == revolve.advances(n, slots)
+            assert table.value == advances(n, slots)
 
 
 def test_ranges_of_a_full_table() -> None:

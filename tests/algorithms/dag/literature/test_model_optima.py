@@ -12,8 +12,7 @@ from remat.solving.single import make_problem
 from remat_algorithms.dag.literature import knapsack, lower_sets
 from remat_algorithms.dag.literature.baselines import articulation_points
 from remat_algorithms.dag.literature.feng_huang import best_checkpoints, fewest_bytes, segments_of
-from remat_algorithms.dag.literature.max_flow import FlowNetwork
-from remat_algorithms.dag.literature.min_cut import by_intensity, cut_network, minimum_cut
+from remat_algorithms.dag.literature.min_cut import by_intensity, cut_network, minimum_cut, nearest_cut
 from remat_algorithms.dag.literature.phases import training_of
 from tests.algorithms.dag.graphs import forward_edges, layered, seeded, training
 
@@ -181,19 +180,22 @@ def test_segments_are_components():
 # --- cuts and articulation points -------------------------------------------------------------------------------------
 
 
+def as_graph(edges, vertices):
+    graph = nx.DiGraph()
+    graph.add_nodes_from(range(vertices))
+    for tail, head, capacity in edges:
+        capacity += graph.edges[tail, head]["capacity"] if graph.has_edge(tail, head) else 0
+        graph.add_edge(tail, head, capacity=capacity)
+    return graph
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_minimum_cut_is_that_of_networkx(seed):
     found = drawn(seed, most=9)
     order = by_intensity(found)
     for banned in (order[: len(order) // 2], order, []):
-        network, values = cut_network(found, banned)
-        graph = nx.DiGraph()
-        graph.add_nodes_from(range(2 * len(values) + 2))
-        for edge in range(0, len(network.target), 2):
-            tail, head, room = network.target[edge ^ 1], network.target[edge], network.room[edge]
-            room += graph.edges[tail, head]["capacity"] if graph.has_edge(tail, head) else 0
-            graph.add_edge(tail, head, capacity=room)
-        expected = nx.minimum_cut_value(graph, 2 * len(values), 2 * len(values) + 1)
+        edges, values = cut_network(found, banned)
+        expected = nx.minimum_cut_value(as_graph(edges, 2 * len(values) + 2), 2 * len(values), 2 * len(values) + 1)
         flow, saved = minimum_cut(found, banned)
         assert flow == expected == sum(found.stages.size[value] for value in saved)
 
@@ -223,11 +225,28 @@ def test_cut_is_the_least_from_which_all_can_be_recomputed(seed):
 
 
 def test_flow_through_parallel_and_backward_edges():
-    network = FlowNetwork(4)
-    for edge in ((0, 1, 3), (0, 2, 2), (1, 2, 5), (1, 3, 2), (2, 3, 3), (0, 1, 1)):
-        network.add(*edge)
-    assert network.maximum_flow(0, 3) == 5
-    assert network.source_side(0) == [True, True, True, False]
+    edges = [(0, 1, 3), (0, 2, 2), (1, 2, 5), (1, 3, 2), (2, 3, 3), (0, 1, 1)]
+    assert nearest_cut(edges, 0, 3) == (5, {0, 1, 2})
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nearest_cut_is_what_the_residual_network_reaches(seed):
+    """Of a flow that networkx has found; the source's side is the same whatever the flow."""
+    rng = seeded(seed)
+    vertices, largest = rng.randint(2, 12), rng.choice([3, 1000, 2**55])
+    pairs = [(rng.randrange(vertices), rng.randrange(vertices)) for _ in range(rng.randint(0, 40))]
+    edges = [(tail, head, rng.choice([0, rng.randint(0, largest)])) for tail, head in pairs if tail != head]
+    residual = nx.algorithms.flow.edmonds_karp(as_graph(edges, vertices), 0, vertices - 1)
+    open_edges = [(tail, head) for tail, head, left in residual.edges(data=True) if left["flow"] < left["capacity"]]
+    reached = nx.DiGraph(open_edges)
+    reached.add_node(0)
+    assert nearest_cut(edges, 0, vertices - 1) == (residual.graph["flow_value"], {0} | nx.descendants(reached, 0))
+
+
+def test_largest_sizes_are_cut_exactly():
+    total = 2**62
+    edges = [(0, 1, total - 1), (1, 2, total + 1), (0, 3, 1), (3, 4, total + 1), (2, 5, total + 1), (4, 5, total + 1)]
+    assert nearest_cut(edges, 0, 5) == (total, {0})
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -339,7 +339,7 @@ def test_no_time_at_all(solver):
 )
 def test_what_was_not_finished_is_named(name, said, monkeypatch):
     from remat_algorithms.dag.programs import checkmate, moccasin
-    from remat_algorithms.kit.programs.solvers import Answer, Outcome
+    from remat_algorithms.kit.programs.answers import Answer, Outcome
 
     unknown = Answer(Outcome.UNKNOWN)
     monkeypatch.setattr(checkmate, "solve_program", lambda *rest, **more: unknown)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat_algorithms.kit.programs.solvers import Answer, Outcome
+from remat_algorithms.kit.programs.answers import Answer, Outcome
 from remat_algorithms.offload.exact import offload_exact as exact
 from tests.algorithms.offload.small_chains import chain, chains, machine, one_big_value, stage
 from tests.oracles.offloading import least_makespan
@@ -205,13 +205,13 @@ def test_more_memory_never_hurts():
 def test_a_solver_that_meets_its_limit_a_moment_early_says_so(monkeypatch):
     outcomes = []
 
-    def watched(job, context, limit):
+    def watched(job, over, limit):
         if Outcome.OPTIMAL not in outcomes:
-            answer = whole(job, context, limit)
+            answer = whole(job, over, limit)
             outcomes.append(answer.outcome)
             return answer
         time.sleep(max(0.0, limit - 0.02))
-        assert not context.stopped
+        assert not over()
         return Answer(Outcome.FEASIBLE, None, 1.0)
 
     whole = exact.watched

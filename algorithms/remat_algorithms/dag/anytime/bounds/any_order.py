@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 
 from remat_algorithms.dag.anytime.bounds.blocks import Pairs, placed
 from remat_algorithms.dag.anytime.bounds.lineage import Lineage
-from remat_algorithms.kit.programs.cp_sat import Program
+from remat_algorithms.kit.programs.program import ProgramBuilder
 
 Term = tuple[int, int]
 """A coefficient, and the number of a variable, or `NO` or `YES`."""
@@ -49,7 +49,7 @@ class AnyOrder:
     budget : int
     moments : list of int
         Items, each an ancestor of the next.
-    program : Program
+    program : ProgramBuilder
     ran : list of {item: variable}
         R, for each moment, of the items whose place the order decides.
     resident : list of {value: variable or YES}
@@ -63,7 +63,7 @@ class AnyOrder:
     lineage: Lineage
     budget: int
     moments: list[int]
-    program: Program = field(default_factory=Program)
+    program: ProgramBuilder = field(default_factory=ProgramBuilder)
     ran: list[dict[int, int]] = field(default_factory=list)
     resident: list[dict[int, int]] = field(default_factory=list)
     rerun: list[dict[int, int]] = field(default_factory=list)
@@ -96,25 +96,27 @@ class AnyOrder:
         facts = lineage.facts
         tables, items = facts.model.tables, range(facts.model.stages)
         place = [lineage.has_run(item, at) for item in items]
-        self.ran.append({item: program.variable() for item in items if place[item] is None})
+        self.ran.append({item: program.add_column(integer=True) for item in items if place[item] is None})
         resident: dict[int, int] = {}
         for value, made in enumerate(facts.lives.made):
             if tables.pinned[value] or value in facts.reads[at]:
                 resident[value] = YES
             elif made < 0 or place[made] is not False:
-                resident[value] = program.variable()
+                resident[value] = program.add_column(integer=True)
         self.resident.append(resident)
         # What first runs after the moment need not run again before the next one.
         again = [item for item in items if tables.repeat[item] and place[item] is not False]
-        rerun = {item: program.variable(tables.time[item]) for item in again}
+        rerun = {item: program.add_column(cost=tables.time[item], integer=True) for item in again}
         self.rerun.append(rerun)
-        self.again.append(rerun if self._is_last(moment) else {item: program.variable() for item in again})
+        self.again.append(
+            rerun if self._is_last(moment) else {item: program.add_column(integer=True) for item in again}
+        )
 
     def _is_last(self, moment: int) -> bool:
         """Whether all that comes after a moment is one stretch: then what is said of both is said once."""
         return moment + 1 == len(self.moments)
 
-    def reruns(self, values: Sequence[int]) -> Pairs:
+    def reruns(self, values: Sequence[float]) -> Pairs:
         """Place the reruns of a solution in the order at hand: where that is not the solution's, they may not fit."""
         ends = [*self.moments[1:], self.lineage.facts.model.stages]
         return placed(self.lineage.facts, self.rerun, list(zip(self.moments, ends, strict=True)), values)
@@ -141,7 +143,7 @@ class AnyOrder:
             elif variable >= 0:
                 row[variable] = row.get(variable, 0) + coefficient
         if sum(min(0, coefficient) for coefficient in row.values()) < least:
-            self.program.at_least(list(row.items()), least)
+            self.program.add_row(list(row.items()), lower=least)
 
     def _runs(self, item: int, moment: int) -> list[Term]:
         """Return the terms of n: what is positive where an item runs in the stretch after a moment."""

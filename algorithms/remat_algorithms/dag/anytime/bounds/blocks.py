@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from remat_algorithms.dag.anytime.bounds.gaps import Lives
 from remat_algorithms.dag.plans.model import StageModel
-from remat_algorithms.kit.programs.cp_sat import Program
+from remat_algorithms.kit.programs.program import ProgramBuilder
 
 Pairs = list[tuple[int, int]]
 """Reruns: (stage, item)."""
@@ -92,7 +92,7 @@ class Blocks:
     facts: Facts
     budget: int
     points: list[int]
-    program: Program = field(default_factory=Program)
+    program: ProgramBuilder = field(default_factory=ProgramBuilder)
     resident: list[dict[int, int]] = field(default_factory=list)
     spared: list[dict[int, int]] = field(default_factory=list)
     rerun: list[dict[int, int]] = field(default_factory=list)
@@ -127,7 +127,7 @@ class Blocks:
         old = [v for v, made in enumerate(lives.made) if made <= after and facts.useful[v] > after]
         known = set(old)
         for item in sorted({tables.maker[value] for value in old} - {-1}):
-            rerun[item] = program.variable(tables.time[item])
+            rerun[item] = program.add_column(cost=tables.time[item], integer=True)
         for item, variable in rerun.items():
             for value in facts.reads[item]:
                 if value in known:
@@ -149,7 +149,7 @@ class Blocks:
             terms.append((last, 1))
         if tables.maker[value] in self.rerun[number]:
             terms.append((self.rerun[number][tables.maker[value]], 1))
-        self.program.at_least(terms, 0 if users else 1)
+        self.program.add_row(terms, lower=0 if users else 1)
 
     def _point(self, number: int, old: set[int]) -> None:
         """Add the point that a block ends with; `old` are the values made before the block that may still be of use."""
@@ -163,17 +163,17 @@ class Blocks:
         for value, made in enumerate(lives.made):
             if made > stage or (facts.useful[value] <= stage and value not in accessed) or tables.pinned[value]:
                 continue
-            variable = program.variable()
+            variable = program.add_column(integer=True)
             resident[value] = variable
             if value in accessed:
-                program.at_least([(variable, 1)], 1)
+                program.add_row([(variable, 1)], lower=1)
             else:
                 load.append((variable, -tables.size[value]))
             if value in old:
                 self._supplied([(variable, 1)], value, number)
         # What `lives.memory` counts besides the run's own are the values alive in the order.
         own = self._own(stage, accessed)
-        program.at_least(load, own - self.budget)
+        program.add_row(load, lower=own - self.budget)
         self.spared.append({})
         if tables.in_place[run]:
             self._overlay(stage, load, own)
@@ -183,12 +183,12 @@ class Blocks:
         facts, program, tables = self.facts, self.program, self.facts.model.tables
         run = tables.first[stage]
         reads = [value for value in facts.reads[run] if not tables.pinned[value]]
-        kept = {value: program.variable() for value in reads if facts.useful[value] > stage}
+        kept = {value: program.add_column(integer=True) for value in reads if facts.useful[value] > stage}
         self.spared[-1] = kept
         spare = sum(tables.size[value] for value in reads) - tables.written[run]
         if kept:
             row = [(variable, -tables.size[value]) for value, variable in kept.items()]
-            program.at_least([*load, *row], own - max(0, spare) - self.budget)
+            program.add_row([*load, *row], lower=own - max(0, spare) - self.budget)
 
     def _own(self, stage: int, accessed: set[int]) -> int:
         """Return the bytes that a first run itself needs, with what is always there."""
@@ -228,11 +228,11 @@ class Blocks:
                 continue
             causes = hold(number, item, value)
             if causes:
-                held = program.variable()
+                held = program.add_column(integer=True)
                 for terms, least in causes:
-                    program.at_least([(held, 1), *terms], least)
+                    program.add_row([(held, 1), *terms], lower=least)
                 row.append((held, -tables.size[value]))
-        program.at_least(row, -self.budget)
+        program.add_row(row, lower=-self.budget)
 
     def _held(self, number: int, item: int, value: int) -> list[Row]:
         """Say when a value is held through a block: resident at both ends, and not made again in between."""
@@ -266,7 +266,7 @@ class Blocks:
         causes += [([(rerun[other], -1), *again], 0) for other in later]
         return causes
 
-    def reruns(self, values: Sequence[int]) -> Pairs:
+    def reruns(self, values: Sequence[float]) -> Pairs:
         """Place the reruns of a solution."""
         return placed(self.facts, self.rerun, [self._span(number) for number in range(len(self.rerun))], values)
 
@@ -312,7 +312,7 @@ class Blocks:
 
 
 def placed(
-    facts: Facts, rerun: Sequence[dict[int, int]], spans: Sequence[tuple[int, int]], values: Sequence[int]
+    facts: Facts, rerun: Sequence[dict[int, int]], spans: Sequence[tuple[int, int]], values: Sequence[float]
 ) -> Pairs:
     """Place the reruns of a solution: each in the first stage of its span that needs it.
 

@@ -17,7 +17,9 @@ from remat_algorithms.dag.anytime.bounds.gaps import GapCover, gap_cover, lives_
 from remat_algorithms.dag.anytime.bounds.lineage import Lineage, choose, speaks_for_all
 from remat_algorithms.dag.anytime.race import Race
 from remat_algorithms.dag.plans.state import ALPHAS, Plan, Search
-from remat_algorithms.kit.programs.cp_sat import Answer, Program, solve
+from remat_algorithms.kit.programs.answers import Answer
+from remat_algorithms.kit.programs.cp_sat import solve
+from remat_algorithms.kit.programs.program import ProgramBuilder
 
 FIRST_POINTS = 5
 """Stages of the first block program."""
@@ -78,7 +80,7 @@ class Bounding:
         return facts_of(self.race.model, lives_of(self.race.model))
 
     def _solve(
-        self, program: Program, seconds: float | None, hint: Sequence[int] = (), *, overall: bool = False
+        self, program: ProgramBuilder, seconds: float | None, hint: Sequence[int] = (), *, overall: bool = False
     ) -> Answer:
         race, left = self.race, self.race.context.seconds_left
         raised = race.raise_overall if overall else race.raise_bound
@@ -134,13 +136,13 @@ class Bounding:
             return False
         answer = self._solve(built.program, seconds, overall=True)
         race.say(f"all orders, at {len(moments)} moments")
-        if answer.values and not race.over():
-            self._try(built.reruns(answer.values))
-        if answer.finished:
+        if (values := answer.values) and not race.over():
+            self._try(built.reruns(values))
+        if answer.ended:
             self._moments = moments
             if MORE_MOMENTS * built.program.entries > MOST_ENTRIES:
                 self._chain = moments
-        return answer.finished
+        return answer.ended
 
     def widen_first(self, most: int = FEW_MOMENTS) -> bool:
         """Say what can be said of all orders soon, by programs of up to so many moments; False if one is cut short."""
@@ -173,10 +175,11 @@ class Bounding:
         """Try what a solution of the gap cover frees as a plan."""
         race = self.race
         race.say("gap cover")
-        if not answer.values or race.over():
+        values = answer.values
+        if not values or race.over():
             return
         maker = race.model.tables.maker
-        pairs = {(end, maker[value]) for value, _, end, number in cover.gaps if answer.values[number]}
+        pairs = {(end, maker[value]) for value, _, end, number in cover.gaps if values[number]}
         self._try(sorted(pairs))
 
     def _try(self, pairs: Pairs) -> list[tuple[int, int, int]]:
@@ -221,9 +224,10 @@ class Bounding:
         race.say(f"{len(self.points)} of {race.model.stages} stages")
         if race.over():
             return True
-        reruns = blocks.reruns(answer.values) if answer.values else []
-        violated = self._try(reruns) if answer.values else []
-        if not answer.finished:
+        values = answer.values
+        reruns = blocks.reruns(values) if values else []
+        violated = self._try(reruns) if values else []
+        if not answer.ended:
             return False
         if answer.bound < math.inf and not self._extend(reruns, violated):
             self.exhausted = True

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, field
 
 from remat_algorithms.dag.plans.model import StageModel
-from remat_algorithms.kit.programs.cp_sat import Program
+from remat_algorithms.kit.programs.program import ProgramBuilder
 
 
 @dataclass
@@ -80,11 +80,11 @@ class GapCover:
 
     Attributes
     ----------
-    program : Program
+    program : ProgramBuilder
     gaps : list of (value, begin, end, variable)
     """
 
-    program: Program = field(default_factory=Program)
+    program: ProgramBuilder = field(default_factory=ProgramBuilder)
     gaps: list[tuple[int, int, int, int]] = field(default_factory=list)
 
 
@@ -109,7 +109,7 @@ def gap_cover(model: StageModel, budget: int, most: float = math.inf) -> GapCove
             continue
         for begin, end in zip([lives.made[value], *needs], needs, strict=False):
             if end > begin + 1:
-                number = program.variable()
+                number = program.add_column(integer=True)
                 cover.gaps.append((value, begin, end, number))
                 by_value[value].append(number)
                 for stage in range(begin + 1, end):
@@ -119,7 +119,7 @@ def gap_cover(model: StageModel, budget: int, most: float = math.inf) -> GapCove
         return None
     for stage, terms in enumerate(over):
         if terms or lives.memory[stage] > budget:
-            program.at_least(terms, lives.memory[stage] - budget)
+            program.add_row(terms, lower=lives.memory[stage] - budget)
     by_maker: dict[int, list[int]] = {}
     for value, maker in enumerate(tables.maker):
         if by_value[value] or value in again:
@@ -131,9 +131,9 @@ def gap_cover(model: StageModel, budget: int, most: float = math.inf) -> GapCove
                 program.cost[number] += tables.time[maker]
             continue
         longest = max(map(len, groups))
-        reruns = program.variable(tables.time[maker], upper=longest)
+        reruns = program.add_column(cost=tables.time[maker], upper=longest, integer=True)
         for group in groups:
-            program.at_least([(reruns, 1), *((number, -1) for number in group)], 0)
+            program.add_row([(reruns, 1), *((number, -1) for number in group)], lower=0)
     return cover
 
 
@@ -158,7 +158,7 @@ def _dead_inputs(
                 continue
             asked.append((number, read, begin + 1))
             if read not in again and tables.maker[read] >= 0:
-                again[read] = program.variable()
+                again[read] = program.add_column(integer=True)
                 waiting.append((again[read], tables.maker[read], last[read]))
     until: dict[int, list[int]] = {}
     for _, read, stage in asked:
@@ -169,10 +169,10 @@ def _dead_inputs(
     for read, marks in until.items():
         before, previous = last[read], -1
         for mark in sorted(set(marks)):
-            number = program.variable()
+            number = program.add_column(integer=True)
             kept[read, mark] = number
             if previous >= 0:
-                program.at_least([(previous, 1), (number, -1)], 0)
+                program.add_row([(previous, 1), (number, -1)], lower=0)
             for stage in range(before + 1, min(mark, model.stages - 1) + 1):
                 over[stage].append((number, -tables.size[read]))
             before, previous = mark, number
@@ -180,5 +180,5 @@ def _dead_inputs(
         terms = [(kept[read, stage], 1), (number, -1)]
         if read in again:
             terms.append((again[read], 1))
-        program.at_least(terms, 0)
+        program.add_row(terms, lower=0)
     return again

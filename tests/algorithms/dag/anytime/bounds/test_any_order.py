@@ -72,7 +72,7 @@ def bound_of(lineage, budget, chain, known=0.0):
     built = AnyOrder.build(lineage, budget, chain)
     assert built is not None
     answer = solve(built.program, seconds=None, stopped=lambda: False, step=model.time_step, known=known)
-    assert answer.finished
+    assert answer.ended
     return answer.bound
 
 

@@ -13,31 +13,38 @@ from remat_algorithms.dag.anytime.bounds.blocks import Blocks, facts_of
 from remat_algorithms.dag.anytime.bounds.gaps import gap_cover, lives_of
 from remat_algorithms.dag.plans.model import stage_model
 from remat_algorithms.dag.plans.state import ALPHAS, Search
-from remat_algorithms.kit.programs.cp_sat import LARGEST_ROW, Program, solve
+from remat_algorithms.kit.programs.cp_sat import LARGEST_ROW, solve
+from remat_algorithms.kit.programs.program import ProgramBuilder
 
 
 def never() -> bool:
     return False
 
 
-def drawn_program(seed: int, scale: int = 1) -> Program:
+def drawn_program(seed: int, scale: int = 1) -> ProgramBuilder:
     draw = random.Random(seed)
-    program = Program()
+    program = ProgramBuilder()
     for _ in range(7):
-        program.variable(draw.choice([0.0, 0.25, 1.0, draw.randint(1, 30)]), upper=draw.choice([1, 1, 1, 2]))
+        cost = draw.choice([0.0, 0.25, 1.0, draw.randint(1, 30)])
+        program.add_column(cost=cost, upper=draw.choice([1, 1, 1, 2]), integer=True)
     for _ in range(5):
         numbers = draw.sample(range(7), draw.randint(1, 5))
         terms = [(number, scale * draw.randint(-6, 9) + draw.randint(0, min(5, scale - 1))) for number in numbers]
-        program.at_least(terms, scale * draw.randint(-4, 8))
+        program.add_row(terms, lower=scale * draw.randint(-4, 8))
     return program
 
 
-def least_cost(program: Program) -> float:
+def least_cost(program: ProgramBuilder) -> float:
     """Try all solutions."""
+    ends = itertools.pairwise(program.row_start)
+    rows = [
+        (list(zip(program.column[first:last], program.coefficient[first:last], strict=True)), least)
+        for (first, last), least in zip(ends, program.row_lower, strict=True)
+    ]
     costs = [
         sum(cost * value for cost, value in zip(program.cost, values, strict=True))
-        for values in itertools.product(*(range(upper + 1) for upper in program.upper))
-        if all(sum(factor * values[number] for number, factor in terms) >= least for terms, least in program.rows)
+        for values in itertools.product(*(range(int(upper) + 1) for upper in program.upper))
+        if all(sum(factor * values[number] for number, factor in terms) >= least for terms, least in rows)
     ]
     return min(costs, default=math.inf)
 
@@ -47,7 +54,7 @@ def test_least_cost_of_small_programs(seed: int) -> None:
     program = drawn_program(seed)
     best = least_cost(program)
     answer = solve(program, seconds=None, stopped=never, step=0.25)
-    assert answer.finished
+    assert answer.ended
     assert answer.bound == best
     if best < math.inf:
         assert sum(cost * value for cost, value in zip(program.cost, answer.values, strict=True)) == best
@@ -64,9 +71,9 @@ def test_rows_too_large_for_the_solver_keep_all_solutions(seed: int) -> None:
 
 
 def test_a_row_without_terms_may_be_out_of_reach() -> None:
-    program = Program()
-    program.variable(1.0)
-    program.at_least([], 1)
+    program = ProgramBuilder()
+    program.add_column(cost=1.0, integer=True)
+    program.add_row([], lower=1)
     assert solve(program, seconds=None, stopped=never).bound == math.inf
 
 

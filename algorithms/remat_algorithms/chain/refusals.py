@@ -1,0 +1,17 @@
+"""What algorithms for chains cannot use, in the words of all of them."""
+
+from __future__ import annotations
+
+from remat.plugin import OptionError, Problem
+
+
+def refuse_alternatives(problem: Problem, name: str) -> None:
+    """Refuse a chain that has other forwards than F and Fe.
+
+    Raises
+    ------
+    remat.OptionError
+    """
+    chain = problem.chain
+    if len(problem.graph.tasks) != (3 if chain.saves else 2) * chain.length + 1:
+        raise OptionError(f"{name!r} knows one saving forward per stage; use rotor here", argument="algorithm")

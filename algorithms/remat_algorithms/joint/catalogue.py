@@ -1,0 +1,32 @@
+"""Catalogue of the solvers that combine families: metadata only."""
+
+from __future__ import annotations
+
+from remat.plugin import Algorithm
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    Algorithm(
+        name="adjoint-best",
+        solver="remat_algorithms.joint.adjoint_best.adjoint_best:solve",
+        options="remat_algorithms.joint.adjoint_best.adjoint_best:AdjointBestOptions",
+        kinds=("adjoint",),
+        summary="steps of any times and sizes on any levels: the best of all, a table over bytes, and local search",
+        guarantee="heuristic",
+        complexity="O(n^3 cells) for the table, and the other algorithms' time; exact search of tiny instances",
+        reference="this project",
+        several_memories=True,
+        anytime=True,
+    ),
+    Algorithm(
+        name="remat-offload-best",
+        solver="remat_algorithms.joint.offload_best:solve",
+        options="remat_algorithms.joint.offload_best:OffloadBestOptions",
+        kinds=("chain",),
+        summary="anytime: keep, remake or offload each value; from rotor, offload-dp and pofo on",
+        guarantee="heuristic",
+        complexity="that of pofo, then O(L) and more for each round",
+        reference="-",
+        several_memories=True,
+        anytime=True,
+    ),
+)

@@ -1,0 +1,113 @@
+"""What a solver of programs says, and running one in a thread, so that the deadline and Ctrl-C are seen meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from remat_algorithms.kit.programs.program import FloatArray
+
+POLL_SECONDS = 0.02
+"""How often the caller of a running solver is asked whether to stop."""
+
+GRACE = 0.7
+"""Seconds within which an interrupted solver has to hand over what it has."""
+
+
+class Outcome(Enum):
+    """How a solver ended, as it says."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a solver says; nobody has checked it.
+
+    Attributes
+    ----------
+    outcome : Outcome
+    solution : (columns,) float64 or None
+    bound : float
+        Lower bound on the objective; minus infinity if there is none.
+    """
+
+    outcome: Outcome
+    solution: FloatArray | None = None
+    bound: float = -np.inf
+
+    @property
+    def ended(self) -> bool:
+        """Whether the search came to its end, rather than to a limit."""
+        return self.outcome in (Outcome.OPTIMAL, Outcome.INFEASIBLE)
+
+    @property
+    def values(self) -> list[float]:
+        """The solution's columns; empty if there is none."""
+        return [] if self.solution is None else self.solution.tolist()
+
+
+class Job:
+    """One run of a solver, and a way to stop it."""
+
+    def solve(self) -> Answer:
+        """Solve, in a thread of its own."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Ask the solver to come back; one that cannot is left behind."""
+
+    def poll(self) -> None:
+        """Look, in the caller's thread, at what the solver has found."""
+
+    def shorten(self, seconds: float) -> None:
+        """Give the solver, before it is called, less time than it was made for."""
+
+
+def watched(job: Job, over: Callable[[], bool], limit: float | None = None, *, grace: float | None = GRACE) -> Answer:
+    """Run a solver in a thread of its own, and stop it when the time is over or somebody says so.
+
+    Parameters
+    ----------
+    job : Job
+    over : callable
+        Asked every `POLL_SECONDS`, and sooner at first, whether to stop.
+    limit : float, optional
+        Seconds after which the solver comes back by itself; it is stopped `grace` later.
+    grace : float, optional
+        Seconds that a solver has when it is stopped: then it is left behind, and the answer is unknown. None: as many
+        as it needs, for solvers that always come back.
+    """
+    answers: list[Answer] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            answers.append(job.solve())
+        except BaseException as error:  # handed over to the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    end = None if limit is None else time.monotonic() + limit + (grace or 0.0)
+    wait = POLL_SECONDS / 20
+    while thread.is_alive() and not over() and (end is None or time.monotonic() < end):
+        thread.join(wait)
+        job.poll()
+        wait = min(POLL_SECONDS, 2 * wait)
+    last = None if grace is None else time.monotonic() + grace
+    while thread.is_alive() and (last is None or time.monotonic() < last):
+        job.stop()  # more than once: before it has begun, a solver does not hear it
+        thread.join(POLL_SECONDS)
+    job.poll()
+    if errors:
+        raise errors[0]
+    return answers[0] if answers else Answer(Outcome.UNKNOWN)
