@@ -71,7 +71,7 @@ class Annealer:
         self._function: Callable[..., bool] = annealing.act
         self._arguments: tuple[Any, ...] = (self._tables, self._walk)
         if compiled:
-            from remat_algorithms.dag.plans import kernel
+            from remat_algorithms.dag.anytime.walks import kernel
             from remat_algorithms.kit.compile.lowering import layout
 
             self._function = kernel.anneal(self._tables, self._walk)
