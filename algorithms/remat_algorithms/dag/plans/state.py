@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -114,15 +114,12 @@ class Search:
             )
         self._tables = pack(self.model, compiled=compiled)
         self._work, self._spare = (work_room(self.model, compiled=compiled) for _ in range(2))
-        self._function: Callable[..., bool] = ruin.act
-        self._arguments: tuple[Any, ...] = (self._tables, self._work, self._spare, self.room)
+        records = (self._tables, self._work, self._spare, self.room)
+        self._function: Callable[..., bool] = partial(ruin.act, *records)
         if compiled:
             from remat_algorithms.dag.plans import kernel
-            from remat_algorithms.kit.compile.lowering import layout
 
-            self._function = kernel.act(self._tables, self._work, self.room)
-            self._layouts = [layout(arrays) for arrays in self._arguments]
-            self._arguments = tuple(table.ctypes.data for table in self._layouts)
+            self._function = kernel.ACT.bind(*records)
 
     def _act(self, what: int, alpha: float = 1.0, noise: float = 0.0) -> bool:
         """Call `ruin.act`, interpreted or compiled."""
@@ -134,7 +131,7 @@ class Search:
                 # No compiler on this machine, or no text to compile: what is interpreted gives the same answers.
                 self._wanted = False
                 self._use(compiled=False)
-        return bool(self._function(*self._arguments, self.budget, what, alpha, noise))
+        return bool(self._function(self.budget, what, alpha, noise))
 
     def _load(self, item: Sequence[int], stage: Sequence[int], plan: int = NOW) -> None:
         count = len(item)

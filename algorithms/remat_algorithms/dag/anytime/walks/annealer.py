@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 from remat_algorithms.dag.anytime.walks import annealing
 from remat_algorithms.dag.anytime.walks.walk import (
@@ -68,22 +68,18 @@ class Annealer:
         self.budget = budget
         self._tables = pack(model, compiled=compiled)
         self._walk = walk_room(model, seed, compiled=compiled)
-        self._function: Callable[..., bool] = annealing.act
-        self._arguments: tuple[Any, ...] = (self._tables, self._walk)
+        self._function: Callable[..., bool] = partial(annealing.act, self._tables, self._walk)
         if compiled:
             from remat_algorithms.dag.anytime.walks import kernel
-            from remat_algorithms.kit.compile.lowering import layout
 
-            self._function = kernel.anneal(self._tables, self._walk)
-            self._layouts = [layout(arrays) for arrays in self._arguments]
-            self._arguments = tuple(table.ctypes.data for table in self._layouts)
+            self._function = kernel.ACT.bind(self._tables, self._walk)
         sizes = [size for size in model.tables.size if size]
         self._mean_size = sum(sizes) / len(sizes) if sizes else 1.0
         self._walk.figures[BEST] = math.inf
         self.follow(model.tables.first)
 
     def _act(self, steps: int) -> bool:
-        return bool(self._function(*self._arguments, self.budget, steps))
+        return bool(self._function(self.budget, steps))
 
     def follow(self, items: Sequence[int]) -> bool:
         """Go on from a sequence in which each read has a copy; return whether it fits.
