@@ -1,14 +1,15 @@
 """The small compiler against numba and against the interpreter: what compiling costs, and how quick the code is.
 
-Each kernel is compiled in a process of its own, with nothing on disk. Numba gets the same text, its functions compiled
-one by one; it has no cells, so that the walks are compared with the interpreter only.
+Each kernel is compiled in a process of its own, with nothing on disk. Numba gets the same text; it knows no cells, so
+that kernels with some are compared with the interpreter alone.
 """
 
 from __future__ import annotations
 
-import sys
+import ctypes
 import types
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from benchmarks.rotor import chain
 STAGES, SLOTS = 60, 200
 COLUMNS = 300
 TASKS = 120
+ROUNDS, STEPS = 3, 500
 
 
 def _segments(stages: int) -> Any:
@@ -79,7 +81,7 @@ def phases(stages: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
     runs = np.tri(stages + 1, stages, dtype=np.bool_)
     room = facts.peak(facts.tasks(runs)) * 5 // 4
     walk = phases_kernel.walk_from(facts, runs, 12345)
-    return phases_kernel.IMPROVE, [phases_kernel.facts_of(facts, room), walk], [(2,)]
+    return phases_kernel.IMPROVE, [phases_kernel.facts_of(facts, room), walk], [(ROUNDS,)]
 
 
 def greedy(tasks: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
@@ -107,7 +109,7 @@ def annealing(tasks: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
     model = stage_model(make_problem(remat.load(dict(generate("dag", "layered", nodes=tasks, seed=3)))))
     walks = Annealer(model, sum(model.tables.size) // 10, 3, compiled=True)
     walks.round(1, float("inf"), lambda: True)
-    return kernel.ACT, list(walks.records), [(walks.budget, 200)]
+    return kernel.ACT, list(walks.records), [(walks.budget, STEPS)]
 
 
 CASES: dict[str, tuple[Callable[[int], Any], int, bool]] = {
@@ -135,28 +137,45 @@ def by_numba(function: types.FunctionType, known: dict[str, Any] | None = None) 
     return known[function.__name__]
 
 
+class Kept:
+    """What records held at first, to begin each run with."""
+
+    def __init__(self, records: list[Any]) -> None:
+        fields = [value for record in records for value in record]
+        self.arrays = [(value, value.copy()) for value in fields if isinstance(value, np.ndarray)]
+        cells = [value for value in fields if isinstance(value, ctypes.Structure)]
+        self.cells = [(value, type(value).from_buffer_copy(value)) for value in cells]
+
+    def restore(self) -> None:
+        for array, kept in self.arrays:
+            array[...] = kept
+        for value, kept in self.cells:
+            ctypes.memmove(ctypes.addressof(value), ctypes.addressof(kept), ctypes.sizeof(kept))
+
+
 def spent(case: str, way: str) -> dict[str, Any]:
-    """Return the CPU seconds of the first run with all that it takes, and the least of three later ones."""
+    """Return the CPU seconds of compiling, and the least of some runs; imports are not counted."""
     build, size, _ = CASES[case]
-    # What is compiled while the inputs are made, in this process, is thrown away.
     kernel, records, calls = build(size)
+    # What has been compiled for the inputs, in this process, is thrown away.
     kernel._compiled.clear()
+    if way == "numba":
+        import numba.core.typed_passes  # noqa: F401
+    kept = Kept(records)
     with Stopwatch() as cold:
         if way == "own":
             bound = kernel.bind(*records)
         elif way == "numba":
-            compiled = by_numba(kernel.plain)
-            compiled(*records, *calls[0])
+            bound = partial(by_numba(kernel.plain), *records)
+            bound(*calls[0])
         else:
-            compiled = kernel.plain
+            bound = partial(kernel.plain, *records)
     warm = []
-    for _ in range(1 if way == "plain" else 4):
+    for _ in range(1 if way == "plain" else 5):
+        kept.restore()
         with Stopwatch() as watch:
             for numbers in calls:
-                if way == "own":
-                    bound(*numbers)
-                else:
-                    compiled(*records, *numbers)
+                bound(*numbers)
         warm.append(watch.cpu)
     return {"cpu": cold.cpu, "wall": cold.wall, "warm": min(warm)}
 
@@ -175,13 +194,12 @@ def run() -> None:
     for case, (_, _, numba_too) in CASES.items():
         own, plain, careful = measure(spent, case=case, way="own"), None, measure(checked, case=case)
         numba = measure(spent, case=case, way="numba") if numba_too else None
-        if case not in ("floating, times",):
+        if case != "floating, times":  # minutes
             plain = measure(spent, case=case, way="plain")
         row = [case, own.cpu, own.value["warm"]]
         row += [numba.cpu / own.cpu, numba.value["warm"] / own.value["warm"]] if numba else ["-", "-"]
         row.append(plain.value["warm"] / own.value["warm"] if plain else "-")
         row.append(careful.value["warm"] / own.value["warm"])
         rows.append(row)
-        sys.stdout.flush()
     header = ["kernel", "cold CPU s", "warm CPU s", "numba/own cold", "numba/own warm", "plain/own", "checked/own"]
-    table("The small compiler", header, rows)
+    table("The small compiler, CPU s, without imports", header, rows)
