@@ -297,7 +297,7 @@ def prune(facts: Facts, walk: Walk) -> float:
             walk.trial[row, column] = True
         else:
             gone += facts.time[column]
-    return gone
+    return float(gone)
 
 
 def _add(facts: Facts, walk: Walk) -> float:
