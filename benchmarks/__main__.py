@@ -12,6 +12,7 @@ NAMES = (
     "startup",
     "referee",
     "journal",
+    "compiler",
     "rotor",
     "revolve",
     "streaming",

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 from pydantic import Field
 
 from remat.plugin import (
@@ -181,23 +180,21 @@ class _Walk:
         current: BoolArray | None = phases.matrix(self.tasks)
         if current is None or not current[:-1].any():
             return
+        if phases.peak(phases.tasks(current)) > self._room:
+            return  # a saving forward that is not the last one
         from remat_algorithms.chain import phases_kernel
 
-        arrays = (phases.sizes, phases.workspace, phases.reads, phases.in_place, self._room)
-        if phases_kernel.peak(current, *arrays) > self._room:
-            return  # a saving forward that is not the last one
-        best = current.copy()
-        cost = np.repeat((current[:-1] * phases.time).sum(), 2)
-        state = np.array([context.random().getrandbits(64) | 1], dtype=np.uint64)
+        walk = phases_kernel.walk_from(phases, current, context.random().getrandbits(64) | 1)
+        improve = phases_kernel.IMPROVE.bind(phases_kernel.facts_of(phases, self._room), walk)
         chunk = max(1, 500_000 // (phases.length + 1) ** 2)
         last = 0
         while self.round < min(self._rounds, last + self._patience) and not context.stopped and self.time > bound:
             rounds = min(chunk, self._rounds - self.round)
-            found = phases_kernel.improve(rounds, current, best, cost, phases.time, *arrays, state)
+            found = improve(rounds)
             self.round += rounds
             if found >= 0:
                 last = self.round
-                tasks = phases.tasks(best)
+                tasks = phases.tasks(walk.best)
                 time = total_time(self._problem, tasks)
                 if time < self.time:
                     self.tasks, self.time = tasks, time

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,11 @@ from remat.plugin.emit import run_in_order
 from remat.solving.single import make_problem
 from remat_algorithms.chain import phases_kernel
 from remat_algorithms.chain.phases import Phases
+from remat_algorithms.chain.phases_kernel import Facts, Walk
+from remat_algorithms.chain.phases_kernel import improve as improve_plain
+from remat_algorithms.chain.phases_kernel import peak as peak_of
 from remat_algorithms.chain.time_bound import recompute_bound
+from remat_algorithms.kit.compile.lowering import Kernel, checked_indices
 from tests.algorithms.chain.rotor.test_rotor import draw_chain
 from tests.oracles import search
 
@@ -39,13 +45,20 @@ def draw_matrix(rng: random.Random, length: int, density: float) -> Any:
     return runs
 
 
+def peak(facts: Facts, walk: Walk) -> int:
+    return peak_of(facts, walk, walk.current)
+
+
+PEAK = Kernel(peak)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_every_matrix_is_a_schedule_with_the_peak_that_is_computed(seed: int) -> None:
     rng = random.Random(seed)
     instance = draw_any(seed, rng.randint(1, 7))
     problem = make_problem(remat.load(instance))
     phases = Phases.of(problem.chain)
-    arrays = (phases.sizes, phases.workspace, phases.reads, phases.in_place)
+    facts = phases_kernel.facts_of(phases, 2**62)
     for density in (0.1, 0.5):
         runs = draw_matrix(rng, phases.length, density)
         tasks = phases.tasks(runs)
@@ -57,8 +70,9 @@ def test_every_matrix_is_a_schedule_with_the_peak_that_is_computed(seed: int) ->
         expected = report.peak_memory["memory"] - problem.chain.static_memory
         inputs = int(problem.chain.activation_size[0])
         assert max(phases.peak(tasks), inputs) == expected
-        assert max(phases_kernel.peak(runs, *arrays, 2**62), inputs) == expected
-        assert max(phases_kernel.peak.py_func(runs, *arrays, 2**62), inputs) == expected
+        walk = phases_kernel.walk_from(phases, runs, 1)
+        assert max(peak(facts, walk), inputs) == expected
+        assert max(PEAK.bind(facts, walk)(), inputs) == expected
         again = phases.matrix(tasks)
         assert again is not None
         assert np.array_equal(again, runs)
@@ -80,29 +94,46 @@ def test_other_orders_have_no_matrix() -> None:
     assert phases.matrix([1, 2]) is None
 
 
-def test_improve_keeps_to_the_budget_and_to_its_cost() -> None:
-    instance = draw_chain(7, 12)
+def start_of(instance: dict[str, Any], beyond: int) -> tuple[Phases, int, Any]:
+    """Return a chain, the bytes there are, and the matrix of rotor's schedule."""
     least = remat.solve(instance, algorithm="rotor", budget=0).least_budget
     assert least is not None
-    budget = least.size + 4
+    budget = least.size + beyond
     start = remat.solve(instance, algorithm="rotor", budget=budget).columns
     assert start is not None
     problem = make_problem(remat.load(instance), budget=budget)
     phases = Phases.of(problem.chain)
-    room = budget - problem.chain.static_memory
+    return phases, budget - problem.chain.static_memory, phases.matrix(start.runs.tolist())
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_improve_keeps_to_the_budget_and_to_its_cost(checked: bool) -> None:
+    phases, room, current = start_of(draw_chain(7, 12), 4)
+    facts = phases_kernel.facts_of(phases, room)
+    first = (current[:-1] * phases.time).sum()
     outcomes = []
-    for improve in (phases_kernel.improve, phases_kernel.improve.py_func):
-        current = phases.matrix(start.runs.tolist())
-        assert current is not None
-        best, first = current.copy(), (current[:-1] * phases.time).sum()
-        cost, state = np.array([first, first]), np.array([12345], dtype=np.uint64)
-        arrays = (phases.sizes, phases.workspace, phases.reads, phases.in_place, room)
-        with np.errstate(over="ignore"):
-            improve(40, current, best, cost, phases.time, *arrays, state)
-        assert cost[1] == (best[:-1] * phases.time).sum() <= first
-        assert phases_kernel.peak(best, *arrays) <= room
-        outcomes.append((best.tolist(), state.tolist()))
+    for compiled in (False, True):
+        walk = phases_kernel.walk_from(phases, current, 2**63 + 12345)
+        with checked_indices() if checked else nullcontext():
+            improve = phases_kernel.IMPROVE.bind(facts, walk) if compiled else partial(improve_plain, facts, walk)
+        improve(40)
+        assert walk.progress.best == (walk.best[:-1] * phases.time).sum() <= first
+        assert phases_kernel.peak(facts, walk, walk.best) <= room
+        outcomes.append((walk.best.tolist(), walk.trial.tolist(), walk.progress.random))
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 15, 16, 17, 100, 400])
+def test_keys_are_sorted(count: int) -> None:
+    rng = random.Random(count)
+    phases = Phases.of(make_problem(remat.load(draw_chain(0, 20))).chain)
+    for keys in ([rng.random() for _ in range(count)], [float(rng.randint(0, 3)) for _ in range(count)]):
+        walk = phases_kernel.walk_from(phases, np.zeros((21, 20), dtype=np.bool_), 1)
+        walk.keys[:count] = keys
+        phases_kernel.sort(walk, count)
+        order = walk.order[:count].tolist()
+        assert sorted(order) == list(range(count))
+        assert [keys[number] for number in order] == sorted(keys)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -131,12 +131,14 @@ class LeastFloating:
         count = needs.length + 1
         table = LeastFloating(needs, np.zeros((2, count, count, count), dtype=np.int64))
         if needs.length >= COMPILED_FROM:
-            from remat_algorithms.chain.floating import kernel as floating_kernel
+            from remat_algorithms.chain.floating import kernel
 
+            given = {name: np.ascontiguousarray(getattr(needs, name)) for name in kernel.Least._fields[1:]}
+            fill = kernel.LEAST_COLUMN.bind(kernel.Least(table.least, **given))
             for last in range(count):
                 if stopped():
                     return None
-                floating_kernel.least_column(last, table.least, *least_arrays(needs))
+                fill(last)
             return table
         for last in range(count):
             if stopped():
@@ -194,14 +196,6 @@ def parts_until(last: int) -> Iterator[Part]:
         for target in range(last, first - 1, -1):
             yield Part(first, target, last, 0)
             yield Part(first, target, last, 1)
-
-
-def least_arrays(needs: Needs) -> tuple[IntArray, ...]:
-    """Return the arguments of the kernel of `LeastFloating`."""
-    return (
-        *(needs.checkpoint, needs.saving, needs.tape, needs.live, needs.move_need, needs.split_need),
-        *(needs.save_need, needs.backward_need, needs.leaf_need),
-    )
 
 
 def held_meanwhile(needs: Needs, part: Part, way: int, j: int) -> int:

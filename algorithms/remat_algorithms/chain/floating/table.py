@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,9 @@ from remat_algorithms.chain.floating.model import (
     parts_until,
 )
 from remat_algorithms.chain.segments import RunList
+
+if TYPE_CHECKING:
+    from remat_algorithms.chain.floating.kernel import Times
 
 FloatTable = NDArray[np.float64]
 Choice = tuple[int, int, int]
@@ -173,15 +176,16 @@ class FloatingTable:
         time = np.empty((2, cell(0, 0, count), grid.rows), dtype=np.float64)
         table = FloatingTable(needs, grid, rows, time)
         if needs.length >= COMPILED_FROM:
-            from remat_algorithms.chain.floating import kernel as floating_kernel
+            from remat_algorithms.chain.floating import kernel
 
-            fill = cast(Callable[..., None], floating_kernel.time_row)
+            record = table._record()
+            fill = kernel.TIME_ROW.bind(record)
             for last in range(count):
-                tape_row = grid.first_row(rows.sweep[None] + needs.live[:, last, None, None])
+                record.tape[:] = grid.first_row(rows.sweep[None] + needs.live[:, last, None, None])
                 for first in range(last, -1, -1):
                     if stopped():
                         return None
-                    fill(first, last, time, *table.arrays(last), tape_row)
+                    fill(first, last)
             return table
         for last in range(count):
             for part in parts_until(last):
@@ -190,13 +194,13 @@ class FloatingTable:
                 table._fill(part)
         return table
 
-    def arrays(self, last: int) -> tuple[Any, ...]:
-        """Return the arguments of the kernel for a column."""
-        r = self.rows
-        return (
-            *(r.checkpoint, r.saving, r.taped, r.move[:, last], r.split[:, last], r.save[:, last], r.leaf),
-            *(r.forward_time, r.save_time, r.backward_time, r.leaf_time),
-        )
+    def _record(self) -> Times:
+        """Lay out what the kernel works on."""
+        from remat_algorithms.chain.floating.kernel import Times
+
+        tape = np.zeros((2, *self.rows.sweep.shape), dtype=np.int64)
+        given = {name: np.ascontiguousarray(getattr(self.rows, name)) for name in Times._fields[2:]}
+        return Times(self.time, tape, **given)
 
     def _fill(self, part: Part) -> None:
         """Fill one cell (the kernel's plain twin)."""

@@ -6,7 +6,7 @@ are then taken block by block, where the least and the most memory of a block sa
 
 from __future__ import annotations
 
-from remat_algorithms.dag.plans.packed import DELTA, HIGH, LEAST, LOW, MEMORY, NOW, PEAK, TOUCHED, TOUCHES, Room, Work
+from remat_algorithms.dag.plans.packed import NOW, Room, Work
 from remat_algorithms.dag.plans.plans import sort
 
 BLOCK = 32
@@ -19,55 +19,55 @@ FEW, SHORT = 64, 256
 def summarise(work: Work, room: Room, count: int, budget: int) -> None:
     """Note the least and the most excess of each block of the first `count` positions; nothing has been added yet."""
     for block in range(count // BLOCK):
-        least = work.runs[MEMORY, block * BLOCK]
+        least = work.memory[block * BLOCK]
         most = least
         for place in range(block * BLOCK + 1, block * BLOCK + BLOCK):
-            level = work.runs[MEMORY, place]
+            level = work.memory[place]
             least = min(least, level)
             most = max(most, level)
-        room.plans[LEAST, block] = least - budget
-        room.plans[PEAK, block] = most - budget
+        room.least_excess[block] = least - budget
+        room.most_excess[block] = most - budget
 
 
 def add(room: Room, low: int, high: int, size: int) -> None:
     """Enter that memory from position `low` to before `high` changes by `size`."""
-    room.plans[DELTA, low] += size
-    room.plans[DELTA, high] -= size
-    room.state[LOW] = min(room.state[LOW], low)
-    room.state[HIGH] = max(room.state[HIGH], high)
-    count = room.state[TOUCHES]
+    room.delta[low] += size
+    room.delta[high] -= size
+    room.state.low = min(room.state.low, low)
+    room.state.high = max(room.state.high, high)
+    count = room.state.touches
     if count < FEW:
-        room.plans[TOUCHED, count] = low
-        room.plans[TOUCHED, count + 1] = high
-    room.state[TOUCHES] = count + 2
+        room.touched[count] = low
+        room.touched[count + 1] = high
+    room.state.touches = count + 2
 
 
 def gain_of(work: Work, room: Room, budget: int) -> float:
     """Return by how much the differences lower the area above the budget, and forget them."""
-    count, touches = room.state[NOW], room.state[TOUCHES]
+    count, touches = room.length[NOW], room.state.touches
     change = 0
     gain = 0.0
-    if touches > FEW or room.state[HIGH] - room.state[LOW] < SHORT:
-        for place in range(room.state[LOW], min(count, room.state[HIGH])):
-            change += room.plans[DELTA, place]
-            room.plans[DELTA, place] = 0
+    if touches > FEW or room.state.high - room.state.low < SHORT:
+        for place in range(room.state.low, min(count, room.state.high)):
+            change += room.delta[place]
+            room.delta[place] = 0
             if change != 0:
                 gain += _lowered(work, place, change, budget)
         clear(room)
         return gain
-    sort(room.plans[TOUCHED], touches)
+    sort(room.touched, touches)
     for index in range(touches - 1):
-        place = room.plans[TOUCHED, index]
-        change += room.plans[DELTA, place]
-        room.plans[DELTA, place] = 0
+        place = room.touched[index]
+        change += room.delta[place]
+        room.delta[place] = 0
         if change != 0:
-            gain += _gain_between(work, room, place, min(count, room.plans[TOUCHED, index + 1]), change, budget)
+            gain += _gain_between(work, room, place, min(count, room.touched[index + 1]), change, budget)
     clear(room)
     return gain
 
 
 def _lowered(work: Work, place: int, change: int, budget: int) -> float:
-    excess = work.runs[MEMORY, place] - budget
+    excess = work.memory[place] - budget
     return float(max(0, excess) - max(0, excess + change))
 
 
@@ -77,7 +77,7 @@ def _gain_between(work: Work, room: Room, low: int, high: int, change: int, budg
     place = low
     while place < high:
         if place % BLOCK == 0 and place + BLOCK <= high:
-            least, most = room.plans[LEAST, place // BLOCK], room.plans[PEAK, place // BLOCK]
+            least, most = room.least_excess[place // BLOCK], room.most_excess[place // BLOCK]
             if max(most, most + change) <= 0:
                 place += BLOCK
                 continue
@@ -92,12 +92,12 @@ def _gain_between(work: Work, room: Room, low: int, high: int, change: int, budg
 
 def clear(room: Room) -> None:
     """Forget the differences."""
-    if room.state[TOUCHES] > FEW:
-        for place in range(room.state[LOW], room.state[HIGH] + 1):
-            room.plans[DELTA, place] = 0
+    if room.state.touches > FEW:
+        for place in range(room.state.low, room.state.high + 1):
+            room.delta[place] = 0
     else:
-        for index in range(room.state[TOUCHES]):
-            room.plans[DELTA, room.plans[TOUCHED, index]] = 0
-    room.state[LOW] = room.plans.shape[1]
-    room.state[HIGH] = 0
-    room.state[TOUCHES] = 0
+        for index in range(room.state.touches):
+            room.delta[room.touched[index]] = 0
+    room.state.low = room.item.shape[1]
+    room.state.high = 0
+    room.state.touches = 0

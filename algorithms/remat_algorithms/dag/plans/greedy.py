@@ -10,34 +10,7 @@ import math
 
 from remat_algorithms.dag.plans.candidates import collect, propose, release
 from remat_algorithms.dag.plans.differences import clear, gain_of
-from remat_algorithms.dag.plans.packed import (
-    ADDED,
-    AREA,
-    BATCH,
-    CANDIDATES,
-    DEAREST,
-    FACTOR,
-    FREED_BY,
-    HIGHEST,
-    MEMORY,
-    NOW,
-    READ,
-    READ_BY,
-    READ_START,
-    SALT,
-    SIZE,
-    STAGE,
-    STAGE_AREA,
-    STOP,
-    TODO,
-    TOTAL,
-    TRIAL,
-    WRITE,
-    WRITE_START,
-    Packed,
-    Room,
-    Work,
-)
+from remat_algorithms.dag.plans.packed import CANDIDATES, NOW, TRIAL, Packed, Room, Work
 from remat_algorithms.dag.plans.plans import draw, insert, merge, put, take_trial
 from remat_algorithms.dag.plans.replay import replay
 
@@ -56,70 +29,74 @@ LARGEST_BATCH = 2000
 
 def _next_peak(work: Work, room: Room, peak: int, budget: int) -> int:
     """Return the position of the next lower memory above the budget, or -1; equal ones from the front."""
-    level = work.runs[MEMORY, peak]
+    level = work.memory[peak]
     best = -1
-    for place in range(room.state[NOW]):
-        other = work.runs[MEMORY, place]
+    for place in range(room.length[NOW]):
+        other = work.memory[place]
         lower = other < level or (other == level and place > peak)
-        if lower and other > budget and (best < 0 or other > work.runs[MEMORY, best]):
+        if lower and other > budget and (best < 0 or other > work.memory[best]):
             best = place
     return best
 
 
 def _try(tables: Packed, work: Work, room: Room, candidate: int) -> bool:
     """Make the plan to try from the present one and a candidate; say whether there is room for it."""
-    value = int(room.ranking[1, candidate])
-    at = int(room.promise[STAGE, value])
-    listed = collect(tables, work, room, value, at, int(room.ranking[2, candidate]), math.inf)
+    value = room.candidate[candidate]
+    at = room.at[value]
+    listed = collect(tables, work, room, value, at, room.deepest[candidate], math.inf)
     clear(room)
     return insert(room, listed, at) >= 0
 
 
+def _area(work: Work, by_stage: bool) -> float:
+    return work.figures.stage_area if by_stage else work.figures.area
+
+
 def _best_of(
-    tables: Packed, work: Work, spare: Work, room: Room, budget: int, found: int, measure: int, alpha: float
+    tables: Packed, work: Work, spare: Work, room: Room, budget: int, found: int, by_stage: bool, alpha: float
 ) -> int:
     """Replay the candidates; return the one with the best true gain for its time, or -1."""
     best = -1
     least = math.inf
     for index in range(min(found, CANDIDATES)):
         # Estimates seldom promise too little: what promises less than the best has brought is left.
-        if room.state[STOP] != 0 or room.ranking[0, index] >= least:
+        if room.state.stop != 0 or room.score[index] >= least:
             break
         if not _try(tables, work, room, index):
             continue
         replay(tables, spare, room, TRIAL, budget)
-        gain = work.figures[measure] - spare.figures[measure]
+        gain = _area(work, by_stage) - _area(spare, by_stage)
         if gain <= 0.0:
             continue
-        score = (max(0.0, spare.figures[TOTAL] - work.figures[TOTAL]) + 1.0) / math.pow(gain, alpha)
-        score *= room.promise[FACTOR, int(room.ranking[1, index])]
+        score = (max(0.0, spare.figures.total - work.figures.total) + 1.0) / math.pow(gain, alpha)
+        score *= room.factor[room.candidate[index]]
         if score < least:
             least = score
             best = index
     return best
 
 
-def _is_apart(tables: Packed, room: Room, listed: int, batch: float) -> bool:
+def _is_apart(tables: Packed, room: Room, listed: int, batch: int) -> bool:
     """Whether collected reruns make nothing that a candidate of the batch reads, and read nothing that one frees."""
     for index in range(listed):
-        task = room.items[TODO, index]
-        for entry in range(tables.items[WRITE_START, task], tables.items[WRITE_START, task + 1]):
-            if room.promise[READ_BY, tables.entries[WRITE, entry]] == batch:
+        task = room.todo[index]
+        for entry in range(tables.write_start[task], tables.write_start[task + 1]):
+            if room.read_by[tables.write[entry]] == batch:
                 return False
-        for entry in range(tables.items[READ_START, task], tables.items[READ_START, task + 1]):
-            if room.promise[FREED_BY, tables.entries[READ, entry]] == batch:
+        for entry in range(tables.read_start[task], tables.read_start[task + 1]):
+            if room.freed_by[tables.read[entry]] == batch:
                 return False
     return True
 
 
-def _join(tables: Packed, room: Room, listed: int, batch: float) -> None:
+def _join(tables: Packed, room: Room, listed: int, batch: int) -> None:
     """Note what collected reruns make and read."""
     for index in range(listed):
-        task = room.items[TODO, index]
-        for entry in range(tables.items[WRITE_START, task], tables.items[WRITE_START, task + 1]):
-            room.promise[FREED_BY, tables.entries[WRITE, entry]] = batch
-        for entry in range(tables.items[READ_START, task], tables.items[READ_START, task + 1]):
-            room.promise[READ_BY, tables.entries[READ, entry]] = batch
+        task = room.todo[index]
+        for entry in range(tables.write_start[task], tables.write_start[task + 1]):
+            room.freed_by[tables.write[entry]] = batch
+        for entry in range(tables.read_start[task], tables.read_start[task + 1]):
+            room.read_by[tables.read[entry]] = batch
 
 
 def _batch(tables: Packed, work: Work, room: Room, budget: int, peak: int, found: int) -> float:
@@ -127,34 +104,32 @@ def _batch(tables: Packed, work: Work, room: Room, budget: int, peak: int, found
 
     The best ones that have nothing to do with each other, until they free their share of the excess.
     """
-    room.state[BATCH] += 1
-    batch = float(room.state[BATCH])
-    wanted = BATCH_SHARE * float(work.runs[MEMORY, peak] - budget)
+    room.state.batch += 1
+    batch = room.state.batch
+    wanted = BATCH_SHARE * float(work.memory[peak] - budget)
     taken = 0
     runs = 0
     for index in range(found):
-        value = int(room.ranking[1, index])
-        room.ranking[3, index] = 0.0
-        if wanted <= 0.0 or room.promise[FREED_BY, value] == batch:
+        value = room.candidate[index]
+        room.taken[index] = 0
+        if wanted <= 0.0 or room.freed_by[value] == batch:
             continue
-        listed = collect(
-            tables, work, room, value, int(room.promise[STAGE, value]), int(room.ranking[2, index]), math.inf
-        )
+        listed = collect(tables, work, room, value, room.at[value], room.deepest[index], math.inf)
         clear(room)
         if runs + listed <= LARGEST_BATCH and _is_apart(tables, room, listed, batch):
             runs += listed
             _join(tables, room, listed, batch)
-            room.ranking[3, index] = 1.0
-            wanted -= float(tables.values[SIZE, value])
+            room.taken[index] = 1
+            wanted -= float(tables.size[value])
             taken += 1
     if taken < 2:
         return 0.0
-    room.state[ADDED] = 0
+    room.state.added = 0
     for index in range(found):
-        if room.ranking[3, index] == 1.0:
-            value = int(room.ranking[1, index])
-            at = int(room.promise[STAGE, value])
-            listed = collect(tables, work, room, value, at, int(room.ranking[2, index]), math.inf)
+        if room.taken[index] == 1:
+            value = room.candidate[index]
+            at = room.at[value]
+            listed = collect(tables, work, room, value, at, room.deepest[index], math.inf)
             release(tables, work, room, listed, at)
             put(room, listed, at)
     estimate = gain_of(work, room, budget)
@@ -172,36 +147,36 @@ def greedy(tables: Packed, work: Work, spare: Work, room: Room, budget: int, alp
     candidates are taken at once, as long as they gain most of what they promise. `room.stop` ends the loop early.
     """
     area = replay(tables, work, room, NOW, budget)
-    measure = STAGE_AREA if room.ranking.shape[1] > CANDIDATES else AREA
-    room.state[SALT] = 0
+    by_stage = len(room.score) > CANDIDATES
+    room.state.salt = 0
     if noise > 0.0 and draw(room) < WHIMS:
-        room.state[SALT] = 1 + int(draw(room) * 1000000)
-    while area > 0.0 and room.state[STOP] == 0 and work.figures[TOTAL] <= room.cost[DEAREST]:
-        if not _step(tables, work, spare, room, budget, measure, alpha, noise):
-            if measure == STAGE_AREA or room.cost[DEAREST] < math.inf:
+        room.state.salt = 1 + int(draw(room) * 1000000)
+    while area > 0.0 and room.state.stop == 0 and work.figures.total <= room.state.dearest:
+        if not _step(tables, work, spare, room, budget, by_stage, alpha, noise):
+            if by_stage or room.state.dearest < math.inf:
                 break
-            measure = STAGE_AREA
+            by_stage = True
             continue
         take_trial(room)
         area = replay(tables, work, room, NOW, budget)
-    room.cost[NOW] = work.figures[TOTAL]
+    room.cost[NOW] = work.figures.total
     return area
 
 
 def _step(
-    tables: Packed, work: Work, spare: Work, room: Room, budget: int, measure: int, alpha: float, noise: float
+    tables: Packed, work: Work, spare: Work, room: Room, budget: int, by_stage: bool, alpha: float, noise: float
 ) -> bool:
-    """Make the plan to try from the present one, with less area by a measure; return whether there is one."""
-    peak = int(work.figures[HIGHEST])
+    """Make the plan to try from the present one, with less area, by stages or by runs; return whether there is one."""
+    peak = work.figures.highest
     for _ in range(PEAKS):
         found = propose(tables, work, room, budget, peak, alpha, noise)
-        if room.ranking.shape[1] > CANDIDATES:
+        if len(room.score) > CANDIDATES:
             estimate = _batch(tables, work, room, budget, peak, found)
             if estimate > 0.0:
                 replay(tables, spare, room, TRIAL, budget)
-                if work.figures[measure] - spare.figures[measure] >= KEPT_SHARE * estimate:
+                if _area(work, by_stage) - _area(spare, by_stage) >= KEPT_SHARE * estimate:
                     return True
-        best = _best_of(tables, work, spare, room, budget, found, measure, alpha)
+        best = _best_of(tables, work, spare, room, budget, found, by_stage, alpha)
         if best >= 0:
             return _try(tables, work, room, best)
         peak = _next_peak(work, room, peak, budget)

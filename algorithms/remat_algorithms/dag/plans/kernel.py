@@ -1,43 +1,11 @@
-"""The compiled twins of `ruin.act` and `annealing.act`: the same texts, in machine code.
+"""The compiled twin of `ruin.act`: the same text, in machine code (see `kit.compile`).
 
-Compiling one takes less than a second, once in each process that needs it. Nothing is kept on disk, so that a first
-start is like any other.
+Compiling it takes less than a second, once in each process that needs it.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
-
-from remat_algorithms.dag.anytime.walks import annealing
-from remat_algorithms.dag.anytime.walks.walk import Walk
 from remat_algorithms.dag.plans import ruin
-from remat_algorithms.dag.plans.packed import Packed, Room, Work
-from remat_algorithms.kit.compile.lowering import compiled
+from remat_algorithms.kit.compile.lowering import Kernel
 
-
-@dataclass
-class _Kernel:
-    act: Callable[..., bool] | None = None
-    anneal: Callable[..., bool] | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-_KERNEL = _Kernel()
-
-
-def act(tables: Packed, work: Work, room: Room) -> Callable[..., bool]:
-    """Return `ruin.act`, compiled for arrays of such types; it takes their layouts."""
-    with _KERNEL.lock:
-        if _KERNEL.act is None:
-            _KERNEL.act = compiled(ruin.act, {"Packed": tables, "Work": work, "Room": room})
-        return _KERNEL.act
-
-
-def anneal(tables: Packed, walk: Walk) -> Callable[..., bool]:
-    """Return `annealing.act`, compiled for arrays of such types; it takes their layouts."""
-    with _KERNEL.lock:
-        if _KERNEL.anneal is None:
-            _KERNEL.anneal = compiled(annealing.act, {"Packed": tables, "Walk": walk}, long_loops=True)
-        return _KERNEL.anneal
+ACT = Kernel(ruin.act)

@@ -1,49 +1,25 @@
-"""What the search works on, packed into few arrays: a kernel's compile time grows with the arrays that it passes on.
+"""What the search works on, as records that are interpreted and compiled alike (see `kit.compile`).
 
 Interpreted, the arrays hold Python objects, so that integers of any size are exact.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from remat_algorithms.dag.plans.model import StageModel
+from remat_algorithms.kit.compile.records import cells
 
 Array = Any
 """An int64 or float64 array where functions are compiled, an array of objects where they are interpreted."""
 
-# Rows of `Packed.items`.
-FIRST, READ_START, WRITE_START, WORKSPACE, IN_PLACE, BYTES, LIGHT, LIGHT_WORKSPACE, LIGHT_SPARED, REPEAT = range(10)
-# Rows of `Packed.times`.
-TIME, LIGHT_TIME = range(2)
-# Rows of `Packed.values`.
-SIZE, MAKER, INITIAL, PINNED, STAYS = range(5)
-# Rows of `Packed.entries`.
-READ, WRITE, SPARED = range(3)
-# Places in `Packed.fixed`.
-STAGES, ITEMS, VALUES, STATIC = range(4)
-
-# Rows of `Work.runs`.
-MEMORY, FULL, CHANGE, FREED = range(4)
-# Places in `Work.figures`.
-AREA, TOTAL, HIGHEST, STAGE_AREA = range(4)
-
-# Plans, by the number p of the plan: rows 2 p and 2 p + 1 of `Room.plans` are its items and its stages.
+# Plans, by which rows of `Room.item`, `Room.stage`, `Room.length` and `Room.cost` are theirs.
 NOW, TRIAL, HERE, BEST = range(4)
-# Then items and stages of runs to insert; differences of memory from position to position, which those are, and of each
-# block the least and the most excess.
-NEW_ITEM, NEW_STAGE, DELTA, TOUCHED, LEAST, PEAK = range(8, 14)
-# After their times in `Room.cost`: beyond which time the greedy gives up.
-DEAREST = 4
-# Rows of `Room.items`.
-TODO, DEPTH, MARK = range(3)
-# Rows of `Room.promise`.
-MOST, STAGE, LISTED, FACTOR, FREED_BY, READ_BY = range(6)
-# Places in `Room.state`: the lengths of the four plans come first.
-STAMP, RANDOM, STOP, LOW, HIGH, TOUCHES, SALT, ADDED, BATCH = range(4, 13)
 
 CANDIDATES = 25
 """Candidates that are replayed in each step of the greedy."""
@@ -60,13 +36,65 @@ LARGE = 100
 
 
 class Packed(NamedTuple):
-    """The tables of a model (see `model.Tables`): a property a row, an item, value or access a column."""
+    """The tables of a model (see `model.Tables`), by item, by value, and by access.
 
-    items: Array
-    times: Array
-    values: Array
-    entries: Array
-    fixed: Array
+    Attributes
+    ----------
+    first, read_start, write_start, workspace, in_place, written, light, light_workspace, light_spared, repeat
+        By item; the first by stage.
+    time, light_time
+        By item.
+    size, maker, initial, pinned, stays
+        By value.
+    read, write, spared
+        By access: values read; values written, and whether a light twin spares them.
+    stages, item_count, value_count, static : int
+    """
+
+    first: Array
+    read_start: Array
+    write_start: Array
+    workspace: Array
+    in_place: Array
+    written: Array
+    light: Array
+    light_workspace: Array
+    light_spared: Array
+    repeat: Array
+    time: Array
+    light_time: Array
+    size: Array
+    maker: Array
+    initial: Array
+    pinned: Array
+    stays: Array
+    read: Array
+    write: Array
+    spared: Array
+    stages: int
+    item_count: int
+    value_count: int
+    static: int
+
+
+@cells
+class Figures(ctypes.Structure):
+    """What a replay finds.
+
+    Attributes
+    ----------
+    area, stage_area : float
+        Bytes above the budget, summed over the runs; and where each stage counts once, with the highest of its runs.
+    total : float
+        Time of all runs.
+    highest : int
+        Position of the highest memory.
+    """
+
+    area: float
+    stage_area: float
+    total: float
+    highest: int
 
 
 class Work(NamedTuple):
@@ -74,20 +102,59 @@ class Work(NamedTuple):
 
     Attributes
     ----------
-    runs : (4, longest + 2)
+    memory, full, change, freed : (longest + 2,)
         Bytes while each run lasts; 0 where a light twin stands in for the item; differences of memory from run
         to run; bytes that a run reads and frees.
     head, access : rows of value v, ``access[head[v]:head[v + 1]]``
         Its accesses in order of time: 2 * position for a read, 2 * position + 1 for a write.
-    figures : (4,) float
-        Area above the budget, time of all runs, highest position; and the area where each stage counts once, with the
-        highest of its runs.
+    figures : Figures
     """
 
-    runs: Array
+    memory: Array
+    full: Array
+    change: Array
+    freed: Array
     head: Array
     access: Array
-    figures: Array
+    figures: Figures
+
+
+@cells
+class Draws(ctypes.Structure):
+    """The state of a random generator."""
+
+    random: int
+
+
+@cells
+class State(ctypes.Structure):
+    """Where a search stands.
+
+    Attributes
+    ----------
+    stamp, batch : int
+        Numbers of the call and of the batch.
+    stop : int
+        Whether to stop; set from another thread.
+    low, high, touches : int
+        What is touched of the differences.
+    salt : int
+        Of a run of the greedy.
+    added : int
+        Runs to insert.
+    dearest : float
+        Time beyond which the greedy gives up.
+    """
+
+    stamp: int
+    batch: int
+    stop: int
+    low: int
+    high: int
+    touches: int
+    salt: int
+    added: int
+    dearest: float
 
 
 class Room(NamedTuple):
@@ -95,56 +162,75 @@ class Room(NamedTuple):
 
     Attributes
     ----------
-    plans : (14, longest + 2)
-        The present plan, one that is tried, the one that rounds of improvement start from, the best one;
-        runs to insert; and differences of memory that a candidate would make, with summaries of what they change.
-    items : (3, items + 1)
+    item, stage : (4, longest + 2)
+        The present plan, one that is tried, the one that rounds of improvement start from, the best one.
+    length, cost : (4,)
+        Their lengths, and their times.
+    new_item, new_stage : (longest + 2,)
+        Runs to insert.
+    delta, touched, least_excess, most_excess : (longest + 2,)
+        Differences of memory that a candidate would make, from position to position, and which those are; of each block
+        the least and the most excess.
+    todo, depth, mark : (items + 1,)
         Items of a rerun, how deep each lies, in which call each item was entered.
-    ranking : (4, CANDIDATES or MANY) float
+    score, candidate, deepest, taken : (CANDIDATES or MANY,)
         Score, value and depth of the best candidates, and whether each is one of several to take.
-    promise : (6, values) float
-        Of each value as a candidate: the most that it may gain, the stage of its rerun, how many runs it was collected
-        with, its noise; and the last batch that frees, and that reads it.
-    state : (13,)
-        Lengths of the plans; then by `STAMP` to `BATCH`: numbers of the call and of the batch, the random generator's
-        state, whether to stop (set from another thread), what is touched, the salt of a run of the greedy.
-    cost : (5,) float
-        Times of the plans, and the time beyond which the greedy gives up.
+    most, factor, at, listed, freed_by, read_by : (values,)
+        Of each value as a candidate: the most that it may gain, its noise, the stage of its rerun, how many runs it was
+        collected with; and the last batch that frees, and that reads it.
+    draws : Draws
+    state : State
     """
 
-    plans: Array
-    items: Array
-    ranking: Array
-    promise: Array
-    state: Array
+    item: Array
+    stage: Array
+    length: Array
     cost: Array
+    new_item: Array
+    new_stage: Array
+    delta: Array
+    touched: Array
+    least_excess: Array
+    most_excess: Array
+    todo: Array
+    depth: Array
+    mark: Array
+    score: Array
+    candidate: Array
+    deepest: Array
+    taken: Array
+    most: Array
+    factor: Array
+    at: Array
+    listed: Array
+    freed_by: Array
+    read_by: Array
+    draws: Draws
+    state: State
 
 
 def pack(model: StageModel, *, compiled: bool) -> Packed:
     """Pack the tables of a model."""
     tables, whole = model.tables, np.int64 if compiled else np.object_
     width = len(model.task) + 1
-    return Packed(
-        items=_rows(
-            [
-                *(tables.first, tables.read_start, tables.write_start, tables.workspace, tables.in_place),
-                *(tables.written, tables.light, tables.light_workspace, tables.light_spared, tables.repeat),
-            ],
-            width,
-            whole,
-        ),
-        times=_rows([tables.time, tables.light_time], width, np.float64 if compiled else np.object_),
-        values=_rows([tables.size, tables.maker, tables.initial, tables.pinned, tables.stays], len(tables.size), whole),
-        entries=_rows(
-            [tables.read_value, tables.write_value, tables.spared],
-            max(len(tables.read_value), len(tables.write_value)),
-            whole,
-        ),
-        fixed=np.array([model.stages, len(model.task), len(tables.size), tables.static[0]], dtype=whole),
+    items = (
+        *(tables.first, tables.read_start, tables.write_start, tables.workspace, tables.in_place),
+        *(tables.written, tables.light, tables.light_workspace, tables.light_spared, tables.repeat),
     )
+    times = _rows([tables.time, tables.light_time], width, np.float64 if compiled else np.object_)
+    values = [tables.size, tables.maker, tables.initial, tables.pinned, tables.stays]
+    entries = [tables.read_value, tables.write_value, tables.spared]
+    parts = [
+        *_rows(items, width, whole),
+        *times,
+        *_rows(values, len(tables.size), whole),
+        *_rows(entries, max(len(tables.read_value), len(tables.write_value)), whole),
+        *(model.stages, len(model.task), len(tables.size), int(tables.static[0])),
+    ]
+    return Packed._make(parts)
 
 
-def _rows(rows: list[list[Any]], width: int, kind: Any) -> Array:
+def _rows(rows: Sequence[Sequence[Any]], width: int, kind: Any) -> Array:
     table = np.zeros((len(rows), width), dtype=kind)
     for number, row in enumerate(rows):
         table[number, : len(row)] = row
@@ -154,14 +240,17 @@ def _rows(rows: list[list[Any]], width: int, kind: Any) -> Array:
 def work_room(model: StageModel, *, compiled: bool) -> Work:
     """Return room for replays of plans of a model."""
     tables, whole = model.tables, np.int64 if compiled else np.object_
-    real = np.float64 if compiled else np.object_
     # Plans whose runs read and write more, on average, than a dozen times what the order does are not looked at.
     accesses = longest(model) // max(1, model.stages) * (len(tables.read_value) + len(tables.write_value)) + 64
+    memory, full, change, freed = np.zeros((4, longest(model) + 2), dtype=whole)
     return Work(
-        runs=np.zeros((4, longest(model) + 2), dtype=whole),
+        memory=memory,
+        full=full,
+        change=change,
+        freed=freed,
         head=np.zeros(len(tables.size) + 1, dtype=whole),
         access=np.zeros(accesses, dtype=whole),
-        figures=np.zeros(4, dtype=real),
+        figures=Figures(),
     )
 
 
@@ -173,16 +262,21 @@ def random_state(seed: int) -> int:
 def search_room(model: StageModel, seed: int, *, compiled: bool) -> Room:
     """Return room for a search, its generator seeded."""
     whole, real = (np.int64, np.float64) if compiled else (np.object_, np.object_)
-    state = np.zeros(13, dtype=whole)
-    state[RANDOM] = random_state(seed)
-    return Room(
-        plans=np.zeros((14, longest(model) + 2), dtype=whole),
-        items=np.zeros((3, len(model.task) + 1), dtype=whole),
-        ranking=np.zeros((4, MANY if model.stages >= MANY_FROM else CANDIDATES), dtype=real),
-        promise=np.zeros((6, len(model.tables.size)), dtype=real),
-        state=state,
-        cost=np.array([0.0, 0.0, 0.0, 0.0, math.inf], dtype=real),
-    )
+    ranked, values = MANY if model.stages >= MANY_FROM else CANDIDATES, len(model.tables.size)
+
+    def rows(count: int, width: int, kind: Any = whole) -> Array:
+        return np.zeros((count, width), dtype=kind)
+
+    parts = [
+        *np.zeros((2, 4, longest(model) + 2), dtype=whole),
+        *(*rows(1, 4), *rows(1, 4, real)),
+        *rows(6, longest(model) + 2),
+        *rows(3, len(model.task) + 1),
+        *(*rows(1, ranked, real), *rows(3, ranked)),
+        *(*rows(2, values, real), *rows(4, values)),
+        *(Draws(random=random_state(seed)), State(dearest=math.inf)),
+    ]
+    return Room._make(parts)
 
 
 def longest(model: StageModel) -> int:

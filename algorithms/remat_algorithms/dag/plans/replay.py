@@ -1,6 +1,6 @@
 """Replaying a sequence of runs: memory at each, what it costs; written so that it can be interpreted or compiled.
 
-`kernel.py` compiles these functions as they stand; interpreted, they work on lists. So the two are one text, and
+`kernel.py` compiles these functions as they stand. So the two are one text, and
 a test holds their results equal. Positions are indices into the sequence; accesses of a value are coded as
 2 * position for a read and 2 * position + 1 for a write.
 """
@@ -9,41 +9,7 @@ from __future__ import annotations
 
 import math
 
-from remat_algorithms.dag.plans.packed import (
-    AREA,
-    BYTES,
-    CHANGE,
-    FIRST,
-    FREED,
-    FULL,
-    HIGHEST,
-    IN_PLACE,
-    INITIAL,
-    LIGHT,
-    LIGHT_SPARED,
-    LIGHT_TIME,
-    LIGHT_WORKSPACE,
-    MEMORY,
-    PINNED,
-    READ,
-    READ_START,
-    SIZE,
-    SPARED,
-    STAGE_AREA,
-    STAGES,
-    STATIC,
-    STAYS,
-    TIME,
-    TOTAL,
-    VALUES,
-    WORKSPACE,
-    WRITE,
-    WRITE_START,
-    Array,
-    Packed,
-    Room,
-    Work,
-)
+from remat_algorithms.dag.plans.packed import Array, Packed, Room, Work
 
 
 def replay(tables: Packed, work: Work, room: Room, plan: int, budget: int) -> float:
@@ -51,23 +17,23 @@ def replay(tables: Packed, work: Work, room: Room, plan: int, budget: int) -> fl
 
     Infinite where there is no room for so many accesses. O(accesses + values).
     """
-    count = room.state[plan]
-    item = room.plans[2 * plan]
+    count = room.length[plan]
+    item = room.item[plan]
     if _list_accesses(tables, work, item, count) > len(work.access):
-        work.figures[AREA] = math.inf
-        work.figures[STAGE_AREA] = math.inf
+        work.figures.area = math.inf
+        work.figures.stage_area = math.inf
         return math.inf
     for place in range(count + 2):
-        work.runs[CHANGE, place] = 0
-        work.runs[FREED, place] = 0
+        work.change[place] = 0
+        work.freed[place] = 0
     for place in range(count):
-        task, at = item[place], room.plans[2 * plan + 1, place]
-        is_first = at < tables.fixed[STAGES] and tables.items[FIRST, at] == task
-        light = tables.items[LIGHT, task]
-        work.runs[FULL, place] = 1 if light == 0 or (light == 1 and is_first) else 0
-    for value in range(tables.fixed[VALUES]):
+        task, at = item[place], room.stage[plan, place]
+        is_first = at < tables.stages and tables.first[at] == task
+        light = tables.light[task]
+        work.full[place] = 1 if light == 0 or (light == 1 and is_first) else 0
+    for value in range(tables.value_count):
         _copies(tables, work, item, count, value)
-    resident = tables.fixed[STATIC]
+    resident = tables.static
     over = 0.0
     by_stage = 0.0
     stage = -1
@@ -75,35 +41,33 @@ def replay(tables: Packed, work: Work, room: Room, plan: int, budget: int) -> fl
     time = 0.0
     highest = 0
     for place in range(count):
-        resident += work.runs[CHANGE, place]
+        resident += work.change[place]
         task = item[place]
-        level = resident + tables.items[WORKSPACE, task]
-        written = tables.items[BYTES, task]
-        if work.runs[FULL, place]:
-            time += tables.times[TIME, task]
+        level = resident + tables.workspace[task]
+        written = tables.written[task]
+        if work.full[place]:
+            time += tables.time[task]
         else:
-            level += (
-                tables.items[LIGHT_WORKSPACE, task] - tables.items[WORKSPACE, task] - tables.items[LIGHT_SPARED, task]
-            )
-            written -= tables.items[LIGHT_SPARED, task]
-            time += tables.times[LIGHT_TIME, task]
-        if tables.items[IN_PLACE, task]:
-            level -= min(written, work.runs[FREED, place])
-        work.runs[MEMORY, place] = level
-        if room.plans[2 * plan + 1, place] != stage:
-            stage = room.plans[2 * plan + 1, place]
+            level += tables.light_workspace[task] - tables.workspace[task] - tables.light_spared[task]
+            written -= tables.light_spared[task]
+            time += tables.light_time[task]
+        if tables.in_place[task]:
+            level -= min(written, work.freed[place])
+        work.memory[place] = level
+        if room.stage[plan, place] != stage:
+            stage = room.stage[plan, place]
             top = budget
         if level > budget:
             over += float(level - budget)
             if level > top:
                 by_stage += float(level - top)
                 top = level
-        if level > work.runs[MEMORY, highest]:
+        if level > work.memory[highest]:
             highest = place
-    work.figures[AREA] = over
-    work.figures[STAGE_AREA] = by_stage
-    work.figures[TOTAL] = time
-    work.figures[HIGHEST] = float(highest)
+    work.figures.area = over
+    work.figures.stage_area = by_stage
+    work.figures.total = time
+    work.figures.highest = highest
     return over
 
 
@@ -122,15 +86,15 @@ def first_access(work: Work, value: int, access: int) -> int:
 def _list_accesses(tables: Packed, work: Work, item: Array, count: int) -> int:
     """Sort the accesses by value, by counting, if there is room for them; return how many they are."""
     head, access = work.head, work.access
-    values = tables.fixed[VALUES]
+    values = tables.value_count
     for value in range(values + 1):
         head[value] = 0
     for place in range(count):
         task = item[place]
-        for entry in range(tables.items[READ_START, task], tables.items[READ_START, task + 1]):
-            head[tables.entries[READ, entry]] += 1
-        for entry in range(tables.items[WRITE_START, task], tables.items[WRITE_START, task + 1]):
-            head[tables.entries[WRITE, entry]] += 1
+        for entry in range(tables.read_start[task], tables.read_start[task + 1]):
+            head[tables.read[entry]] += 1
+        for entry in range(tables.write_start[task], tables.write_start[task + 1]):
+            head[tables.write[entry]] += 1
     total = 0
     for value in range(values + 1):
         total += head[value]
@@ -141,12 +105,12 @@ def _list_accesses(tables: Packed, work: Work, item: Array, count: int) -> int:
     for back in range(count):
         place = count - 1 - back
         task = item[place]
-        for entry in range(tables.items[WRITE_START, task], tables.items[WRITE_START, task + 1]):
-            value = tables.entries[WRITE, entry]
+        for entry in range(tables.write_start[task], tables.write_start[task + 1]):
+            value = tables.write[entry]
             head[value] -= 1
             access[head[value]] = 2 * place + 1
-        for entry in range(tables.items[READ_START, task], tables.items[READ_START, task + 1]):
-            value = tables.entries[READ, entry]
+        for entry in range(tables.read_start[task], tables.read_start[task + 1]):
+            value = tables.read[entry]
             head[value] -= 1
             access[head[value]] = 2 * place
     return total
@@ -157,10 +121,10 @@ def _copies(tables: Packed, work: Work, item: Array, count: int, value: int) -> 
     low, high = work.head[value], work.head[value + 1]
     born = -1  # place at which the present copy appears; -1: there is none
     last = -1  # its last use; -1: none yet
-    if tables.values[INITIAL, value]:
+    if tables.initial[value]:
         first_is_write = low < high and work.access[low] % 2 == 1
-        idle = low == high and not tables.values[STAYS, value]
-        if tables.values[PINNED, value] or not (first_is_write or idle):
+        idle = low == high and not tables.stays[value]
+        if tables.pinned[value] or not (first_is_write or idle):
             born = 0
     for entry in range(low, high):
         place = work.access[entry] // 2
@@ -168,14 +132,14 @@ def _copies(tables: Packed, work: Work, item: Array, count: int, value: int) -> 
             last = place
             continue
         if born >= 0:
-            if tables.values[PINNED, value]:
+            if tables.pinned[value]:
                 _enter(tables, work, item, value, born, place, False)
             else:
                 _enter(tables, work, item, value, born, max(born, last), born <= last < place)
         born = place
         last = -1
     if born >= 0:
-        if tables.values[STAYS, value] or tables.values[PINNED, value]:
+        if tables.stays[value] or tables.pinned[value]:
             _enter(tables, work, item, value, born, count, False)
         elif last >= 0:
             _enter(tables, work, item, value, born, last, True)
@@ -185,13 +149,13 @@ def _copies(tables: Packed, work: Work, item: Array, count: int, value: int) -> 
 
 def _enter(tables: Packed, work: Work, item: Array, value: int, born: int, last: int, frees: bool) -> None:
     """Enter one copy, resident from `born` to `last`, and freed there by the run that reads it."""
-    size = tables.values[SIZE, value]
-    work.runs[CHANGE, born] += size
-    work.runs[CHANGE, last + 1] -= size
+    size = tables.size[value]
+    work.change[born] += size
+    work.change[last + 1] -= size
     if frees:
-        work.runs[FREED, last] += size
-    if last > born and not work.runs[FULL, born]:
+        work.freed[last] += size
+    if last > born and not work.full[born]:
         task = item[born]
-        for entry in range(tables.items[WRITE_START, task], tables.items[WRITE_START, task + 1]):
-            if tables.entries[WRITE, entry] == value and tables.entries[SPARED, entry]:
-                work.runs[FULL, born] = 1
+        for entry in range(tables.write_start[task], tables.write_start[task + 1]):
+            if tables.write[entry] == value and tables.spared[entry]:
+                work.full[born] = 1

@@ -6,28 +6,7 @@ Interpreted or compiled, like `replay` and `greedy`.
 from __future__ import annotations
 
 from remat_algorithms.dag.plans.greedy import greedy
-from remat_algorithms.dag.plans.packed import (
-    FIRST,
-    HIGHEST,
-    ITEMS,
-    MAKER,
-    MEMORY,
-    NOW,
-    READ,
-    READ_START,
-    SIZE,
-    STAGES,
-    STOP,
-    TIME,
-    TODO,
-    TOTAL,
-    TRIAL,
-    WRITE,
-    WRITE_START,
-    Packed,
-    Room,
-    Work,
-)
+from remat_algorithms.dag.plans.packed import NOW, TRIAL, Packed, Room, Work
 from remat_algorithms.dag.plans.plans import draw, find, insert, take_trial
 from remat_algorithms.dag.plans.replay import first_access, replay
 
@@ -49,46 +28,46 @@ WIDEST = 7
 
 def is_first(tables: Packed, stage: int, task: int) -> bool:
     """Say whether a run is the first one of the stage's task."""
-    return bool(stage < tables.fixed[STAGES] and tables.items[FIRST, stage] == task)
+    return bool(stage < tables.stages and tables.first[stage] == task)
 
 
 def without(room: Room, place: int) -> None:
     """Make the present plan without the run at a position the plan to try."""
-    count = room.state[NOW]
+    count = room.length[NOW]
     for other in range(place):
-        room.plans[2 * TRIAL, other] = room.plans[2 * NOW, other]
-        room.plans[2 * TRIAL + 1, other] = room.plans[2 * NOW + 1, other]
+        room.item[TRIAL, other] = room.item[NOW, other]
+        room.stage[TRIAL, other] = room.stage[NOW, other]
     for other in range(place + 1, count):
-        room.plans[2 * TRIAL, other - 1] = room.plans[2 * NOW, other]
-        room.plans[2 * TRIAL + 1, other - 1] = room.plans[2 * NOW + 1, other]
-    room.state[TRIAL] = count - 1
+        room.item[TRIAL, other - 1] = room.item[NOW, other]
+        room.stage[TRIAL, other - 1] = room.stage[NOW, other]
+    room.length[TRIAL] = count - 1
 
 
 def _spared(tables: Packed, work: Work, task: int, place: int, between: int) -> int:
     """Return the bytes that a position before a run would not hold without it: inputs that it alone reads so late."""
     spared = 0
-    for entry in range(tables.items[READ_START, task], tables.items[READ_START, task + 1]):
-        read = tables.entries[READ, entry]
+    for entry in range(tables.read_start[task], tables.read_start[task + 1]):
+        read = tables.read[entry]
         index = first_access(work, read, 2 * place)
         again = index + 1 < work.head[read + 1] and work.access[index + 1] % 2 == 0
         before = work.access[index - 1] // 2 if index > work.head[read] else 0
         if not again and before < between:
-            spared += tables.values[SIZE, read]
+            spared += tables.size[read]
     return spared
 
 
 def _hopeless(tables: Packed, work: Work, room: Room, place: int, budget: int) -> bool:
     """Whether a plan without a run must exceed the budget: its outputs would be kept too long elsewhere."""
-    task = room.plans[2 * NOW, place]
-    for entry in range(tables.items[WRITE_START, task], tables.items[WRITE_START, task + 1]):
-        value = tables.entries[WRITE, entry]
+    task = room.item[NOW, place]
+    for entry in range(tables.write_start[task], tables.write_start[task + 1]):
+        value = tables.write[entry]
         index = first_access(work, value, 2 * place + 1)
         used = index + 1 < work.head[value + 1] and work.access[index + 1] % 2 == 0
         if index == work.head[value] or not used:
             continue
-        size = tables.values[SIZE, value]
+        size = tables.size[value]
         for between in range(work.access[index - 1] // 2 + 1, place):
-            excess = work.runs[MEMORY, between] + size - budget
+            excess = work.memory[between] + size - budget
             if excess > 0 and excess > _spared(tables, work, task, place, between):
                 return True
     return False
@@ -97,8 +76,8 @@ def _hopeless(tables: Packed, work: Work, room: Room, place: int, budget: int) -
 def prune(tables: Packed, work: Work, room: Room, budget: int) -> None:
     """Drop each rerun that is not needed, dearest first; the present plan must fit. O(reruns) replays."""
     reruns = 0
-    for place in range(room.state[NOW]):
-        if not is_first(tables, room.plans[2 * NOW + 1, place], room.plans[2 * NOW, place]):
+    for place in range(room.length[NOW]):
+        if not is_first(tables, room.stage[NOW, place], room.item[NOW, place]):
             reruns += 1
     previous = -1.0
     passed = -1
@@ -106,9 +85,9 @@ def prune(tables: Packed, work: Work, room: Room, budget: int) -> None:
     for _ in range(reruns):
         # The dearest of those that have not been looked at: below the last one by (time, key).
         place = _next_dearest(tables, room, previous, passed)
-        if place < 0 or room.state[STOP] != 0:
+        if place < 0 or room.state.stop != 0:
             break
-        previous = tables.times[TIME, room.plans[2 * NOW, place]]
+        previous = tables.time[room.item[NOW, place]]
         passed = _key(tables, room, place)
         if _hopeless(tables, work, room, place, budget):
             continue
@@ -117,21 +96,21 @@ def prune(tables: Packed, work: Work, room: Room, budget: int) -> None:
             take_trial(room)
         else:
             replay(tables, work, room, NOW, budget)
-    room.cost[NOW] = work.figures[TOTAL]
+    room.cost[NOW] = work.figures.total
 
 
 def _key(tables: Packed, room: Room, place: int) -> int:
-    return room.plans[2 * NOW + 1, place] * (tables.fixed[ITEMS] + 1) + room.plans[2 * NOW, place]  # type: ignore[no-any-return]
+    return room.stage[NOW, place] * (tables.item_count + 1) + room.item[NOW, place]  # type: ignore[no-any-return]
 
 
 def _next_dearest(tables: Packed, room: Room, previous: float, passed: int) -> int:
     """Return the position of the dearest rerun after the one last looked at; by time, then from the front."""
     best = -1
     most = -1.0
-    for place in range(room.state[NOW]):
-        task = room.plans[2 * NOW, place]
-        time = tables.times[TIME, task]
-        if time <= most or is_first(tables, room.plans[2 * NOW + 1, place], task):
+    for place in range(room.length[NOW]):
+        task = room.item[NOW, place]
+        time = tables.time[task]
+        if time <= most or is_first(tables, room.stage[NOW, place], task):
             continue
         later = passed < 0 or time < previous or (time == previous and _key(tables, room, place) > passed)
         if later:
@@ -143,9 +122,9 @@ def _next_dearest(tables: Packed, room: Room, previous: float, passed: int) -> i
 def ruin(tables: Packed, room: Room) -> None:
     """Drop reruns: those of a window of stages, some anywhere, or most of them."""
     kind = draw(room)
-    stages = tables.fixed[STAGES] + 1
+    stages = tables.stages + 1
     low, high, share = 0, stages, 1.0
-    few = min(MOST, MANY / float(max(1, room.state[NOW] - tables.fixed[STAGES])))
+    few = min(MOST, MANY / float(max(1, room.length[NOW] - tables.stages)))
     if kind < 0.55:
         width = 1 + int(draw(room) * max(1.0, few * stages))
         low = int(draw(room) * stages) - width // 2
@@ -156,50 +135,50 @@ def ruin(tables: Packed, room: Room) -> None:
     else:
         share = 0.5 + 0.5 * draw(room)
     length = 0
-    for place in range(room.state[NOW]):
-        stage, task = room.plans[2 * NOW + 1, place], room.plans[2 * NOW, place]
+    for place in range(room.length[NOW]):
+        stage, task = room.stage[NOW, place], room.item[NOW, place]
         inside = low <= stage < high and not is_first(tables, stage, task)
         if inside and draw(room) < share:
             continue
-        room.plans[2 * NOW, length] = task
-        room.plans[2 * NOW + 1, length] = stage
+        room.item[NOW, length] = task
+        room.stage[NOW, length] = stage
         length += 1
-    room.state[NOW] = length
+    room.length[NOW] = length
 
 
 def clear(tables: Packed, work: Work, room: Room) -> None:
     """Drop reruns around the highest memory of the plan that was replayed last."""
-    centre = room.plans[2 * NOW + 1, int(work.figures[HIGHEST])]
+    centre = room.stage[NOW, work.figures.highest]
     width = 1 << int(WIDEST * draw(room))
     length = 0
-    for place in range(room.state[NOW]):
-        stage, task = room.plans[2 * NOW + 1, place], room.plans[2 * NOW, place]
+    for place in range(room.length[NOW]):
+        stage, task = room.stage[NOW, place], room.item[NOW, place]
         if abs(stage - centre) <= width and not is_first(tables, stage, task) and draw(room) < 0.9:
             continue
-        room.plans[2 * NOW, length] = task
-        room.plans[2 * NOW + 1, length] = stage
+        room.item[NOW, length] = task
+        room.stage[NOW, length] = stage
         length += 1
-    room.state[NOW] = length
+    room.length[NOW] = length
 
 
 def force(tables: Packed, room: Room) -> None:
     """Let a random run make one of its inputs again just before: a start that the greedy would not choose."""
-    stage = int(draw(room) * tables.fixed[STAGES])
-    task = tables.items[FIRST, stage]
-    low, high = tables.items[READ_START, task], tables.items[READ_START, task + 1]
+    stage = int(draw(room) * tables.stages)
+    task = tables.first[stage]
+    low, high = tables.read_start[task], tables.read_start[task + 1]
     if low == high:
         return
-    maker = tables.values[MAKER, tables.entries[READ, low + int(draw(room) * (high - low))]]
+    maker = tables.maker[tables.read[low + int(draw(room) * (high - low))]]
     if maker < 0:
         return
     if draw(room) < EARLIER:
         stage = max(0, stage - int(draw(room) * draw(room) * EARLIEST))
-        if tables.items[FIRST, stage] <= maker:
+        if tables.first[stage] <= maker:
             return
     place = find(room, stage, maker)
-    if room.plans[2 * NOW + 1, place] == stage and room.plans[2 * NOW, place] == maker:
+    if room.stage[NOW, place] == stage and room.item[NOW, place] == maker:
         return
-    room.items[TODO, 0] = maker
+    room.todo[0] = maker
     if insert(room, 1, stage) >= 0:
         take_trial(room)
 

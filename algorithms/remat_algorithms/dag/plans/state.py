@@ -5,27 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from remat_algorithms.dag.plans import ruin
 from remat_algorithms.dag.plans.model import StageModel
-from remat_algorithms.dag.plans.packed import (
-    AREA,
-    BEST,
-    DEAREST,
-    FULL,
-    HERE,
-    MEMORY,
-    NOW,
-    STOP,
-    TOTAL,
-    Room,
-    pack,
-    search_room,
-    work_room,
-)
+from remat_algorithms.dag.plans.packed import BEST, HERE, NOW, Room, pack, search_room, work_room
 from remat_algorithms.dag.plans.plans import draw
 from remat_algorithms.dag.plans.ruin import CLEAR, MEND, PRUNE, REPLAY, RUIN
 
@@ -103,26 +89,19 @@ class Search:
         """Go on interpreted or compiled; what the search has come to is kept."""
         self.compiled = compiled
         if compiled:
-            room = self.room
-            self.room = Room(
-                plans=room.plans.astype(np.int64),
-                items=room.items.astype(np.int64),
-                ranking=room.ranking.astype(np.float64),
-                promise=room.promise.astype(np.float64),
-                state=room.state.astype(np.int64),
-                cost=room.cost.astype(np.float64),
-            )
+            room = search_room(self.model, 0, compiled=True)._replace(draws=self.room.draws, state=self.room.state)
+            for new, old in zip(room, self.room, strict=True):
+                if isinstance(new, np.ndarray):
+                    new[:] = old
+            self.room = room
         self._tables = pack(self.model, compiled=compiled)
         self._work, self._spare = (work_room(self.model, compiled=compiled) for _ in range(2))
-        self._function: Callable[..., bool] = ruin.act
-        self._arguments: tuple[Any, ...] = (self._tables, self._work, self._spare, self.room)
+        self.records = (self._tables, self._work, self._spare, self.room)
+        self._function: Callable[..., bool] = partial(ruin.act, *self.records)
         if compiled:
             from remat_algorithms.dag.plans import kernel
-            from remat_algorithms.kit.compile.lowering import layout
 
-            self._function = kernel.act(self._tables, self._work, self.room)
-            self._layouts = [layout(arrays) for arrays in self._arguments]
-            self._arguments = tuple(table.ctypes.data for table in self._layouts)
+            self._function = kernel.ACT.bind(*self.records)
 
     def _act(self, what: int, alpha: float = 1.0, noise: float = 0.0) -> bool:
         """Call `ruin.act`, interpreted or compiled."""
@@ -134,13 +113,13 @@ class Search:
                 # No compiler on this machine, or no text to compile: what is interpreted gives the same answers.
                 self._wanted = False
                 self._use(compiled=False)
-        return bool(self._function(*self._arguments, self.budget, what, alpha, noise))
+        return bool(self._function(self.budget, what, alpha, noise))
 
     def _load(self, item: Sequence[int], stage: Sequence[int], plan: int = NOW) -> None:
         count = len(item)
-        self.room.plans[2 * plan, :count] = item
-        self.room.plans[2 * plan + 1, :count] = stage
-        self.room.state[plan] = count
+        self.room.item[plan, :count] = item
+        self.room.stage[plan, :count] = stage
+        self.room.length[plan] = count
 
     def construct(self, alpha: float, noise: float = 0.0, start: Plan | None = None) -> Plan | None:
         """Build a plan with the greedy, from the order alone or from another plan; None if it fails."""
@@ -159,7 +138,7 @@ class Search:
             self.construct(ALPHAS[-1])
             self._accept()
         for _ in range(tries):
-            if room.state[STOP]:
+            if room.state.stop:
                 break
             copy_plan(room, HERE, NOW)
             self._act(REPLAY)
@@ -167,14 +146,14 @@ class Search:
             alpha = MENDING[int(draw(room) * len(MENDING))]
             if self._construct(alpha, 2.0 * draw(room)):
                 return self._plan(NOW)
-            if self._work.figures[AREA] <= self._area * (1.0 + WORSE_AREA * draw(room)):
+            if self._work.figures.area <= self._area * (1.0 + WORSE_AREA * draw(room)):
                 self._accept()
         return None
 
     def _accept(self) -> None:
         """Go on from a plan that does not fit."""
         copy_plan(self.room, NOW, HERE)
-        self._area = float(self._work.figures[AREA])
+        self._area = float(self._work.figures.area)
 
     def start(self, plan: Plan) -> None:
         """Make a plan that fits the one that `improve` starts from, and the best known."""
@@ -195,16 +174,16 @@ class Search:
         """Ruin and recreate; return the rounds that were made, and a plan better than the best known, if any."""
         room, before = self.room, float(self.room.cost[BEST])
         done = 0
-        while done < rounds and not room.state[STOP]:
+        while done < rounds and not room.state.stop:
             done += 1
             copy_plan(room, BEST if draw(room) < RESTARTS else HERE, NOW)
             self._act(RUIN)
             alpha = ALPHAS[int(draw(room) * len(ALPHAS))]
             noise = 2.0 * draw(room) * draw(room)
-            share = PRUNED + PRUNED_RUNS / max(1, int(room.state[HERE]) - self.model.stages)
-            room.cost[DEAREST] = room.cost[HERE] + share * max(0.0, room.cost[HERE] - self.model.once_time)
+            share = PRUNED + PRUNED_RUNS / max(1, int(room.length[HERE]) - self.model.stages)
+            room.state.dearest = room.cost[HERE] + share * max(0.0, room.cost[HERE] - self.model.once_time)
             fits = self._construct(alpha, noise)
-            room.cost[DEAREST] = math.inf
+            room.state.dearest = math.inf
             if not fits:
                 continue
             slack = WORSENING * draw(room) ** 2
@@ -222,30 +201,31 @@ class Search:
     def memory(self, item: Sequence[int], stage: Sequence[int]) -> list[int]:
         """Return the bytes held during each run of a sequence."""
         self.measure(item, stage)
-        return [int(level) for level in self._work.runs[MEMORY, : len(item)]]
+        return [int(level) for level in self._work.memory[: len(item)]]
 
     def stop(self) -> None:
         """Ask a running function to return soon; safe from another thread."""
-        self.room.state[STOP] = 1
+        self.room.state.stop = 1
 
     def _plan(self, number: int) -> Plan:
-        count = int(self.room.state[number])
+        count = int(self.room.length[number])
         if number != NOW:
-            self._load(self.room.plans[2 * number, :count], self.room.plans[2 * number + 1, :count])
+            self._load(self.room.item[number, :count], self.room.stage[number, :count])
         self._act(REPLAY)
-        work, plans = self._work, self.room.plans
+        work, room = self._work, self.room
         return Plan(
-            item=tuple(map(int, plans[2 * NOW, :count])),
-            stage=tuple(map(int, plans[2 * NOW + 1, :count])),
-            full=tuple(map(int, work.runs[FULL, :count])),
-            time=float(work.figures[TOTAL]),
-            peak=max(map(int, work.runs[MEMORY, :count]), default=int(self.model.tables.static[0])),
+            item=tuple(map(int, room.item[NOW, :count])),
+            stage=tuple(map(int, room.stage[NOW, :count])),
+            full=tuple(map(int, work.full[:count])),
+            time=float(work.figures.total),
+            peak=max(map(int, work.memory[:count]), default=int(self.model.tables.static[0])),
         )
 
 
 def copy_plan(room: Room, source: int, target: int) -> None:
     """Copy a plan, its length and its time."""
-    count = int(room.state[source])
-    room.plans[2 * target : 2 * target + 2, :count] = room.plans[2 * source : 2 * source + 2, :count]
-    room.state[target] = count
+    count = int(room.length[source])
+    room.item[target, :count] = room.item[source, :count]
+    room.stage[target, :count] = room.stage[source, :count]
+    room.length[target] = count
     room.cost[target] = room.cost[source]

@@ -22,10 +22,14 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
 
 BUILTIN = ("int", "float", "bool", "min", "max", "abs")
 
+WHOLE = 1 << 64
+
 
 def constant_of(value: float) -> Any:
-    """Return a number as a constant."""
-    return ir.Constant(INT, value) if isinstance(value, int) else ir.Constant(REAL, value)
+    """Return a number as a constant; an integer as its last 64 bits."""
+    if isinstance(value, int):
+        return ir.Constant(INT, (value + WHOLE // 2) % WHOLE - WHOLE // 2)
+    return ir.Constant(REAL, value)
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Arithmetic:
             return value
         if value.type == REAL:
             return self.builder.fcmp_unordered("!=", value, ir.Constant(REAL, 0.0))
-        return self.builder.icmp_signed("!=", value, ir.Constant(INT, 0))
+        return self.builder.icmp_signed("!=", value, ir.Constant(value.type, 0))
 
     def cast(self, value: Any, kind: ir.Type) -> Any:
         """Convert between kinds as an assignment does: never from floats to integers."""
@@ -79,6 +83,12 @@ class Arithmetic:
                 return builder.fmul(left, right) if real else builder.mul(left, right)
             case ast.LShift() if not real:
                 return builder.shl(left, right)
+            case ast.RShift() if not real:
+                return builder.ashr(left, right)
+            case ast.BitAnd() if not real:
+                return builder.and_(left, right)
+            case ast.BitXor() if not real:
+                return builder.xor(left, right)
             case ast.FloorDiv() | ast.Mod() if not real:
                 return self._floored(left, right, quotient=isinstance(operator, ast.FloorDiv))
         raise TypeError(f"cannot compile {operator}")
@@ -111,8 +121,11 @@ class Arithmetic:
         values = self.alike(values)
         if name == "abs":
             values = [values[0], builder.neg(values[0])] if values[0].type == INT else []
-        if len(values) != 2:
+        if len(values) < 2:
             raise TypeError(f"cannot compile {name}")
-        # Python's `min` and `max` return the first of equal values.
-        second = self.compare(ast.Lt() if name == "min" else ast.Gt(), values[1], values[0])
-        return builder.select(second, values[1], values[0])
+        best = values[0]
+        for value in values[1:]:
+            # Python's `min` and `max` return the first of equal values.
+            better = self.compare(ast.Lt() if name == "min" else ast.Gt(), value, best)
+            best = builder.select(better, value, best)
+        return best

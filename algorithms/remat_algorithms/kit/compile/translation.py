@@ -1,58 +1,171 @@
-"""The body of one function on its way from Python's syntax tree into LLVM's language; see `lowering`."""
+"""From Python's syntax tree into LLVM's language: a module of functions, and the body of each; see `lowering`."""
 
 from __future__ import annotations
 
 import ast
+import ctypes
 import inspect
 import math
 import textwrap
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from remat_algorithms.kit.compile.arithmetic import BUILTIN, INT, REAL, TRUTH, Arithmetic, constant_of
-
-if TYPE_CHECKING:
-    from remat_algorithms.kit.compile.lowering import Module
-
-PARTS = 3
-"""Integers that stand for an array: its address, the length of its rows, its length."""
+from remat_algorithms.kit.compile.arithmetic import (
+    BUILTIN,
+    BYTE,
+    INT,
+    KINDS,
+    REAL,
+    TRUTH,
+    Arithmetic,
+    constant_of,
+)
+from remat_algorithms.kit.compile.records import Kind
 
 LIBRARY = ("pow", "exp")
 """Functions of C's library, which `math` calls, too: so results are the same to the bit."""
 
+ELEMENTS: dict[str, ir.Type] = {"int": INT, "float": REAL, "bool": BYTE}
+"""What lies in memory."""
+
+LARGEST = 12
+"""Blocks of a function beyond which it is never copied into its callers: that would double the time of compiling."""
+
 
 class Field(NamedTuple):
-    """An array of a named tuple: its place, its type, its dimensions."""
+    """A field of a record: its kind, and its place among the record's integers."""
 
+    kind: Kind
     place: int
-    type: ir.Type
-    dimensions: int
 
 
 @dataclass(frozen=True)
 class Record:
-    """A named tuple of arrays, as a pointer to `PARTS` integers for each."""
+    """A named tuple, or cells, which change: a pointer to its integers."""
 
     pointer: Any
     fields: dict[str, Field]
+    changes: bool
 
 
 @dataclass(frozen=True)
-class Vector:
-    """An array of one dimension, or a row of one of two."""
+class View:
+    """An array, or a part of one: its first element, and its lengths, which are loaded where they are asked for."""
 
     pointer: Any
-    length: Any
+    lengths: tuple[Callable[[], Any], ...]
+
+
+class Site(NamedTuple):
+    """A place in the text where an index is checked."""
+
+    function: str
+    line: int
+    text: str
 
 
 @dataclass
 class _Loop:
     again: Any
     end: Any
+
+
+Signature = tuple[types.FunctionType, tuple[Any, ...]]
+
+
+class Module:
+    """The functions that an entry calls, compiled together.
+
+    Parameters
+    ----------
+    tuples, cells : mapping of str to kinds
+        What parameters are annotated with, and the fields of each.
+    failure : ctypes array of three integers, optional
+        Where compiled code notes the first index that is out of range: the number of its `Site` from 1 on, the index,
+        the length. None: indices are not checked.
+    """
+
+    def __init__(
+        self,
+        tuples: Mapping[str, Sequence[Kind]],
+        cells: Mapping[str, Sequence[Kind]],
+        failure: ctypes.Array[ctypes.c_int64] | None,
+    ) -> None:
+        self.cells = frozenset(cells)
+        self.fields = {name: _fields(kinds) for name, kinds in [*tuples.items(), *cells.items()]}
+        self.module = ir.Module("remat")
+        self.functions: dict[Signature, ir.Function] = {}
+        self.constant = self.module.add_metadata([])
+        self.library = {
+            name: ir.Function(self.module, ir.FunctionType(REAL, [REAL] * count), name)
+            for name, count in zip(LIBRARY, (2, 1), strict=True)
+        }
+        self.sites: list[Site] = []
+        self.failure = None
+        if failure is not None:
+            self.failure = ir.Constant(INT, ctypes.addressof(failure)).inttoptr(INT.as_pointer())
+
+    def function(self, source: types.FunctionType, arguments: Sequence[Any] | None = None) -> ir.Function:
+        """Return the compiled twin of a function for arguments of such types, and compile it if it is new.
+
+        Parameters
+        ----------
+        source : function
+        arguments : sequence, optional
+            None for the entry, which takes records and numbers only.
+        """
+        notes = {name: str(note) for name, note in inspect.get_annotations(source).items()}
+        result = notes.pop("return")
+        if arguments is not None and len(arguments) != len(notes):
+            raise TypeError(f"{source.__name__} takes {len(notes)} arguments")
+        taken: list[ir.Type] = []
+        lengths: list[int] = []
+        for place, note in enumerate(notes.values()):
+            value = None if arguments is None else arguments[place]
+            lengths.append(len(value.lengths) if isinstance(value, View) else 0)
+            if isinstance(value, View) and note.endswith("Array"):
+                taken += [value.pointer.type, *[INT] * lengths[-1]]
+            else:
+                taken.append(self._type_of(note))
+        known = self.functions.get((source, tuple(map(str, taken))))
+        if known is not None:
+            return known
+        kind = ir.FunctionType(self._result_of(result, is_entry=arguments is None), taken)
+        name = f"{source.__module__}.{source.__name__}.{len(self.functions)}"
+        target = ir.Function(self.module, kind, name)
+        target.linkage = "external" if arguments is None else "internal"
+        target.attributes.add("nounwind")
+        self.functions[source, tuple(map(str, taken))] = target
+        Body(self, source, target).emit(notes, lengths)
+        if len(target.blocks) > LARGEST:
+            target.attributes.add("noinline")
+        return target
+
+    def _type_of(self, note: str) -> ir.Type:
+        if note in KINDS:
+            return KINDS[note]
+        if note in self.fields:
+            return INT.as_pointer()
+        raise TypeError(f"unknown type {note}")
+
+    def _result_of(self, note: str, *, is_entry: bool) -> ir.Type:
+        if note == "None":
+            return ir.VoidType()
+        # What C calls bool is a byte.
+        return BYTE if is_entry and note == "bool" else KINDS[note]
+
+
+def _fields(kinds: Sequence[Kind]) -> dict[str, Field]:
+    found, place = {}, 0
+    for kind in kinds:
+        found[kind.name] = Field(kind, place)
+        place += 1 + kind.dimensions
+    return found
 
 
 @dataclass
@@ -62,12 +175,11 @@ class Body:
     module: Module
     source: types.FunctionType
     target: ir.Function
-    notes: dict[str, str]
     names: dict[str, Any] = field(default_factory=dict)
     loops: list[_Loop] = field(default_factory=list)
 
-    def emit(self) -> None:
-        """Translate it."""
+    def emit(self, notes: Mapping[str, str], lengths: Sequence[int]) -> None:
+        """Translate it, its parameters annotated as `notes` say, each with so many lengths after it."""
         self.known: dict[str, Any] = self.source.__globals__  # pyright: ignore[reportAttributeAccessIssue]
         tree = ast.parse(textwrap.dedent(inspect.getsource(self.source))).body[0]
         assert isinstance(tree, ast.FunctionDef)
@@ -75,11 +187,13 @@ class Body:
         start = self.target.append_basic_block("start")
         self.builder: Any = ir.IRBuilder(start)
         self.numbers = Arithmetic(self.builder)
-        for (name, note), value in zip(self.notes.items(), self.target.args, strict=True):
+        given = list(self.target.args)
+        for (name, note), count in zip(notes.items(), lengths, strict=True):
+            value, own, given = given[0], given[1 : 1 + count], given[1 + count :]
             if note in self.module.fields:
-                self.names[name] = Record(value, self.module.fields[note])
-            elif note == "Array":
-                self.names[name] = Vector(value, None)
+                self.names[name] = self._record(value, note)
+            elif count:
+                self.names[name] = View(value, tuple(map(_known, own)))
             else:
                 self._assign_name(name, value)
         self._block(tree.body)
@@ -110,7 +224,8 @@ class Body:
             case ast.Assign(targets=[target], value=value):
                 self._assign(target, self._any(value))
             case ast.AugAssign(target=target, op=operator, value=value):
-                self._assign(target, self.numbers.arithmetic(operator, self._any(target), self._any(value)))
+                place = self._place(target)
+                self._store(self.numbers.arithmetic(operator, self._load(place), self._any(value)), place)
             case ast.If(test=test, body=body, orelse=orelse):
                 self._if(test, body, orelse)
             case ast.While(test=test, body=body, orelse=[]):
@@ -133,25 +248,42 @@ class Body:
         return TypeError(f"{self.source.__code__.co_filename}:{line}: cannot compile {ast.unparse(node)}")
 
     def _assign(self, target: ast.expr, value: Any) -> None:
-        match target:
-            case ast.Name(id=name):
-                self._assign_name(name, value)
-            case ast.Subscript():
-                pointer = self._element(target)
-                assert not isinstance(pointer, Vector)
-                self.builder.store(self.numbers.cast(value, pointer.type.pointee), pointer)
-            case _:
-                raise self._refuse(target)
+        if isinstance(target, ast.Name):
+            self._assign_name(target.id, value)
+        else:
+            self._store(value, self._place(target))
 
     def _assign_name(self, name: str, value: Any) -> None:
-        if isinstance(value, Vector):
+        if isinstance(value, View | Record):
             if name in self.names:
                 raise TypeError(f"{name} is assigned twice")
             self.names[name] = value
             return
         if name not in self.names:
             self.names[name] = self.head.alloca(value.type, name=name)
-        self.builder.store(self.numbers.cast(value, self.names[name].type.pointee), self.names[name])
+        self._store(value, self.names[name])
+
+    def _place(self, node: ast.expr) -> Any:
+        """Return the pointer to what can be changed."""
+        match node:
+            case ast.Name(id=name) if not isinstance(self.names.get(name), None | View | Record):
+                return self.names[name]
+            case ast.Attribute():
+                record, own = self._owner(node)
+                if record.changes:
+                    return self._part(record, own.place, own.kind.type)
+            case ast.Subscript():
+                found = self._element(node)
+                if not isinstance(found, View):
+                    return found
+        raise self._refuse(node)
+
+    def _store(self, value: Any, place: Any) -> None:
+        self.builder.store(self.numbers.cast(value, place.type.pointee), place)
+
+    def _load(self, place: Any) -> Any:
+        value = self.builder.load(place)
+        return self.numbers.truth(value) if value.type == BYTE else value
 
     def _if(self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> None:
         then, other, end = (self.target.append_basic_block(name) for name in ("then", "else", "end"))
@@ -180,12 +312,15 @@ class Body:
         self.builder.position_at_end(loop.end)
 
     def _for(self, name: str, iterated: ast.expr, body: Sequence[ast.stmt]) -> None:
-        table = None
+        table, step = None, 1
         match iterated:
             case ast.Call(func=ast.Name(id="range"), args=[stop]):
                 first, last = ir.Constant(INT, 0), self.numbers.cast(self._any(stop), INT)
             case ast.Call(func=ast.Name(id="range"), args=[start, stop]):
                 first, last = (self.numbers.cast(self._any(value), INT) for value in (start, stop))
+            case ast.Call(func=ast.Name(id="range"), args=[start, stop, ast.Constant() | ast.UnaryOp() as by]):
+                first, last = (self.numbers.cast(self._any(value), INT) for value in (start, stop))
+                step = ast.literal_eval(by)
             case ast.Name(id=constant) if isinstance(self.known.get(constant), tuple):
                 values = self.known[constant]
                 table = self.head.alloca(INT, size=len(values))
@@ -200,9 +335,9 @@ class Body:
         self.builder.branch(test)
         self.builder.position_at_end(test)
         now = self.builder.load(counter)
-        self.builder.cbranch(self.builder.icmp_signed("<", now, last), inside, end)
+        self.builder.cbranch(self.builder.icmp_signed("<" if step > 0 else ">", now, last), inside, end)
         self.builder.position_at_end(again)
-        self.builder.store(self.builder.add(self.builder.load(counter), ir.Constant(INT, 1)), counter)
+        self.builder.store(self.builder.add(self.builder.load(counter), ir.Constant(INT, step)), counter)
         self.builder.branch(test)
         self.builder.position_at_end(inside)
         self._assign_name(name, now if table is None else self.builder.load(self.builder.gep(table, [now])))
@@ -221,12 +356,12 @@ class Body:
             case ast.Attribute(value=ast.Name(id="math"), attr=name):
                 return constant_of(getattr(math, name))
             case ast.Attribute():
-                return self._vector(node)
-            case ast.Subscript(value=ast.Attribute(value=array, attr="shape"), slice=ast.Constant(value=1)):
-                return self._part(array, 1)
+                return self._attribute(node)
+            case ast.Subscript(value=ast.Attribute(value=array, attr="shape"), slice=ast.Constant(value=int() as axis)):
+                return self._view(array).lengths[axis]()
             case ast.Subscript():
                 found = self._element(node)
-                return found if isinstance(found, Vector) else self.builder.load(found)
+                return found if isinstance(found, View) else self._load(found)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 value = self._any(operand)
                 return (
@@ -249,55 +384,100 @@ class Body:
     def _name(self, name: str, node: ast.expr) -> Any:
         if name in self.names:
             known = self.names[name]
-            return known if isinstance(known, Vector | Record) else self.builder.load(known)
+            return known if isinstance(known, View | Record) else self.builder.load(known)
         value = self.known.get(name)
         if isinstance(value, int | float):
             return constant_of(value)
         raise self._refuse(node)
 
-    def _part(self, node: ast.expr, part: int) -> Any:
-        """Return one of the integers that stand for a record's array."""
-        match node:
-            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if isinstance(self.names.get(name), Record):
-                record = self.names[name]
-                place = PARTS * record.fields[attribute].place + part
-                value = self.builder.load(self.builder.gep(record.pointer, [ir.Constant(INT, place)]))
-                value.set_metadata("invariant.load", self.module.constant)
-                return value
-        raise self._refuse(node)
+    def _record(self, pointer: Any, name: str) -> Record:
+        return Record(pointer, self.module.fields[name], name in self.module.cells)
 
-    def _field(self, node: ast.expr) -> Field:
-        match node:
-            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if isinstance(self.names.get(name), Record):
-                found: Field = self.names[name].fields[attribute]
-                return found
-        raise self._refuse(node)
-
-    def _base(self, node: ast.expr) -> Any:
-        return self.builder.inttoptr(self._part(node, 0), self._field(node).type.as_pointer())
-
-    def _vector(self, node: ast.expr) -> Vector:
-        if self._field(node).dimensions != 1:
+    def _owner(self, node: ast.Attribute) -> tuple[Record, Field]:
+        """Return the record of an attribute, and which of its fields it is."""
+        record = self._any(node.value)
+        if not isinstance(record, Record) or node.attr not in record.fields:
             raise self._refuse(node)
-        return Vector(self._base(node), self._part(node, 2))
+        return record, record.fields[node.attr]
+
+    def _part(self, record: Record, place: int, kind: str = "int") -> Any:
+        """Return the pointer to one of the integers that stand for a record."""
+        pointer = self.builder.gep(record.pointer, [ir.Constant(INT, place)])
+        return self.builder.bitcast(pointer, REAL.as_pointer()) if kind == "float" else pointer
+
+    def _fixed(self, record: Record, place: int, kind: str = "int") -> Any:
+        value = self.builder.load(self._part(record, place, kind))
+        value.set_metadata("invariant.load", self.module.constant)
+        return value
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        """Return a field: an array, cells within a named tuple, or a number."""
+        record, (kind, place) = self._owner(node)
+        if kind.dimensions:
+            pointer = self.builder.inttoptr(self._fixed(record, place), ELEMENTS[kind.type].as_pointer())
+            lengths = [partial(self._fixed, record, place + 1 + axis) for axis in range(kind.dimensions)]
+            return View(pointer, tuple(lengths))
+        if kind.type in self.module.fields:
+            return self._record(self.builder.inttoptr(self._fixed(record, place), INT.as_pointer()), kind.type)
+        if record.changes:
+            return self.builder.load(self._part(record, place, kind.type))
+        value = self._fixed(record, place, kind.type)
+        return self.numbers.truth(value) if kind.type == "bool" else value
+
+    def _view(self, node: ast.expr) -> View:
+        found = self._any(node)
+        if not isinstance(found, View):
+            raise self._refuse(node)
+        return found
 
     def _element(self, node: ast.Subscript) -> Any:
-        """Return the pointer to an element, or a row of an array of two dimensions."""
-        match node:
-            case ast.Subscript(value=ast.Name(id=name), slice=index) if isinstance(self.names.get(name), Vector):
-                return self.builder.gep(self.names[name].pointer, [self.numbers.cast(self._any(index), INT)])
-            case ast.Subscript(value=array, slice=ast.Tuple(elts=[row, column])):
-                offset = self.builder.mul(self.numbers.cast(self._any(row), INT), self._part(array, 1))
-                return self.builder.gep(
-                    self._base(array), [self.builder.add(offset, self.numbers.cast(self._any(column), INT))]
-                )
-            case ast.Subscript(value=array, slice=index):
-                number = self.numbers.cast(self._any(index), INT)
-                if self._field(array).dimensions == 1:
-                    return self.builder.gep(self._base(array), [number])
-                columns = self._part(array, 1)
-                return Vector(self.builder.gep(self._base(array), [self.builder.mul(number, columns)]), columns)
-        raise self._refuse(node)
+        """Return the pointer to an element, or what fewer indices than dimensions leave of an array."""
+        view = self._view(node.value)
+        indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if len(indices) > len(view.lengths):
+            raise self._refuse(node)
+        offset: Any = None
+        for index, length in zip(indices, view.lengths, strict=False):
+            number = self.numbers.cast(self._any(index), INT)
+            if self.module.failure is not None:
+                self._check(number, length(), node)
+            offset = number if offset is None else self.builder.add(self.builder.mul(offset, length()), number)
+        rest = view.lengths[len(indices) :]
+        for length in rest:
+            offset = self.builder.mul(offset, length())
+        pointer = self.builder.gep(view.pointer, [offset])
+        return View(pointer, rest) if rest else pointer
+
+    # Checks.
+
+    def _check(self, index: Any, length: Any, node: ast.expr) -> None:
+        """Note an index that is out of range, and leave the function; its callers leave, too."""
+        line = node.lineno + self.source.__code__.co_firstlineno - 1
+        self.module.sites.append(Site(self.source.__name__, line, ast.unparse(node)))
+        wrong, right = (self.target.append_basic_block(name) for name in ("wrong", "right"))
+        self.builder.cbranch(self.builder.icmp_unsigned("<", index, length), right, wrong)
+        self.builder.position_at_end(wrong)
+        for place, value in enumerate((ir.Constant(INT, len(self.module.sites)), index, length)):
+            self.builder.store(value, self.builder.gep(self.module.failure, [ir.Constant(INT, place)]))
+        self._leave()
+        self.builder.position_at_end(right)
+
+    def _leave(self) -> None:
+        result = self.target.return_value.type
+        if result == ir.VoidType():
+            self.builder.ret_void()
+        else:
+            self.builder.ret(ir.Constant(result, 0))
+
+    def _leave_after_failure(self) -> None:
+        wrong, right = (self.target.append_basic_block(name) for name in ("wrong", "right"))
+        noted = self.builder.load(self.module.failure)
+        self.builder.cbranch(self.builder.icmp_signed("==", noted, ir.Constant(INT, 0)), right, wrong)
+        self.builder.position_at_end(wrong)
+        self._leave()
+        self.builder.position_at_end(right)
+
+    # Decisions and calls.
 
     def _compared(self, left: ast.expr, operators: Sequence[ast.cmpop], others: Sequence[ast.expr]) -> Any:
         """Compare in a chain; all terms are evaluated, which does no harm here."""
@@ -348,23 +528,31 @@ class Body:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="math"), attr=name)) if name in LIBRARY:
                 values = [self.numbers.cast(self._any(value), REAL) for value in node.args]
                 return self.builder.call(self.module.library[name], values)
-            case ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=name)]) if isinstance(
-                self.names.get(name), Vector
-            ):
-                return self.names[name].length
             case ast.Call(func=ast.Name(id="len"), args=[array]):
-                return self._part(array, 2)
+                return self._view(array).lengths[0]()
             case ast.Call(func=ast.Name(id=name), args=arguments) if name in BUILTIN:
                 return self.numbers.builtin(name, [self._any(value) for value in arguments])
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
                 callee = self.known.get(name)
                 if isinstance(callee, types.FunctionType):
-                    target = self.module.function(callee)
-                    return self.builder.call(
-                        target, [self._argument(a, p.type) for a, p in zip(arguments, target.args, strict=True)]
-                    )
+                    return self._call_of(callee, [self._any(value) for value in arguments])
         raise self._refuse(node)
 
-    def _argument(self, node: ast.expr, kind: ir.Type) -> Any:
-        value = self._any(node)
-        return value.pointer if isinstance(value, Vector | Record) else self.numbers.cast(value, kind)
+    def _call_of(self, callee: types.FunctionType, values: Sequence[Any]) -> Any:
+        target = self.module.function(callee, values)
+        given: list[Any] = []
+        for value in values:
+            if isinstance(value, View):
+                given += [value.pointer, *(length() for length in value.lengths)]
+            elif isinstance(value, Record):
+                given.append(value.pointer)
+            else:
+                given.append(self.numbers.cast(value, target.args[len(given)].type))
+        result = self.builder.call(target, given)
+        if self.module.failure is not None:
+            self._leave_after_failure()
+        return result
+
+
+def _known(value: Any) -> Callable[[], Any]:
+    return lambda: value

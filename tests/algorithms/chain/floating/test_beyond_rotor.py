@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from remat_algorithms.chain.floating import table as floating_table
 from remat_algorithms.chain.floating.model import FLOATING, LeastFloating, Needs
 from remat_algorithms.chain.floating.table import FloatingTable, Slots
 from remat_algorithms.chain.segments import RunList, Segments
+from remat_algorithms.kit.compile.lowering import Kernel, checked_indices
 from tests import places
 from tests.algorithms.chain.rotor.test_rotor import draw_chain
 from tests.oracles import search
@@ -144,6 +146,26 @@ def test_kernels_and_twins_agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
         least = LeastFloating.of(needs)
         table = FloatingTable.of(needs, Slots.of(least.whole + 7, 2, up=True)) if least is not None else None
         assert least is not None
+        assert table is not None
+        found.append((least.least, table.time))
+    assert np.array_equal(found[0][0], found[1][0])
+    assert np.array_equal(found[0][1], found[1][1])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kernels_interpreted_and_checked(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    segments = Segments.of(make_problem(remat.load(draw_chain(seed, 4 + seed))).chain)
+    needs = Needs.of(segments.chain, segments)
+    monkeypatch.setattr(floating_table, "COMPILED_FROM", 1)
+    monkeypatch.setattr(floating, "COMPILED_FROM", 1)
+    found = []
+    for plain in (False, True):
+        with monkeypatch.context() as patched, checked_indices():
+            if plain:
+                patched.setattr(Kernel, "bind", lambda kernel, *records: partial(kernel.plain, *records))
+            least = LeastFloating.of(needs)
+            assert least is not None
+            table = FloatingTable.of(needs, Slots.of(least.whole + 7, 2, up=True))
         assert table is not None
         found.append((least.least, table.time))
     assert np.array_equal(found[0][0], found[1][0])

@@ -12,7 +12,7 @@ from remat.solving.single import make_problem
 from remat_algorithms.dag.plans import packed
 from remat_algorithms.dag.plans.differences import BLOCK, FEW, SHORT, add, clear, gain_of, summarise
 from remat_algorithms.dag.plans.model import stage_model
-from remat_algorithms.dag.plans.packed import BATCH, DEAREST, DELTA, HERE, MEMORY, NOW
+from remat_algorithms.dag.plans.packed import HERE, NOW
 from remat_algorithms.dag.plans.state import ALPHAS, Search
 
 SMALL = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -39,12 +39,12 @@ SEARCH = search_of(dict(generate("dag", "layered", nodes=400, seed=1)), 80, comp
 def test_gains_by_blocks_are_those_of_each_position(seed, most, budget, data):
     # Two positions for each difference: up to half of `FEW` they are sorted.
     work, room = SEARCH._work, SEARCH.room
-    count = int(room.state[NOW])
+    count = int(room.length[NOW])
     assert count > SHORT + 2 * BLOCK
     levels = [(seed * (place + 7) // 3 + place * place) % 400 for place in range(count)]
     # Neighbours are alike, so that whole blocks lie above the budget, or below.
     levels = [sum(levels[place // 50 * 5 : place // 50 * 5 + 5]) // 5 + levels[place] // 9 for place in range(count)]
-    work.runs[MEMORY, :count] = levels
+    work.memory[:count] = levels
     clear(room)
     summarise(work, room, count, budget)
     change = [0] * (count + 1)
@@ -58,7 +58,7 @@ def test_gains_by_blocks_are_those_of_each_position(seed, most, budget, data):
         max(0, level - budget) - max(0, level + more - budget) for level, more in zip(levels, change, strict=False)
     )
     assert gain_of(work, room, budget) == gain
-    assert not any(room.plans[DELTA])
+    assert not any(room.delta)
 
 
 @pytest.mark.parametrize(("document", "share"), [
@@ -72,11 +72,11 @@ def test_several_at_once_come_out_alike_compiled(document, share, monkeypatch):
     for compiled in (False, True):
         search = search_of(document, share, compiled=compiled)
         found = [search.construct(alpha, noise) for alpha in ALPHAS for noise in (0.0, 0.5)]
-        assert search.room.state[BATCH] > 0
+        assert search.room.state.batch > 0
         best = min((plan for plan in found if plan is not None), key=lambda plan: plan.time)
         assert best.peak <= search.budget
         search.start(best)
-        plans.append((found, search.improve(3)[1], [int(n) for n in search.room.plans[2 * HERE]]))
+        plans.append((found, search.improve(3)[1], [int(n) for n in search.room.item[HERE]]))
     assert plans[0] == plans[1]
 
 
@@ -91,16 +91,16 @@ def test_several_at_once_take_fewer_steps_and_are_no_worse(monkeypatch):
     assert by_many is not None
     assert by_many.time <= by_one.time * 1.001
     reruns = len(by_many.item) - search.model.stages
-    assert reruns > 100 > 5 * search.room.state[BATCH]
+    assert reruns > 100 > 5 * search.room.state.batch
 
 
 def test_deep_cuts_of_long_graphs_are_found(monkeypatch):
     # Each rerun amid hundreds of others adds a position above the budget: by positions nothing seems to gain.
     monkeypatch.setattr(packed, "MANY_FROM", 10**9)
     search = search_of(perceptron(450), 15, compiled=True)
-    search.room.cost[DEAREST] = 1e300  # As if a plan were known: then the area is not measured by stages.
+    search.room.state.dearest = 1e300  # As if a plan were known: then the area is not measured by stages.
     assert search.construct(1.0) is None
-    search.room.cost[DEAREST] = math.inf
+    search.room.state.dearest = math.inf
     plan = search.construct(1.0)
     assert plan is not None
     assert plan.peak <= search.budget

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from remat_algorithms.kit.compile.lowering import compiled, layout
+from remat_algorithms.kit.compile.lowering import Kernel, checked_indices
+from remat_algorithms.kit.compile.records import cells
 
 STEPS = (3, -2, 5)
 SCALE = 2.5
@@ -28,9 +30,7 @@ def box():
 def both(function, *arguments):
     """Call the interpreted and the compiled function; return what they return, and leave, in each case."""
     one, two = box(), box()
-    table = layout(two)
-    call = compiled(function, {"Box": two})
-    return (function(one, *arguments), *one), (call(table.ctypes.data, *arguments), *two)
+    return (function(one, *arguments), *one), (Kernel(function).bind(two)(*arguments), *two)
 
 
 def division(box: Box, left: int, right: int) -> int:
@@ -114,4 +114,160 @@ def unknown(box: Box, value: complex) -> int:
 @pytest.mark.parametrize("function", [lists, narrows, unknown])
 def test_what_it_does_not_know_is_refused(function):
     with pytest.raises(TypeError):
-        compiled(function, {"Box": box()})
+        Kernel(function).bind(box())
+
+
+# --- records --------------------------------------------------------------------------------------------------------
+
+
+@cells
+class Count(ctypes.Structure):
+    steps: int
+    level: float
+
+
+class Shelf(NamedTuple):
+    cube: Array
+    flags: Array
+    real: Array
+    width: int
+    share: float
+    wide: bool
+    count: Count
+
+
+def shelf(kind=np.float64):
+    cube = np.arange(24, dtype=np.int64).reshape(2, 3, 4)
+    real = np.arange(6).reshape(2, 3).astype(kind)
+    return Shelf(cube, np.array([True, False, True]), real, 7, 0.25, True, Count(steps=3, level=1.5))
+
+
+def least_of(row: Array, other: Array) -> float:
+    least = math.inf
+    for place in range(len(row)):
+        for across in range(other.shape[0] - 1, -1, -1):
+            least = min(least, row[place], other[across, 0])
+    return least
+
+
+def tick(count: Count, by: int) -> int:
+    count.steps += by
+    return count.steps
+
+
+def mixes(shelf: Shelf, start: int) -> float:
+    plane = shelf.cube[1]
+    total = 0.0
+    for row in range(start, -1, -2):
+        total = total * shelf.share + plane[row, 3] + len(plane)
+        shelf.flags[row] = not shelf.flags[row]
+        shelf.count.level += total
+    if shelf.wide and shelf.flags[1]:
+        total += shelf.width
+    return total + tick(shelf.count, shelf.cube.shape[0]) + least_of(shelf.real[1], shelf.real)
+
+
+def mixed_bits(shelf: Shelf, bits: int) -> int:
+    bits ^= (bits >> 12) & 4503599627370495
+    bits ^= (bits << 25) & 18446744073709551615
+    return (bits * 2685821657736338717 & 18446744073709551615) >> 11 & 9007199254740991
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64])
+@pytest.mark.parametrize("start", [2, 1, -1])
+def test_records_of_arrays_numbers_and_cells(kind, start):
+    one, two = shelf(kind), shelf(kind)
+    assert mixes(one, start) == Kernel(mixes).bind(two)(start)
+    assert (one.flags == two.flags).all()
+    assert (one.count.steps, one.count.level) == (two.count.steps, two.count.level) != (3, 1.5)
+
+
+@pytest.mark.parametrize("bits", [1, 12345, 2**62 + 17, 2**63 - 5])
+def test_integers_wrap(bits):
+    assert mixed_bits(shelf(), bits) == Kernel(mixed_bits).bind(shelf())(bits)
+
+
+def test_cells_are_one_memory():
+    kept = shelf()
+    bound = Kernel(mixes).bind(kept)
+    kept.count.steps = 100
+    assert bound(-1) == 102.0
+    assert kept.count.steps == 102
+
+
+def ignores(shelf: Shelf) -> None:
+    shelf.width = 3
+
+
+@pytest.mark.parametrize(
+    "field", [{"cube": np.zeros(3, dtype=np.int32)}, {"real": np.zeros((4, 4)).T[1:]}, {"width": "a"}]
+)
+def test_what_has_no_type_is_refused(field):
+    with pytest.raises(TypeError, match=next(iter(field))):
+        Kernel(mixes).bind(shelf()._replace(**field))
+
+
+def test_numbers_of_a_named_tuple_do_not_change():
+    with pytest.raises(TypeError, match=r"test_lowering.py:\d+: cannot compile shelf.width"):
+        Kernel(ignores).bind(shelf())
+
+
+def second(shelf: Shelf, other: Shelf) -> int:
+    return other.width
+
+
+def test_records_of_one_annotation_are_of_one_kind():
+    assert Kernel(second).bind(shelf(), shelf()._replace(width=9))() == 9
+    with pytest.raises(TypeError, match="Shelf"):
+        Kernel(second).bind(shelf(), shelf(np.int64))
+
+
+# --- the check of indices -------------------------------------------------------------------------------------------
+
+
+def deeper(row: Array, place: int) -> int:
+    return row[place]
+
+
+def reads(box: Box, place: int, count: int) -> int:
+    total = 0
+    while count > 0:
+        total += deeper(box.table[1], place)
+        count -= 1
+    return total
+
+
+def writes(box: Box, row: int, column: int) -> None:
+    box.table[row, column] = 5
+
+
+@pytest.mark.parametrize("place", [-1, 4, 2**40])
+def test_an_index_out_of_range_is_named(place):
+    with checked_indices():
+        bound = Kernel(reads).bind(box())
+    assert bound(3, 2) == 14
+    line = deeper.__code__.co_firstlineno + 1
+    # A loop that would go on for ever ends, too.
+    with pytest.raises(IndexError, match=rf"deeper, line {line}: row\[place\]: index {place} of 4"):
+        bound(place, 2**60)
+    assert bound(0, 1) == 4
+
+
+@pytest.mark.parametrize(("row", "column"), [(3, 0), (-1, 0), (0, 4), (0, -1)])
+def test_each_dimension_is_checked(row, column):
+    boxes = box()
+    with checked_indices():
+        bound = Kernel(writes).bind(boxes)
+    with pytest.raises(IndexError, match="writes"):
+        bound(row, column)
+    assert (boxes.table == box().table).all()
+
+
+def test_the_check_is_off_by_default():
+    kernel, boxes = Kernel(writes), box()
+    kernel.bind(boxes)(0, 5)  # within the array, beyond the row
+    assert boxes.table[1, 1] == 5
+    with checked_indices():
+        bound = kernel.bind(boxes)
+    with pytest.raises(IndexError):
+        bound(0, 5)

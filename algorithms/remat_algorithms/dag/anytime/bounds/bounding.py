@@ -187,7 +187,7 @@ class Bounding:
         race, first = self.race, self.race.model.tables.first
         runs = sorted({*pairs, *enumerate(first)})
         stage, item = [at for at, _ in runs], [task for _, task in runs]
-        if len(runs) > len(self.search.room.plans[0]) - 2:
+        if len(runs) > len(self.search.room.item[0]) - 2:
             return []
         memory = self.search.memory(item, stage)
         raw = self.search.measure(item, stage)

@@ -5,24 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 from remat_algorithms.dag.anytime.walks import annealing
-from remat_algorithms.dag.anytime.walks.walk import (
-    BEST,
-    BEST_LENGTH,
-    HEAT,
-    ITEM,
-    LENGTH,
-    LOG,
-    LONGEST,
-    OVER,
-    PRICE,
-    SEQUENCE,
-    SPENT,
-    STOP,
-    walk_room,
-)
+from remat_algorithms.dag.anytime.walks.walk import LOG, LONGEST, walk_room
 from remat_algorithms.dag.plans.model import StageModel
 from remat_algorithms.dag.plans.packed import pack
 
@@ -68,22 +54,19 @@ class Annealer:
         self.budget = budget
         self._tables = pack(model, compiled=compiled)
         self._walk = walk_room(model, seed, compiled=compiled)
-        self._function: Callable[..., bool] = annealing.act
-        self._arguments: tuple[Any, ...] = (self._tables, self._walk)
+        self.records = (self._tables, self._walk)
+        self._function: Callable[..., bool] = partial(annealing.act, *self.records)
         if compiled:
-            from remat_algorithms.dag.plans import kernel
-            from remat_algorithms.kit.compile.lowering import layout
+            from remat_algorithms.dag.anytime.walks import kernel
 
-            self._function = kernel.anneal(self._tables, self._walk)
-            self._layouts = [layout(arrays) for arrays in self._arguments]
-            self._arguments = tuple(table.ctypes.data for table in self._layouts)
+            self._function = kernel.ACT.bind(*self.records)
         sizes = [size for size in model.tables.size if size]
         self._mean_size = sum(sizes) / len(sizes) if sizes else 1.0
-        self._walk.figures[BEST] = math.inf
+        self._walk.state.best_time = math.inf
         self.follow(model.tables.first)
 
     def _act(self, steps: int) -> bool:
-        return bool(self._function(*self._arguments, self.budget, steps))
+        return bool(self._function(self.budget, steps))
 
     def follow(self, items: Sequence[int]) -> bool:
         """Go on from a sequence in which each read has a copy; return whether it fits.
@@ -93,38 +76,38 @@ class Annealer:
         best = self.best
         self._set_best(items)
         fits = self._act(0)
-        if fits and self._walk.figures[SPENT] < self._walk.figures[BEST]:
-            self._walk.figures[BEST] = self._walk.figures[SPENT]
+        if fits and self._walk.state.spent < self._walk.state.best_time:
+            self._walk.state.best_time = self._walk.state.spent
         else:
             self._set_best(best or ())
         return fits
 
     def _set_best(self, items: Sequence[int]) -> None:
         self._walk.best[1 : len(items) + 1] = items
-        self._walk.state[BEST_LENGTH] = len(items) + 1
+        self._walk.state.best_length = len(items) + 1
 
     @property
     def best(self) -> list[int] | None:
         """Items of the quickest sequence known that fits."""
-        if self._walk.figures[BEST] == math.inf:
+        if self._walk.state.best_time == math.inf:
             return None
-        return [int(item) for item in self._walk.best[1 : self._walk.state[BEST_LENGTH]]]
+        return [int(item) for item in self._walk.best[1 : self._walk.state.best_length]]
 
     @property
     def present(self) -> list[int]:
         """Items of the present sequence."""
-        runs = self._walk.runs
-        return [int(runs[ITEM, run]) for run in runs[SEQUENCE, 1 : self._walk.state[LENGTH]]]
+        walk = self._walk
+        return [int(walk.item[run]) for run in walk.sequence[1 : walk.state.length]]
 
     @property
     def time(self) -> float:
         """Time of the quickest sequence that fits, in the tables' unit; infinite where there is none."""
-        return float(self._walk.figures[BEST])
+        return float(self._walk.state.best_time)
 
     @property
     def excess(self) -> float:
         """What the present sequence exceeds the budget by; 0 if it fits."""
-        return float(self._walk.figures[OVER])
+        return float(self._walk.state.over)
 
     def round(self, steps: int, seconds: float, going_on: Callable[[], bool]) -> None:
         """Cool down once, in about so many steps, or seconds if they are over sooner; or as long as `going_on` says.
@@ -138,12 +121,12 @@ class Annealer:
             else:
                 late = (share - WANDERING) / (1.0 - WANDERING)
                 heat, price = WARM * (COLD / WARM) ** late, LOW_PRICE * (HIGH_PRICE / LOW_PRICE) ** late
-            self._walk.figures[HEAT] = MEAN_TIME * heat
-            self._walk.figures[PRICE] = MEAN_TIME / self._mean_size * price
+            self._walk.state.heat = MEAN_TIME * heat
+            self._walk.state.price = MEAN_TIME / self._mean_size * price
             self._act(min(CHUNK, steps))
             done += CHUNK
             share = max(done / steps, (time.monotonic() - start) / seconds)
 
     def stop(self) -> None:
         """Ask a running round to return soon; safe from another thread."""
-        self._walk.state[STOP] = 1
+        self._walk.state.stop = 1

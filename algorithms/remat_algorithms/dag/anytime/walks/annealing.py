@@ -9,28 +9,7 @@ from __future__ import annotations
 import math
 
 from remat_algorithms.dag.anytime.walks.walk import (
-    AFTER,
-    BEST,
-    BEST_LENGTH,
     COPIES,
-    FREED,
-    HEAT,
-    HELD,
-    HIGHEST,
-    ITEM,
-    LENGTH,
-    LISTED,
-    LOGGED,
-    OVER,
-    PLACE,
-    PRICE,
-    PRODUCER,
-    READER_START,
-    SEQUENCE,
-    SPARE,
-    SPARES,
-    SPENT,
-    STOP,
     Walk,
     delete_run,
     enter,
@@ -40,7 +19,7 @@ from remat_algorithms.dag.anytime.walks.walk import (
     over,
     undo,
 )
-from remat_algorithms.dag.plans.packed import PINNED, READ, READ_START, REPEAT, VALUES, WRITE, WRITE_START, Packed
+from remat_algorithms.dag.plans.packed import Packed
 from remat_algorithms.dag.plans.plans import drawn, sort
 
 MOVES, INSERTIONS = 0.5, 0.75
@@ -64,9 +43,9 @@ TRIES = 40
 
 def _earliest(walk: Walk, item: int) -> int:
     """Return the position of an item's first run."""
-    place = walk.state[LENGTH]
+    place = walk.state.length
     for copy in range(walk.counts[item]):
-        place = min(place, walk.runs[PLACE, walk.copies[item, copy]])
+        place = min(place, walk.place[walk.copies[item, copy]])
     return int(place)
 
 
@@ -89,22 +68,22 @@ def _last_access(walk: Walk, value: int, at: int) -> int:
 
 def _move(tables: Packed, walk: Walk) -> bool:
     """Move a run anywhere between what it reads and what reads it, mostly not far; False if it cannot be."""
-    run = walk.runs[SEQUENCE, 1 + int(drawn(walk.state) * (walk.state[LENGTH] - 1))]
-    item, place = walk.runs[ITEM, run], walk.runs[PLACE, run]
-    reach = int(math.pow(2.0, REACH * drawn(walk.state)))
-    low, high = max(1, place - reach), min(walk.state[LENGTH] - 1, place + reach)
-    for entry in range(tables.items[READ_START, item], tables.items[READ_START, item + 1]):
-        producer = walk.values[PRODUCER, tables.entries[READ, entry]]
+    run = walk.sequence[1 + int(drawn(walk.draws) * (walk.state.length - 1))]
+    item, place = walk.item[run], walk.place[run]
+    reach = int(math.pow(2.0, REACH * drawn(walk.draws)))
+    low, high = max(1, place - reach), min(walk.state.length - 1, place + reach)
+    for entry in range(tables.read_start[item], tables.read_start[item + 1]):
+        producer = walk.producer[tables.read[entry]]
         if producer >= 0:
             low = max(low, _earliest(walk, producer) + 1)
     if walk.counts[item] == 1:
-        for entry in range(tables.items[WRITE_START, item], tables.items[WRITE_START, item + 1]):
-            value = tables.entries[WRITE, entry]
-            for other in range(walk.values[READER_START, value], walk.values[READER_START, value + 1]):
+        for entry in range(tables.write_start[item], tables.write_start[item + 1]):
+            value = tables.write[entry]
+            for other in range(walk.reader_start[value], walk.reader_start[value + 1]):
                 high = min(high, _earliest(walk, walk.readers[other]) - 1)
     if high <= low:
         return False
-    to = low + int(drawn(walk.state) * (high - low))
+    to = low + int(drawn(walk.draws) * (high - low))
     if to >= place:
         to += 1
     return move_run(tables, walk, run, to)
@@ -112,8 +91,8 @@ def _move(tables: Packed, walk: Walk) -> bool:
 
 def _can_repeat(tables: Packed, walk: Walk, value: int) -> bool:
     """Whether what makes a value may run once more."""
-    producer = walk.values[PRODUCER, value]
-    if producer < 0 or tables.values[PINNED, value] or not tables.items[REPEAT, producer]:
+    producer = walk.producer[value]
+    if producer < 0 or tables.pinned[value] or not tables.repeat[producer]:
         return False
     return bool(walk.counts[producer] < COPIES)
 
@@ -122,49 +101,49 @@ def _insert(tables: Packed, walk: Walk) -> bool:
     """Make a value again just before a run that reads it, with some of its dead inputs; False if it cannot be."""
     at = 0
     value = -1
-    if walk.figures[OVER] > 0.0 and drawn(walk.state) < AIMED:
+    if walk.state.over > 0.0 and drawn(walk.draws) < AIMED:
         for _ in range(TRIES):
-            value = int(drawn(walk.state) * tables.fixed[VALUES])
-            access = _next_access(walk, value, walk.state[HIGHEST] + 1)
+            value = int(drawn(walk.draws) * tables.value_count)
+            access = _next_access(walk, value, walk.state.highest + 1)
             if access >= 0 and access % 2 == 0:
                 at = access // 2
                 break
     else:
-        at = 1 + int(drawn(walk.state) * (walk.state[LENGTH] - 1))
-        reader = walk.runs[ITEM, walk.runs[SEQUENCE, at]]
-        low, high = tables.items[READ_START, reader], tables.items[READ_START, reader + 1]
+        at = 1 + int(drawn(walk.draws) * (walk.state.length - 1))
+        reader = walk.item[walk.sequence[at]]
+        low, high = tables.read_start[reader], tables.read_start[reader + 1]
         if low == high:
             return False
-        value = tables.entries[READ, low + int(drawn(walk.state) * (high - low))]
-    if at == 0 or walk.state[SPARES] <= FEW or walk.state[LENGTH] + FEW >= walk.runs.shape[1]:
+        value = tables.read[low + int(drawn(walk.draws) * (high - low))]
+    if at == 0 or walk.state.spares <= FEW or walk.state.length + FEW >= len(walk.held):
         return False
     if not _can_repeat(tables, walk, value) or at - _last_access(walk, value, at) < 2:
         return False
-    walk.list[0] = walk.values[PRODUCER, value]
-    walk.state[LISTED] = 1
+    walk.list[0] = walk.producer[value]
+    walk.state.listed = 1
     index = 0
-    while index < walk.state[LISTED]:
+    while index < walk.state.listed:
         item = walk.list[index]
         index += 1
-        for entry in range(tables.items[READ_START, item], tables.items[READ_START, item + 1]):
-            read = tables.entries[READ, entry]
-            if walk.state[LISTED] == FEW or not _can_repeat(tables, walk, read) or drawn(walk.state) > DEEPER:
+        for entry in range(tables.read_start[item], tables.read_start[item + 1]):
+            read = tables.read[entry]
+            if walk.state.listed == FEW or not _can_repeat(tables, walk, read) or drawn(walk.draws) > DEEPER:
                 continue
             access = _next_access(walk, read, at)
-            if (access < 0 or access % 2 == 1) and not _listed(walk, walk.values[PRODUCER, read]):
-                walk.list[walk.state[LISTED]] = walk.values[PRODUCER, read]
-                walk.state[LISTED] += 1
+            if (access < 0 or access % 2 == 1) and not _listed(walk, walk.producer[read]):
+                walk.list[walk.state.listed] = walk.producer[read]
+                walk.state.listed += 1
     # Items are numbered in a topological order.
-    sort(walk.list, walk.state[LISTED])
+    sort(walk.list, walk.state.listed)
     valid = True
-    for index in range(walk.state[LISTED]):
+    for index in range(walk.state.listed):
         valid = insert_run(tables, walk, walk.list[index], at + index) and valid
     return valid
 
 
 def _listed(walk: Walk, item: int) -> bool:
     found = False
-    for index in range(walk.state[LISTED]):
+    for index in range(walk.state.listed):
         found = found or walk.list[index] == item
     return found
 
@@ -173,44 +152,44 @@ def _delete(tables: Packed, walk: Walk) -> bool:
     """Leave out a run of an item with several, and runs that only it needed; False if it cannot be."""
     run = -1
     for _ in range(TRIES):
-        other = walk.runs[SEQUENCE, 1 + int(drawn(walk.state) * (walk.state[LENGTH] - 1))]
-        if walk.counts[walk.runs[ITEM, other]] > 1:
+        other = walk.sequence[1 + int(drawn(walk.draws) * (walk.state.length - 1))]
+        if walk.counts[walk.item[other]] > 1:
             run = other
             break
     if run < 0:
         return False
     walk.list[0] = run
-    walk.state[LISTED] = 1
+    walk.state.listed = 1
     index = 0
-    while index < walk.state[LISTED]:
+    while index < walk.state.listed:
         run = walk.list[index]
         index += 1
-        item, at = walk.runs[ITEM, run], walk.runs[PLACE, run]
+        item, at = walk.item[run], walk.place[run]
         if walk.counts[item] == 1:
             continue
         if not delete_run(tables, walk, run):
             return False
-        for entry in range(tables.items[READ_START, item], tables.items[READ_START, item + 1]):
-            producer = walk.values[PRODUCER, tables.entries[READ, entry]]
-            if producer < 0 or walk.counts[producer] < 2 or walk.state[LISTED] == FEW:
+        for entry in range(tables.read_start[item], tables.read_start[item + 1]):
+            producer = walk.producer[tables.read[entry]]
+            if producer < 0 or walk.counts[producer] < 2 or walk.state.listed == FEW:
                 continue
             before = -1
             for copy in range(walk.counts[producer]):
-                place = walk.runs[PLACE, walk.copies[producer, copy]]
+                place = walk.place[walk.copies[producer, copy]]
                 if before < place < at:
                     before = place
             if before > 0 and _is_idle(tables, walk, producer, before):
-                other = walk.runs[SEQUENCE, before]
+                other = walk.sequence[before]
                 if not _listed(walk, other):
-                    walk.list[walk.state[LISTED]] = other
-                    walk.state[LISTED] += 1
+                    walk.list[walk.state.listed] = other
+                    walk.state.listed += 1
     return True
 
 
 def _is_idle(tables: Packed, walk: Walk, item: int, place: int) -> bool:
     """Whether nobody reads what a run at a position writes."""
-    for entry in range(tables.items[WRITE_START, item], tables.items[WRITE_START, item + 1]):
-        access = _next_access(walk, tables.entries[WRITE, entry], place + 1)
+    for entry in range(tables.write_start[item], tables.write_start[item + 1]):
+        access = _next_access(walk, tables.write[entry], place + 1)
         if access < 0 or access % 2 == 0:
             return False
     return True
@@ -219,63 +198,63 @@ def _is_idle(tables: Packed, walk: Walk, item: int, place: int) -> bool:
 def anneal(tables: Packed, walk: Walk, budget: int, steps: int) -> bool:
     """Make some steps at the present temperature and price; return whether the best walk has changed.
 
-    O(length of the walk) each. `walk.state[STOP]` ends it early.
+    O(length of the walk) each. `walk.state.stop` ends it early.
     """
     better = False
-    walk.figures[OVER] = over(tables, walk, budget)
+    walk.state.over = over(tables, walk, budget)
     for _ in range(steps):
-        if walk.state[STOP] != 0:
+        if walk.state.stop != 0:
             break
-        walk.state[LOGGED] = 0
-        spent = walk.figures[SPENT]
-        kind = drawn(walk.state)
+        walk.state.logged = 0
+        spent = walk.state.spent
+        kind = drawn(walk.draws)
         if kind < MOVES:
             valid = _move(tables, walk)
         elif kind < INSERTIONS:
             valid = _insert(tables, walk)
         else:
             valid = _delete(tables, walk)
-        if walk.state[LOGGED] == 0:
+        if walk.state.logged == 0:
             continue
         area = over(tables, walk, budget)
-        more = walk.figures[SPENT] - spent + walk.figures[PRICE] * (area - walk.figures[OVER])
-        if not valid or (more > 0.0 and drawn(walk.state) >= math.exp(-more / walk.figures[HEAT])):
+        more = walk.state.spent - spent + walk.state.price * (area - walk.state.over)
+        if not valid or (more > 0.0 and drawn(walk.draws) >= math.exp(-more / walk.state.heat)):
             undo(tables, walk)
-            walk.figures[SPENT] = spent
+            walk.state.spent = spent
             continue
-        walk.figures[OVER] = area
-        if area == 0.0 and walk.figures[SPENT] < walk.figures[BEST] - 1e-6:
-            walk.figures[BEST] = walk.figures[SPENT]
-            length = walk.state[LENGTH]
-            walk.state[BEST_LENGTH] = length
+        walk.state.over = area
+        if area == 0.0 and walk.state.spent < walk.state.best_time - 1e-6:
+            walk.state.best_time = walk.state.spent
+            length = walk.state.length
+            walk.state.best_length = length
             for place in range(length):
-                walk.best[place] = walk.runs[ITEM, walk.runs[SEQUENCE, place]]
+                walk.best[place] = walk.item[walk.sequence[place]]
             better = True
     return better
 
 
 def follow(tables: Packed, walk: Walk, budget: int) -> bool:
     """Make `best` the present walk; return whether it is valid and fits. O(length of the walk, squared)."""
-    longest = walk.runs.shape[1]
+    longest = len(walk.held)
     for place in range(longest):
-        walk.runs[HELD, place] = 0
-        walk.runs[AFTER, place] = 0
-        walk.runs[FREED, place] = 0
+        walk.held[place] = 0
+        walk.after[place] = 0
+        walk.freed[place] = 0
         # From the back, so that they are taken from the front; run 0 is none, at position 0.
-        walk.runs[SPARE, place] = longest - 1 - place
-    walk.state[SPARES] = longest - 1
-    walk.state[LENGTH] = 1
-    walk.figures[SPENT] = 0.0
+        walk.spare[place] = longest - 1 - place
+    walk.state.spares = longest - 1
+    walk.state.length = 1
+    walk.state.spent = 0.0
     for item in range(len(walk.counts)):
         walk.counts[item] = 0
-    for value in range(tables.fixed[VALUES]):
+    for value in range(tables.value_count):
         enter(tables, walk, value, 1)
     valid = True
-    for place in range(1, walk.state[BEST_LENGTH]):
-        walk.state[LOGGED] = 0
+    for place in range(1, walk.state.best_length):
+        walk.state.logged = 0
         valid = insert_run(tables, walk, walk.best[place], place) and valid
-    walk.figures[OVER] = over(tables, walk, budget)
-    return valid and walk.figures[OVER] == 0.0
+    walk.state.over = over(tables, walk, budget)
+    return valid and walk.state.over == 0.0
 
 
 def act(tables: Packed, walk: Walk, budget: int, steps: int) -> bool:

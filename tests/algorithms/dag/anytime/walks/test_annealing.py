@@ -16,7 +16,7 @@ from remat_algorithms.dag.anytime.race import steps_of
 from remat_algorithms.dag.anytime.walks import reordering
 from remat_algorithms.dag.anytime.walks.annealer import Annealer, can_anneal
 from remat_algorithms.dag.anytime.walks.reordering import better_start
-from remat_algorithms.dag.anytime.walks.walk import HEIGHT, HELD, LENGTH
+from remat_algorithms.dag.anytime.walks.walk import HEIGHT
 from remat_algorithms.dag.plans.model import stage_model
 
 SMALL = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -80,7 +80,7 @@ def test_bytes_at_the_highest_run(document, seed):
     annealer = Annealer(model, 0, seed, compiled=False)
     forever(annealer, 60)
     walk = annealer._walk
-    levels = [model.tables.static[0] + held for held in walk.runs[HELD, 1 : walk.state[LENGTH]]]
+    levels = [model.tables.static[0] + held for held in walk.held[1 : walk.state.length]]
     assert annealer.excess == sum(levels) + HEIGHT * max(levels)
 
 
@@ -91,7 +91,7 @@ def test_compiled_equals_interpreted(in_place):
         task["in_place"] = in_place
     model = stage_model(make_problem(remat.load(document)))
     assert model.simple
-    peak = max(held for held in Annealer(model, 0, 0, compiled=False)._walk.runs[HELD])
+    peak = max(held for held in Annealer(model, 0, 0, compiled=False)._walk.held)
     twins = [Annealer(model, peak * 8 // 10, 3, compiled=compiled) for compiled in (False, True)]
     for annealer in twins:
         forever(annealer, 3000)

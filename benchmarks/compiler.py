@@ -1,0 +1,205 @@
+"""The small compiler against numba and against the interpreter: what compiling costs, and how quick the code is.
+
+Each kernel is compiled in a process of its own, with nothing on disk. Numba gets the same text; it knows no cells, so
+that kernels with some are compared with the interpreter alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import types
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import remat
+from benchmarks.harness import Stopwatch, measure, table
+from benchmarks.rotor import chain
+
+STAGES, SLOTS = 60, 200
+COLUMNS = 300
+TASKS = 120
+ROUNDS, STEPS = 3, 500
+
+
+def _segments(stages: int) -> Any:
+    from remat.solving.single import make_problem
+    from remat_algorithms.chain.segments import Segments
+
+    return Segments.of(make_problem(remat.load(chain(stages))).chain)
+
+
+def least_memory(stages: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
+    """Return a kernel, its records, and the numbers of each call that makes up one run."""
+    from remat_algorithms.chain.least_memory_kernel import FILL_COLUMN, Columns
+
+    segments = _segments(stages)
+    shape = len(segments.states.stage), segments.length + 1
+    columns = Columns.of(segments, np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=segments.states.time.dtype))
+    return FILL_COLUMN, [columns], [(last, True) for last in range(segments.length + 1)]
+
+
+def floating_least(stages: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
+    """Return the same of the least memory of floating schedules."""
+    from remat_algorithms.chain.floating.kernel import LEAST_COLUMN, Least
+    from remat_algorithms.chain.floating.model import Needs
+
+    segments = _segments(stages)
+    needs = Needs.of(segments.chain, segments)
+    given = {name: np.ascontiguousarray(getattr(needs, name)) for name in Least._fields[1:]}
+    least = Least(np.zeros((2, *(3 * [stages + 1])), dtype=np.int64), **given)
+    return LEAST_COLUMN, [least], [(last,) for last in range(stages + 1)]
+
+
+def floating_times(stages: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
+    """Return the same of the least times of floating schedules, tapes left out."""
+    from remat_algorithms.chain.floating.kernel import TIME_ROW, Times
+    from remat_algorithms.chain.floating.model import Needs
+    from remat_algorithms.chain.floating.table import Rows, Slots, cell
+
+    segments = _segments(stages)
+    needs = Needs.of(segments.chain, segments)
+    budget = segments.saved_whole_need() // 2
+    grid = Slots.of(budget, budget // SLOTS, up=True)
+    rows = Rows.of(needs, grid)
+    given = {name: np.ascontiguousarray(getattr(rows, name)) for name in Times._fields[2:]}
+    tape = np.zeros((2, *rows.sweep.shape), dtype=np.int64)
+    record = Times(np.zeros((2, cell(0, 0, stages + 1), grid.rows)), tape, **given)
+    return TIME_ROW, [record], [(first, last) for last in range(stages + 1) for first in range(last, -1, -1)]
+
+
+def phases(stages: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
+    """Return the same of the walk of `chain-best`."""
+    from remat.solving.single import make_problem
+    from remat_algorithms.chain import phases_kernel
+    from remat_algorithms.chain.phases import Phases
+
+    problem = make_problem(remat.load(chain(stages)))
+    facts = Phases.of(problem.chain)
+    runs = np.tri(stages + 1, stages, dtype=np.bool_)
+    room = facts.peak(facts.tasks(runs)) * 5 // 4
+    walk = phases_kernel.walk_from(facts, runs, 12345)
+    return phases_kernel.IMPROVE, [phases_kernel.facts_of(facts, room), walk], [(ROUNDS,)]
+
+
+def greedy(tasks: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
+    """Return the same of the greedy on task graphs."""
+    from remat.generate import generate
+    from remat.solving.single import make_problem
+    from remat_algorithms.dag.plans import kernel, ruin
+    from remat_algorithms.dag.plans.model import stage_model
+    from remat_algorithms.dag.plans.state import Search
+
+    model = stage_model(make_problem(remat.load(dict(generate("dag", "layered", nodes=tasks, seed=3)))))
+    search = Search(model, 0, 0, compiled=True)
+    budget = search.measure(model.tables.first, range(model.stages)).peak * 9 // 10
+    return kernel.ACT, list(search.records), [(budget, ruin.MEND, 1.0, 0.0), (budget, ruin.PRUNE, 1.0, 0.0)]
+
+
+def annealing(tasks: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
+    """Return the same of the walks on task graphs."""
+    from remat.generate import generate
+    from remat.solving.single import make_problem
+    from remat_algorithms.dag.anytime.walks import kernel
+    from remat_algorithms.dag.anytime.walks.annealer import Annealer
+    from remat_algorithms.dag.plans.model import stage_model
+
+    model = stage_model(make_problem(remat.load(dict(generate("dag", "layered", nodes=tasks, seed=3)))))
+    walks = Annealer(model, sum(model.tables.size) // 10, 3, compiled=True)
+    walks.round(1, float("inf"), lambda: True)
+    return kernel.ACT, list(walks.records), [(walks.budget, STEPS)]
+
+
+CASES: dict[str, tuple[Callable[[int], Any], int, bool]] = {
+    "least memory": (least_memory, COLUMNS, True),
+    "floating, least": (floating_least, STAGES, True),
+    "floating, times": (floating_times, STAGES, True),
+    "chain-best": (phases, STAGES, False),
+    "dag, greedy": (greedy, TASKS, False),
+    "dag, annealing": (annealing, TASKS, False),
+}
+
+
+def by_numba(function: types.FunctionType, known: dict[str, Any] | None = None) -> Any:
+    """Compile a function with all that it calls by numba."""
+    import numba
+
+    known = {} if known is None else known
+    if function.__name__ not in known:
+        names = dict(function.__globals__)
+        for name in function.__code__.co_names:
+            if isinstance(names.get(name), types.FunctionType):
+                names[name] = by_numba(names[name], known)
+        twin = types.FunctionType(function.__code__, names, function.__name__)
+        known[function.__name__] = numba.njit(twin, nogil=True)
+    return known[function.__name__]
+
+
+class Kept:
+    """What records held at first, to begin each run with."""
+
+    def __init__(self, records: list[Any]) -> None:
+        fields = [value for record in records for value in record]
+        self.arrays = [(value, value.copy()) for value in fields if isinstance(value, np.ndarray)]
+        cells = [value for value in fields if isinstance(value, ctypes.Structure)]
+        self.cells = [(value, type(value).from_buffer_copy(value)) for value in cells]
+
+    def restore(self) -> None:
+        for array, kept in self.arrays:
+            array[...] = kept
+        for value, kept in self.cells:
+            ctypes.memmove(ctypes.addressof(value), ctypes.addressof(kept), ctypes.sizeof(kept))
+
+
+def spent(case: str, way: str) -> dict[str, Any]:
+    """Return the CPU seconds of compiling, and the least of some runs; imports are not counted."""
+    build, size, _ = CASES[case]
+    kernel, records, calls = build(size)
+    # What has been compiled for the inputs, in this process, is thrown away.
+    kernel._compiled.clear()
+    if way == "numba":
+        import numba.core.typed_passes  # noqa: F401
+    kept = Kept(records)
+    with Stopwatch() as cold:
+        if way == "own":
+            bound = kernel.bind(*records)
+        elif way == "numba":
+            bound = partial(by_numba(kernel.plain), *records)
+            bound(*calls[0])
+        else:
+            bound = partial(kernel.plain, *records)
+    warm = []
+    for _ in range(1 if way == "plain" else 5):
+        kept.restore()
+        with Stopwatch() as watch:
+            for numbers in calls:
+                bound(*numbers)
+        warm.append(watch.cpu)
+    return {"cpu": cold.cpu, "wall": cold.wall, "warm": min(warm)}
+
+
+def checked(case: str) -> dict[str, Any]:
+    """Return the CPU seconds of a run whose indices are checked."""
+    from remat_algorithms.kit.compile.lowering import checked_indices
+
+    with checked_indices():
+        return spent(case, "own")
+
+
+def run() -> None:
+    """Print ratios."""
+    rows: list[list[Any]] = []
+    for case, (_, _, numba_too) in CASES.items():
+        own, plain, careful = measure(spent, case=case, way="own"), None, measure(checked, case=case)
+        numba = measure(spent, case=case, way="numba") if numba_too else None
+        if case != "floating, times":  # minutes
+            plain = measure(spent, case=case, way="plain")
+        row = [case, own.cpu, own.value["warm"]]
+        row += [numba.cpu / own.cpu, numba.value["warm"] / own.value["warm"]] if numba else ["-", "-"]
+        row.append(plain.value["warm"] / own.value["warm"] if plain else "-")
+        row.append(careful.value["warm"] / own.value["warm"])
+        rows.append(row)
+    header = ["kernel", "cold CPU s", "warm CPU s", "numba/own cold", "numba/own warm", "plain/own", "checked/own"]
+    table("The small compiler, CPU s, without imports", header, rows)
