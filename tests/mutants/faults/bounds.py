@@ -1,0 +1,110 @@
+"""Faults of the bounds on time and memory, and of the grid of budgets."""
+
+from tests.mutants.fault import faults_of
+
+BOUNDS, GRID = "graph/bounds.py", "solving/questions/grid.py"
+OF_TIME_AND_MEMORY = ("tests/algorithms/parallel/test_memory_time_bound.py",)
+OF_GRID = ("tests/solving/questions/test_grid.py",)
+
+FAULTS = faults_of(
+    "solver/remat",
+    ("tests/graph/test_bounds.py",),
+    [
+        (
+            BOUNDS,
+            "made.update(value for value in writes[task] if value not in reads[task])",
+            "made.update(writes[task])",
+            "who writes back what it reads does not make it",
+        ),
+        (
+            BOUNDS,
+            "if value not in made and taken.isdisjoint(producers[value]):",
+            "if value not in made:",
+            "a shared producer counts once",
+        ),
+        (
+            BOUNDS,
+            "bound = max(share, path)",
+            "bound = min(share, path)",
+            "the larger of two lower bounds holds",
+        ),
+        (
+            BOUNDS,
+            "share = work / (processors if set(speeds) == {1} else sum(speeds))",
+            "share = work / processors",
+            "slow processors make the bound larger",
+        ),
+        (
+            BOUNDS,
+            "if known is None or size >= known.size:",
+            "if known is None or size > known.size:",
+            "a task explains a bound rather than residency",
+        ),
+        (
+            BOUNDS,
+            "return static + max(ends)",
+            "return static + sum(ends)",
+            "inputs and outputs need not lie there together",
+        ),
+        (
+            BOUNDS,
+            "need: IntArray = read_bytes + added + graph.workspace + others + static",
+            "need: IntArray = read_bytes + added + others + static",
+            "workspace is part of a task's needs",
+        ),
+        (
+            BOUNDS,
+            "np.maximum(0, write_bytes - free_reads)",
+            "np.maximum(0, write_bytes - read_bytes)",
+            "in place, pinned inputs give no room",
+        ),
+        (
+            BOUNDS,
+            "for task in sorted(optional, key=lambda task: -graph.time[task]):",
+            "for task in sorted(optional, key=lambda task: graph.time[task]):",
+            "of idle tasks the dearest goes first",
+        ),
+        (
+            BOUNDS,
+            "shared[readers[value]] = shared.get(readers[value], 0) + size[value] * duration[task]",
+            "shared[1] = shared.get(1, 0) + size[value] * duration[task]",
+            "readers share a value",
+            OF_TIME_AND_MEMORY,
+        ),
+        (
+            BOUNDS,
+            "    room -= graph.static_memory if memories[0] == 0 else 0\n",
+            "",
+            "static memory is no room",
+            OF_TIME_AND_MEMORY,
+        ),
+        (
+            BOUNDS,
+            "np.minimum(graph.parallel_max, most)",
+            "np.maximum(graph.parallel_max, most)",
+            "a task takes no more processors than it can use",
+            OF_TIME_AND_MEMORY,
+        ),
+        (
+            GRID,
+            "return self.offset + ((size - self.offset) // self.step + 1) * self.step",
+            "return self.offset + -((self.offset - size) // self.step) * self.step",
+            "above a budget is not that budget",
+            OF_GRID,
+        ),
+        (
+            GRID,
+            "elif inner // self.step + 1 <= count - 2:",
+            "elif inner // self.step <= count - 2:",
+            "no more budgets than asked for",
+            OF_GRID,
+        ),
+        (
+            GRID,
+            "sizes = np.concatenate((graph.size, graph.workspace))",
+            "sizes = graph.size",
+            "workspaces are on the grid",
+            OF_GRID,
+        ),
+    ],
+)
