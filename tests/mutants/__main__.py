@@ -35,7 +35,7 @@ LIMIT = 180
 
 PYTEST = (
     *("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow"),
-    *("--tb=no", "--hypothesis-seed=0"),
+    *("--tb=no", "-p", "tests.mutants.quick"),
 )
 BLAME = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 
@@ -170,12 +170,13 @@ def _chosen(patterns):
 def _try_all(faults, workshop, jobs):
     """Return the names of the survivors, after a line for each fault."""
     selections = list(dict.fromkeys(fault.tests for fault in faults))
-    with ThreadPoolExecutor(jobs) as pool:
+    survivors = []
+    pool = ThreadPoolExecutor(jobs)
+    try:
         for tests, verdict in zip(selections, pool.map(workshop.judge, selections), strict=True):
             print(f"unspoilt  {verdict.seconds:5.1f} s  {' '.join(tests)}", flush=True)
             if not verdict.passed:
                 raise Unusable(f"the tests fail without any fault: {verdict.by}")
-        survivors = []
         verdicts = pool.map(lambda fault: workshop.judge(fault.tests, fault), faults)
         for fault, verdict in zip(faults, verdicts, strict=True):
             fate = "SURVIVED" if verdict.passed else "killed"
@@ -185,6 +186,8 @@ def _try_all(faults, workshop, jobs):
                 print(f"{'':19}{EXPLAINED.get(fault.name, 'nobody noticed')}", flush=True)
             else:
                 print(f"{'':19}by {verdict.by}", flush=True)
+    finally:
+        pool.shutdown(cancel_futures=True)
     return survivors
 
 

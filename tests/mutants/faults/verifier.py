@@ -28,9 +28,9 @@ FAULTS = faults_of(
         ),
         (
             REFEREE,
-            "np.flatnonzero((graph.required | graph.once) & (run_count == 0))",
-            "np.flatnonzero(graph.required & (run_count == 0))",
-            "`once` means exactly once",
+            "np.flatnonzero(single & (run_count > 1))",
+            "np.flatnonzero(single & (run_count > 2))",
+            "a second run may be one too many",
         ),
         (
             REFEREE,
