@@ -80,6 +80,16 @@ def test_producers_that_are_shared_count_once():
     assert search.chain_best(case.document, PLENTY) == 6
 
 
+def test_who_writes_back_what_it_reads_does_not_make_it():
+    tasks = [
+        {"id": "dear", "time": 9, "writes": ["v"], "required": False},
+        {"id": "cheap", "time": 2, "writes": ["v"], "required": False},
+        {"id": "turn", "time": 3, "reads": ["v"], "writes": ["v"]},
+    ]
+    case = Case(dag(tasks, {"v": 1}))
+    assert makespan_bound(case.graph, case.machine) == no_recompute_time(case.graph) == 5
+
+
 def test_where_everything_is_evidently_forced():
     case = Case(
         {"schema": "remat.instance/1", "kind": "tree", "parent": [1, -1], "output_size": [1, 1], "time": [3, 4]}
@@ -108,6 +118,10 @@ def test_several_processors():
     wide = [{"id": f"t{i}", "time": 3} for i in range(5)]
     case = Case(dag(wide, {}, machine=machine(2)))
     assert makespan_bound(case.graph, case.machine) == 7.5
+    slow = machine(1)
+    slow["processors"].append({"name": "slow", "memory": "m", "speed": 0.5})
+    case = Case(dag(wide, {}, machine=slow))
+    assert makespan_bound(case.graph, case.machine) == 10
 
 
 def test_the_path_counts_parallel_tasks_at_their_fastest():
