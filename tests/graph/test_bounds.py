@@ -90,6 +90,18 @@ def test_who_writes_back_what_it_reads_does_not_make_it():
     assert makespan_bound(case.graph, case.machine) == no_recompute_time(case.graph) == 5
 
 
+def test_a_chosen_producer_of_an_output_is_not_idle():
+    tasks = [
+        {"id": "first", "time": 9, "writes": ["a"], "required": False},
+        {"id": "there", "time": 1, "reads": ["a"], "writes": ["b"]},
+        {"id": "and back", "time": 1, "reads": ["b"], "writes": ["a"], "required": False},
+        {"id": "out", "time": 3, "writes": ["z"], "required": False},
+        {"id": "dear out", "time": 4, "writes": ["z"], "required": False},
+    ]
+    case = Case(dag(tasks, dict.fromkeys("abz", 1), outputs=["z"]))
+    assert names(case.graph, needed_tasks(case.graph).once) == {"first", "there", "out"}
+
+
 def test_where_everything_is_evidently_forced():
     case = Case(
         {"schema": "remat.instance/1", "kind": "tree", "parent": [1, -1], "output_size": [1, 1], "time": [3, 4]}
@@ -120,7 +132,7 @@ def test_several_processors():
     assert makespan_bound(case.graph, case.machine) == 7.5
     slow = machine(1)
     slow["processors"].append({"name": "slow", "memory": "m", "speed": 0.5})
-    case = Case(dag(wide, {}, machine=slow))
+    case = Case(dag(wide, {}, machine=slow) | {"schema": "remat.instance/2"})
     assert makespan_bound(case.graph, case.machine) == 10
 
 

@@ -60,9 +60,9 @@ FAULTS = faults_of(
         ),
         (
             BOUNDS,
-            "for task in sorted(optional, key=lambda task: -graph.time[task]):",
-            "for task in sorted(optional, key=lambda task: graph.time[task]):",
-            "of idle tasks the dearest goes first",
+            "if len(order) < sum(chosen) or not outputs <= available:",
+            "if len(order) < sum(chosen):",
+            "who makes an output is not idle",
         ),
         (
             BOUNDS,
