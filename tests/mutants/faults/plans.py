@@ -89,9 +89,9 @@ FAULTS = faults_of(
         ),
         (
             STATE,
-            "self._area * (1.0 + WORSE_AREA * draw(room))",
-            "self._area * (1.0 - WORSE_AREA * draw(room))",
-            "repair accepts what is a little worse",
+            "    room.cost[target] = room.cost[source]\n",
+            "",
+            "a copied plan takes its time along",
         ),
         (
             MODEL,

@@ -83,6 +83,19 @@ def compare(problem, model, item, stage):
     assert report.makespan == pytest.approx(plan.time * model.time_unit)
 
 
+@pytest.mark.parametrize(("reads", "stands_in"), [([], True), (["y"], False)])
+def test_a_twin_reads_nothing_else(reads, stands_in):
+    tasks = [
+        {"id": "start", "time": 1, "writes": ["y"]},
+        {"id": "heavy", "time": 2, "writes": ["x", "tape"]},
+        {"id": "light", "time": 1, "reads": reads, "writes": ["x"], "required": False},
+    ]
+    values = [{"id": name, "size": 1} for name in ("y", "x", "tape")]
+    document = {"schema": "remat.instance/1", "kind": "dag", "values": values, "tasks": tasks}
+    model = stage_model(make_problem(remat.load(document)))
+    assert (model.twin[model.task.index(1)] == 2) == stands_in
+
+
 def layered(nodes, seed, share):
     """A generated graph's search, compiled, for a share of its peak."""
     model = stage_model(make_problem(remat.load(dict(generate("dag", "layered", nodes=nodes, seed=seed)))))
