@@ -28,7 +28,7 @@ from tests.mutants.faults import EXPLAINED, FAULTS
 COPIED = ("solver", "algorithms", "tests", "pyproject.toml")
 """What is copied; whatever else lies in the checkout is linked to."""
 
-LEFT_OUT = (".*", "build", "dist", "__pycache__", "htmlcov")
+LEFT_OUT = (".*", "build", "dist", "htmlcov")
 
 LIMIT = 180
 """Seconds after which tests that have not ended count as failed."""
@@ -103,7 +103,7 @@ def _copied(target):
         if entry.name not in COPIED:
             (target / entry.name).symlink_to(entry)
         elif entry.is_dir():
-            shutil.copytree(entry, target / entry.name, ignore=shutil.ignore_patterns(*LEFT_OUT))
+            shutil.copytree(entry, target / entry.name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy2(entry, target / entry.name)
     packages = [str(target / "solver"), str(target / "algorithms")]

@@ -22,27 +22,9 @@ FAULTS = faults_of(
         ),
         (
             HREVOLVE,
-            "if loop.given not in (None, len(tops) - 1):",
-            "if loop.given not in (None, len(tops)):",
-            "with x0 in the last level the answer is a proof",
-        ),
-        (
-            HREVOLVE,
             ".live[loop.steps - 1]) + loop.backward",
             ".live[loop.steps - 1])",
             "the value counts the backwards",
-        ),
-        (
-            ROWS,
-            "float(forward) + level.read",
-            "float(forward) + level.write",
-            "going back costs a read",
-        ),
-        (
-            ROWS,
-            "best = min(lower[count], write + best)",
-            "best = min(lower[count], best)",
-            "storing costs a write",
         ),
         (
             ROWS,
@@ -64,12 +46,6 @@ FAULTS = faults_of(
         ),
         (
             ROWS,
-            "after = beta(slots, len(counts) + 1)",
-            "after = beta(slots, len(counts))",
-            "the closed form starts with one repetition",
-        ),
-        (
-            ROWS,
             "and (advances == 0 or row.descends(advances, stored=True))",
             "and row.descends(advances, stored=True)",
             "a single step leaves nothing in storage",
@@ -79,12 +55,6 @@ FAULTS = faults_of(
             "min(steps, capacity // state)",
             "min(steps, -(-capacity // state))",
             "a part of a state is no slot",
-        ),
-        (
-            UNIFORM,
-            "+ level.read * plan.reads.get(level.memory, 0)",
-            "+ level.write * plan.reads.get(level.memory, 0)",
-            "the claim counts reads as reads",
         ),
         (
             UNIFORM,

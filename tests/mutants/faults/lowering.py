@@ -10,12 +10,6 @@ FAULTS = faults_of(
     [
         (
             CHAIN,
-            'Memory("working", working + instance.static_memory)',
-            'Memory("working", working)',
-            "the working memory has room for the static one",
-        ),
-        (
-            CHAIN,
             "((0, index, level.write_time), (index, 0, level.read_time))",
             "((0, index, level.read_time), (index, 0, level.write_time))",
             "to write is to copy into the level",
@@ -34,21 +28,9 @@ FAULTS = faults_of(
         ),
         (
             CHAIN,
-            "        recomputable[length + saves + 1 :] = ~alternative\n",
-            "",
-            "the backwards of variants run at most once",
-        ),
-        (
-            CHAIN,
             "np.argmin(forward + ways.backward_time[first:end])",
             "np.argmin(ways.backward_time[first:end])",
             "the cheapest variant counts its forward",
-        ),
-        (
-            ARRAYS,
-            "[instance.input_size if instance.input_gradient else 0]",
-            "[instance.input_size]",
-            "an input without gradient has none",
         ),
         (
             ARRAYS,
@@ -61,18 +43,6 @@ FAULTS = faults_of(
             "default = own if instance.tape_time is None else instance.tape_time",
             "default = forward if instance.tape_time is None else instance.tape_time",
             "a step tapes as fast as it advances itself",
-        ),
-        (
-            ARRAYS,
-            "loss_time=0 if taped else steps.backward[-1].item()",
-            "loss_time=0",
-            "the last step's backward takes time",
-        ),
-        (
-            "tree.py",
-            "outputs=(Resident(root),) if inward else (),",
-            "outputs=(),",
-            "an in-tree's root is its output",
         ),
         (
             "dag.py",
@@ -91,12 +61,6 @@ FAULTS = faults_of(
             'if size or name == "g"}',
             "if size}",
             "a gradient of no bytes orders the update",
-        ),
-        (
-            WEIGHTS,
-            'for v in index[f"n{name}"].values()',
-            "for v in index[name].values()",
-            "the updated parameters are what must remain",
         ),
     ],
 )

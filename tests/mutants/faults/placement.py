@@ -22,18 +22,6 @@ FAULTS = faults_of(
         ),
         (
             GENERAL,
-            "slowest = min([self.speed",
-            "slowest = max([self.speed",
-            "the slowest processor sets the pace",
-        ),
-        (
-            GENERAL,
-            "taken = extra + self.workspace[task]",
-            "taken = extra",
-            "a run takes its workspace",
-        ),
-        (
-            GENERAL,
             "extra = max(0, total - freed_reads)",
             "extra = max(0, total - freed)",
             "in place, only inputs make room for outputs",
@@ -46,27 +34,9 @@ FAULTS = faults_of(
         ),
         (
             GENERAL,
-            "earliest = max(earliest, self.free_at[channel], self.written[here],",
-            "earliest = max(earliest, self.free_at[channel],",
-            "a copy waits for the writer of what it reads",
-        ),
-        (
-            GENERAL,
-            "duration = ends.latency + (moved // ends.bandwidth if exact",
-            "duration = (moved // ends.bandwidth if exact",
-            "a transfer takes the latency, too",
-        ),
-        (
-            GENERAL,
             "moved % ends.bandwidth == 0",
             "size % ends.bandwidth == 0",
             "times of parts are not rounded down",
-        ),
-        (
-            GENERAL,
-            "left = min(moved, self.present[here])",
-            "left = self.present[here]",
-            "a move of a part leaves the rest",
         ),
         (
             GENERAL,
@@ -76,45 +46,15 @@ FAULTS = faults_of(
         ),
         (
             GENERAL,
-            "while used[memory] + size > self.capacity[memory]:",
-            "while used[memory] + size >= self.capacity[memory]:",
-            "a full memory is not overfull",
-        ),
-        (
-            GENERAL,
-            "_ending_after(earliest, duration, self.accessed[here])",
-            "_ending_after(earliest, duration, self.written[here])",
-            "a move frees only when the readers have ended",
-        ),
-        (
-            GENERAL,
-            "earliest = ends[other]",
-            "earliest = starts[other]",
-            "`after` means after the end",
-        ),
-        (
-            GENERAL,
             "while start + duration < end:  # float64",
             "while start + duration < end * (1 - 1e-12):  # float64",
             "float ends that round down are late enough",
         ),
         (
             SEQUENTIAL,
-            "during = during - reused + workspace",
-            "during = during - reused",
-            "a run takes its workspace",
-        ),
-        (
-            SEQUENTIAL,
             "over = (during > memory.capacity)",
             "over = (during >= memory.capacity)",
             "a full memory is not overfull",
-        ),
-        (
-            SEQUENTIAL,
-            "latest = latest if follows else start[previous]",
-            "latest = start[previous]",
-            "starts never decrease, among drops either",
         ),
         (
             SEQUENTIAL,
@@ -139,12 +79,6 @@ FAULTS = faults_of(
             "if steps.unknown or (steps.amount >= 0).any() or",
             "if steps.unknown or",
             "the short cut is for whole values only",
-        ),
-        (
-            "place.py",
-            "if steps.after is not None and (steps.kind == StepKind.DROP).any():",
-            "if steps.after is not None and (steps.kind == StepKind.DROP).all():",
-            "a drop with `after` takes the general way",
         ),
     ],
 )

@@ -14,18 +14,6 @@ FAULTS = faults_of(
     [
         (
             REPLAY,
-            "resident = tables.fixed[STATIC]",
-            "resident = 0",
-            "static memory is resident",
-        ),
-        (
-            REPLAY,
-            "level = resident + tables.items[WORKSPACE, task]",
-            "level = resident",
-            "a run takes its workspace",
-        ),
-        (
-            REPLAY,
             "            written -= tables.items[LIGHT_SPARED, task]\n",
             "",
             "a twin writes less to take over inputs' bytes",
@@ -58,12 +46,6 @@ FAULTS = faults_of(
         ),
         (
             REPLAY,
-            "work.runs[CHANGE, last + 1] -= size",
-            "work.runs[CHANGE, last] -= size",
-            "a value lasts as long as its last reader",
-        ),
-        (
-            REPLAY,
             "if tables.values[STAYS, value] or tables.values[PINNED, value]:",
             "if tables.values[PINNED, value]:",
             "outputs stay to the end",
@@ -74,12 +56,6 @@ FAULTS = faults_of(
             "if last >= born and not work.runs[FULL, born]:",
             "what nobody reads calls for no full run",
             OF_TWINS,
-        ),
-        (
-            STATE,
-            "if room.cost[NOW] < room.cost[BEST] * (1.0 - 1e-12):",
-            "if room.cost[NOW] < room.cost[HERE] * (1.0 - 1e-12):",
-            "the best plan is kept",
         ),
         (
             STATE,
@@ -107,23 +83,10 @@ FAULTS = faults_of(
             OF_TWINS,
         ),
         (
-            MODEL,
-            "static=[graph.static_memory if own == 0 else 0],",
-            "static=[0],",
-            "the tables hold the static memory",
-        ),
-        (
             ARITHMETIC,
             'off = builder.and_(builder.icmp_signed("!=", rest, zero), signs)',
             "off = signs",
             "compiled divisions without rest are exact",
-            OF_COMPILER,
-        ),
-        (
-            ARITHMETIC,
-            'self.compare(ast.Lt() if name == "min" else ast.Gt(), values[1], values[0])',
-            'self.compare(ast.Gt() if name == "min" else ast.Lt(), values[1], values[0])',
-            "compiled `min` is no `max`",
             OF_COMPILER,
         ),
     ],

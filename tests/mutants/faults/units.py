@@ -16,12 +16,6 @@ FAULTS = faults_of(
         ),
         (
             UNITS,
-            '_SIZE_FACTORS["KB"] = 1000',
-            '_SIZE_FACTORS["KB"] = 1024',
-            "KB is decimal",
-        ),
-        (
-            UNITS,
             "rate = size * _TIME_FACTORS[units.time] / _TIME_FACTORS[time_text.strip()]",
             "rate = size * _TIME_FACTORS[time_text.strip()] / _TIME_FACTORS[units.time]",
             "a bandwidth is per the instance's unit of time",
@@ -40,33 +34,9 @@ FAULTS = faults_of(
         ),
         (
             UNITS,
-            "abs(size) >= base ** (power + 1):",
-            "abs(size) > base ** (power + 1):",
-            "1024 B are 1 KiB",
-        ),
-        (
-            UNITS,
-            "if seconds >= factor:",
-            "if seconds > factor:",
-            "1000 ms are 1 s",
-        ),
-        (
-            UNITS,
             'seconds = float(f"{Decimal(time) * _TIME_FACTORS[unit]:.5g}")',
             "seconds = float(Decimal(time) * _TIME_FACTORS[unit])",
             "the digits that are printed choose the unit",
-        ),
-        (
-            UNITS,
-            "if not 0 <= seconds < 1e9:",
-            "if not 0 < seconds < 1e9:",
-            "a limit of 0 is a limit",
-        ),
-        (
-            UNITS,
-            "elif isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):",
-            "elif isinstance(value, (int, float, Decimal)):",
-            "true is no bandwidth",
         ),
     ],
 )
