@@ -51,7 +51,7 @@ test: $(STAMP) ## Run the fast tests and check the coverage
 test-all: $(STAMP) ## Run every test, the slow ones included, and check the coverage
 	$(PYTEST) --cov --cov-report=term $(PYTEST_ARGS)
 
-mutants: $(STAMP) ## Put faults into copies of the source, one at a time: do the tests notice? (MUTANTS="--only PATTERN --jobs N")
+mutants: $(STAMP) ## Put single faults into a copy: do the tests notice? (MUTANTS="--only NAME --jobs N")
 	$(PY) -m tests.mutants $(MUTANTS)
 
 lint: $(STAMP) ## Check style and format (ruff)

@@ -1,6 +1,7 @@
 """The list of faults does not rot: what each replaces still stands where it says, and its tests are there."""
 
 import ast
+from dataclasses import replace
 
 import pytest
 
@@ -24,3 +25,12 @@ def test_there_are_enough_and_no_two_are_alike():
     assert len(FAULTS) >= 60
     assert len({fault.name for fault in FAULTS}) == len(FAULTS)
     assert set(EXPLAINED) <= {fault.name for fault in FAULTS}
+
+
+@pytest.mark.parametrize(("right", "count"), [("nowhere to be found", 0), ("\n", 2)])
+def test_a_stale_fault_is_named(right, count):
+    fault = replace(FAULTS[0], right=right, breaks="an example")
+    with pytest.raises(
+        ValueError, match=rf"stale fault \(.*: an example\): its text occurs {count} times in {fault.file}"
+    ):
+        fault.applied_to("one\ntwo\n")

@@ -6,7 +6,7 @@ REFEREE, MEMORY, RESIDENCY, TIMELINE = "referee.py", "memory.py", "residency.py"
 
 FAULTS = faults_of(
     "solver/remat/verifier",
-    ("tests/verifier",),
+    ("tests/verifier/test_rules.py", "tests/verifier/test_corruptions.py"),
     [
         (
             REFEREE,
