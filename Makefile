@@ -25,7 +25,7 @@ endif
 PINNED := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint format type bench build pins clean distclean
+.PHONY: help setup demo test test-all mutants lint format type bench build pins clean distclean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,9 @@ test: $(STAMP) ## Run the fast tests and check the coverage
 
 test-all: $(STAMP) ## Run every test, the slow ones included, and check the coverage
 	$(PYTEST) --cov --cov-report=term $(PYTEST_ARGS)
+
+mutants: $(STAMP) ## Put single faults into a copy: do the tests notice? (MUTANTS="--only NAME --jobs N")
+	$(PY) -m tests.mutants $(MUTANTS)
 
 lint: $(STAMP) ## Check style and format (ruff)
 	$(PY) -m ruff check .

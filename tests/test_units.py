@@ -97,8 +97,9 @@ def test_what_is_no_size(value, why):
 
 def test_units_have_no_bytes():
     assert parse_size("17", UNIT) == 17
-    with pytest.raises(ValueError, match="counts memory in units"):
-        parse_size("8GB", UNIT)
+    for text in ("8GB", "8B"):
+        with pytest.raises(ValueError, match="counts memory in units"):
+            parse_size(text, UNIT)
 
 
 @settings(deadline=None)

@@ -124,6 +124,13 @@ def test_lines_reach_the_system_at_once_and_the_disk_now_and_then(tmp_path, monk
         monkeypatch.setattr("remat.comparing.journal.SYNC", -1.0)
         journal.add("d", ANSWERS["a"], {})
         assert synced == [path.stat().st_size]
+        # The next one waits again.
+        monkeypatch.setattr("remat.comparing.journal.SYNC", 3600.0)
+        journal._synced -= 3601
+        journal.add("e", ANSWERS["a"], {})
+        assert synced[1:] == [path.stat().st_size]
+        journal.add("f", ANSWERS["a"], {})
+        assert len(synced) == 2
 
 
 @pytest.mark.parametrize(("code", "fatal"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EINVAL, False)])
@@ -173,6 +180,7 @@ def test_a_damaged_first_line_is_one_of_them(tmp_path):
         '{"outcome":"optimal","makespan":true}',
         '{"outcome":"optimal","makespan":1,"peak_memory":[7]}',
         '{"outcome":"optimal","makespan":1,"peak_memory":{"memory":"7"}}',
+        '{"outcome":"optimal","makespan":1,"peak_memory":{"memory":7,"disk":"7"}}',
         '{"outcome":"crashed","detail":null}',
         '["outcome"]',
         "41",
@@ -185,6 +193,13 @@ def test_answers_that_are_none(tmp_path, answer):
         file.write(f'{{"key":"d","answer":{answer}}}\n')
         file.write('{"key":"e","answer":{"outcome":"optimal","makespan":3,"new":1}}\r\n')
     assert reread(path) == (ANSWERS | {"e": Answer(outcome=Outcome.OPTIMAL, makespan=3)}, 1)
+
+
+def test_keys_that_are_none(tmp_path):
+    path = filled(tmp_path / "j.jsonl")
+    with path.open("a") as file:
+        file.write('{"key":7,"answer":{"outcome":"unknown"}}\n')
+    assert reread(path) == (ANSWERS, 1)
 
 
 def test_the_journal_is_utf_8(tmp_path):

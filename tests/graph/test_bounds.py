@@ -80,6 +80,28 @@ def test_producers_that_are_shared_count_once():
     assert search.chain_best(case.document, PLENTY) == 6
 
 
+def test_who_writes_back_what_it_reads_does_not_make_it():
+    tasks = [
+        {"id": "dear", "time": 9, "writes": ["v"], "required": False},
+        {"id": "cheap", "time": 2, "writes": ["v"], "required": False},
+        {"id": "turn", "time": 3, "reads": ["v"], "writes": ["v"]},
+    ]
+    case = Case(dag(tasks, {"v": 1}))
+    assert makespan_bound(case.graph, case.machine) == no_recompute_time(case.graph) == 5
+
+
+def test_a_chosen_producer_of_an_output_is_not_idle():
+    tasks = [
+        {"id": "first", "time": 9, "writes": ["a"], "required": False},
+        {"id": "there", "time": 1, "reads": ["a"], "writes": ["b"]},
+        {"id": "and back", "time": 1, "reads": ["b"], "writes": ["a"], "required": False},
+        {"id": "out", "time": 3, "writes": ["z"], "required": False},
+        {"id": "dear out", "time": 4, "writes": ["z"], "required": False},
+    ]
+    case = Case(dag(tasks, dict.fromkeys("abz", 1), outputs=["z"]))
+    assert names(case.graph, needed_tasks(case.graph).once) == {"first", "there", "out"}
+
+
 def test_where_everything_is_evidently_forced():
     case = Case(
         {"schema": "remat.instance/1", "kind": "tree", "parent": [1, -1], "output_size": [1, 1], "time": [3, 4]}
@@ -108,6 +130,10 @@ def test_several_processors():
     wide = [{"id": f"t{i}", "time": 3} for i in range(5)]
     case = Case(dag(wide, {}, machine=machine(2)))
     assert makespan_bound(case.graph, case.machine) == 7.5
+    slow = machine(1)
+    slow["processors"].append({"name": "slow", "memory": "m", "speed": 0.5})
+    case = Case(dag(wide, {}, machine=slow) | {"schema": "remat.instance/2"})
+    assert makespan_bound(case.graph, case.machine) == 10
 
 
 def test_the_path_counts_parallel_tasks_at_their_fastest():

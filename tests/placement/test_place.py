@@ -144,13 +144,16 @@ def test_integers_that_leave_64_bits_become_floats(beside):
 
 def test_float_sums_that_round_down_still_end_late_enough():
     """A move that frees what a reader uses ends no earlier than the reader, whatever end - duration rounds to."""
-    document = DUPLEX.document
+    document, rounded_down = case_of(latency=0.7, bandwidth=13).document, 0
     for time in (0.1 * k for k in range(1, 60)):
         tasks = [task | {"time": time if task["id"] == "use" else 0.3} for task in document["tasks"]]
         case = Case(document | {"tasks": tasks})
         steps = [run("wait"), run("use"), out("y", bytes=1, drop=True), out("x", drop=True)]
         start = place(case.graph, case.machine, case.columns(steps)).start
-        assert start[3] + 3 >= start[1] + time
+        end, duration = start[1] + time, 0.7 + 6 / 13
+        assert start[3] + duration >= end
+        rounded_down += end - duration > start[1] and end - duration + duration < end
+    assert rounded_down
 
 
 def test_unknown_names_are_left_to_the_verifier():

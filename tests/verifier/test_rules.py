@@ -104,6 +104,10 @@ CASES = {
     "processors of two memories": ([run("many", 6, on=["gpu", "cpu"])], {(3, "bad-step")}),
     "one processor twice": ([run("many", 6, on=["gpu", "gpu"])], {(3, "bad-step")}),
     "overlap": ([run("wait", 1)], {(1, "resource-busy"), (3, "resource-busy")}),
+    "overlap beyond a short step": (
+        [run("many", 6), run("flash", 7), run("wait", 8)],
+        {(4, "resource-busy"), (5, "resource-busy")},
+    ),
     "on another processor": ([run("wait", 1, on=["aux"])], set()),
     "a short step inside": ([run("flash", 3)], {(3, "resource-busy")}),
     "a short step at the boundary, listed too late": ([run("flash", 2)], {(3, "resource-busy")}),
@@ -171,6 +175,14 @@ def test_required_tasks_and_outputs():
     report = CASE.verify([])
     assert report.makespan == 0
     assert [v.rule for v in report.violations].count("required-missing") == 3
+
+
+def test_time_counts_once_in_the_overlap_however_many_processors_work():
+    runs = [run("many", 6), run("wait", 7, on=["aux"]), run("wait", 10, on=["aux"])]
+    report = CASE.verify([*BASE, *runs, out("u", 6), out("w", 11), out("i", 13)])
+    assert report.ok
+    # The last copy goes on for a unit and a half after the last run.
+    assert report.overlap["d2h"] == 2 + 1 + 1
 
 
 def test_capacity_says_what_and_where():

@@ -1,5 +1,6 @@
 """Lowering against the independent one of the oracles, for every kind and every field."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -176,6 +177,21 @@ def test_two_stages_with_parameters():
 
     copied = lower(load(document | {"master_copy": True}))
     assert [copied.values[value] for value in copied.reads[copied.task("U1")]] == ["g1", "o1"]
+
+    # A gradient of no bytes still keeps the update behind the backward.
+    document["stages"][0]["parameter_gradient_size"] = 0
+    graph, _ = agree(document)
+    assert graph.value("g1") in graph.writes[graph.task("B1")]
+    assert graph.value("g1") in graph.reads[graph.task("U1")]
+
+
+def test_the_cheapest_variant_is_that_of_least_time_in_all():
+    """Not the one of the quickest backward: the forward that saves for it takes time, too."""
+    ways = [{"saving_forward_time": 10, "backward_time": 1}, {"saving_forward_time": 3, "backward_time": 4}]
+    stage = {"forward_time": 2, "backward_time": 1, "output_size": 1, "saved_size": 1, "variants": ways}
+    chain = {"schema": "remat.instance/1", "kind": "chain", "input_size": 1, "stages": [stage]}
+    graph, _ = agree(chain)
+    assert [graph.tasks[task] for task in np.flatnonzero(graph.cheapest)] == ["Fe1.2", "loss", "B1.2"]
 
 
 @QUICK

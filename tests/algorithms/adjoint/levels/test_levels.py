@@ -233,11 +233,30 @@ def hierarchical(steps: int, levels: list[tuple[int, float, float]], forward: fl
 )
 def test_tables_equal_the_plain_recurrence(levels: list[tuple[int, float, float]], steps: int, forward: float) -> None:
     """Levels in any order: the optimum within the class; the executed plan costs what the table says."""
-    expected = hierarchical(steps, levels, forward)
-    document = loop(steps, list(levels), forward, 0)
+    expected = hierarchical(steps, levels, forward) + 2 * steps
+    document = loop(steps, list(levels), forward, 2)
     assert run(document).makespan == expected
     problem = make_problem(remat.load(document))
     assert value(TimeLoop.of(problem, "h-revolve")) == expected
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.integers(1, 3), COSTS, COSTS, COSTS, COSTS, st.integers(1, 14), st.sampled_from([1, 3]))
+def test_disks_read_once_equal_the_plain_recurrence(
+    slots: int, write: float, read: float, disk_write: float, disk_read: float, steps: int, forward: float
+) -> None:
+    """What lies before the split is only live after the disk's one read: the first level is written afresh."""
+
+    def memory(advances: int) -> float:
+        return hierarchical(advances + 1, [(slots, write, read)], forward)
+
+    @cache
+    def live(l: int) -> float:  # noqa: E741
+        ahead = (j * forward + live(l - j) + disk_read + memory(j - 1) for j in range(1, l + 1))
+        return min(memory(l), min((disk_write + rest for rest in ahead), default=inf))
+
+    document = loop(steps, [(slots, write, read), (None, disk_write, disk_read)], forward, 0)
+    assert run(document, "disk-revolve", one_read=True).makespan == live(steps - 1)
 
 
 def test_lowest_level_is_revolve() -> None:
@@ -289,6 +308,16 @@ def test_given_x0_is_used_or_discarded(name: str, where: str) -> None:
         document = loop(n, [(2, 1, 1), (None, 2, 2), (3, 9, 9)])
         free = run(document, name).makespan
         assert run(document | {"initial_state": where}, name).makespan <= free  # type: ignore[operator]
+
+
+def test_x0_in_the_only_level() -> None:
+    for n, makespan in ((1, 1), (2, 3), (3, 6)):
+        assert run(loop(n, [(1, 5, 0)]) | {"initial_state": "level0"}).makespan == makespan
+
+
+def test_a_single_step_needs_no_slot() -> None:
+    for name in ("h-revolve", "multistage"):
+        assert run(loop(1, [(0, 0, 0), (0, 1, 1)]), name).makespan == 1
 
 
 # --- what cannot be done ----------------------------------------------------------------------------------------------

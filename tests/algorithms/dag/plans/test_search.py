@@ -37,9 +37,39 @@ def all_reruns(model, chance, draw):
 def test_replay_agrees_with_the_verifier(document, chance, data):
     document = {key: value for key, value in document.items() if key != "machine"}
     document["inputs"] = [place if isinstance(place, str) else place["value"] for place in document["inputs"]]
+    replay(document, chance, data)
+
+
+@settings(max_examples=60, **SMALL)
+@given(strategies.documents("chain"), st.integers(0, 60), st.data())
+def test_replay_of_forwards_that_save_less(document, chance, data):
+    """In place, a forward that stands in for one that saves takes over no more bytes than it writes itself."""
+    stages = [stage | {"repeat": 1} for stage in document["stages"][:4]]
+    document = {key: value for key, value in document.items() if key != "machine"}
+    replay(document | {"stages": stages, "in_place": True}, chance, data)
+
+
+def replay(document, chance, data):
+    """Draw a plan for an instance, and compare."""
     problem = make_problem(remat.load(document))
     model = stage_model(problem)
-    item, stage = all_reruns(model, chance, data.draw)
+    compare(problem, model, *all_reruns(model, chance, data.draw))
+
+
+def test_replay_of_a_value_that_is_written_back():
+    """In place or not, the old copy is there until the new one is."""
+    tasks = [
+        {"id": "make", "time": 1, "writes": ["x"]},
+        {"id": "turn", "time": 1, "reads": ["x"], "writes": ["x"], "in_place": True},
+        {"id": "use", "time": 1, "reads": ["x"], "writes": []},
+    ]
+    document = {"schema": "remat.instance/1", "kind": "dag", "values": [{"id": "x", "size": 4}], "tasks": tasks}
+    problem = make_problem(remat.load(document))
+    compare(problem, stage_model(problem), [0, 1, 2], [0, 1, 2])
+
+
+def compare(problem, model, item, stage):
+    """Compare the replay of a plan with what the verifier says of the same steps."""
     plan = Search(model, 0, 0).measure(item, stage)
     steps = steps_of(problem, model, plan.item, plan.full)
     placed = steps.placed(place(problem.graph, problem.machine, steps).start)
@@ -51,6 +81,19 @@ def test_replay_agrees_with_the_verifier(document, chance, data):
     )
     assert report.peaks["memory"].size == max(plan.peak, here)
     assert report.makespan == pytest.approx(plan.time * model.time_unit)
+
+
+@pytest.mark.parametrize(("reads", "stands_in"), [([], True), (["y"], False)])
+def test_a_twin_reads_nothing_else(reads, stands_in):
+    tasks = [
+        {"id": "start", "time": 1, "writes": ["y"]},
+        {"id": "heavy", "time": 2, "writes": ["x", "tape"]},
+        {"id": "light", "time": 1, "reads": reads, "writes": ["x"], "required": False},
+    ]
+    values = [{"id": name, "size": 1} for name in ("y", "x", "tape")]
+    document = {"schema": "remat.instance/1", "kind": "dag", "values": values, "tasks": tasks}
+    model = stage_model(make_problem(remat.load(document)))
+    assert (model.twin[model.task.index(1)] == 2) == stands_in
 
 
 def layered(nodes, seed, share):

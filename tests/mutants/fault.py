@@ -1,0 +1,60 @@
+"""A fault: one place of the source, and what a slip would make of it."""
+
+from dataclasses import dataclass
+
+from tests import places
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A single fault.
+
+    Attributes
+    ----------
+    file : str
+        Below the root of the checkout.
+    right, wrong : str
+        What stands there, exactly once, and what is put in its place.
+    breaks : str
+        What no longer holds.
+    tests : tuple of str
+        Files, or tests by their node id: the module's own.
+    """
+
+    file: str
+    right: str
+    wrong: str
+    breaks: str
+    tests: tuple[str, ...]
+
+    @property
+    def name(self):
+        """The file, without what all files have in common, and what breaks."""
+        short = self.file.removesuffix(".py").removeprefix("solver/remat/").removeprefix("algorithms/remat_algorithms/")
+        return f"{short}: {self.breaks}"
+
+    def applied_to(self, text):
+        """Return the text of the file with the fault.
+
+        Raises
+        ------
+        ValueError
+            If what it replaces does not stand there exactly once.
+        """
+        found = text.count(self.right)
+        if found != 1:
+            raise ValueError(f"stale fault ({self.name}): its text occurs {found} times in {self.file}:\n{self.right}")
+        return text.replace(self.right, self.wrong)
+
+
+def faults_of(folder, tests, listed):
+    """Make faults of (file, right, wrong, breaks) or (.., tests) rows; files below a folder, the tests of all."""
+    return [
+        Fault(f"{folder}/{file}", right, wrong, breaks, *(more or (tests,)))
+        for file, right, wrong, breaks, *more in listed
+    ]
+
+
+def text_of(file):
+    """Return a file's text as it stands in the checkout."""
+    return (places.ROOT / file).read_text(encoding="utf-8")

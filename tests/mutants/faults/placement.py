@@ -1,0 +1,84 @@
+"""Faults of placement: the list scheduler, its short cut, and the choice between them."""
+
+from tests.mutants.fault import faults_of
+
+GENERAL, SEQUENTIAL = "general.py", "sequential.py"
+
+FAULTS = faults_of(
+    "solver/remat/placement",
+    ("tests/placement/test_place.py", "tests/placement/test_draws.py"),
+    [
+        (
+            GENERAL,
+            "self.used[0] = graph.static_memory",
+            "self.used[0] = 0",
+            "static memory takes room",
+        ),
+        (
+            GENERAL,
+            "        for processor in processors:\n            self.free_at[processor] = end\n",
+            "        for processor in processors[:1]:\n            self.free_at[processor] = end\n",
+            "a task occupies all of its processors",
+        ),
+        (
+            GENERAL,
+            "extra = max(0, total - freed_reads)",
+            "extra = max(0, total - freed)",
+            "in place, only inputs make room for outputs",
+        ),
+        (
+            GENERAL,
+            "taken - total + replaced + freed)",
+            "taken - total + freed)",
+            "the copy that a write replaces goes",
+        ),
+        (
+            GENERAL,
+            "moved % ends.bandwidth == 0",
+            "size % ends.bandwidth == 0",
+            "times of parts are not rounded down",
+        ),
+        (
+            GENERAL,
+            "self._release(earliest, memory, self.present[key])",
+            "self._release(earliest, memory, self.size[value])",
+            "a drop gives back what is there, which may be a part",
+        ),
+        (
+            GENERAL,
+            "while start + duration < end:  # float64",
+            "while start + duration < end * (1 - 1e-12):  # float64",
+            "float ends that round down are late enough",
+        ),
+        (
+            SEQUENTIAL,
+            "over = (during > memory.capacity)",
+            "over = (during >= memory.capacity)",
+            "a full memory is not overfull",
+        ),
+        (
+            SEQUENTIAL,
+            "return np.minimum(reused, written)",
+            "return reused",
+            "in place, outputs take over no more than they need",
+        ),
+        (
+            SEQUENTIAL,
+            "(sorted_key[1:] == sorted_key[:-1]) & makes[order[:-1]]",
+            "sorted_key[1:] == sorted_key[:-1]",
+            "what has been freed is not freed again",
+        ),
+        (
+            SEQUENTIAL,
+            "if first is None or step < first.step:",
+            "if first is None:",
+            "the first overrun of all memories is named",
+        ),
+        (
+            "place.py",
+            "if steps.unknown or (steps.amount >= 0).any() or",
+            "if steps.unknown or",
+            "the short cut is for whole values only",
+        ),
+    ],
+)

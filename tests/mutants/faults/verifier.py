@@ -1,0 +1,84 @@
+"""Faults of the verifier."""
+
+from tests.mutants.fault import faults_of
+
+REFEREE, MEMORY, RESIDENCY, TIMELINE = "referee.py", "memory.py", "residency.py", "timeline.py"
+
+FAULTS = faults_of(
+    "solver/remat/verifier",
+    ("tests/verifier/test_rules.py", "tests/verifier/test_corruptions.py"),
+    [
+        (
+            REFEREE,
+            "released = np.maximum.accumulate(timeline.release_position[mine])",
+            "released = timeline.release_position[mine]",
+            "a long step occupies its processor beyond short ones",
+        ),
+        (
+            REFEREE,
+            "np.concatenate((begin[:1], np.maximum.accumulate(end)[:-1]))",
+            "np.concatenate((begin[:1], end[:-1]))",
+            "overlapping runs count once in the overlap",
+        ),
+        (
+            MEMORY,
+            "add((operation == WRITE) & ~of_reusing, size)",
+            "add(operation == WRITE, size)",
+            "in place, outputs take over the inputs' bytes",
+        ),
+        (
+            MEMORY,
+            "during = np.maximum(0, written[runs] - dropped[runs])",
+            "during = written[runs] - dropped[runs]",
+            "what is dropped beyond the outputs stays until the end",
+        ),
+        (
+            MEMORY,
+            "parts.append((at, timeline.start_position[runs], workspace))",
+            "parts.append((at * 0, timeline.start_position[runs], workspace))",
+            "workspace lies where the task runs",
+        ),
+        (
+            RESIDENCY,
+            "np.where(part_reading, before >= amount, complete)",
+            "np.where(part_reading, before > amount, complete)",
+            "the last part may be moved",
+        ),
+        (
+            RESIDENCY,
+            "np.where(size > 0, after == size, stays)",
+            "np.where(size > 0, after > 0, stays)",
+            "a part of an output is no output",
+        ),
+        (
+            RESIDENCY,
+            "machine.memory_index.get(place.memory, 0)) * len(graph.values) + place.value",
+            "machine.memory_index.get(place.memory, 0)) * 0 + place.value",
+            "inputs are pinned where they lie",
+        ),
+        (
+            TIMELINE,
+            "tolerance = TOLERANCE * makespan",
+            "tolerance = TOLERANCE",
+            "the tolerance is a share of the makespan",
+        ),
+        (
+            TIMELINE,
+            "free_code = np.where(instantly, start_code + 2, last * block + count + listed)",
+            "free_code = np.where(instantly, start_code + 2, last * block + listed)",
+            "at an instant, all reads end before anything is freed",
+        ),
+        (
+            TIMELINE,
+            "np.minimum.at(pace,",
+            "np.maximum.at(pace,",
+            "the slowest processor sets the pace",
+        ),
+        (
+            TIMELINE,
+            "            current += 1\n            anchor = time\n",
+            "            current += 1\n        anchor = time\n",
+            "an instant reaches no further than the tolerance",
+        ),
+    ],
+)
