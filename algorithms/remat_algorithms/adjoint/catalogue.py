@@ -31,7 +31,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="adjoint-dp",
-        solver="remat_algorithms.adjoint.unequal.shared_memory:solve",
+        solver="remat_algorithms.adjoint.unequal.adjoint_dp:solve",
         kinds=("adjoint",),
         summary="the optimum where states and adjoints of one size share one memory",
         guarantee="exact",
@@ -64,9 +64,9 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="online-revolve",
-        solver="remat_algorithms.adjoint.binomial.online:solve",
-        stream="remat_algorithms.adjoint.binomial.online:stream",
-        online="remat_algorithms.adjoint.binomial.online:OnlinePlacement",
+        solver="remat_algorithms.adjoint.binomial.online_revolve:solve",
+        stream="remat_algorithms.adjoint.binomial.online_revolve:stream",
+        online="remat_algorithms.adjoint.binomial.online_revolve:OnlinePlacement",
         kinds=("adjoint",),
         summary="checkpoints placed without knowing the number of steps, then Revolve between them",
         guarantee="bounded",

@@ -90,8 +90,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="chain-best",
-        solver="remat_algorithms.chain.best:solve",
-        options="remat_algorithms.chain.best:ChainBestOptions",
+        solver="remat_algorithms.chain.chain_best:solve",
+        options="remat_algorithms.chain.chain_best:ChainBestOptions",
         kinds=("chain",),
         summary="anytime: the best of rotor-float and the strategies, improved by search, with a bound",
         guarantee="heuristic",
@@ -101,8 +101,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="revolve-chain",
-        solver="remat_algorithms.chain.cuts:solve_revolve_chain",
-        options="remat_algorithms.chain.cuts:RevolveChainOptions",
+        solver="remat_algorithms.chain.revolve_chain:solve_revolve_chain",
+        options="remat_algorithms.chain.revolve_chain:RevolveChainOptions",
         kinds=("chain",),
         summary="binomial checkpointing as if all stages were equal",
         guarantee="heuristic",

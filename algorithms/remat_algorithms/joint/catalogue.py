@@ -19,8 +19,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="remat-offload-best",
-        solver="remat_algorithms.joint.offload_best:solve",
-        options="remat_algorithms.joint.offload_best:OffloadBestOptions",
+        solver="remat_algorithms.joint.remat_offload_best:solve",
+        options="remat_algorithms.joint.remat_offload_best:OffloadBestOptions",
         kinds=("chain",),
         summary="anytime: keep, remake or offload each value; from rotor, offload-dp and pofo on",
         guarantee="heuristic",

@@ -10,8 +10,8 @@ from remat_algorithms.offload.weights.catalogue import ALGORITHMS as WEIGHTS
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="offload-greedy",
-        solver="remat_algorithms.offload.greedy:solve",
-        options="remat_algorithms.offload.greedy:OffloadOptions",
+        solver="remat_algorithms.offload.offload_greedy:solve",
+        options="remat_algorithms.offload.offload_greedy:OffloadOptions",
         kinds=("chain", "dag"),
         summary="whole values leave and come back beside the runs, taken in several rankings; with a fluid bound",
         guarantee="heuristic",

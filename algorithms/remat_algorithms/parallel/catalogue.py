@@ -35,8 +35,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="par-subtrees",
-        solver="remat_algorithms.parallel.trees.subtrees:solve",
-        options="remat_algorithms.parallel.trees.subtrees:SubtreesOptions",
+        solver="remat_algorithms.parallel.trees.par_subtrees:solve",
+        options="remat_algorithms.parallel.trees.par_subtrees:SubtreesOptions",
         kinds=("tree",),
         summary="a subtree on each processor, then the rest one by one (after Marchal et al.)",
         guarantee="heuristic",
@@ -73,8 +73,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="dag-list-memory",
-        solver="remat_algorithms.parallel.dag_list:solve",
-        options="remat_algorithms.parallel.dag_list:ListOptions",
+        solver="remat_algorithms.parallel.dag_list_memory:solve",
+        options="remat_algorithms.parallel.dag_list_memory:ListOptions",
         kinds=("taskgraph",),
         summary="list scheduling of any task graph on several processors: always within the budget, never stuck",
         guarantee="heuristic",

@@ -7,7 +7,7 @@ from remat.plugin import Algorithm
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="h-revolve",
-        solver="remat_algorithms.adjoint.levels.hrevolve:solve",
+        solver="remat_algorithms.adjoint.levels.h_revolve:solve",
         kinds=("adjoint",),
         summary="equal steps on any number of storage levels, by dynamic programming",
         guarantee="exact",

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from remat.plugin import ALL_SCHEDULES, Bound, Context, Entry, OptionError, Options, Problem, Proposal
 from remat_algorithms.adjoint.facts import Facts
-from remat_algorithms.adjoint.levels.hrevolve import MOST_WORK, tables
+from remat_algorithms.adjoint.levels.h_revolve import MOST_WORK, tables
 from remat_algorithms.adjoint.levels.level_rows import Stopped, emit, fill
 from remat_algorithms.adjoint.levels.uniform import Level, TimeLoop, finish
 from remat_algorithms.adjoint.plan import Plan

@@ -21,8 +21,8 @@ from itertools import pairwise
 from math import isqrt
 
 from remat.plugin import Context, OptionError, Problem, Proposal
-from remat_algorithms.chain.cuts import ChenGreedyOptions
-from remat_algorithms.chain.cuts import solve_chen_greedy as cut_greedily
+from remat_algorithms.chain.revolve_chain import ChenGreedyOptions
+from remat_algorithms.chain.revolve_chain import solve_chen_greedy as cut_greedily
 from remat_algorithms.dag.literature.fitting import fastest
 from remat_algorithms.dag.literature.phases import Training, training_of
 
@@ -173,7 +173,7 @@ def solve_chen_sqrt(problem: Problem, options: None, context: Context) -> Propos
 def solve_chen_greedy(problem: Problem, options: ChenGreedyOptions, context: Context) -> Proposal:
     """Checkpoint a linear forward by bytes, b searched; OptionError for others. O(n * values) for each b.
 
-    A chain has saving forwards, and its segments are rerun with them: that is `remat_algorithms.chain.cuts`.
+    A chain has saving forwards, and its segments are rerun with them: that is `remat_algorithms.chain.revolve_chain`.
     """
     if problem.kind == "chain":
         return cut_greedily(problem, options, context)

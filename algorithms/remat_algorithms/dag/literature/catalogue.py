@@ -22,7 +22,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="chen-greedy",
         solver="remat_algorithms.dag.literature.baselines:solve_chen_greedy",
-        options="remat_algorithms.chain.cuts:ChenGreedyOptions",
+        options="remat_algorithms.chain.revolve_chain:ChenGreedyOptions",
         kinds=KINDS,
         summary="a linear forward is cut where more than b bytes have come together; b searched",
         guarantee="heuristic",

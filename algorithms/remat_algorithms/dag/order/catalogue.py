@@ -9,19 +9,19 @@ _CLASS = "schedules without recomputation"
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="dag-order-exact",
-        solver="remat_algorithms.dag.order.exact:solve",
+        solver="remat_algorithms.dag.order.dag_order_exact:solve",
         kinds=("taskgraph",),
         summary="the order of least peak that runs each needed task once, by search over downsets",
         guarantee="exact",
         within=_CLASS,
         complexity="O(2^width n) states; limit by option",
         reference="-",
-        options="remat_algorithms.dag.order.exact:ExactOptions",
+        options="remat_algorithms.dag.order.dag_order_exact:ExactOptions",
         anytime=True,
     ),
     Algorithm(
         name="dag-order-greedy",
-        solver="remat_algorithms.dag.order.greedy:solve",
+        solver="remat_algorithms.dag.order.dag_order_greedy:solve",
         kinds=("taskgraph",),
         summary="the best of four greedy list schedules that look at the memory of each task",
         guarantee="heuristic",
@@ -31,7 +31,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="dag-order-lpmf",
-        solver="remat_algorithms.dag.order.lpmf:solve",
+        solver="remat_algorithms.dag.order.dag_order_lpmf:solve",
         kinds=("taskgraph",),
         summary="depth first, the branch of largest peak memory first (Liu's post-order rule on graphs)",
         guarantee="heuristic",

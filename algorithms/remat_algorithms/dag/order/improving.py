@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from remat.plugin import Context, IntArray, OptionError, Problem, TaskGraph
-from remat_algorithms.dag.order.greedy import greedy_order
-from remat_algorithms.dag.order.lpmf import largest_peak_first
+from remat_algorithms.dag.order.dag_order_greedy import greedy_order
+from remat_algorithms.dag.order.dag_order_lpmf import largest_peak_first
 from remat_algorithms.dag.order.model import OrderModel, model_of_graph, order_model
 from remat_algorithms.dag.order.search import block_of, search
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from remat.plugin import Context, OptionError, Problem, Proposal
-from remat_algorithms.dag.order.greedy import proved_bound
+from remat_algorithms.dag.order.dag_order_greedy import proved_bound
 from remat_algorithms.dag.order.model import OrderModel, order_model
 from remat_algorithms.dag.order.outcome import propose
 from remat_algorithms.dag.order.segments import Strings, highest

@@ -12,7 +12,7 @@ from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
 from remat_algorithms.chain.segments import RunList, Segments
-from remat_algorithms.offload.greedy import OffloadOptions, greedy_plan, rankings
+from remat_algorithms.offload.offload_greedy import OffloadOptions, greedy_plan, rankings
 from remat_algorithms.offload.pofo.table import Decision, PofoTable, Rates
 from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
 from remat_algorithms.offload.swaps.fluid import fluid_bound

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat_algorithms.adjoint.unequal.shared_memory import first_sweep, least_advances
+from remat_algorithms.adjoint.unequal.adjoint_dp import first_sweep, least_advances
 from tests import places
 from tests.oracles import search
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import remat
-from remat_algorithms.chain.cuts import cut_by_bytes
+from remat_algorithms.chain.revolve_chain import cut_by_bytes
 from remat_algorithms.kit.binomial import advances
 from tests.algorithms.chain.rotor.test_rotor import draw_chain
 from tests.algorithms.chain.test_strategies import CHAIN

@@ -31,17 +31,17 @@ from remat.plugin import (
     Termination,
     run_in_order,
 )
-from remat_algorithms.chain.cuts import (
-    ChenGreedyOptions,
-    RevolveChainOptions,
-    solve_chen_greedy,
-    solve_revolve_chain,
-)
 from remat_algorithms.chain.exact.chain_exact import ONE_MEMORY, ChainExactOptions, improve
 from remat_algorithms.chain.floating.rotor_float import RotorFloatOptions, total_time
 from remat_algorithms.chain.floating.rotor_float import solve as solve_rotor_float
 from remat_algorithms.chain.phases import Phases
 from remat_algorithms.chain.refusals import refuse_alternatives
+from remat_algorithms.chain.revolve_chain import (
+    ChenGreedyOptions,
+    RevolveChainOptions,
+    solve_chen_greedy,
+    solve_revolve_chain,
+)
 from remat_algorithms.chain.strategies import PeriodicOptions, solve_periodic
 from remat_algorithms.chain.time_bound import recompute_bound
 

@@ -32,7 +32,7 @@ from remat.plugin import (
     Steps,
     reference_order,
 )
-from remat_algorithms.dag.order.greedy import greedy_order
+from remat_algorithms.dag.order.dag_order_greedy import greedy_order
 from remat_algorithms.dag.order.model import order_model
 from remat_algorithms.parallel.trees.copies import CopyModel, copy_model
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree

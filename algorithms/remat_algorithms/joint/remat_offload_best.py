@@ -20,15 +20,15 @@ import numpy as np
 from pydantic import Field
 
 from remat.plugin import BoolArray, Context, Number, Options, Problem, Proposal, Termination
-from remat_algorithms.chain.best import ChainBestOptions
-from remat_algorithms.chain.best import solve as solve_chain_best
+from remat_algorithms.chain.chain_best import ChainBestOptions
+from remat_algorithms.chain.chain_best import solve as solve_chain_best
 from remat_algorithms.chain.phases import Phases
 from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
 from remat_algorithms.chain.rotor.table import Grid, RotorTable
 from remat_algorithms.chain.segments import Segments
-from remat_algorithms.offload.greedy import greedy_plan, rankings
+from remat_algorithms.offload.offload_greedy import greedy_plan, rankings
 from remat_algorithms.offload.pofo.pofo import OFFLOAD_SLOTS, POFO_SLOTS, modelled_plans, rotor_plan
 from remat_algorithms.offload.swaps.choice import BestPlan, Choice, Plan, quicker
 from remat_algorithms.offload.swaps.fluid import volume_bound

@@ -10,7 +10,7 @@ from remat import OptionError
 from remat.adjoint.online import OnlineSchedule
 from remat.schedule.actions import Advance, Backward, Checkpoint, Discard, Restore
 from remat.schedule.operations import Operation
-from remat_algorithms.adjoint.binomial.online import OnlinePlacement
+from remat_algorithms.adjoint.binomial.online_revolve import OnlinePlacement
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import Splits
 from remat_algorithms.kit.binomial import advances, beta, first_split, repetition

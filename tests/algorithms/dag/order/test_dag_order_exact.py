@@ -13,7 +13,7 @@ from remat.plugin.context import Context
 from remat.plugin.proposal import Termination
 from remat.plugin.registry import find
 from remat.solving.single import make_problem
-from remat_algorithms.dag.order.exact import ExactOptions
+from remat_algorithms.dag.order.dag_order_exact import ExactOptions
 from remat_algorithms.dag.order.improving import good_order, improve, improved
 from remat_algorithms.dag.order.model import order_model
 from remat_algorithms.dag.order.search import block_of, search
