@@ -2,7 +2,7 @@
 
 from tests.mutants.fault import faults_of
 
-HREVOLVE, ROWS, UNIFORM = "hrevolve.py", "level_rows.py", "uniform.py"
+HREVOLVE, ROWS, UNIFORM = "h_revolve.py", "level_rows.py", "uniform.py"
 
 FAULTS = faults_of(
     "algorithms/remat_algorithms/adjoint/levels",

@@ -14,15 +14,15 @@ FAULTS = faults_of(
     [
         (
             REPLAY,
-            "            written -= tables.items[LIGHT_SPARED, task]\n",
+            "            written -= tables.light_spared[task]\n",
             "",
             "a twin writes less to take over inputs' bytes",
             OF_TWINS,
         ),
         (
             REPLAY,
-            "level -= min(written, work.runs[FREED, place])",
-            "level -= work.runs[FREED, place]",
+            "level -= min(written, work.freed[place])",
+            "level -= work.freed[place]",
             "in place, outputs take over no more than they need",
         ),
         (
@@ -46,14 +46,14 @@ FAULTS = faults_of(
         ),
         (
             REPLAY,
-            "if tables.values[STAYS, value] or tables.values[PINNED, value]:",
-            "if tables.values[PINNED, value]:",
+            "if tables.stays[value] or tables.pinned[value]:",
+            "if tables.pinned[value]:",
             "outputs stay to the end",
         ),
         (
             REPLAY,
-            "if last > born and not work.runs[FULL, born]:",
-            "if last >= born and not work.runs[FULL, born]:",
+            "if last > born and not work.full[born]:",
+            "if last >= born and not work.full[born]:",
             "what nobody reads calls for no full run",
             OF_TWINS,
         ),
