@@ -96,6 +96,24 @@ def test_a_twin_reads_nothing_else(reads, stands_in):
     assert (model.twin[model.task.index(1)] == 2) == stands_in
 
 
+def test_what_is_required_runs_itself():
+    """Nobody reads the tape, so that for memory's sake the light task would do; it does for what runs again."""
+    tasks = [
+        {"id": "heavy", "time": 2, "writes": ["x", "tape"]},
+        {"id": "light", "time": 1, "writes": ["x"], "required": False},
+        {"id": "use", "time": 1, "reads": ["x"], "writes": ["y"]},
+        {"id": "again", "time": 1, "reads": ["x"], "writes": ["z"]},
+    ]
+    values = [{"id": name, "size": 1} for name in ("x", "tape", "y", "z")]
+    document = {"schema": "remat.instance/1", "kind": "dag", "values": values, "tasks": tasks}
+    problem = make_problem(remat.load(document))
+    model = stage_model(problem)
+    heavy, _, use, again = (model.task.index(task) for task in range(4))
+    item, stage = [heavy, use, heavy, again], [0, 1, 2, 2]
+    assert Search(model, 0, 0).measure(item, stage).full[::2] == (1, 0)
+    compare(problem, model, item, stage)
+
+
 def layered(nodes, seed, share):
     """A generated graph's search, compiled, for a share of its peak."""
     model = stage_model(make_problem(remat.load(dict(generate("dag", "layered", nodes=nodes, seed=seed)))))
