@@ -54,8 +54,18 @@ def with_disk(document):
     return rest | {"storage": [*first, {"name": "disk", "write_time": 2, "read_time": 1}]}
 
 
-# Seconds for one solve, where the default of the suite would only be waited for.
-TIME_LIMITS = {"dag-auto": 1.0, "offload-exact": 2.0, "poet": 3.0}
+# Work decides in the fast tests, not the clock: what a constraint program adds within a blink, and few rounds.
+FAST_OPTIONS = {
+    "adjoint-best": ({"iterations": 20, "work": 0.001},),
+    "dag-auto": ({"iterations": 20},),
+    "offload-exact": ({"copies": 1, "work": 0.01}, {"copies": 1, "recompute": True, "work": 0.01}),
+}
+
+# Seconds for one solve: beyond what the work takes anywhere, or where the default would only be waited for.
+TIME_LIMITS = {"adjoint-best": 600.0, "offload-exact": 600.0, "poet": 3.0}
+
+# Instances for the fast tests of what takes seconds for one.
+FEW = {"adjoint-best": 4, "dag-auto": 6, "offload-exact": 5, "poet": 4, "remat-offload-best": 5, "weight-offload": 5}
 
 OFFLOADING = ("offload-greedy", "offload-dp", "pofo", "remat-offload-best")
 ON_DISK = ("disk-revolve", "periodic-disk-revolve", "two-level")
@@ -135,9 +145,9 @@ ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
 """Algorithms that rematerialise on task graphs; these draw more graphs."""
 
 
-def suite(entry, *, examples, graphs, suffix=""):
+def suite(entry, *, examples, graphs, options, suffix=""):
     name = "Test" + entry.name.title().replace("-", "") + suffix
-    content = {"algorithm": entry.name, "examples": examples, "options": OPTIONS.get(entry.name, ({},))}
+    content = {"algorithm": entry.name, "examples": examples, "options": options.get(entry.name, ({},))}
     if entry.name in ON_GRAPHS:
         content["examples_of"] = lambda self, kind: graphs if kind == "dag" else examples
     if entry.name in TIME_LIMITS:
@@ -148,13 +158,14 @@ def suite(entry, *, examples, graphs, suffix=""):
 
 
 for _entry in catalogue:
-    _fast = suite(_entry, examples=10, graphs=40)
+    _few = FEW.get(_entry.name, 8)
+    _fast = suite(_entry, examples=_few, graphs=max(_few, 16), options=OPTIONS | FAST_OPTIONS)
     globals()[_fast.__name__] = _fast
-    _thorough = pytest.mark.slow(suite(_entry, examples=150, graphs=500, suffix="Thoroughly"))
+    _thorough = pytest.mark.slow(suite(_entry, examples=150, graphs=500, options=OPTIONS, suffix="Thoroughly"))
     globals()[_thorough.__name__] = _thorough
 
 
 def test_every_entry_has_a_suite():
     tested = {item.algorithm for item in globals().values() if isinstance(item, type) and item is not AlgorithmSuite}
     assert tested == {entry.name for entry in catalogue}
-    assert OPTIONS.keys() <= tested
+    assert OPTIONS.keys() | FAST_OPTIONS.keys() | FEW.keys() <= tested

@@ -1,6 +1,6 @@
-"""Solve a list of cases from standard input and print what came out: one half of the reproducibility check.
+"""Solve lists of cases from standard input and print what came out: one half of the reproducibility check.
 
-Run as ``python -m remat.testing.replay``; the suite compares the output with its own.
+Run as ``python -m remat.testing.replay``, once for many suites; they compare the output with their own.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def answer(case: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Read cases as a JSON list, write the answers as a JSON list."""
-    json.dump([answer(case) for case in json.load(sys.stdin)], sys.stdout)
+    """Read a JSON list of cases from each line, write a JSON list of their answers to a line."""
+    for line in sys.stdin:
+        print(json.dumps([answer(case) for case in json.loads(line)]), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

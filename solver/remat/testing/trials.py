@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from remat.errors import OptionError
@@ -244,23 +248,61 @@ def answer_elsewhere(trials: Trials, cases: Sequence[tuple[Document, Budgets]], 
         }
         for document, budgets in cases
     ]
-    here = os.environ.get("PYTHONHASHSEED")
-    environment = {
-        **os.environ,
-        "PYTHONHASHSEED": "2" if here == "1" else "1",
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "remat.testing.replay"],
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
-    require(done.returncode == 0, f"another process fails: {done.stderr.strip()[-2000:]}")
-    answers: list[str] = json.loads(done.stdout)
-    return answers
+    return _elsewhere(tuple(path for path in sys.path if path)).ask(asked)
+
+
+class _Elsewhere:
+    """Another process, with another hash seed, that answers until this one ends: starting it takes longer than most."""
+
+    def __init__(self, path: Sequence[str]) -> None:
+        here = os.environ.get("PYTHONHASHSEED")
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": "2" if here == "1" else "1",
+            "PYTHONPATH": os.pathsep.join(path),
+        }
+        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "remat.testing.replay"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            text=True,
+            env=environment,
+        )
+        atexit.register(self.end)
+
+    def ask(self, cases: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Return the answers."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        line = ""
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(cases) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        if not line:
+            _elsewhere.cache_clear()
+            raise AssertionError(f"another process fails: {self.end()[-2000:]}")
+        answers: list[str] = json.loads(line)
+        return answers
+
+    def end(self) -> str:
+        """Let the process end; return what it complained about."""
+        atexit.unregister(self.end)
+        with self._complaints as complaints:
+            try:
+                self._process.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.communicate()
+            complaints.seek(0)
+            return complaints.read().strip()
+
+
+@cache
+def _elsewhere(path: tuple[str, ...]) -> _Elsewhere:
+    return _Elsewhere(path)
 
 
 __all__ = [

@@ -85,10 +85,14 @@ def loop(n: int, seed: int, *capacities: int, **more: Any) -> dict[str, Any]:
 # --- against exhaustive search ----------------------------------------------------------------------------------------
 
 
-def check_tiny(case: tuple[dict[str, Any], int | None, tuple[Any, ...]]) -> None:
+LITTLE = {"work": 0.001}
+"""The constraint programs come last, where they find little: by default they take seconds of each solve."""
+
+
+def check_tiny(case: tuple[dict[str, Any], int | None, tuple[Any, ...]], **options: Any) -> None:
     document, budget, figures = case
     expected = levels.best_cost(*figures)
-    result = remat.solve(document, algorithm="adjoint-best", budget=budget)
+    result = remat.solve(document, algorithm="adjoint-best", budget=budget, options=options)
     assert result.makespan == (None if expected is None else pytest.approx(expected, rel=1e-12))
     if expected is None:
         assert result.status is remat.Status.INFEASIBLE
@@ -99,9 +103,15 @@ def check_tiny(case: tuple[dict[str, Any], int | None, tuple[Any, ...]]) -> None
         assert result.optimal_within
 
 
-@draws(50)
+@draws(40)
 @given(tiny())
 def test_equals_exhaustive_search(case: tuple[dict[str, Any], int | None, tuple[Any, ...]]) -> None:
+    check_tiny(case, **LITTLE)
+
+
+@draws(3)
+@given(tiny())
+def test_equals_exhaustive_search_by_default(case: tuple[dict[str, Any], int | None, tuple[Any, ...]]) -> None:
     check_tiny(case)
 
 
@@ -112,12 +122,28 @@ def test_equals_exhaustive_search_thoroughly(case: tuple[dict[str, Any], int | N
     check_tiny(case)
 
 
-@draws(20)
-@given(
+CLASSICAL = (
     st.lists(st.tuples(FIGURES, FIGURES), min_size=1, max_size=7),
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=2),
 )
+
+
+@draws(12)
+@given(*CLASSICAL)
 def test_never_above_the_classical_model(times: list[tuple[int, int]], storage: list[tuple[int, int, int]]) -> None:
+    check_classical(times, storage, **LITTLE)
+
+
+@pytest.mark.slow
+@draws(100)
+@given(*CLASSICAL)
+def test_never_above_the_classical_model_thoroughly(
+    times: list[tuple[int, int]], storage: list[tuple[int, int, int]]
+) -> None:
+    check_classical(times, storage)
+
+
+def check_classical(times: list[tuple[int, int]], storage: list[tuple[int, int, int]], **options: Any) -> None:
     """One working buffer: what the working memory could hold besides, before an adjoint is there, is not used."""
     forward, backward = [f for f, _ in times[:-1]], [b for _, b in times]
     document = loop(len(times), 0) | {
@@ -128,7 +154,7 @@ def test_never_above_the_classical_model(times: list[tuple[int, int]], storage: 
         ],
     }
     expected = search.adjoint_best_cost(forward, backward, storage)
-    result = remat.solve(document, algorithm="adjoint-best")
+    result = remat.solve(document, algorithm="adjoint-best", options=options)
     if expected is not None:
         assert result.makespan is not None
         assert result.makespan <= expected
@@ -161,7 +187,7 @@ PATIENCE = 20
 
 def check_never_worse(document: dict[str, Any], budget: int | None) -> None:
     """As it is called by default it is seldom worse; where it is, it gets time, too."""
-    options = {"iterations": 3, "moves": 3000, "window": 500}
+    options = {"iterations": 3, "moves": 3000, "window": 500} | LITTLE
     own = remat.solve(document, algorithm="adjoint-best", budget=budget, options=options)
     longer = False
     for name in OTHERS:
@@ -178,7 +204,7 @@ def check_never_worse(document: dict[str, Any], budget: int | None) -> None:
         assert own.lower_bound <= other.makespan * (1 + 1e-9), name
 
 
-@draws(25)
+@draws(12)
 @given(strategies.adjoints(largest=12), st.sampled_from([None, 2, 4, 8, 20]))
 def test_never_worse_than_any_other(document: dict[str, Any], budget: int | None) -> None:
     check_never_worse(document, budget)
@@ -217,7 +243,7 @@ def test_room_beside_small_states_is_used(storage: bool, tape_size: int | None, 
     document = loop(1, 0) | {"steps": LARGE_AND_SMALL}
     document |= {"storage": levels} if storage else {}
     document |= {} if tape_size is None else {"tape_size": tape_size}
-    few = {"iterations": 0, "moves": 0}
+    few = {"iterations": 0, "moves": 0} | LITTLE
     own = remat.solve(document, algorithm="adjoint-best", budget=budget, options=few)
     for name in ("ap-sqrt", "feng-huang", "checkmate"):
         other = remat.solve(document, algorithm=name, budget=budget)
@@ -366,7 +392,7 @@ def test_search_without_a_schedule_or_time() -> None:
 
 
 def test_iterations_decide_alone() -> None:
-    document = loop(20, 2, 7, 12)
+    document = loop(14, 2, 7, 12)
     options = {"iterations": 8}
     first = remat.solve(document, algorithm="adjoint-best", options=options, seed=3)
     again = remat.solve(document, algorithm="adjoint-best", options=options, seed=3)

@@ -13,6 +13,9 @@ from remat_algorithms.offload.exact import offload_exact as exact
 from tests.algorithms.offload.small_chains import chain, chains, machine, one_big_value, stage
 from tests.oracles.offloading import least_makespan
 
+LITTLE, MUCH = 0.05, 5.0
+"""CP-SAT's work on each program, in its units of about 10 s: it decides alike on every machine, under any load."""
+
 DRAWS = {
     "derandomize": True,
     "database": None,
@@ -22,7 +25,7 @@ DRAWS = {
 }
 
 
-def solve(document, budget, *, seconds=300, **options):
+def solve(document, budget, *, seconds=None, **options):
     return remat.solve(document, algorithm="offload-exact", budget=budget, options=options, time_limit=seconds)
 
 
@@ -32,38 +35,51 @@ def least_need(document):
     return result.memory_bounds["device"].size, result.peak_memory["device"]
 
 
-def compare(document, share, states, *, seconds=300, **options):
+def compare(document, share, states, **options):
     """Solve at a share of the way from the least conceivable budget to that of keeping all; compare with the search.
 
-    What takes too long, for the search or for the solver, is not held to equality; the solver's bounds are checked.
+    What takes too much work, of the search or of the solver, is not held to equality; the solver's bounds are checked.
+    Return whether it was.
     """
     low, high = least_need(document)
     budget = low + (high - low) * share // 100
     expected = least_makespan(document, budget, recompute=options.get("recompute", False), states=states)
     if expected is not None and math.isnan(expected):
-        return
-    result = solve(document, budget, seconds=seconds, **options)
-    if result.termination == "time limit":
+        return False
+    result = solve(document, budget, **options)
+    if result.termination == "iteration limit":
         least = math.inf if expected is None else float(expected)
         assert all(bound.value <= least + 1e-9 for bound in result.bounds)
         assert result.makespan is None or result.makespan >= least - 1e-9
-    elif expected is None:
+        return False
+    if expected is None:
         assert result.status == "infeasible"
     else:
         assert result.makespan == pytest.approx(float(expected), rel=1e-12)
         assert result.optimal_within is not None
+    return True
 
 
-@settings(max_examples=20, **DRAWS)
-@given(document=chains(largest=3), share=st.integers(0, 60))
-def test_equals_exhaustive_search(document, share):
-    compare(document, share, 2000, seconds=3)
+def compared(count, documents, shares, states, **options):
+    """Compare so many draws; return how many were held to equality."""
+    held = []
+
+    @settings(max_examples=count, **DRAWS)
+    @given(document=documents, share=shares)
+    def run(document, share):
+        held.append(compare(document, share, states, **options))
+
+    run()
+    return sum(held)
 
 
-@settings(max_examples=15, **DRAWS)
-@given(document=chains(largest=2, quickest=1), share=st.integers(0, 50))
-def test_equals_exhaustive_search_with_recomputation(document, share):
-    compare(document, share, 2000, seconds=3, recompute=True, runs=3)
+def test_equals_exhaustive_search():
+    assert compared(20, chains(largest=3), st.integers(0, 60), 2000, work=LITTLE) >= 14
+
+
+def test_equals_exhaustive_search_with_recomputation():
+    documents, options = chains(largest=2, quickest=1), {"recompute": True, "runs": 3}
+    assert compared(15, documents, st.integers(0, 50), 2000, work=LITTLE, **options) >= 10
 
 
 MACHINES = {
@@ -92,7 +108,7 @@ def three_stages(**traits):
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("traits", MACHINES.values(), ids=MACHINES)
 def test_machines_against_exhaustive_search(traits, recompute):
-    compare(two_stages(**traits), 0, None, recompute=recompute, runs=3)
+    assert compare(two_stages(**traits), 0, None, work=MUCH, recompute=recompute, runs=3)
 
 
 @pytest.mark.slow
@@ -100,21 +116,18 @@ def test_machines_against_exhaustive_search(traits, recompute):
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("traits", MACHINES.values(), ids=MACHINES)
 def test_machines_against_exhaustive_search_thoroughly(traits, recompute, share):
-    compare(three_stages(**traits), share, 500_000, recompute=recompute, runs=3)
+    compare(three_stages(**traits), share, 500_000, work=MUCH, recompute=recompute, runs=3)
 
 
 @pytest.mark.slow
-@settings(max_examples=200, **DRAWS)
-@given(document=chains(least=2, largest=5), share=st.integers(0, 80))
-def test_equals_exhaustive_search_thoroughly(document, share):
-    compare(document, share, 10_000)
+def test_equals_exhaustive_search_thoroughly():
+    assert compared(200, chains(least=2, largest=5), st.integers(0, 80), 10_000, work=MUCH) >= 50
 
 
 @pytest.mark.slow
-@settings(max_examples=100, **DRAWS)
-@given(document=chains(least=2, largest=4, quickest=1), share=st.integers(10, 80))
-def test_equals_exhaustive_search_with_recomputation_thoroughly(document, share):
-    compare(document, share, 10_000, recompute=True, runs=3)
+def test_equals_exhaustive_search_with_recomputation_thoroughly():
+    documents, options = chains(least=2, largest=4, quickest=1), {"recompute": True, "runs": 3}
+    assert compared(100, documents, st.integers(10, 80), 10_000, work=MUCH, **options) >= 25
 
 
 # --- by hand ----------------------------------------------------------------------------------------------------------

@@ -53,11 +53,12 @@ def all_choices(document, budget):
     return best
 
 
+@pytest.mark.parametrize("seeds", [(0, 1, 2), pytest.param(tuple(range(6)), marks=pytest.mark.slow)], ids=len)
 @pytest.mark.parametrize("home", ["device", "host"])
-def test_against_all_choices(home):
+def test_against_all_choices(home, seeds):
     """Of short chains all choices are tried; where only the walk is left, it is close to the best one."""
     ratios = []
-    for seed in range(6):
+    for seed in seeds:
         document = drawn(seed, longest=3, parameters=home)
         peak = solve(document, "weight-offload").peak_memory["device"]
         for budget in (peak * 9 // 10, peak * 8 // 10):
@@ -65,7 +66,7 @@ def test_against_all_choices(home):
             if best is not None:
                 assert solve(document, "weight-offload", budget=budget, evaluations=512).makespan <= best
                 ratios.append(solve(document, "weight-offload", budget=budget, evaluations=60).makespan / best)
-    assert len(ratios) > 4
+    assert len(ratios) >= len(seeds)
     assert sum(ratios) / len(ratios) <= 1.02
 
 
