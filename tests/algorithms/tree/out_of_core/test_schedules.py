@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.algorithms.out_of_core import oracle
+from tests.algorithms.tree.out_of_core import oracle
 
 import remat
 from remat.plugin.proposal import LeastBudget

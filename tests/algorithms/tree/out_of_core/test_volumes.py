@@ -6,7 +6,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.algorithms.out_of_core import oracle
+from tests.algorithms.tree.out_of_core import oracle
 
 import remat
 from remat.instance import load
