@@ -144,7 +144,7 @@ def greedy(tables: Packed, work: Work, spare: Work, room: Room, budget: int, alp
     `CANDIDATES` ones with the least (time + 1) / gain^alpha by estimate are replayed, and the best by true gain is
     taken. Where none gains, the next lower positions are looked at; then, unless a plan is known, the area is
     measured by stages, since each rerun amid many that exceed the budget exceeds it, too. In large graphs many
-    candidates are taken at once, as long as they gain most of what they promise. `room.stop` ends the loop early.
+    candidates are taken at once, as long as they gain most of what they promise. `room.state.stop` ends the loop early.
     """
     area = replay(tables, work, room, NOW, budget)
     by_stage = len(room.score) > CANDIDATES

@@ -1,8 +1,8 @@
 """Replaying a sequence of runs: memory at each, what it costs; written so that it can be interpreted or compiled.
 
-`kernel.py` compiles these functions as they stand. So the two are one text, and
-a test holds their results equal. Positions are indices into the sequence; accesses of a value are coded as
-2 * position for a read and 2 * position + 1 for a write.
+`kernel.py` compiles these functions as they stand. So the two are one text, and a test holds their results equal.
+Positions are indices into the sequence; accesses of a value are coded as 2 * position for a read and 2 * position + 1
+for a write.
 """
 
 from __future__ import annotations

@@ -38,8 +38,16 @@ def cells(kind: type[Structure]) -> type[Structure]:
     """Give a class of annotated numbers one memory for Python and for compiled code.
 
     What either writes the other sees at once, from another thread, too. Integers have 64 bits, and wrap.
+
+    Raises
+    ------
+    TypeError
+        If an annotation is neither ``int`` nor ``float``, as text.
     """
-    kind._fields_ = [(field.name, OUTSIDE[field.type]) for field in cell_kinds(kind)]
+    fields = cell_kinds(kind)
+    if not {field.type for field in fields} <= OUTSIDE.keys():
+        raise TypeError(f"{kind.__name__} holds more than int and float")
+    kind._fields_ = [(field.name, OUTSIDE[field.type]) for field in fields]
     return kind
 
 

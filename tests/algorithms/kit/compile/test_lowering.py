@@ -195,6 +195,14 @@ def test_cells_are_one_memory():
     assert kept.count.steps == 102
 
 
+def test_cells_hold_numbers_alone():
+    class Named(ctypes.Structure):
+        name: str
+
+    with pytest.raises(TypeError, match="Named"):
+        cells(Named)
+
+
 def ignores(shelf: Shelf) -> None:
     shelf.width = 3
 
