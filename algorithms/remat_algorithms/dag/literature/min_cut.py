@@ -16,6 +16,7 @@ Everything recomputed is recomputed once, when the backward first needs it, and 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -96,7 +97,7 @@ def nearest_cut(edges: Iterable[Edge], source: int, sink: int) -> tuple[int, set
 
     # The last edge carries nothing: it is there so that the solver knows both ends.
     tails, heads, capacities = zip(*edges, (source, sink, 0), strict=True)
-    flow = max_flow.SimpleMaxFlow()
+    flow: Any = max_flow.SimpleMaxFlow()
     flow.add_arcs_with_capacity(
         np.array(tails, dtype=np.int32), np.array(heads, dtype=np.int32), np.array(capacities, dtype=np.int64)
     )

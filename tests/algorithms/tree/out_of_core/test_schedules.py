@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.algorithms.tree.out_of_core import oracle
 
 import remat
 from remat.plugin.proposal import LeastBudget
 from remat.testing import AlgorithmSuite, strategies
+from tests.algorithms.tree.out_of_core import oracle
 
 # T0 reads v1 and v2; T2 reads v3. As post-order by numbers: T1, T3, T2, T0. With 8 bytes, one byte of v1 leaves
 # before T3 (4 + 5 - 8), two more before T2 (4 + 5 + 2 - 8), and three come back before T0.

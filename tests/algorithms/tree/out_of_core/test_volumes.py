@@ -6,7 +6,6 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.algorithms.tree.out_of_core import oracle
 
 import remat
 from remat.instance import load
@@ -14,6 +13,7 @@ from remat.solving.single import make_problem
 from remat_algorithms.tree.out_of_core.intree import InTree
 from remat_algorithms.tree.out_of_core.postorder_min_io import best_postorder_for_io
 from tests import places
+from tests.algorithms.tree.out_of_core import oracle
 
 REFERENCE = json.loads((places.REFERENCE / "tree.json").read_text())
 TREES = {entry["instance"]["name"]: entry["instance"] for entry in REFERENCE["trees"]}
