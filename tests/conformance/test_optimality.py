@@ -1,5 +1,7 @@
 """Every algorithm of the catalogue against exhaustive search on tiny instances; exact ones within their class."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -49,7 +51,17 @@ def solved(document, algorithm, budget, **more):
 # --- all algorithms against all schedules -----------------------------------------------------------------------------
 
 
+NEED_MORE = {
+    *("disk-revolve", "periodic-disk-revolve", "two-level", "two-level-async"),
+    *("offload-greedy", "offload-dp", "weight-offload", "zero-offload", "l2l"),
+    *("vdnn-all", "vdnn-conv", "vdnn-pp", "tflms", "autoswap", "swapadvisor"),
+}
+"""Those that refuse an instance without a second memory, or level of storage."""
+
+
 def check_against_all_schedules(document, share, names):
+    """Return the algorithms that had no answer, because they refused."""
+    refused = set()
     least = search.chain_least_budget(document)
     keep = remat.solve(document, algorithm="keep-all")
     peak = keep.peak_memory["memory"]
@@ -61,6 +73,7 @@ def check_against_all_schedules(document, share, names):
         for name in names:
             result = solved(document, name, budget)
             if result is None:
+                refused.add(name)
                 continue
             if best is None:
                 assert result.makespan is None
@@ -74,31 +87,23 @@ def check_against_all_schedules(document, share, names):
             named = result.least_budget
             if named is not None and (named.sufficient or result.scope == "all schedules"):
                 assert named.size >= least if named.sufficient else named.size <= least
+    return refused
 
 
+@pytest.mark.parametrize("count", [8, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_schedule_beats_the_best_one(kind):
+def test_no_schedule_beats_the_best_one(kind, count):
     names = [entry.name for entry in catalogue if entry.accepts(kind)]
+    answered = Counter()
 
-    @draws(12)
+    @draws(count)
     @given(TINY[kind].filter(one_memory), st.integers(0, 100))
     def run(document, share):
-        check_against_all_schedules(document, share, names)
+        answered.update(set(names) - check_against_all_schedules(document, share, names))
 
     run()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_schedule_beats_the_best_one_thoroughly(kind):
-    names = [entry.name for entry in catalogue if entry.accepts(kind)]
-
-    @draws(60)
-    @given(TINY[kind].filter(one_memory), st.integers(0, 100))
-    def run(document, share):
-        check_against_all_schedules(document, share, names)
-
-    run()
+    never = {name for name in names if not answered[name]}
+    assert never <= NEED_MORE, f"never compared: {never}"
 
 
 # --- exact algorithms within their class ------------------------------------------------------------------------------
@@ -172,8 +177,10 @@ def check_tree(document, name, least_peak):
 def check_order(document, name):
     """The least peak of all orders that run everything once is the least budget, unless a note leaves it open."""
     result = solved(document, name, None)
-    if result is not None and not result.notes:
-        check_least_peak(document, name, search.dag_best_order_peak(document))
+    if result is None or result.notes:
+        return False
+    check_least_peak(document, name, search.dag_best_order_peak(document))
+    return True
 
 
 def check_least_peak(document, name, least):
@@ -200,11 +207,11 @@ def check_minmem(document, share):
 
 
 def check_dag_order_exact(document, share):
-    check_order(document, "dag-order-exact")
+    return check_order(document, "dag-order-exact")
 
 
 def check_sp_order(document, share):
-    check_order(document, "sp-order")
+    return check_order(document, "sp-order")
 
 
 def check_walther_griewank(document, share):
@@ -352,26 +359,18 @@ def test_every_exact_algorithm_has_an_oracle():
     )
 
 
+@pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted(WITHIN_THEIR_CLASS))
-def test_exact_within_its_class(name):
+def test_exact_within_its_class(name, count):
     check, documents = WITHIN_THEIR_CLASS[name]
+    compared = []
 
-    @draws(40)
+    @draws(count)
     @given(documents, st.integers(0, 100))
     def run(document, share):
-        check(document, share)
+        compared.append(check(document, share) is not False)
 
     run()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(WITHIN_THEIR_CLASS))
-def test_exact_within_its_class_thoroughly(name):
-    check, documents = WITHIN_THEIR_CLASS[name]
-
-    @draws(400)
-    @given(documents, st.integers(0, 100))
-    def run(document, share):
-        check(document, share)
-
-    run()
+    # Those for orders leave some graphs open, and say so; all else is always compared.
+    assert sum(compared) >= count // 4
+    assert all(compared) or name in ("dag-order-exact", "sp-order")

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from hypothesis import strategies as st
 
-from remat.testing import AlgorithmSuite, strategies
+from remat.testing import AlgorithmSuite, cases, strategies
 from remat_algorithms import catalogue
 from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
@@ -56,7 +56,10 @@ def with_disk(document):
 
 # Work decides in the fast tests, not the clock: what a constraint program adds within a blink, and few rounds.
 FAST_OPTIONS = {
-    "adjoint-best": ({"iterations": 20, "work": 0.001},),
+    "adjoint-best": ({"iterations": 10, "moves": 20_000, "window": 1000, "work": 0.001},),
+    "chain-best": ({"iterations": 200, "states": 20_000}, {"iterations": 20, "states": 3}),
+    "chain-exact": ({"states": 20_000},),
+    "knapsack-ilp": ({"levels": 3},),
     "dag-auto": ({"iterations": 20},),
     "offload-exact": ({"copies": 1, "work": 0.01}, {"copies": 1, "recompute": True, "work": 0.01}),
 }
@@ -65,7 +68,8 @@ FAST_OPTIONS = {
 TIME_LIMITS = {"adjoint-best": 600.0, "offload-exact": 600.0, "poet": 3.0}
 
 # Instances for the fast tests of what takes seconds for one.
-FEW = {"adjoint-best": 4, "dag-auto": 6, "offload-exact": 5, "poet": 4, "remat-offload-best": 5, "weight-offload": 5}
+FEW = {"adjoint-best": 3, "dag-auto": 5, "offload-exact": 5, "poet": 4, "remat-offload-best": 5, "weight-offload": 5}
+FEW |= {"knapsack-ilp": 4, "dtr": 5, "checkmate": 5, "checkmate-lp": 5, "moccasin": 5}
 
 OFFLOADING = ("offload-greedy", "offload-dp", "pofo", "remat-offload-best")
 ON_DISK = ("disk-revolve", "periodic-disk-revolve", "two-level")
@@ -141,11 +145,26 @@ def instances_with_host(self, kind):
 INSTANCES |= dict.fromkeys((*OFFLOADING, *(entry.name for entry in OFFLOAD_RULES)), instances_with_host)
 
 
+def short(self, kind):
+    """Return the first part of the moderate instance: constraint and integer programs are done with it soon."""
+    document = cases.moderate(kind)
+    match kind:
+        case "chain":
+            return document | {"stages": document["stages"][:6]}
+        case "adjoint":
+            return document | {"steps": 16 if self.algorithm == "adjoint-best" else 10}
+        case "dag":
+            return document | {"tasks": document["tasks"][:10], "outputs": ["t9"]}
+    return document | {key: document[key][:15] for key in ("parent", "output_size", "workspace")}
+
+
+PROGRAMS = {"adjoint-best", "checkmate", "checkmate-lp", "moccasin", "offload-exact", "poet", "dag-auto"}
+
 ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
 """Algorithms that rematerialise on task graphs; these draw more graphs."""
 
 
-def suite(entry, *, examples, graphs, options, suffix=""):
+def suite(entry, *, examples, graphs, options, suffix="", **more):
     name = "Test" + entry.name.title().replace("-", "") + suffix
     content = {"algorithm": entry.name, "examples": examples, "options": options.get(entry.name, ({},))}
     if entry.name in ON_GRAPHS:
@@ -154,12 +173,13 @@ def suite(entry, *, examples, graphs, options, suffix=""):
         content["time_limit"] = TIME_LIMITS[entry.name]
     if entry.name in INSTANCES:
         content["instances"] = INSTANCES[entry.name]
-    return type(name, (AlgorithmSuite,), content | {"__module__": __name__})
+    return type(name, (AlgorithmSuite,), content | more | {"__module__": __name__})
 
 
 for _entry in catalogue:
     _few = FEW.get(_entry.name, 8)
-    _fast = suite(_entry, examples=_few, graphs=max(_few, 16), options=OPTIONS | FAST_OPTIONS)
+    _more = {"moderate": short} if _entry.name in PROGRAMS else {}
+    _fast = suite(_entry, examples=_few, graphs=2 * _few, options=OPTIONS | FAST_OPTIONS, **_more)
     globals()[_fast.__name__] = _fast
     _thorough = pytest.mark.slow(suite(_entry, examples=150, graphs=500, options=OPTIONS, suffix="Thoroughly"))
     globals()[_thorough.__name__] = _thorough

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from remat.plugin.proposal import Status, Termination
 from remat.plugin.registry import KINDS, Algorithm, algorithms, find
 from remat.solving.result import Result
-from remat.testing import metadata
-from remat.testing.cases import Document, degenerate, moderate
+from remat.testing import cases, metadata
+from remat.testing.cases import Document, degenerate
 from remat.testing.checks import (
     Rung,
     at_most,
@@ -76,6 +76,10 @@ class AlgorithmSuite:
         """Return how many instances of a kind are drawn; override it where kinds differ."""
         return self.examples
 
+    def moderate(self, kind: str) -> Document:
+        """Return an instance that is large enough for a search to be interrupted; override it where less is."""
+        return cases.moderate(kind)
+
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run a test for every kind that the algorithm accepts, and every set of options.
 
@@ -113,7 +117,7 @@ class AlgorithmSuite:
         algorithm = self._subject()
         for kind in KINDS:
             if not algorithm.accepts(kind):
-                answer = self._trials.solve(moderate(kind), {}, budgets={})
+                answer = self._trials.solve(cases.moderate(kind), {}, budgets={})
                 require(
                     isinstance(answer, Refusal), f"{algorithm.name} does not list {kind}, and takes it all the same"
                 )
@@ -189,16 +193,16 @@ class AlgorithmSuite:
         """Another process with another hash seed gives the same schedules, byte for byte."""
         algorithm = self._subject()
         kinds = [kind for kind in KINDS if algorithm.accepts(kind)]
-        cases, own = [], []
-        for document in [document for kind in kinds for document in (*degenerate(kind).values(), moderate(kind))]:
+        asked, own = [], []
+        for document in [document for kind in kinds for document in (*degenerate(kind).values(), self.moderate(kind))]:
             middle = self._trials.middle(document, given)
             for budgets in (self._trials.budgets_of(document, None), middle):
                 answer = self._trials.solve(document, given, budgets=budgets)
                 if not isinstance(answer, Refusal) and answer.termination not in LIMITS:
-                    cases.append((document, budgets))
+                    asked.append((document, budgets))
                     own.append(document_of(answer))
-        others = answer_elsewhere(self._trials, cases, given)
-        for (document, budgets), mine, other in zip(cases, own, others, strict=True):
+        others = answer_elsewhere(self._trials, asked, given)
+        for (document, budgets), mine, other in zip(asked, own, others, strict=True):
             where = f"budget {dict(budgets)}, instance {document}"
             if stopped_by_a_limit(other):
                 continue  # the clock decided there, and not here
@@ -223,7 +227,7 @@ class AlgorithmSuite:
     def test_stops_when_asked(self, kind: str, given: Mapping[str, Any]) -> None:
         """Interrupted, or late, before it starts: it still answers, and what it answers is checked as ever."""
         algorithm = self._subject()
-        for document in (moderate(kind), *list(degenerate(kind).values())[:2]):
+        for document in (self.moderate(kind), *list(degenerate(kind).values())[:2]):
             budgets = self._trials.middle(document, given)
             if isinstance(self._trials.solve(document, given, budgets=budgets), Refusal):
                 continue
@@ -237,7 +241,7 @@ class AlgorithmSuite:
     def test_incumbents_are_schedules(self, kind: str, given: Mapping[str, Any]) -> None:
         """Each reported list of steps is a schedule, each better than the last; stopped after one, it returns one."""
         algorithm = self._subject()
-        document = moderate(kind)
+        document = self.moderate(kind)
         budgets = self._trials.middle(document, given)
         if isinstance(self._trials.solve(document, given, budgets=budgets), Refusal):
             return

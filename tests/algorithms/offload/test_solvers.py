@@ -65,9 +65,23 @@ def test_without_a_link_the_answer_is_that_of_rotor(document: dict[str, Any], sh
             remat.solve(document, algorithm=algorithm, budget=budget)
 
 
-@settings(max_examples=40, deadline=None)
-@given(chains(plain=True), st.floats(0, 1), st.sampled_from([1, 3, 10]), st.booleans())
+ON_LINKS = (chains(plain=True), st.floats(0, 1), st.sampled_from([1, 3, 10]), st.booleans())
+
+
+@settings(max_examples=20, deadline=None)
+@given(*ON_LINKS)
 def test_best_is_never_slower(document: dict[str, Any], share: float, bandwidth: int, half: bool) -> None:
+    check_best(document, share, bandwidth, half)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(*ON_LINKS)
+def test_best_is_never_slower_thoroughly(document: dict[str, Any], share: float, bandwidth: int, half: bool) -> None:
+    check_best(document, share, bandwidth, half)
+
+
+def check_best(document: dict[str, Any], share: float, bandwidth: int, half: bool) -> None:
     """Than any other; and no schedule is quicker than the bounds."""
     document = plain(document)
     machine = two_memories(bandwidth, channels=("bus", "bus") if half else ("out", "in"))

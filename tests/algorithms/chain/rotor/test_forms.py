@@ -15,6 +15,7 @@ from remat_algorithms.chain.rotor import table as rotor_table
 from remat_algorithms.chain.rotor.table import Grid, RotorTable
 from remat_algorithms.chain.segments import PERSISTENT, Segments
 from tests.oracles.persistent import Recursion, trade_offs
+from tests.seeds import seeds
 
 Document = dict[str, Any]
 READS = ("input", "output", "saved")
@@ -98,7 +99,7 @@ def check_against_recursion(seed: int, budgets: int) -> None:
             assert result.optimal_within in (PERSISTENT, "all schedules")
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds(60, 150))
 def test_rotor_is_the_recursion(seed: int) -> None:
     check_against_recursion(seed, 2)
 
@@ -122,7 +123,7 @@ def check_rounded(seed: int) -> None:
             assert bound.value <= exact, (seed, budget)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(20, 40))
 def test_rounded_tables_bracket_the_recursion(seed: int) -> None:
     check_rounded(seed)
 
@@ -151,7 +152,7 @@ def check_against_all(seed: int) -> None:
         assert recursion.least_time(budget) == (min(fitting) if fitting else None), (seed, budget)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(30, 60))
 def test_the_recursion_is_all_persistent_schedules(seed: int) -> None:
     check_against_all(seed)
 
@@ -163,7 +164,7 @@ def test_the_recursion_is_all_persistent_schedules_of_many_chains(chunk: int) ->
         check_against_all(seed)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(30, 60))
 def test_the_kernels_equal_their_twins(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables, least memory and what is read off them, compiled and plain, on chains of every form."""
     segments = Segments.of(make_problem(remat.load(draw_chain(seed, most=9))).chain)

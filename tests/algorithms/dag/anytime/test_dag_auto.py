@@ -256,6 +256,7 @@ def test_known_optima(name, share, ratio):
     assert result.makespan / keep.makespan == pytest.approx(ratio, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_alternatives_are_chosen_by_the_program_where_that_is_better():
     document = remat.load(remat.example("layered_n60_mixed"))
     budget = keep_peak(document) * 9 // 10
@@ -303,6 +304,7 @@ def test_a_third_run_of_a_task():
     assert result.makespan == remat.solve(document, algorithm="checkmate", budget=3).makespan == 8
 
 
+@pytest.mark.slow
 def test_the_relaxation_bounds_what_the_program_does_not_end():
     document = remat.load(remat.example("layered_n60_mixed"))
     budget = keep_peak(document) * 6 // 10
@@ -313,9 +315,20 @@ def test_the_relaxation_bounds_what_the_program_does_not_end():
     assert value <= max(bound.value for bound in result.bounds) <= result.makespan
 
 
-@settings(max_examples=40, **SMALL)
+@settings(max_examples=20, **SMALL)
 @given(strategies.dags(largest=6), st.integers(0, 99))
 def test_never_worse_than_the_program(document, share):
+    check_against_program(document, share)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, **SMALL)
+@given(strategies.dags(largest=6), st.integers(0, 99))
+def test_never_worse_than_the_program_thoroughly(document, share):
+    check_against_program(document, share)
+
+
+def check_against_program(document, share):
     assume(len(document.get("machine", {}).get("memories", [])) < 2)
     problem = make_problem(remat.load(document))
     low = problem.memory_bounds[0].size if problem.memory_bounds[0] else 0
