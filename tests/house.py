@@ -23,7 +23,7 @@ CORE_FLOORS = (
     ("graph", "what everything lowers to: task graph, machine, chain arrays, bounds"),
     ("generate", "seeded and analytic instances"),
     ("documents", "reading and writing files"),
-    ("units errors", "sizes and times; the exception tree"),
+    ("units errors version", "sizes and times; the exception tree; the version"),
 )
 """Folders (and single files) of the core from top to bottom: each imports only what stands below it."""
 
@@ -112,6 +112,8 @@ def upward(floors, root):
             continue
         for name in sorted(imports(path)):
             other = module_of(name)
+            if other == root and own < len(floors) - 1:
+                yield f"{module} -> {other}, the public face"
             if other is None or not other.startswith(f"{root}."):
                 continue
             height = floor_of(other, floors)

@@ -15,8 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from remat.plugin import moved
-
-__version__ = "0.1.0"
+from remat.version import __version__ as __version__
 
 moved.install()
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from remat import __version__
 from remat.cli.session import ExitCode, Session, abandon
 from remat.errors import ClaimError, OptionError, RematError
+from remat.version import __version__
 
 # Name -> (module, one line of help). The modules are imported when their command is called, not for this list.
 COMMANDS = {

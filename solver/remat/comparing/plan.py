@@ -198,7 +198,7 @@ def _acceptable(name: str, kind: str) -> tuple[str, str]:
 
 
 def _version_of(package: str) -> str:
-    from remat import __version__
+    from remat.version import __version__
 
     if package in ("remat", "remat_algorithms"):
         return __version__

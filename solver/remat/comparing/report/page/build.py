@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from importlib import resources
 
-from remat import __version__
 from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison, Standing, by_algorithm
 from remat.comparing.report.page.charts import COLOURS, curves, legend, profile
 from remat.comparing.report.page.schedules import schedules
 from remat.comparing.report.tables import SHORT, peak_text, problems, units_of
 from remat.units import format_size, format_time
+from remat.version import __version__
 
 MOST_CHARTS = 60
 """Instances that get a chart of their own; the tables have them all."""
