@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from importlib import import_module
 from importlib.util import find_spec
 
 import pytest
@@ -154,3 +155,22 @@ def test_messages_outside_the_command_line_name_no_flag():
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
                 found = re.search(r"(?<![\w(-])--[a-z]", node.value)
                 assert found is None, f"{module_name(path)}:{node.lineno} names a flag: {node.value[:80]!r}"
+
+
+def test_names_in_texts_lead_somewhere():
+    """What docstrings and pages call by its dotted name is there."""
+    pages = [*SOURCES, *places.DOCS.glob("*.md"), places.ROOT / "README.md", places.ROOT / "CONTRIBUTING.md"]
+    named = {name for page in pages for name in re.findall(r"`(remat(?:_algorithms)?(?:\.\w+)+)[`(]", page.read_text())}
+    assert len(named) > 50
+    assert [name for name in sorted(named) if not leads_somewhere(name)] == []
+
+
+def leads_somewhere(name):
+    there, *parts = name.split(".")
+    found = import_module(there)
+    for part in parts:
+        there = f"{there}.{part}"
+        if not hasattr(found, part) and (not hasattr(found, "__path__") or find_spec(there) is None):
+            return False
+        found = getattr(found, part) if hasattr(found, part) else import_module(there)
+    return True
