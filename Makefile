@@ -9,7 +9,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.stamp
 UV := $(shell command -v uv 2>/dev/null)
 
-# Test workers. The fast suite fits two cores; more than four gain nothing. What shares answers stays together.
+# Test workers. The fast suite fits two cores; more than four gain nothing. Classes share answers, and stay together.
 WORKERS ?= auto
 PYTEST_ARGS ?=
 PYTEST := $(PY) -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadscope
