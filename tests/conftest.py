@@ -1,6 +1,21 @@
 """What holds for every test."""
 
+import pytest
+
 
 def pytest_make_parametrize_id(val, argname):
     """Name byte strings by their argument: compressed ones carry the time, and workers must collect equal names."""
     return argname if isinstance(val, bytes) else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Keep the tests of a class, which share answers, on one worker, as loadscope does; spread those of a module."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Classes(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            path, *names = nodeid.split("[")[0].split("::")
+            return "::".join((path, *names[:-1])) if len(names) > 1 else nodeid
+
+    return Classes(config, log) if config.getvalue("dist") == "loadscope" else None

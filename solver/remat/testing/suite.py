@@ -83,24 +83,15 @@ class AlgorithmSuite:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run a test for every kind that the algorithm accepts, and every set of options.
 
-        All tests with one set of options share their answers: pytest-xdist keeps them on one worker (``--dist
-        loadgroup``).
+        The tests of a class share their answers: with pytest-xdist, ``--dist loadscope`` keeps them on one worker.
         """
-        import pytest
-
         if "kind" in metafunc.fixturenames:
             # An unknown name must fail in the tests, with the registry's message, and not here.
             known = {algorithm.name: algorithm for algorithm in algorithms()}.get(self.algorithm)
             metafunc.parametrize("kind", [kind for kind in KINDS if known is None or known.accepts(kind)])
         if "given" in metafunc.fixturenames:
             shown = [",".join(f"{key}={value}" for key, value in given.items()) or "default" for given in self.options]
-            spread = metafunc.config.pluginmanager.hasplugin("xdist")
-            name = type(self).__qualname__
-            sets = [
-                pytest.param(given, id=text, marks=[pytest.mark.xdist_group(f"{name}-{text}")] if spread else [])
-                for given, text in zip(self.options, shown, strict=True)
-            ]
-            metafunc.parametrize("given", sets)
+            metafunc.parametrize("given", self.options, ids=shown)
 
     # --- what is known without solving --------------------------------------------------------------------------------
 
