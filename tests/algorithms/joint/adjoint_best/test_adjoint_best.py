@@ -160,9 +160,25 @@ def check_classical(times: list[tuple[int, int]], storage: list[tuple[int, int, 
         assert result.makespan <= expected
 
 
-@draws(15)
-@given(st.lists(st.tuples(FIGURES, FIGURES, st.integers(0, 4)), min_size=1, max_size=6), st.integers(0, 100))
+def in_one_memory(longest: int) -> tuple[st.SearchStrategy[Any], ...]:
+    step = st.tuples(FIGURES, FIGURES, st.integers(0, 4))
+    return st.lists(step, min_size=1, max_size=longest), st.integers(0, 100)
+
+
+@draws(10)
+@given(*in_one_memory(5))
 def test_one_memory_against_all_schedules(steps: list[tuple[int, int, int]], share: int) -> None:
+    check_in_one_memory(steps, share)
+
+
+@pytest.mark.slow
+@draws(50)
+@given(*in_one_memory(6))
+def test_one_memory_against_all_schedules_thoroughly(steps: list[tuple[int, int, int]], share: int) -> None:
+    check_in_one_memory(steps, share)
+
+
+def check_in_one_memory(steps: list[tuple[int, int, int]], share: int) -> None:
     keys = ("forward_time", "backward_time", "state_size")
     document = loop(len(steps), 0, forward_time=1, backward_time=1, state_size=1, static_memory=3) | {
         "steps": [dict(zip(keys, step, strict=True)) for step in steps]
@@ -233,7 +249,7 @@ LARGE_AND_SMALL: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("storage", [False, True])
 @pytest.mark.parametrize("tape_size", [None, 3])
-@pytest.mark.parametrize("budget", [13, 20])
+@pytest.mark.parametrize("budget", [13, pytest.param(20, marks=pytest.mark.slow)])
 def test_room_beside_small_states_is_used(storage: bool, tape_size: int | None, budget: int) -> None:
     """The working memory has room for the largest state; what is small leaves room for other states, and for tapes."""
     levels = [
@@ -419,19 +435,19 @@ def test_anytime() -> None:
 
 
 def test_tapes_overlap_and_other_machines() -> None:
-    taped = remat.solve(loop(9, 1, 30, tape_size=2), algorithm="adjoint-best")
+    taped = remat.solve(loop(9, 1, 30, tape_size=2), algorithm="adjoint-best", options=LITTLE)
     assert taped.makespan is not None
     unequal = remat.solve(loop(14, 1, 9, tape_size=2), algorithm="adjoint-best", options={"iterations": 10})
     assert unequal.makespan is not None
     beside = loop(9, 1, 12)
     beside["storage"][0] |= {"channel": "dma", "write_time": 2}
-    overlapped = remat.solve(beside, algorithm="adjoint-best")
+    overlapped = remat.solve(beside, algorithm="adjoint-best", options=LITTLE)
     assert overlapped.makespan is not None
     assert "overlap" in overlapped.notes[0]
     few = {"iterations": 5}
-    spare = remat.solve(loop(20, 1, 6), algorithm="adjoint-best", budget={"working": 30}, options=few)
+    spare = remat.solve(loop(12, 1, 6), algorithm="adjoint-best", budget={"working": 30}, options=few)
     assert spare.makespan is not None
-    assert spare.makespan <= remat.solve(loop(20, 1, 6), algorithm="adjoint-best", options=few).makespan  # type: ignore[operator]
+    assert spare.makespan <= remat.solve(loop(12, 1, 6), algorithm="adjoint-best", options=few).makespan  # type: ignore[operator]
     elsewhere = {
         "memories": [{"name": "host"}, {"name": "device"}],
         "processors": [{"name": "gpu", "memory": "device"}],
