@@ -256,14 +256,35 @@ def test_online_writes_only_what_is_read():
     assert executed(result).writes < written
 
 
-@settings(max_examples=40, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
-@given(strategies.adjoints(largest=8), st.integers(1, 9))
+def drawn_plans(count):
+    return lambda test: settings(
+        max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    )(given(strategies.adjoints(largest=8), st.integers(1, 9))(test))
+
+
+@drawn_plans(10)
 def test_drawn_plans_are_executed_or_refused(document, budget):
     """Whatever the algorithm: executed without breaking a rule, or refused with a reason."""
+    check_plans(document, budget)
+
+
+@pytest.mark.slow
+@drawn_plans(40)
+def test_more_drawn_plans_are_executed_or_refused(document, budget):
+    check_plans(document, budget)
+
+
+WORK = {"adjoint-best": {"iterations": 10, "moves": 20_000, "window": 1000, "work": 0.001}}
+"""Less than a minute of it."""
+
+
+def check_plans(document, budget):
     refused = []
     for algorithm in remat.algorithms(kind="adjoint"):
         try:
-            result = remat.solve(document, algorithm=algorithm.name, budget=budget, time_limit=5)
+            result = remat.solve(
+                document, algorithm=algorithm.name, budget=budget, options=WORK.get(algorithm.name), time_limit=5
+            )
         except OptionError:
             continue
         if result.columns is None:
