@@ -57,8 +57,8 @@ def with_disk(document):
 # Work decides in the fast tests, not the clock: what a constraint program adds within a blink, and few rounds.
 FAST_OPTIONS = {
     "adjoint-best": ({"iterations": 10, "moves": 20_000, "window": 1000, "work": 0.001},),
-    "chain-best": ({"iterations": 200, "states": 20_000}, {"iterations": 20, "states": 3}),
-    "chain-exact": ({"states": 20_000},),
+    "chain-best": ({"iterations": 200, "states": 2_000}, {"iterations": 20, "states": 3}),
+    "chain-exact": ({"states": 2_000},),
     "knapsack-ilp": ({"levels": 3},),
     "dag-auto": ({"iterations": 20},),
     "offload-exact": ({"copies": 1, "work": 0.002}, {"copies": 1, "recompute": True, "work": 0.002}),
