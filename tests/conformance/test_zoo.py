@@ -105,6 +105,8 @@ def small(kind):
             return strategies.adjoints(largest=4)
         case "chain":
             return strategies.chains(largest=3) | strategies.chains(largest=3, plain=True).map(beside_host)
+    if kind != "dag":
+        raise ValueError(f"no small instances of kind {kind!r}: draw them here")
     return strategies.dags(largest=4) | strategies.dags(largest=4, plain=True).map(beside_host)
 
 
@@ -157,7 +159,9 @@ def short(self, kind):
             return document | {"steps": 16 if self.algorithm == "adjoint-best" else 10}
         case "dag":
             return document | {"tasks": document["tasks"][:10], "outputs": ["t9"]}
-    return document | {key: document[key][:15] for key in ("parent", "output_size", "workspace")}
+        case "tree":
+            return document | {key: document[key][:15] for key in ("parent", "output_size", "workspace")}
+    raise ValueError(f"no short instance of kind {kind!r}: make one here")
 
 
 PROGRAMS = {"adjoint-best", "checkmate", "checkmate-lp", "moccasin", "offload-exact", "poet", "dag-auto"}
