@@ -103,7 +103,7 @@ def check_tiny(case: tuple[dict[str, Any], int | None, tuple[Any, ...]], **optio
         assert result.optimal_within
 
 
-@draws(40)
+@draws(24)
 @given(tiny())
 def test_equals_exhaustive_search(case: tuple[dict[str, Any], int | None, tuple[Any, ...]]) -> None:
     check_tiny(case, **LITTLE)
