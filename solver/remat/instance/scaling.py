@@ -52,7 +52,7 @@ def scaled(instance: Instance, batch: int, of: int = 1) -> Instance:
         If the scaled sizes add up to more than 2^62.
     """
     if not isinstance(instance, (ChainInstance, AdjointInstance, DagInstance)):
-        raise OptionError(f"chains, adjoints and dags have a batch, not a {instance.kind}", argument="instance")
+        raise OptionError(f"chains, adjoints and dags have a batch, not a {instance.kind}")
     if batch == of:
         return instance
     factor = Fraction(batch, of)

@@ -252,7 +252,7 @@ def test_options_go_to_those_who_have_them():
         ({"algorithms": "roter"}, "did you mean 'rotor'"),
         ({"algorithms": "liu"}, "solves tree, not chain"),
         ({"budgets": []}, "there are no budgets"),
-        ({"budgets": ["8GB"]}, "budget: '8GB' is in bytes"),
+        ({"budgets": ["8GB"]}, "^budgets: '8GB' is in bytes"),
         ({"budgets": [3], "points": 3}, "points: the budgets are given already"),
         ({"points": 1}, "points"),
         ({"points": "many"}, "points"),

@@ -115,9 +115,9 @@ def _budgets(given: Iterable[int | str] | None, problem: Problem) -> tuple[int, 
     try:
         sizes = {parse_size(size, problem.units) for size in given}
     except ValueError as error:
-        raise OptionError(f"{error}", argument="budget") from None
+        raise OptionError(f"{error}", argument="budgets") from None
     if not sizes:
-        raise OptionError("there are no budgets", argument="budget")
+        raise OptionError("there are no budgets", argument="budgets")
     return tuple(sorted(sizes, reverse=True))
 
 
