@@ -32,9 +32,9 @@ class Grid:
         graph, machine = problem.graph, problem.machine
         offset = graph.static_memory if memory == 0 else 0
         works = any(processor.memory == memory for processor in machine.processors)
-        if problem.kind == "adjoint" and not works:
+        if problem.instance.has_states and not works:
             sizes = np.concatenate((problem.chain.activation_size, problem.chain.saved_size))
-        elif problem.kind == "adjoint" or len(machine.memories) == 1:
+        elif problem.instance.has_states or len(machine.memories) == 1:
             sizes = np.concatenate((graph.size, graph.workspace))
         else:
             return Grid(offset, 1)
