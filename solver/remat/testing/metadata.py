@@ -44,7 +44,7 @@ def check_options(algorithm: Algorithm, tried: Sequence[Mapping[str, Any]]) -> N
     _refuses_unknown(algorithm)
     if model is None:
         return
-    require(issubclass(model, Options), f"{name}: options derive from remat.plugin.options.Options")
+    require(issubclass(model, Options), f"{name}: options derive from remat.plugin.Options")
     require(bool(model.model_config.get("frozen")), f"{name}: the options model is not frozen")
     require(model.model_config.get("extra") == "forbid", f"{name}: the options model takes unknown names")
     for option, field in model.model_fields.items():
