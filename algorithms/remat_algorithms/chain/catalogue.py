@@ -29,6 +29,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(L)",
         reference="-",
         several_memories=True,
+        cheap=("chain",),
     ),
     Algorithm(
         name="recompute-all",
@@ -64,6 +65,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="the periodic schedule",
         complexity="O(L)",
         reference="Chen et al. 2016",
+        cheap=("chain",),
     ),
     Algorithm(
         name="rotor-float",
@@ -108,5 +110,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(L^2)",
         reference="Griewank & Walther 2000",
+        cheap=("chain",),
     ),
 )

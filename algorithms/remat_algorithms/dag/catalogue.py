@@ -15,6 +15,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="the keep-all schedule",
         complexity="O(size)",
         reference="-",
+        cheap=("chain", "dag"),
     ),
     *LITERATURE,
 )

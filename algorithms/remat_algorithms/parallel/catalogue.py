@@ -14,6 +14,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="the all-to-all schedule",
         complexity="O(n log n)",
         reference="after Agullo et al. 2016",
+        cheap=("tree",),
     ),
     Algorithm(
         name="proportional",
@@ -23,6 +24,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(n log n)",
         reference="after Pothen & Sun 1993",
+        cheap=("tree",),
     ),
     Algorithm(
         name="memory-aware",
@@ -32,6 +34,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(n log n)",
         reference="after Agullo et al. 2016",
+        cheap=("tree",),
     ),
     Algorithm(
         name="par-subtrees",
@@ -42,6 +45,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(n (log n + P))",
         reference="after Marchal, Sinnen & Vivien 2013",
+        cheap=("tree",),
     ),
     Algorithm(
         name="par-inner-first",
@@ -51,6 +55,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(n log n)",
         reference="after Marchal, Sinnen & Vivien 2013",
+        cheap=("tree",),
     ),
     Algorithm(
         name="par-deepest-first",
@@ -60,6 +65,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(n log n)",
         reference="after Marchal, Sinnen & Vivien 2013",
+        cheap=("tree",),
     ),
     Algorithm(
         name="mem-booking",
@@ -70,6 +76,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(n (height + log n))",
         reference="after Aupy, Brasseur & Marchal 2017",
+        cheap=("tree",),
     ),
     Algorithm(
         name="dag-list-memory",
@@ -80,5 +87,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(n log n + n^2 / 512)",
         reference="-",
+        cheap=("dag",),
     ),
 )

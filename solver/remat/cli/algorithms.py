@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HELP = """List the algorithms: what they solve, what they promise, what they cost.
 
 With NAME, explain one and list its options for `remat solve --option KEY=VALUE`.
-With auto, the default of `remat solve`, show what it chooses.
+With auto, the default of `remat solve`, show what it asks.
 
 \b
   remat algorithms --kind chain
@@ -69,7 +69,14 @@ def _show_auto(kind: str | None, format_: str) -> None:
     rules = [rule for rule in TABLE if kind in (None, rule.kind)]
     if format_ == "json":
         entries = [
-            {"kind": rule.kind, "when": rule.when, "algorithms": rule.algorithms, "many_budgets": rule.many}
+            {
+                "kind": rule.kind,
+                "when": rule.when,
+                "algorithms": rule.algorithms,
+                "options": dict(rule.options),
+                "first": rule.first,
+                "many_budgets": rule.many,
+            }
             for rule in rules
         ]
         emit(json.dumps({"name": AUTO, "rules": entries}, indent=2, ensure_ascii=False))
@@ -81,13 +88,15 @@ def _show_auto(kind: str | None, format_: str) -> None:
 
 def _auto_lines(rules: Sequence[Rule]) -> Iterator[tuple[str, str]]:
     yield "algorithm", AUTO
-    yield "summary", "the default: not an algorithm, but a choice of one by kind, machine and size"
-    yield "chooses", "in each kind the first row that applies; there, the first algorithm that is installed"
+    yield "summary", "the default: a portfolio, which answers with the best of what several algorithms find and prove"
+    yield "asks", "rows marked first, all that is cheap, then each other row that applies, with its share of the time"
     kind = ""
     for rule in rules:
         names = ", else ".join(rule.algorithms)
         many = f"; for many budgets {', '.join(rule.many)}" if rule.many else ""
-        yield rule.kind if rule.kind != kind else "", f"{rule.when}: {names}{many}"
+        given = "".join(f" with {name}={value}".lower() for name, value in rule.options.items())
+        first = " (first)" if rule.first else ""
+        yield rule.kind if rule.kind != kind else "", f"{rule.when}: {names}{given}{first}{many}"
         kind = rule.kind
     yield "more", "docs/auto.md"
 

@@ -69,6 +69,17 @@ def format_option(*choices: str) -> Callable[[Decorated], Decorated]:
     )
 
 
+def limit_options(command: Decorated) -> Decorated:
+    """Add --time-limit, --gap and --patience, which any anytime work has."""
+    for name, metavar, text in (
+        ("--patience", "TIME", "Stop where nothing better was found for so long."),
+        ("--gap", "SHARE", "Stop where the makespan is so near to the lower bound, such as 1%; 0.1% for auto."),
+        ("--time-limit", "TIME", "Such as 30s or 5min; 60s for the algorithm auto."),
+    ):
+        command = click.option(name, metavar=metavar, help=text)(command)
+    return command
+
+
 def plot_options(command: Decorated) -> Decorated:
     """Add --plot and --view, a picture of a schedule."""
     shown = click.option("--view", type=click.Choice(list(VIEWS)), help="What --plot shows; default: time.")

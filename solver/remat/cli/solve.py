@@ -30,11 +30,13 @@ INSTANCE is a JSON file (.gz too), - for standard input, or example:NAME for a s
   remat solve net.json -b 8GB --plot stages.svg --view stages
   remat solve net.json -b device=8GB -b host=64GB -a rotor -O slots=1000
   remat solve loop.json -b 20 --format actions
+  remat solve net.json -b 8GB --gap 1% --patience 10s        good enough, and no longer than that
   remat solve net.json --max-overhead 20%                    the least budget for a time
   remat solve net.json -b 8GB -O scale=batch -O batch=32     the largest batch for a budget
 
-Exit code 0: the schedule is verified (also after Ctrl-C, if there is one). 3: proved infeasible; the table names the
-least budget and the task that sets it, and the file of -o holds the answer, without steps. 4: nothing found in time."""
+Exit code 0: the schedule is verified (also after Ctrl-C, if there is one). 3: proved infeasible, for every schedule;
+the table names the least budget and the task that sets it, and the file of -o holds the answer, without steps. 4:
+nothing found in time, or only a class of schedules is known to have none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,7 @@ class _Outputs:
     plot: str | None
     view: str | None
     trace: str | None
+    log: str | None
     format: str
 
     def check(self, instance: str, machine: str | None) -> None:
@@ -56,6 +59,7 @@ class _Outputs:
             "--output-instance": self.instance,
             "--plot": self.plot,
             "--trace": self.trace,
+            "--log": self.log,
         }
         common.one_standard_input(inputs)
         common.check_distinct(inputs | outputs)
@@ -84,6 +88,9 @@ class _Given:
     max_overhead: str | None
     max_makespan: str | None
     time_limit: str | None
+    gap: str | None
+    patience: str | None
+    warm_start: str | None
     seed: int
     threads: int
     output: str | None
@@ -92,6 +99,7 @@ class _Given:
     plot: str | None
     view: str | None
     trace: str | None
+    log: str | None
 
     @property
     def outputs(self) -> _Outputs:
@@ -102,6 +110,7 @@ class _Given:
             plot=self.plot,
             view=self.view,
             trace=self.trace,
+            log=self.log,
             format=self.format_,
         )
 
@@ -122,7 +131,8 @@ class _Given:
 @click.option("-O", "--option", "options", metavar="KEY=VALUE", multiple=True, help="An option of the algorithm.")
 @click.option("--max-overhead", metavar="SHARE", help="Find the least budget with at most this overhead: 0.2 or 20%.")
 @click.option("--max-makespan", metavar="TIME", help="Find the least budget with at most this makespan.")
-@click.option("--time-limit", metavar="TIME", help="Such as 30s or 5min; 60s for the algorithm auto.")
+@common.limit_options
+@click.option("--warm-start", metavar="FILE", help="A schedule of this instance to start from.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the schedule; - is standard output.")
@@ -130,6 +140,7 @@ class _Given:
 @common.format_option("table", "json", "actions")
 @common.plot_options
 @click.option("--trace", metavar="FILE", help="Write a trace for Chrome or Perfetto.")
+@click.option("--log", metavar="FILE", help="Write each better schedule and bound with its time, as CSV.")
 @common.verbosity_options
 @click.pass_obj
 def command(session: Session, /, **given: Any) -> int:
@@ -156,6 +167,7 @@ def command(session: Session, /, **given: Any) -> int:
             chosen,
             {"max_overhead": asked.max_overhead, "max_makespan": asked.max_makespan},
             lambda: _own_options(make_problem(loaded, budget=budget, machine=model), asked.algorithm),
+            warm_start=asked.warm_start is not None,
         )
         with question.errors():
             result = question.ask(
@@ -165,6 +177,9 @@ def command(session: Session, /, **given: Any) -> int:
                 machine=model,
                 options=question.options,
                 time_limit=asked.time_limit,
+                gap=asked.gap,
+                patience=asked.patience,
+                **({} if asked.warm_start is None else {"warm_start": asked.warm_start}),
                 seed=asked.seed,
                 threads=asked.threads,
                 progress=listener,
@@ -203,7 +218,9 @@ class _Question:
             raise OptionError(error.message, option=error.argument) from None
 
 
-def _question(options: dict[str, str], flags: Mapping[str, str | None], own: Callable[[], set[str]]) -> _Question:
+def _question(
+    options: dict[str, str], flags: Mapping[str, str | None], own: Callable[[], set[str]], *, warm_start: bool
+) -> _Question:
     """Part the question from the algorithm's options; `own` names those that the algorithm has itself."""
     import remat
     from remat.solving.questions import QUESTIONS
@@ -218,6 +235,8 @@ def _question(options: dict[str, str], flags: Mapping[str, str | None], own: Cal
     left = {name: value for name, value in options.items() if name not in asked}
     if not arguments:
         return _Question(remat.solve, left, asked)
+    if warm_start:
+        raise OptionError("a question is many solves, and has no start", argument="warm_start")
     if "scale" in arguments:
         if (scale := arguments.pop("scale")) != "batch":
             raise OptionError(f"{scale!r:.60} is nothing to scale by; write scale=batch", option="scale")
@@ -229,11 +248,9 @@ def _question(options: dict[str, str], flags: Mapping[str, str | None], own: Cal
 
 def _own_options(problem: Problem, algorithm: str) -> set[str]:
     """Return the names of the options that the algorithm has."""
-    from remat.plugin import registry
-    from remat.plugin.auto import choose
+    from remat.solving.portfolio import find
 
-    solver = choose(problem, many=True) if algorithm == "auto" else registry.find(algorithm, problem.kind)
-    model = solver.load_options()
+    model = find(algorithm, problem.kind).load_options()
     return set() if model is None else set(model.model_fields)
 
 
@@ -264,6 +281,10 @@ def _write(result: Result, outputs: _Outputs, session: Session) -> None:
             from remat.report.trace import write_trace
 
             write_trace(result, outputs.trace)
+    if outputs.log is not None:
+        from remat.report.text.incumbents import write_log
+
+        write_log(result.history, outputs.log)
     _print(result, outputs, session)
 
 

@@ -30,7 +30,7 @@ Without --budget the budgets lie between the least feasible one and the peak of 
 algorithm that answers many budgets at once gives every breakpoint of its curve. Every point is verified. Ctrl-C ends
 with the points so far.
 
-Exit code 0: there is a schedule. 3: proved infeasible for all algorithms. 4: nothing found."""
+Exit code 0: there is a schedule. 3: every budget is proved infeasible. 4: nothing found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +187,7 @@ def exit_code(found: Sweep) -> ExitCode:
         return ExitCode.OK
     if any(curve.termination is Termination.INTERRUPTED for curve in found.curves):
         return ExitCode.INTERRUPTED
-    if answers and all(point.status is Status.INFEASIBLE for point in answers):
+    refuted = {point.budget for point in answers if point.status is Status.INFEASIBLE}
+    if answers and all(point.budget in refuted for point in answers):
         return ExitCode.INFEASIBLE
     return ExitCode.UNKNOWN

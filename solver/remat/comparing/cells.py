@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from remat.plugin.proposal import ALL_SCHEDULES
 from remat.units import Number
 
 
@@ -48,8 +49,9 @@ class Answer:
         Makespan over the no-recompute time, minus 1.
     peak_memory : mapping of memory name to int
     optimal_within, scope : str or None
+        As in `remat.solving.result.Result`.
     least_budget : int or None
-        Least budget that an infeasible answer names, if solving again there succeeds.
+        Least budget that an answer without a schedule names, if solving again there succeeds.
     steps : int or None
     transferred : mapping of link to int
     termination : str
@@ -107,6 +109,8 @@ class Answer:
             if isinstance(value, dict) and not all(type(size) is int for size in value.values()):
                 raise TypeError(f"{name}: sizes are whole numbers")
         given["outcome"] = Outcome(document["outcome"])
+        if given["outcome"] is Outcome.INFEASIBLE and given.get("scope", ALL_SCHEDULES) != ALL_SCHEDULES:
+            given["outcome"] = Outcome.UNKNOWN  # written when that was said of a class, too
         if given["outcome"] in SOLVED and "makespan" not in given:
             raise ValueError("a schedule without a makespan")
         return Answer(**given)

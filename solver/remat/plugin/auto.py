@@ -1,18 +1,19 @@
-"""`auto`: a documented table, kind x machine x size -> algorithm.
+"""The table behind `auto`: which algorithms it asks for which problem, and in which order.
 
-The first row that applies decides (docs/auto.md shows the table too).
+`remat.solving.portfolio` asks them (docs/auto.md shows the table too): first the rows that settle a problem in closed
+form, then all algorithms that are marked as cheap for the kind, then the other rows, each with its share of the time,
+until something is proved. Where none of them finds a schedule, the rest of the zoo is asked as well.
 
 Every family keeps its rows current; a row names the first algorithm of its list that is available. Where many budgets
-are asked about (sweeps, questions), a row may name others.
+are asked about (sweeps, questions), a row may name one algorithm that answers instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from remat.errors import OptionError
 from remat.plugin import registry
 
 if TYPE_CHECKING:
@@ -21,9 +22,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One row of the table: the first rule that applies decides.
+    """One row of the table; every row that applies is asked, in this order, until something is proved.
 
-    `many` goes before `algorithms` where many budgets or batches are asked about.
+    Attributes
+    ----------
+    kind, when : str
+        When the row applies, in words.
+    algorithms : tuple of str
+        The first one that is available is asked.
+    applies : callable
+    many : tuple of str
+        Who answers alone where many budgets or batches are asked about.
+    first : bool
+        Whether the row is asked before the algorithms that are marked as cheap: what it proves makes them superfluous.
+    options : mapping
+        Options of the algorithm.
+    free : bool
+        Whether it looks for another order of the tasks, which is left out where they must keep the listed one.
     """
 
     kind: str
@@ -31,6 +46,9 @@ class Rule:
     algorithms: tuple[str, ...]
     applies: Callable[[Problem], bool]
     many: tuple[str, ...] = ()
+    first: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    free: bool = False
 
 
 MOST_OFFLOADED = 200
@@ -47,18 +65,26 @@ MOST_STAGES = 1000
 
 def _one_saving_forward(problem: Problem) -> bool:
     """Whether a chain's stages have no variants, and are not too many to search further than `rotor`."""
+    if _has_parameters(problem):
+        return False
     chain = problem.chain
     runs = (3 if chain.saves else 2) * chain.length + 1
     return len(problem.graph.tasks) == runs and chain.length <= MOST_STAGES
 
 
-def _offloads(problem: Problem) -> bool:
-    """Whether values can leave the processor's memory and come back, and the chain is one for `chain-best`."""
+def _way_out(problem: Problem) -> bool:
+    """Whether values can leave the processor's memory and come back."""
     machine = problem.machine
     device = machine.processors[0].memory
     out = {link.target for link in machine.links if link.source == device}
     back = {link.source for link in machine.links if link.target == device}
-    return device == 0 and bool(out & back) and _one_saving_forward(problem) and problem.chain.length <= MOST_OFFLOADED
+    return bool(out & back)
+
+
+def _offloads(problem: Problem) -> bool:
+    """Whether values can leave, and the chain is one for `chain-best` and not too long."""
+    alone = problem.machine.processors[0].memory == 0 and _way_out(problem) and not _has_parameters(problem)
+    return alone and _one_saving_forward(problem) and problem.chain.length <= MOST_OFFLOADED
 
 
 def _uniform_adjoint(problem: Problem) -> bool:
@@ -92,13 +118,6 @@ MODERATE_STEPS = 2000
 """Most steps whose best schedule is searched for with all means."""
 
 
-def _one_free_level(problem: Problem) -> bool:
-    """Whether equal steps have one place for checkpoints that cost nothing: then Revolve's closed form says it all."""
-    machine, chain = problem.machine, problem.chain
-    free = not any(link.latency or link.bandwidth is not None for link in machine.links)
-    return _uniform_adjoint(problem) and len(machine.memories) == 2 and free and not chain.saves
-
-
 def _slots_of_one_size(problem: Problem) -> bool:
     """Whether states of one size go to one level, beside computing, in a table of moderate size."""
     chain, machine = problem.chain, problem.machine
@@ -111,8 +130,13 @@ def _searchable(problem: Problem) -> bool:
     return problem.chain.length < MODERATE_STEPS and problem.machine.processors[0].memory == 0
 
 
-def _starts_in_its_memory(problem: Problem) -> bool:
-    return problem.machine.processors[0].memory == 0
+def _many_own_steps(problem: Problem) -> bool:
+    elsewhere, uniform = _starts_elsewhere(problem), _uniform_adjoint(problem)
+    return problem.chain.length >= MODERATE_STEPS and not elsewhere and not uniform
+
+
+def _starts_elsewhere(problem: Problem) -> bool:
+    return problem.machine.processors[0].memory != 0
 
 
 def _moderate_table(problem: Problem) -> bool:
@@ -156,16 +180,54 @@ def _parameters_and_memories(problem: Problem) -> bool:
     return _has_parameters(problem) and len(problem.machine.memories) > 1
 
 
+def _otherwise(problem: Problem) -> bool:
+    return not _has_parameters(problem) and not _one_saving_forward(problem)
+
+
+def _one_processor(problem: Problem) -> bool:
+    return len(problem.machine.processors) == 1
+
+
+MOST_EXACT = 20
+"""Tasks up to which every schedule is looked at."""
+
+MOST_SERIES_PARALLEL = 1000
+"""Tasks up to which it takes no time to see whether a graph is series-parallel."""
+
+MOST_PARKED = 200
+"""Equal steps up to which it is worth looking for what Revolve's slots do not say, such as a place for an adjoint."""
+
+MOST_WHOLE_MOVES = 8
+"""Tasks up to which moves between memories are chosen exactly."""
+
+
+def _few_tasks(problem: Problem) -> bool:
+    return _one_processor(problem) and len(problem.graph.tasks) <= MOST_EXACT
+
+
+def _moderate_graph(problem: Problem) -> bool:
+    return len(problem.graph.tasks) <= MOST_SERIES_PARALLEL
+
+
+def _few_moves(problem: Problem) -> bool:
+    return _way_out(problem) and _one_processor(problem) and len(problem.graph.tasks) <= MOST_WHOLE_MOVES
+
+
+def _parked(problem: Problem) -> bool:
+    return _searchable(problem) and (not _uniform_adjoint(problem) or problem.chain.length <= MOST_PARKED)
+
+
 TABLE: tuple[Rule, ...] = (
     Rule("chain", "parameters, and several memories", ("weight-offload",), _parameters_and_memories),
-    Rule("chain", "parameters, in one memory", ("dag-auto", "keep-all"), _has_parameters),
+    Rule("chain", "parameters", ("dag-auto", "keep-all"), _has_parameters),
     Rule(
         "chain",
         "links to another memory and back, one saving forward per stage, at most 200 stages",
-        ("remat-offload-best", "chain-best", "rotor"),
+        ("remat-offload-best",),
         _offloads,
         many=("rotor",),
     ),
+    Rule("chain", "links to another memory and back", ("offload-greedy",), _way_out),
     Rule(
         "chain",
         "one saving forward per stage, at most 1000 stages",
@@ -173,30 +235,70 @@ TABLE: tuple[Rule, ...] = (
         _one_saving_forward,
         many=("rotor",),
     ),
-    Rule("chain", "otherwise", ("rotor",), _always),
-    Rule("adjoint", "everything fits", ("store-all",), _fits_whole),
-    Rule("adjoint", "one memory, states and adjoints of one size", ("adjoint-dp", "revolve"), _shared_equal_sizes),
-    Rule("adjoint", "uniform steps, several levels, or checkpoints that take time", ("h-revolve",), _levels),
-    Rule("adjoint", "uniform steps, one level whose transfers take no time", ("revolve",), _one_free_level),
     Rule(
-        "adjoint", "states of one size, one level, a table of moderate size", ("walther-griewank",), _slots_of_one_size
+        "chain",
+        "no parameters, otherwise",
+        ("rotor",),
+        _otherwise,
+        many=("rotor",),
     ),
-    Rule("adjoint", "at most 2000 steps", ("adjoint-best",), _searchable),
-    Rule("adjoint", "uniform steps", ("revolve",), _uniform_adjoint),
-    Rule("adjoint", "otherwise", ("adjoint-best",), _starts_in_its_memory),
-    Rule("adjoint", "another memory than the first computes", ("recompute-all",), _always),
-    Rule("tree", "any", ("liu",), _always),
-    Rule("dag", "all values fit at once", ("keep-all",), _nothing_to_free),
-    Rule("dag", "otherwise", ("dag-auto", "keep-all"), _always),
+    Rule("adjoint", "everything fits", ("store-all",), _fits_whole, first=True),
+    Rule(
+        "adjoint",
+        "one memory, states and adjoints of one size",
+        ("adjoint-dp", "revolve"),
+        _shared_equal_sizes,
+        first=True,
+    ),
+    Rule(
+        "adjoint", "uniform steps, several levels, or checkpoints that take time", ("h-revolve",), _levels, first=True
+    ),
+    Rule("adjoint", "uniform steps", ("revolve",), _uniform_adjoint, first=True),
+    Rule(
+        "adjoint",
+        "states of one size, one level, a table of moderate size",
+        ("walther-griewank",),
+        _slots_of_one_size,
+        first=True,
+    ),
+    Rule("adjoint", "at most 2000 steps, or 200 uniform ones", ("adjoint-best",), _parked),
+    Rule("adjoint", "more steps, of their own", ("adjoint-best",), _many_own_steps),
+    Rule("adjoint", "another memory than the first computes", ("recompute-all",), _starts_elsewhere),
+    Rule("tree", "any", ("liu",), _always, first=True),
+    Rule("dag", "all values fit at once", ("keep-all",), _nothing_to_free, first=True),
+    Rule("dag", "at most 1000 tasks", ("sp-order",), _moderate_graph, free=True),
+    Rule("dag", "one processor, at most 20 tasks", ("dag-exact",), _few_tasks, free=True),
+    Rule("dag", "links to another memory and back", ("offload-greedy",), _way_out),
+    Rule("dag", "links to another memory and back, at most 8 tasks", ("offload-exact",), _few_moves),
+    Rule("dag", "any", ("dag-auto", "keep-all"), _always),
+    Rule("dag", "any; in a better order", ("dag-auto",), _always, options={"reorder": True}, free=True),
 )
 
 
-def choose(problem: Problem, *, many: bool = False) -> registry.Algorithm:
-    """Return the algorithm that the table names for a problem, or for many problems that differ in budget or batch."""
+def rows(problem: Problem) -> list[tuple[Rule, registry.Algorithm]]:
+    """Return the rows that apply to a problem, each with the algorithm that it names."""
+    available = {algorithm.name: algorithm for algorithm in registry.algorithms(problem.kind, available=True)}
+    named = []
+    for rule in TABLE:
+        if rule.kind == problem.kind and rule.applies(problem):
+            name = next((name for name in rule.algorithms if name in available), None)
+            if name is not None:
+                named.append((rule, available[name]))
+    return named
+
+
+def cheap(problem: Problem) -> list[registry.Algorithm]:
+    """Return the algorithms that are always asked about instances of a kind."""
+    listed = registry.algorithms(problem.kind, available=True)
+    return [algorithm for algorithm in listed if problem.kind in algorithm.cheap]
+
+
+def for_many(problem: Problem) -> registry.Algorithm | None:
+    """Return the algorithm that answers alone for problems that differ in budget or batch; None: they are solved."""
     available = {algorithm.name: algorithm for algorithm in registry.algorithms(problem.kind, available=True)}
     for rule in TABLE:
         if rule.kind == problem.kind and rule.applies(problem):
-            for name in (*rule.many, *rule.algorithms) if many else rule.algorithms:
+            for name in rule.many:
                 if name in available:
                     return available[name]
-    raise OptionError(f"no algorithm for kind {problem.kind!r} is installed")
+    return None

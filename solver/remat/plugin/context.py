@@ -8,19 +8,40 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from remat.plugin.proposal import Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Termination
 from remat.schedule.steps import Steps
 from remat.units import Number
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One progress message of a running solver."""
+    """One progress message of a running solver.
+
+    Attributes
+    ----------
+    seconds : float
+        Since the beginning.
+    makespan : int, float or None
+        Of the best schedule so far, as the algorithm claims it.
+    bound : int, float or None
+        Best lower bound on the makespan of every schedule so far.
+    message : str
+    source : str
+        The algorithm that runs.
+    """
 
     seconds: float
     makespan: Number | None
     bound: Number | None
     message: str
+    source: str = ""
+
+    @property
+    def gap(self) -> float | None:
+        """Distance of the makespan to the bound, as a share of the makespan, as in a result."""
+        if self.makespan is None or self.bound is None:
+            return None
+        return max(0.0, (self.makespan - self.bound) / self.makespan) if self.makespan else 0.0
 
 
 @dataclass
@@ -34,10 +55,19 @@ class Context:
     ----------
     deadline : float or None
         `time.monotonic()` value after which to stop.
+    gap : float or None
+        Distance of the best makespan to the best bound over all schedules, as a share of the makespan, at which to
+        stop; None where nobody said so.
+    patience : float or None
+        Seconds without a better schedule or bound after which to stop, once there is a schedule.
     seed : int
     threads : int
     listener : callable or None
         Receives `Progress`.
+    source : str
+        Name of the algorithm that runs.
+    history : list of Progress
+        Each better schedule and each better bound.
     """
 
     deadline: float | None = None
@@ -45,15 +75,35 @@ class Context:
     threads: int = 1
     listener: Callable[[Progress], None] | None = None
     started: float = field(default_factory=time.monotonic)
+    gap: float | None = None
+    patience: float | None = None
+    source: str = ""
     interrupted: bool = False
     best_steps: Steps | None = None
     best_makespan: Number | None = None
     best_bound: Number | None = None
+    history: list[Progress] = field(default_factory=list[Progress])
+    changed: float = field(default_factory=time.monotonic)
 
     @property
     def stopped(self) -> bool:
-        """Whether the deadline has passed or the user has interrupted."""
-        return self.interrupted or (self.deadline is not None and time.monotonic() >= self.deadline)
+        """Whether the deadline has passed, the user has interrupted, or the answer is good enough to stop."""
+        return self.ended or self._impatient(time.monotonic())
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is no time left, or no need to go on, for anybody: `stopped`, but for the patience."""
+        return self.interrupted or self.near or (self.deadline is not None and time.monotonic() >= self.deadline)
+
+    @property
+    def near(self) -> bool:
+        """Whether the best schedule is within `gap` of the best bound."""
+        if not self.gap or self.best_makespan is None or self.best_bound is None:
+            return False
+        return self.best_makespan - self.best_bound <= self.gap * self.best_makespan
+
+    def _impatient(self, now: float) -> bool:
+        return self.patience is not None and self.best_steps is not None and now - self.changed > self.patience
 
     @property
     def seconds_left(self) -> float | None:
@@ -65,7 +115,12 @@ class Context:
         """Why a solver that stopped because of `stopped` did so."""
         if self.interrupted:
             return Termination.INTERRUPTED
-        return Termination.TIME_LIMIT if self.stopped else Termination.COMPLETED
+        if self.near:
+            return Termination.GAP
+        now = time.monotonic()
+        if self.deadline is not None and now >= self.deadline:
+            return Termination.TIME_LIMIT
+        return Termination.PATIENCE if self._impatient(now) else Termination.COMPLETED
 
     def aside(
         self,
@@ -96,6 +151,21 @@ class Context:
             ends.append(now + seconds)
         return _Aside(self, min(ends, default=None), threads, over)
 
+    def part(self, source: str, *, share: float = 1.0) -> Context:
+        """Return a context within this one, for an algorithm that answers in its name: what is better is reported here.
+
+        It ends with this one, or before; its patience is its own.
+
+        Parameters
+        ----------
+        source : str
+            Name of the algorithm.
+        share : float
+            Share of the time that is left.
+        """
+        now = time.monotonic()
+        return _Part(self, None if self.deadline is None else now + share * max(0.0, self.deadline - now), source)
+
     def random(self) -> random.Random:
         """Return a generator seeded with `seed`."""
         return random.Random(self.seed)
@@ -106,16 +176,37 @@ class Context:
         *,
         makespan: Number | None = None,
         bound: Number | None = None,
+        scope: str = ALL_SCHEDULES,
         message: str = "",
     ) -> None:
-        """Hand over a better list of steps, a better bound, or merely a sign of life."""
-        if steps is not None:
+        """Hand over a better list of steps, a better bound, or merely a sign of life.
+
+        Parameters
+        ----------
+        steps : Steps, optional
+            Better than all that were reported before.
+        makespan : int or float, optional
+            Theirs.
+        bound : int or float, optional
+            A lower bound on the makespan.
+        scope : str
+            The class of schedules for which the bound holds. Only a bound over all schedules is one that anybody
+            compares with.
+        message : str
+        """
+        before = self.best_makespan, self.best_bound
+        known = self.best_makespan
+        if steps is not None and (known is None or makespan is None or makespan <= known):
             self.best_steps, self.best_makespan = steps, makespan
-        if bound is not None:
+        if bound is not None and scope == ALL_SCHEDULES:
             self.best_bound = bound if self.best_bound is None else max(bound, self.best_bound)
+        now = time.monotonic()
+        progress = Progress(now - self.started, self.best_makespan, self.best_bound, message, self.source)
+        if before != (self.best_makespan, self.best_bound):
+            self.changed = now
+            self.history.append(progress)
         if self.listener is not None:
-            seconds = time.monotonic() - self.started
-            self.listener(Progress(seconds, self.best_makespan, self.best_bound, message))
+            self.listener(progress)
 
 
 class _Aside(Context):
@@ -140,6 +231,45 @@ class _Aside(Context):
     def stopped(self) -> bool:
         """Whether this one is over, or the other one."""
         return super().stopped or self._outer.stopped
+
+
+class _Part(_Aside):
+    """A context that hands what is better on to another one."""
+
+    def __init__(self, outer: Context, deadline: float | None, source: str) -> None:
+        super().__init__(outer, deadline, None, None)
+        self.patience, self.source, self.started = outer.patience, source, outer.started
+
+    @property
+    def stopped(self) -> bool:
+        """Whether this one is over, or the other one for good."""
+        return Context.stopped.__get__(self) or self._outer.ended
+
+    def _impatient(self, now: float) -> bool:
+        known = self._outer.best_steps is not None
+        return self.patience is not None and known and now - self.changed > self.patience
+
+    def report(
+        self,
+        steps: Steps | None = None,
+        *,
+        makespan: Number | None = None,
+        bound: Number | None = None,
+        scope: str = ALL_SCHEDULES,
+        message: str = "",
+    ) -> None:
+        """Hand over what is new; what is better than all that the other one has is news there, too."""
+        super().report(steps, makespan=makespan, bound=bound, scope=scope)
+        outer, known = self._outer, self._outer.best_makespan
+        better = steps is not None and makespan is not None and (known is None or makespan < known)
+        outer.source = self.source
+        outer.report(
+            steps if better else None,
+            makespan=makespan if better else None,
+            bound=bound,
+            scope=scope,
+            message=message,
+        )
 
 
 @contextmanager

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from remat.schedule.steps import Steps
 from remat.units import Number
@@ -12,8 +14,9 @@ from remat.units import Number
 class Status(enum.StrEnum):
     """How a solve ended.
 
-    `OPTIMAL`: proved over all schedules. `FEASIBLE`: a verified schedule. `INFEASIBLE`: proved, by a bound or
-    because a whole class was searched (then the scope says which). `UNKNOWN`: a limit, or nothing found.
+    `OPTIMAL`: proved over all schedules of the instance on its machine. `FEASIBLE`: a verified schedule. `INFEASIBLE`:
+    proved over all schedules. `UNKNOWN`: nothing found, or only a class of schedules is known to have none (then the
+    scope names it).
     """
 
     OPTIMAL = "optimal"
@@ -25,14 +28,17 @@ class Status(enum.StrEnum):
 class Termination(enum.StrEnum):
     """Why a solver stopped.
 
-    `COMPLETED`: it came to its end, or there is nothing left to prove. `SIZE_LIMIT`: the problem is too large for it,
-    and what it would search was not begun.
+    `COMPLETED`: it came to its end, or there is nothing left to prove. `GAP`: the schedule is as near to the bound over
+    all schedules as was asked for. `PATIENCE`: nothing better was found for as long as was asked for. `SIZE_LIMIT`: the
+    problem is too large for it, and what it would search was not begun.
     """
 
     COMPLETED = "completed"
     TIME_LIMIT = "time limit"
     ITERATION_LIMIT = "iteration limit"
     SIZE_LIMIT = "size limit"
+    GAP = "gap reached"
+    PATIENCE = "patience over"
     INTERRUPTED = "interrupted"
 
 
@@ -59,7 +65,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class LeastBudget:
-    """The least budget that an infeasible answer names.
+    """The least budget that an answer without a schedule names.
 
     Attributes
     ----------
@@ -81,6 +87,20 @@ class LeastBudget:
     scope: str | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Author:
+    """The algorithm that found a schedule, with its options, where another one was asked.
+
+    Attributes
+    ----------
+    algorithm : str
+    options : mapping
+    """
+
+    algorithm: str
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """What an algorithm hands back; the figures are claims, which the verifier checks.
@@ -98,12 +118,15 @@ class Proposal:
     optimal_within : str or None
         The class of schedules over which the makespan is proved optimal.
     infeasible_within : str or None
-        The class that was searched wholly without finding a schedule; `ALL_SCHEDULES` for a full proof.
+        The class that was searched wholly without finding a schedule; only `ALL_SCHEDULES` makes the instance
+        infeasible.
     least : LeastBudget or None
-        For infeasible answers.
+        For answers without steps.
     termination : Termination
     notes : tuple of str
         What a user should know (rounding, assumptions).
+    author : Author or None
+        Whose schedule it is, if not that of the algorithm that was asked.
     """
 
     steps: Steps | None = None
@@ -115,3 +138,4 @@ class Proposal:
     least: LeastBudget | None = None
     termination: Termination = Termination.COMPLETED
     notes: tuple[str, ...] = ()
+    author: Author | None = None

@@ -49,6 +49,8 @@ class Algorithm:
         Whether it uses more than the first memory.
     anytime : bool
         Whether it reports incumbents and can be stopped.
+    cheap : tuple of str
+        Instance kinds for which it is polynomial and quick enough to run always: `auto` is never worse.
     sweep : str
         ``"module:function"`` that answers many budgets at once; empty if each budget is a solve of its own. The
         function is ``sweep(problem, options, context, budgets) -> Iterator[Proposal]``: one proposal for each
@@ -75,6 +77,7 @@ class Algorithm:
     requires: tuple[str, ...] = ()
     several_memories: bool = False
     anytime: bool = False
+    cheap: tuple[str, ...] = ()
     sweep: str = ""
     stream: str = ""
     online: str = ""

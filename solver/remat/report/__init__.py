@@ -6,5 +6,6 @@ VIEWS = {
     "stages": ("chain", "adjoint"),
     "reversal": ("chain", "adjoint"),
     "tree": ("tree",),
+    "convergence": ("chain", "adjoint", "dag", "tree"),
 }
 """The pictures of a schedule (see `remat.report.plot.schedule`), each with the kinds of instances that it is for."""

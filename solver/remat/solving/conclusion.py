@@ -17,6 +17,7 @@ from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps
 from remat.solving.remedies import remedies
 from remat.solving.result import Result
+from remat.solving.scopes import scope_of, scoped
 from remat.units import Number
 from remat.verifier import Report, check
 
@@ -34,6 +35,7 @@ def conclude(
     solve_seconds: float = 0.0,
 ) -> Result:
     """Place and verify what an algorithm proposes, check its claims, and draw the conclusion."""
+    proposal = scoped(problem, solver, proposal)
     least = proposal.least
     scope = proposal.infeasible_within
     steps, report = None, None
@@ -41,10 +43,8 @@ def conclude(
         placed = _place(problem, problem.machine, proposal.steps)
         if isinstance(placed, Unplaceable):
             if solver.guarantee == "strategy":
-                scope, least = (
-                    solver.within or f"the {solver.name} schedule",
-                    _own_peak(problem, proposal.steps, placed),
-                )
+                scope = scope_of(problem.machine, solver, solver.within or f"the {solver.name} schedule")
+                least = _own_peak(problem, proposal.steps, placed)
             elif solver.guarantee == "exact" and problem.exceeded is None:
                 name = problem.machine.memories[placed.memory].name
                 raise ClaimError(
@@ -170,8 +170,8 @@ def _judge(
         graph=problem.graph,
         machine=problem.machine,
         units=problem.units,
-        algorithm=solver.name,
-        options=options,
+        algorithm=solver.name if proposal.author is None else proposal.author.algorithm,
+        options=options if proposal.author is None else proposal.author.options,
         seed=seed,
         status=status,
         termination=termination,
@@ -192,7 +192,10 @@ def _judge(
 def _without_schedule(
     problem: Problem, scope: str | None, least: LeastBudget | None
 ) -> tuple[Status, str | None, LeastBudget | None]:
-    """Decide between infeasible and unknown; a bound that exceeds a capacity is a proof over all schedules."""
+    """Decide between infeasible and unknown; a bound that exceeds a capacity is a proof over all schedules.
+
+    A class that was searched in vain is no such proof: the scope names it, and the status is unknown.
+    """
     if least is not None:
         known = problem.memory_bounds[least.memory]
         holds = known is not None and least.size <= known.size
@@ -203,7 +206,7 @@ def _without_schedule(
             least = proof
         return Status.INFEASIBLE, ALL_SCHEDULES, least
     if scope is not None:
-        return Status.INFEASIBLE, scope, least
+        return Status.INFEASIBLE if scope == ALL_SCHEDULES else Status.UNKNOWN, scope, least
     first = problem.machine.processors[0].memory
     known = problem.memory_bounds[first]
     if least is None and known is not None:

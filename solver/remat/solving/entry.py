@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from remat.instance import load
-from remat.plugin import registry
-from remat.plugin.auto import choose
 from remat.plugin.context import Context, Progress
-from remat.plugin.options import make_options
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import Author, Proposal
+from remat.plugin.registry import Algorithm
+from remat.solving import portfolio
 from remat.solving.budget import Budget
 from remat.solving.conclusion import conclude
 from remat.solving.result import Result
@@ -22,9 +24,11 @@ from remat.solving.single import (
     make_problem,
     propose,
     read_seconds,
+    read_share,
     read_whole,
     values_of,
 )
+from remat.solving.warm import AUTHOR, Warm, WarmStart, read_warm_start
 
 
 def solve(
@@ -35,6 +39,9 @@ def solve(
     machine: AnyMachine = None,
     options: Mapping[str, Any] | None = None,
     time_limit: float | str | None = None,
+    gap: float | str | None = None,
+    patience: float | str | None = None,
+    warm_start: WarmStart = None,
     seed: int = 0,
     threads: int = 1,
     progress: Callable[[Progress], None] | None = None,
@@ -45,7 +52,7 @@ def solve(
     ----------
     instance : path, open file, dict or instance
     algorithm : str
-        A registry name, or ``auto`` (see `remat.plugin.auto`).
+        A registry name, or ``auto`` (see `remat.solving.portfolio`).
     budget : int, str or mapping, optional
         Capacity of the first memory (of the first storage level, for an adjoint with storage), or of each
         named memory: ``8_000_000``, ``"8GB"``, ``{"host": "64GB"}`` (the name ``""`` is the first memory again).
@@ -55,7 +62,15 @@ def solve(
     options : mapping, optional
         The algorithm's own (`remat algorithms NAME` lists them).
     time_limit : float or str, optional
-        Seconds, or ``"30s"``; algorithms that are not anytime may overrun it. Default 60 s for ``auto``.
+        Seconds, or ``"30s"``. Default 60 s for ``auto``.
+    gap : float or str, optional
+        Stop where the makespan is so near to the lower bound over all schedules: ``0.01`` or ``"1%"`` of the makespan.
+        Default 0.1 % for ``auto`` on instances of more than 100 tasks, otherwise none.
+    patience : float or str, optional
+        Stop where nothing better was found for so many seconds, schedule or bound. ``auto`` then goes on with the next
+        algorithm.
+    warm_start : path, open file, dict or Result, optional
+        A schedule of this instance, such as one for another budget: the answer is never worse, if it fits.
     seed, threads : int
     progress : callable, optional
         Receives `remat.plugin.context.Progress` while an anytime algorithm runs.
@@ -78,15 +93,41 @@ def solve(
     """
     loaded = load(instance)
     problem = make_problem(loaded, budget=budget, machine=machine)
-    solver = choose(problem) if algorithm == "auto" else registry.find(algorithm, problem.kind)
+    solver = portfolio.find(algorithm, problem.kind)
     check_reach(problem, solver)
-    chosen = make_options(solver, options or {})
-    limit = read_seconds(time_limit, default=AUTO_SECONDS if algorithm == "auto" else None)
+    chosen = portfolio.read_options(problem, solver, options or {})
+    limit = read_seconds(time_limit, default=AUTO_SECONDS if solver is portfolio.AUTO else None)
     context = Context(
         deadline=None if limit is None else time.monotonic() + limit,
+        gap=None if gap is None else float(read_share(gap, "gap")),
+        patience=read_seconds(patience, default=None, argument="patience"),
         seed=read_whole(seed, "seed", 0),
         threads=read_whole(threads, "threads", 1),
         listener=progress,
     )
+    warm = read_warm_start(problem, warm_start)
+    if warm is not None and warm.steps is not None:
+        context.report(warm.steps, makespan=warm.makespan, message=AUTHOR)
     proposal, taken = propose(problem, solver, chosen, context)
-    return conclude(problem, solver, proposal, values_of(chosen), seed=seed, solve_seconds=taken)
+    result = conclude(problem, solver, proposal, values_of(chosen), seed=seed, solve_seconds=taken)
+    if warm is not None:
+        result = _at_least_as_good(problem, solver, proposal, result, warm)
+    return replace(result, history=tuple(context.history))
+
+
+def _at_least_as_good(problem: Problem, solver: Algorithm, proposal: Proposal, result: Result, warm: Warm) -> Result:
+    """Return the warm start instead of a worse result, with all that was proved."""
+    if warm.steps is None:
+        return replace(result, notes=(*result.notes, warm.note))
+    assert warm.makespan is not None
+    if result.makespan is not None and result.makespan <= warm.makespan:
+        return result
+    kept = Proposal(
+        steps=warm.steps,
+        makespan=warm.makespan,
+        bounds=proposal.bounds,
+        termination=result.termination,
+        notes=proposal.notes,
+        author=Author(AUTHOR),
+    )
+    return conclude(problem, solver, kept, {}, seed=result.seed, solve_seconds=result.solve_seconds)

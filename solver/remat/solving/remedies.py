@@ -6,12 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from remat.plugin.problem import Problem
+from remat.plugin.proposal import ALL_SCHEDULES
 from remat.plugin.registry import Algorithm
 
 ONE_ORDER = ("reference order", "improved order")
 """What scopes say where all first runs are in one order."""
 
 OTHER_ORDERS = "dag-order-exact"
+
+PORTFOLIO = "auto"
+"""Whoever was asked so has been sent everywhere already."""
 
 
 def remedies(problem: Problem, solver: Algorithm, options: Mapping[str, Any], scope: str | None) -> Iterator[str]:
@@ -26,8 +30,18 @@ def remedies(problem: Problem, solver: Algorithm, options: Mapping[str, Any], sc
     scope : str or None
         The class for which the answer is infeasible; None if it is not.
     """
+    if scope is None or scope == ALL_SCHEDULES or solver.name == PORTFOLIO:
+        return
+    yield from _other_orders(problem, solver, options, scope)
+    if problem.machine.links and not solver.several_memories:
+        yield "the machine has links, which this algorithm does not use; algorithm auto asks others that do"
+    else:
+        yield "algorithm auto asks others, which may find a schedule outside this class"
+
+
+def _other_orders(problem: Problem, solver: Algorithm, options: Mapping[str, Any], scope: str) -> Iterator[str]:
     # Chains and adjoints have one order only.
-    if scope is None or problem.instance.is_chain or not any(order in scope for order in ONE_ORDER):
+    if problem.instance.is_chain or not any(order in scope for order in ONE_ORDER):
         return
     model = solver.load_options()
     ways = []

@@ -21,6 +21,7 @@ from remat.verifier import Report
 
 if TYPE_CHECKING:
     from remat.instance import Instance
+    from remat.plugin.context import Progress
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,7 +101,8 @@ class Result:
     optimal_within : str or None
         The class of schedules over which the makespan is proved optimal.
     scope : str or None
-        For infeasible answers: the class that was searched.
+        Without a schedule: the class that was searched wholly, and has none; `ALL_SCHEDULES` where the status is
+        infeasible, a smaller class where it is unknown; None where no class was.
     least_budget : LeastBudget or None
         For answers without a schedule: a budget at which the algorithm finds one, or the largest proved bound on it.
         Its `scope` is the class that does not do with less, which may be smaller than the `scope` of the answer.
@@ -112,6 +114,8 @@ class Result:
     solve_seconds : float
     answer : Answer or None
         If a question was asked around the solve: its answer.
+    history : tuple of Progress
+        Each better schedule and each better bound on the way, with its time; as the algorithms reported them.
     """
 
     instance_name: str
@@ -136,6 +140,7 @@ class Result:
     solve_seconds: float = 0.0
     notes: tuple[str, ...] = ()
     answer: Answer | None = None
+    history: tuple[Progress, ...] = ()
 
     @property
     def steps(self) -> Sequence[schedule.Step]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from typing import IO, Any
 
 from remat.errors import OptionError
@@ -12,7 +15,7 @@ from remat.instance.lowering import machine_of
 from remat.plugin import registry
 from remat.plugin.context import Context, interruptible
 from remat.plugin.problem import FOR_PARAMETERS, Problem
-from remat.plugin.proposal import Proposal
+from remat.plugin.proposal import Proposal, Termination
 from remat.solving.budget import Budget, apply_budget
 from remat.units import parse_duration
 
@@ -24,16 +27,29 @@ AUTO_SECONDS = 60.0
 
 
 def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: Context) -> tuple[Proposal, float]:
-    """Run an algorithm; return its proposal and the seconds that it took."""
+    """Run an algorithm; return its proposal and the seconds that it took.
+
+    Whatever ends it, a schedule that it has reported is not lost: not even a second Ctrl-C does that.
+    """
     started = time.perf_counter()
-    with interruptible(context):
-        proposal: Proposal = solver.load()(problem, chosen, context)
+    try:
+        with interruptible(context):
+            proposal: Proposal = solver.load()(problem, chosen, context)
+    except KeyboardInterrupt:
+        if context.best_steps is None:
+            raise
+        proposal = Proposal(termination=Termination.INTERRUPTED)
+    if proposal.steps is None and context.best_steps is not None:
+        proposal = replace(proposal, steps=context.best_steps, infeasible_within=None, least=None)
     return proposal, time.perf_counter() - started
 
 
 def values_of(chosen: Any) -> dict[str, Any]:
     """Return the options that differ from their defaults, as a result records them."""
-    return {} if chosen is None else chosen.model_dump(mode="json", exclude_defaults=True)
+    if chosen is None:
+        return {}
+    values: dict[str, Any] = chosen.model_dump(mode="json", exclude_defaults=True)
+    return {**values.pop("others", {}), **values}
 
 
 def make_problem(
@@ -69,7 +85,21 @@ def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
             )
 
 
-def read_seconds(limit: float | str | None, default: float | None) -> float | None:
+def read_share(value: object, argument: str) -> Fraction:
+    """Read ``0.2``, ``"0.2"`` or ``"20%"`` exactly."""
+    text = str(value).strip()
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        number = Decimal(text.removesuffix("%").strip())
+        if not number.is_finite() or not 0 <= number <= 10**12:
+            raise ValueError
+    except (InvalidOperation, ValueError):
+        raise OptionError(f"{text[:60]!r} is no share >= 0; write 0.2 or 20%", argument=argument) from None
+    return Fraction(number) / (100 if text.endswith("%") else 1)
+
+
+def read_seconds(limit: float | str | None, default: float | None, argument: str = "time_limit") -> float | None:
     """Read a time limit."""
     if limit is None:
         return default
@@ -77,7 +107,7 @@ def read_seconds(limit: float | str | None, default: float | None) -> float | No
         return parse_duration(limit if isinstance(limit, str) else repr(float(limit)))
     except (TypeError, ValueError):
         raise OptionError(
-            f"{str(limit)[:60]!r} is not a duration; write 30, 30s, 5min or 1h", argument="time_limit"
+            f"{str(limit)[:60]!r} is not a duration; write 30, 30s, 5min or 1h", argument=argument
         ) from None
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.plugin.registry import Algorithm
 from remat.solving.result import Result
+from remat.solving.scopes import scope_of
 from remat.units import Number
 
 TOLERANCE = 1e-9
@@ -64,7 +65,9 @@ def check_answer(algorithm: Algorithm, document: Mapping[str, Any], result: Resu
     if solved:
         check_schedule(document, result)
     elif result.status is Status.INFEASIBLE:
-        require(bool(result.scope), "an infeasible answer names the class that was searched")
+        require(result.scope == ALL_SCHEDULES, f"infeasible is said of all schedules, and not of {result.scope!r}")
+    else:
+        require(result.scope != ALL_SCHEDULES, "no schedule at all can do, and yet the status is unknown")
 
 
 def check_schedule(document: Mapping[str, Any], result: Result) -> None:
@@ -130,11 +133,11 @@ def _check_proof(algorithm: Algorithm, found: Rung, proof: Rung, memory: str) ->
     answer = proof.result
     own = {ALL_SCHEDULES, found.result.optimal_within} - {None}
     if algorithm.guarantee in ("exact", "strategy"):
-        own.add(algorithm.within)
+        own.add(scope_of(answer.machine, algorithm, algorithm.within))
     here = f"(budget {found.budget}: makespan {makespan}, peak {peak}; budget {proof.budget}: "
     bound = answer.lower_bound
     require(at_most(bound, makespan), f"a schedule beats a bound {here}bound {bound})")
-    refuted = answer.status is Status.INFEASIBLE and answer.scope in own
+    refuted = answer.columns is None and answer.scope in own
     require(not refuted, f"a schedule where there is said to be none {here}none within {answer.scope!r})")
     if answer.makespan is not None and answer.optimal_within in own:
         best = at_most(answer.makespan, makespan)
@@ -146,7 +149,8 @@ def _check_monotone(small: Rung, large: Rung) -> None:
     if makespan is None or small.result.optimal_within is None:
         return
     here = f"(budget {small.budget}: makespan {makespan}; budget {large.budget}: "
-    require(answer.status is not Status.INFEASIBLE, f"more memory, and no schedule {here}infeasible)")
+    refuted = answer.columns is None and answer.scope is not None
+    require(not refuted, f"more memory, and no schedule {here}none within {answer.scope})")
     if answer.makespan is not None and answer.optimal_within is not None:
         better = at_most(answer.makespan, makespan)
         require(better, f"more memory, a longer schedule {here}makespan {answer.makespan})")
@@ -162,17 +166,17 @@ def _check_same_steps(rungs: Sequence[Rung]) -> None:
 
 
 def check_least(result: Result, memory: int, budget: int) -> None:
-    """Check the form of the least budget that an infeasible answer names for the memory that was varied."""
-    least = result.least_budget
-    if result.status is Status.INFEASIBLE and len(result.machine.memories) == 1:
-        require(least is not None, f"infeasible at {budget}, and no least budget or bound on it is named")
+    """Check the form of the least budget that an answer without a schedule names for the memory that was varied."""
+    least, searched = result.least_budget, result.columns is None and result.scope is not None
+    if searched and len(result.machine.memories) == 1:
+        require(least is not None, f"none within {result.scope} at {budget}, and no least budget or bound is named")
     if least is None:
         return
     require(0 <= least.memory < len(result.machine.memories), f"least budget for memory {least.memory}?")
     task = least.task
     require(task is None or 0 <= task < len(result.graph.tasks), f"the least budget is set by task {task}?")
-    if result.status is Status.INFEASIBLE and least.memory == memory:
-        require(least.size > budget, f"infeasible at {budget}, and yet {least.size} is named as least budget")
+    if searched and least.memory == memory:
+        require(least.size > budget, f"nothing found at {budget}, and yet {least.size} is named as least budget")
 
 
 # --- sameness ---------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from remat.instance import load
 from remat.plugin.context import Context
 from remat.plugin.options import make_options
 from remat.plugin.problem import Problem
-from remat.plugin.proposal import Proposal, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps
 from remat.solving.conclusion import conclude
@@ -165,10 +165,11 @@ class RecordingContext(Context):
         *,
         makespan: Number | None = None,
         bound: Number | None = None,
+        scope: str = ALL_SCHEDULES,
         message: str = "",
     ) -> None:
         """Keep the steps and the bound."""
-        super().report(steps, makespan=makespan, bound=bound, message=message)
+        super().report(steps, makespan=makespan, bound=bound, scope=scope, message=message)
         if steps is not None:
             self.incumbents.append(steps)
         if bound is not None:

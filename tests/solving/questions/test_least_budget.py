@@ -171,7 +171,7 @@ def test_no_budget_will_do():
 
 def test_a_strategy_that_is_too_slow():
     found = remat.least_budget(CHAIN, algorithm="recompute-all", max_overhead=0)
-    assert (found.status, found.scope) == (Status.INFEASIBLE, "the recompute-all schedule")
+    assert (found.status, found.scope) == (Status.UNKNOWN, "the recompute-all schedule")
     assert "even without a budget, the makespan of recompute-all is 32" in found.notes[0]
     enough = remat.least_budget(CHAIN, algorithm="recompute-all", max_overhead="60%")
     peak = remat.solve(CHAIN, algorithm="recompute-all").peak_memory["memory"]

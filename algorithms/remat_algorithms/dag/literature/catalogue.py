@@ -18,6 +18,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="the chen-sqrt schedule",
         complexity="O(n values)",
         reference=CHECKMATE,
+        cheap=("chain",),
     ),
     Algorithm(
         name="chen-greedy",
@@ -29,6 +30,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(L) for each of 200 limits; on graphs O(n values)",
         reference=CHECKMATE,
         anytime=True,
+        cheap=("chain",),
     ),
     Algorithm(
         name="ap-sqrt",

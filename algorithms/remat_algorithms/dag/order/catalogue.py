@@ -28,6 +28,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within=_CLASS,
         complexity="O((n + reads) log n)",
         reference="-",
+        cheap=("dag",),
     ),
     Algorithm(
         name="dag-order-lpmf",
@@ -38,6 +39,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within=_CLASS,
         complexity="O(m log m)",
         reference="after Liu 1986, Kayaaslan et al. 2018",
+        cheap=("dag",),
     ),
     Algorithm(
         name="sp-order",

@@ -18,6 +18,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Agullo, Guermouche & L'Excellent 2010",
         options="remat_algorithms.tree.out_of_core.setting:DiskOptions",
         several_memories=True,
+        cheap=("tree",),
     ),
     Algorithm(
         name="min-io-lsnf",
@@ -30,6 +31,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="after Jacquelin, Marchal, Robert & Uçar 2011",
         options=f"{_HEURISTICS}:LastScheduledOptions",
         several_memories=True,
+        cheap=("tree",),
     ),
     Algorithm(
         name="min-io-first-fit",
@@ -42,6 +44,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="after Jacquelin, Marchal, Robert & Uçar 2011",
         options=f"{_HEURISTICS}:TraversalOptions",
         several_memories=True,
+        cheap=("tree",),
     ),
     Algorithm(
         name="min-io-best-fit",
@@ -54,6 +57,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="after Jacquelin, Marchal, Robert & Uçar 2011",
         options=f"{_HEURISTICS}:TraversalOptions",
         several_memories=True,
+        cheap=("tree",),
     ),
     Algorithm(
         name="min-io-best-k",

@@ -72,6 +72,7 @@ def plot(result: Result, path: str | os.PathLike[str], *, view: str = "time") ->
         - ``stages``, of chains and adjoints: what is kept, checkpointed, recomputed and offloaded.
         - ``reversal``, of chains and adjoints: sweeps forward and back over time, and the states that are kept.
         - ``tree``, of trees: order of execution, and what is spilled.
+        - ``convergence``, of a result of a solve: best makespan and bound over its time.
 
     Raises
     ------

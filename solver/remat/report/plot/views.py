@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.errors import OptionError
+from remat.report.plot.convergence import convergence
 from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles
 from remat.report.text.summary import shown_name
 from remat.report.views.icicle import Icicle, icicle_of
@@ -72,6 +73,7 @@ def drawing(result: Result, view: str) -> Callable[[], Figure] | None:
         suited["reversal"] = lambda: _reversal(result, chain)
     if tree is not None:
         suited["tree"] = lambda: _tree(result, tree)
+    suited["convergence"] = lambda: convergence(result)
     if view not in suited:
         raise OptionError(f"{view!r} is no view of this schedule; it has {', '.join(suited)}", argument="view")
     return suited[view]

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
-from remat.plugin.proposal import ALL_SCHEDULES, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.report.text.summary import shown_name
 from remat.solving.questions.curves import Curve, Point, Sweep
 from remat.units import Units, format_size, format_time
@@ -97,6 +97,8 @@ def _status(point: Point) -> str:
     text = str(point.status)
     if point.optimal_within and point.optimal_within != ALL_SCHEDULES:
         text += " (optimal in its class)"
+    elif point.status is Status.UNKNOWN and point.scope:
+        text += " (infeasible in its class)"
     return text if point.termination is Termination.COMPLETED else f"{text} ({point.termination})"
 
 

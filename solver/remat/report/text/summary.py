@@ -60,7 +60,9 @@ def figures(result: Result) -> dict[str, Any]:
         for name, bound in result.memory_bounds.items()
     }
     report = result.report
-    if report is not None:
+    if report is None:
+        document["infeasible_within"] = result.scope
+    else:
         document |= {
             "overhead": result.overhead,
             "gap": result.gap,
@@ -103,8 +105,10 @@ def _status(result: Result) -> str:
     text = str(result.status)
     if result.status is Status.FEASIBLE and result.optimal_within:
         text += f", optimal within {result.optimal_within}"
-    elif result.status is Status.INFEASIBLE and result.scope:
-        text += ", proved over all schedules" if result.scope == ALL_SCHEDULES else f", proved within {result.scope}"
+    elif result.status is Status.INFEASIBLE:
+        text += ", proved over all schedules"
+    elif result.status is Status.UNKNOWN and result.scope:
+        text += f", infeasible within {result.scope}"
     if result.termination is not Termination.COMPLETED:
         text += f" ({result.termination})"
     return text

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
 
-from remat.plugin.proposal import ALL_SCHEDULES, Status
+from remat.plugin.proposal import ALL_SCHEDULES
 from remat.solving.questions.prober import Answered, Prober
 from remat.units import Number
 
@@ -39,7 +39,7 @@ class Limit:
     def refuted_by(self, answer: Answered) -> str | None:
         """Return the class of schedules that an answer proves to contain none within the limit, or None."""
         result = answer.result
-        if result.status is Status.INFEASIBLE:
+        if result.makespan is None and result.scope is not None:
             return result.scope
         scopes = {bound.scope for bound in result.bounds if not self.admits(bound.value)}
         if result.makespan is not None and result.optimal_within and not self.admits(result.makespan):

@@ -38,7 +38,7 @@ class Point:
     optimal_within, scope : str or None
         As in `Result`.
     least_budget : int or None
-        Of an infeasible answer: the least budget that it names for the swept memory. It may be proved for fewer
+        Of an answer without a schedule: the least budget that it names for the swept memory. It may be proved for fewer
         schedules than `scope` says; `Least` names them.
     steps : int
         Of the schedule.

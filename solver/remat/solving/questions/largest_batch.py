@@ -12,7 +12,6 @@ from remat.instance import Instance, load
 from remat.instance.lowering import machine_of
 from remat.instance.scaling import scaled
 from remat.plugin.context import Progress, interruptible
-from remat.plugin.options import make_options
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.solving.budget import Budget, budget_memory
@@ -81,7 +80,7 @@ def largest_batch(
     name = problem.machine.memories[memory].name
     if capacity is None:
         raise OptionError(f"how much memory is there? Give one for {name!r}", argument="budget")
-    make_options(effort.solver(problem), effort.options)  # or say what is wrong with them
+    effort.chosen(problem, effort.solver(problem))  # or say what is wrong with them
     limit = f" with {limits.text}" if limits.text else ""
     answer = Answer(
         question=f"the largest batch within {format_size(capacity, problem.units)} of {name}{limit}; "

@@ -10,7 +10,6 @@ from remat.errors import OptionError
 from remat.graph.bounds import makespan_bound
 from remat.instance import load
 from remat.plugin.context import Progress, interruptible
-from remat.plugin.options import make_options
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.solving.budget import Budget, budget_memory
 from remat.solving.conclusion import conclude
@@ -82,7 +81,7 @@ def least_budget(
             argument="budget",
         )
     prober = Prober(with_budget(problem, memory, None), memory, effort)
-    make_options(prober.solver, effort.options)  # or say what is wrong with them
+    effort.chosen(problem, prober.solver)  # or say what is wrong with them
     limit = limits.of_problem(problem)
     answer = Answer(
         question=f"the least budget of {name} for {limits.text}", quantity="budget", value=None, memory=name

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
 from remat.errors import OptionError
 from remat.plugin.problem import Problem
 from remat.solving.questions.bisection import Limit
+from remat.solving.single import read_share
 from remat.units import LARGEST_TOTAL, format_time, parse_time
 
 
@@ -33,7 +33,7 @@ class Limits:
     @staticmethod
     def of(overhead: object, makespan: object, problem: Problem) -> Limits:
         """Read the two options."""
-        share = None if overhead is None else read_share(overhead)
+        share = None if overhead is None else read_share(overhead, "max_overhead")
         texts = [] if share is None else [f"an overhead of at most {_percent(share)}"]
         longest = None
         if makespan is not None:
@@ -51,20 +51,6 @@ class Limits:
         if self.overhead is not None:
             given.append((1 + self.overhead) * Fraction(problem.no_recompute_time))
         return Limit(min(given, default=None))
-
-
-def read_share(value: object) -> Fraction:
-    """Read ``0.2``, ``"0.2"`` or ``"20%"`` exactly."""
-    text = str(value).strip()
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        number = Decimal(text.removesuffix("%").strip())
-        if not number.is_finite() or not 0 <= number <= 10**12:
-            raise ValueError
-    except (InvalidOperation, ValueError):
-        raise OptionError(f"{text[:60]!r} is no share >= 0; write 0.2 or 20%", argument="max_overhead") from None
-    return Fraction(number) / (100 if text.endswith("%") else 1)
 
 
 def _plain(value: object) -> object:

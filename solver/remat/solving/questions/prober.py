@@ -11,11 +11,11 @@ from typing import Any
 
 from remat.errors import OptionError
 from remat.plugin import registry
-from remat.plugin.auto import choose
+from remat.plugin.auto import for_many
 from remat.plugin.context import Context, Progress, interruptible
-from remat.plugin.options import make_options
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Proposal, Status, Termination
+from remat.solving import portfolio
 from remat.solving.conclusion import conclude
 from remat.solving.questions.grid import Grid
 from remat.solving.result import Result
@@ -91,23 +91,24 @@ class Effort:
 
     def solver(self, problem: Problem) -> registry.Algorithm:
         """Return the algorithm for a problem."""
-        found = choose(problem, many=True) if self.algorithm == "auto" else registry.find(self.algorithm, problem.kind)
+        alone = for_many(problem) if self.algorithm == portfolio.NAME else None
+        found = alone or portfolio.find(self.algorithm, problem.kind)
         check_reach(problem, found)
         return found
 
-    def chosen(self, solver: registry.Algorithm) -> Any:
-        """Return the options for an algorithm; those that `auto` chooses on the way get what they know of them."""
+    def chosen(self, problem: Problem, solver: registry.Algorithm) -> Any:
+        """Return the options for an algorithm; one that answers for `auto` gets what it knows of them."""
         options = self.options
-        if self.algorithm == "auto":
+        if self.algorithm == portfolio.NAME and solver is not portfolio.AUTO:
             model = solver.load_options()
             known = set() if model is None else set(model.model_fields)
             options = {name: value for name, value in options.items() if name in known}
-        return make_options(solver, options)
+        return portfolio.read_options(problem, solver, options)
 
     def context(self, solver: registry.Algorithm, left: int) -> Context:
         """Return the context of one solve; an anytime algorithm gets its share of the time, among `left` solves."""
         deadline, now = self.deadline, time.monotonic()
-        if deadline is None and self.algorithm == "auto":
+        if deadline is None and self.algorithm == portfolio.NAME:
             deadline = now + (AUTO_ANYTIME_SECONDS if solver.anytime else AUTO_SECONDS)
         elif deadline is not None and solver.anytime:
             deadline = now + (deadline - now) / max(1, left)
@@ -125,7 +126,7 @@ class Effort:
         An algorithm that has answered before and refuses this problem (its schedule would be too long, say) leaves it
         unknown, with the reason as a note.
         """
-        chosen = self.chosen(solver)
+        chosen = self.chosen(problem, solver)
         context = self.context(solver, left)
         self.solves += 1
         try:
@@ -249,7 +250,7 @@ class Prober:
         solver = self.solver
         hook = solver.load_sweep()
         assert hook is not None
-        chosen = self.effort.chosen(solver)
+        chosen = self.effort.chosen(self.problem, solver)
         context = self.effort.context(solver, 1)
         if self.effort.deadline is None and context.deadline is not None:
             context.deadline += (context.deadline - time.monotonic()) * len(budgets)

@@ -1,0 +1,327 @@
+"""`auto`: a portfolio that asks several algorithms, and answers with the best of what they find and prove.
+
+The table that says whom it asks, and in which order, is `remat.plugin.auto`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from remat.errors import OptionError
+from remat.plugin import auto, registry
+from remat.plugin.context import Context
+from remat.plugin.options import Options, make_options
+from remat.plugin.orders import reference_order
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import ALL_SCHEDULES, Author, Bound, LeastBudget, Proposal, Status, Termination
+from remat.schedule.steps import StepKind, Steps
+from remat.solving.conclusion import conclude
+from remat.solving.result import Result
+from remat.solving.scopes import scoped
+from remat.solving.single import check_reach, values_of
+
+NAME = "auto"
+
+GAP, SMALL = 0.001, 100
+"""Share of the makespan to which the gap is closed by default, in instances of more tasks than that."""
+
+AUTO = registry.Algorithm(
+    name=NAME,
+    solver="remat.solving.portfolio:solve",
+    options="remat.solving.portfolio:AutoOptions",
+    kinds=(registry.ANY_KIND,),
+    summary="the best of all that the table of `auto` asks, by kind, machine and size",
+    guarantee="heuristic",
+    complexity="that of the algorithms it asks",
+    reference="docs/auto.md",
+    several_memories=True,
+    anytime=True,
+)
+"""As an entry of the registry: it is solved with like any other algorithm, and no other one can take its name."""
+
+
+class AutoOptions(Options):
+    """Options of `auto`."""
+
+    order: Literal["free", "listed"] = Field(
+        "free",
+        description="of a task graph: `listed` keeps the tasks' first runs in the order of the instance, for "
+        "frameworks that need it; the notes then say what another order is worth",
+    )
+    others: dict[str, Any] = Field(
+        default_factory=dict, description="options of algorithms that it asks, each for those that have it"
+    )
+
+
+def find(name: str, kind: str) -> registry.Algorithm:
+    """Return the algorithm of this name, `auto` among them."""
+    return AUTO if name == NAME else registry.find(name, kind)
+
+
+def read_options(problem: Problem, solver: registry.Algorithm, given: Mapping[str, Any]) -> Any:
+    """Validate options; `auto` has its own, and those of the algorithms that it may ask.
+
+    Raises
+    ------
+    OptionError
+        For an option that nobody has.
+    """
+    if solver is not AUTO:
+        return make_options(solver, given)
+    own = {name: value for name, value in given.items() if name == "order"}
+    others = {name: value for name, value in given.items() if name not in own}
+    known: set[str] = set()
+    if others:
+        asked = [solver for _, solver in auto.rows(problem)] + auto.cheap(problem)
+        for solver in asked:
+            model = solver.load_options()
+            known.update(set() if model is None else model.model_fields)
+    for name in others:
+        if name not in known:
+            near = difflib.get_close_matches(name, [*known, "order"], n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"here there are {', '.join(sorted({*known, 'order'}))}"
+            raise OptionError(f"no algorithm that auto asks has an option {name!r}; {hint}", argument="options")
+    read: AutoOptions = make_options(AUTO, own)
+    return read.model_copy(update={"others": others})
+
+
+def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
+    """Ask the rows of the table, and all algorithms that are cheap for the kind, until something is proved.
+
+    Notes
+    -----
+    Each answer is concluded as if it were asked for: placed, verified, its claims checked. The answer is the shortest
+    schedule, with all bounds that hold for it. Rows share the time that is left equally. Only where none of them finds
+    a schedule, and none is proved not to exist, the other algorithms that accept the kind are asked one after the
+    other.
+    """
+    if problem.exceeded is not None:
+        return Proposal(infeasible_within=ALL_SCHEDULES, least=problem.exceeded)
+    if context.gap is None and len(problem.graph.tasks) > SMALL:
+        context.gap = GAP
+    return _Portfolio(problem, options, context).propose()
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What one algorithm has said: its proposal, with scopes as they read on the machine, and what came of it."""
+
+    solver: registry.Algorithm
+    proposal: Proposal
+    result: Result
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """What makes an answer better: a shorter schedule, or more that is proved of it."""
+        proof = {ALL_SCHEDULES: 0, None: 2}.get(self.result.optimal_within, 1)
+        return (self.result.makespan is None, self.result.makespan or 0, proof)
+
+
+@dataclass
+class _Portfolio:
+    """The state of a solve."""
+
+    problem: Problem
+    options: AutoOptions
+    context: Context
+    answers: list[_Answer] = field(default_factory=list[_Answer])
+    asked: set[str] = field(default_factory=set[str])
+    refusals: list[str] = field(default_factory=list[str])
+
+    def propose(self) -> Proposal:
+        rows = auto.rows(self.problem)
+        for rule, solver in rows:
+            if rule.first:
+                self._ask(solver, rule.options)
+        for solver in auto.cheap(self.problem):
+            self._ask(solver)
+        later = [(rule, solver) for rule, solver in rows if not rule.first and self._wanted(rule)]
+        for k, (rule, solver) in enumerate(later):
+            self._ask(solver, rule.options, share=1 / (len(later) - k))
+        if self.best is None:
+            rest = [a for a in registry.algorithms(self.problem.kind, available=True) if a.name not in self.asked]
+            for k, solver in enumerate(rest):
+                if self.best is None:
+                    self._ask(solver, share=1 / (len(rest) - k))
+        return self._merged()
+
+    def _wanted(self, rule: auto.Rule) -> bool:
+        return not rule.free or self.options.order == "free"
+
+    @property
+    def best(self) -> _Answer | None:
+        """The best answer with a schedule, in the listed order where that must be kept."""
+        found = (answer for answer in self.answers if answer.result.columns is not None and self._admissible(answer))
+        return min(found, key=lambda answer: answer.rank, default=None)
+
+    def _admissible(self, answer: _Answer) -> bool:
+        columns = answer.result.columns
+        return self.options.order == "free" or (columns is not None and in_listed_order(self.problem, columns))
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing left to prove, or no time."""
+        if any(answer.result.status is Status.INFEASIBLE for answer in self.answers):
+            return True
+        best = self.best
+        return self.context.ended or (best is not None and best.result.status is Status.OPTIMAL)
+
+    def _ask(self, solver: registry.Algorithm, options: Mapping[str, Any] | None = None, share: float = 1.0) -> None:
+        """Ask an algorithm, unless all is settled; what it refuses is left to others."""
+        if self.settled:
+            return
+        key = solver.name + repr(sorted((options or {}).items()))
+        if key in self.asked:
+            return
+        self.asked |= {key, solver.name}
+        problem, context = self.problem, self.context.part(solver.name, share=share)
+        try:
+            check_reach(problem, solver)
+            chosen = make_options(solver, {**self._others(solver), **(options or {})})
+            proposal: Proposal = solver.load()(problem, chosen, context)
+        except OptionError as error:
+            self.refusals.append(f"{solver.name}: {error}")
+            return
+        result = conclude(problem, solver, proposal, values_of(chosen), seed=context.seed)
+        answer = _Answer(solver, scoped(problem, solver, proposal), result)
+        self.answers.append(answer)
+        if result.columns is not None and self._admissible(answer):
+            self._report(result)
+        elif result.columns is None:
+            self.context.report(bound=result.lower_bound)
+
+    def _report(self, result: Result) -> None:
+        known = self.context.best_makespan
+        better = known is None or (result.makespan is not None and result.makespan <= known)
+        steps = result.columns if better else None
+        self.context.source = result.algorithm
+        self.context.report(steps, makespan=result.makespan if better else None, bound=result.lower_bound)
+
+    def _others(self, solver: registry.Algorithm) -> dict[str, Any]:
+        model = solver.load_options() if self.options.others else None
+        known: set[str] = set() if model is None else set(model.model_fields)
+        return {name: value for name, value in self.options.others.items() if name in known}
+
+    # --- the answer ---------------------------------------------------------------------------------------------------
+
+    def _merged(self) -> Proposal:
+        """Return the best schedule with all that was proved by anybody, or what is known of there being none."""
+        best, bounds = self.best, self._bounds()
+        ended = self.context.termination if self.context.ended else None
+        if best is None:
+            within, least = self._refuted()
+            termination = ended or self._longest(self.answers)
+            return Proposal(
+                bounds=bounds,
+                infeasible_within=within,
+                least=least,
+                termination=termination,
+                notes=self._notes_without(),
+            )
+        result = best.result
+        return Proposal(
+            steps=result.columns,
+            makespan=result.makespan,
+            bounds=bounds,
+            optimal_within=result.optimal_within,
+            termination=ended or self._longest([best]),
+            notes=tuple(dict.fromkeys((*best.proposal.notes, *self._remarks(best)))),
+            author=Author(result.algorithm, result.options),
+        )
+
+    def _bounds(self) -> tuple[Bound, ...]:
+        """Return the best bound of each class."""
+        found: dict[str, Bound] = {}
+        for answer in self.answers:
+            for bound in answer.proposal.bounds:
+                known = found.get(bound.scope)
+                if known is None or bound.value > known.value:
+                    found[bound.scope] = bound
+        return tuple(found.values())
+
+    def _longest(self, answers: list[_Answer]) -> Termination:
+        """Say why there is nothing better: a limit that struck anybody, else what the answers say themselves."""
+        said = [answer.result.termination for answer in self.answers]
+        for limit in (Termination.TIME_LIMIT, Termination.PATIENCE):
+            if limit in said:
+                return limit
+        return next((answer.result.termination for answer in reversed(answers)), Termination.COMPLETED)
+
+    def _refuted(self) -> tuple[str | None, LeastBudget | None]:
+        """Return the class that has no schedule, and the least budget with which this would find one."""
+        refuted = [answer for answer in self.answers if answer.result.scope is not None]
+        proved = [answer for answer in refuted if answer.result.scope == ALL_SCHEDULES]
+        least = _least([answer.result.least_budget for answer in proved or self.answers])
+        if not refuted:
+            return None, least
+        # Of several classes, the one of whoever searches longest, and last.
+        return (proved or refuted)[-1].result.scope, least
+
+    def _notes_without(self) -> tuple[str, ...]:
+        notes = [note for answer in self.answers for note in answer.proposal.notes]
+        return tuple(dict.fromkeys([*notes, *self.refusals[:3]]))
+
+    def _remarks(self, best: _Answer) -> Iterator[str]:
+        """Say what an order is worth, and what of the machine is left unused."""
+        yield from self._worth(best)
+        machine, report = self.problem.machine, best.result.report
+        assert report is not None
+        if machine.links and not any(answer.solver.several_memories for answer in self.answers):
+            yield "nothing that was asked uses the links of this machine"
+        if len(machine.processors) > 1:
+            idle = [name.name for name in machine.processors if not report.busy.get(name.name)]
+            if idle:
+                yield f"of {len(machine.processors)} processors, {len(idle)} are not used by this schedule"
+
+    def _worth(self, best: _Answer) -> Iterator[str]:
+        """Compare the best schedule with the best one of the other kind of order, where both are known."""
+        if self.problem.kind != "dag":
+            return
+        solved = [answer for answer in self.answers if answer.result.columns is not None]
+        listed = [a for a in solved if a.result.columns is not None and in_listed_order(self.problem, a.result.columns)]
+        mine = best.result.makespan
+        assert mine is not None
+        if self.options.order == "listed":
+            other = min((answer.result.makespan or 0 for answer in solved), default=mine)
+            if other < mine:
+                yield f"a free order of the tasks is worth {_share(mine, other)}: option order=free"
+        elif best not in listed:
+            if not listed:
+                yield "the tasks run in another order than listed; option order=listed keeps that one"
+                return
+            other = min(answer.result.makespan or 0 for answer in listed)
+            worth = _share(other, mine)
+            yield f"the tasks run in another order than listed, which saves {worth}; option order=listed keeps that one"
+
+
+def _share(more: float, less: float) -> str:
+    return f"{100 * (more - less) / less:.3g} %" if less else "time"
+
+
+def _least(named: list[LeastBudget | None]) -> LeastBudget | None:
+    """Return the least budget that is said to do, else the largest that is known not to."""
+    known = [least for least in named if least is not None]
+    enough = [least for least in known if least.sufficient]
+    if enough:
+        return min(enough, key=lambda least: least.size)
+    whole = [least for least in known if least.scope == ALL_SCHEDULES]
+    return max(whole, key=lambda least: least.size, default=None)
+
+
+def in_listed_order(problem: Problem, steps: Steps) -> bool:
+    """Whether the first runs of all needed tasks are in the reference order, which is the listed one if that works."""
+    runs = steps.item[steps.kind == int(StepKind.RUN)]
+    tasks, first = np.unique(runs, return_index=True)
+    chosen = np.zeros(len(problem.graph.tasks), dtype=bool)
+    chosen[tasks] = True
+    order = reference_order(problem.graph, chosen)
+    place = np.empty(len(chosen), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    sequence = place[tasks[np.argsort(first, kind="stable")]]
+    return bool((np.diff(sequence) > 0).all())

@@ -1,0 +1,92 @@
+"""Warm starts: a schedule that is known already, from which a solve goes on."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import IO, Any
+
+from remat.documents import read_document
+from remat.errors import InstanceError, OptionError
+from remat.instance import digest
+from remat.placement import Unplaceable, place
+from remat.plugin.problem import Problem
+from remat.schedule.document import parse_steps
+from remat.schedule.steps import Steps
+from remat.solving.result import Result
+from remat.units import Number, format_size
+from remat.verifier import check
+
+WarmStart = str | os.PathLike[str] | IO[Any] | dict[str, Any] | Result | None
+"""A schedule document, or where it lies, or a result."""
+
+AUTHOR = "warm start"
+"""Who is said to have found a schedule that was given."""
+
+
+@dataclass(frozen=True)
+class Warm:
+    """A warm start on the machine of a problem: steps that fit, or why they do not.
+
+    Attributes
+    ----------
+    steps : Steps or None
+        Placed; None where the schedule needs more memory than there is.
+    makespan : int, float or None
+        Verified.
+    note : str
+        Why there are no steps.
+    """
+
+    steps: Steps | None
+    makespan: Number | None
+    note: str = ""
+
+
+def read_warm_start(problem: Problem, given: WarmStart) -> Warm | None:
+    """Read a schedule of the problem's instance, and place it on the problem's machine.
+
+    Raises
+    ------
+    remat.OptionError
+        If it is the schedule of another instance, or breaks rules whatever the budget.
+    """
+    if given is None:
+        return None
+    if isinstance(given, Result):
+        document = given.to_dict()
+    else:
+        document = given if isinstance(given, dict) else read_document(given, "schedule")
+    named = document.get("instance") if isinstance(document, dict) else None
+    stated = named.get("digest") if isinstance(named, dict) else None
+    if stated is not None and stated != digest(problem.instance):
+        raise OptionError("it is the schedule of another instance (its digest differs)", argument="warm_start")
+    if isinstance(document, dict) and "steps" not in document:
+        raise OptionError("it is an answer without a schedule", argument="warm_start")
+    try:
+        steps = parse_steps(document, problem.graph, problem.machine, problem.units)
+    except InstanceError as error:
+        raise OptionError(str(error), argument="warm_start") from None
+    # Once more from the start: what another machine had to wait for may be ready earlier here.
+    steps = replace(steps, start=None)
+    _check_rules(problem, steps)
+    placed = place(problem.graph, problem.machine, steps)
+    if isinstance(placed, Unplaceable):
+        memory = problem.machine.memories[placed.memory].name
+        needed = format_size(placed.needed, problem.units)
+        return Warm(None, None, f"the warm start does not fit: it needs {needed} in {memory}")
+    steps = steps.placed(placed.start)
+    return Warm(steps, check(problem.graph, problem.machine, steps).makespan)
+
+
+def _check_rules(problem: Problem, steps: Steps) -> None:
+    """Refuse what breaks rules on a machine without capacities, too."""
+    violation = next(iter(steps.unknown.values()), None)
+    if violation is not None:
+        raise OptionError(f"{violation[0]}: {violation[1]!r}", argument="warm_start")
+    unbounded = problem.machine.with_capacities({memory.name: None for memory in problem.machine.memories})
+    placed = place(problem.graph, unbounded, steps)
+    assert not isinstance(placed, Unplaceable)
+    violations = check(problem.graph, unbounded, steps.placed(placed.start)).violations
+    if violations:
+        raise OptionError(str(violations[0]), argument="warm_start")
