@@ -6,6 +6,7 @@ from remat_algorithms.adjoint.catalogue import ALGORITHMS as ADJOINT
 from remat_algorithms.chain.catalogue import ALGORITHMS as CHAIN
 from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
+from remat_algorithms.dag.exact.catalogue import ALGORITHMS as DAG_EXACT
 from remat_algorithms.dag.order.catalogue import ALGORITHMS as ORDER
 from remat_algorithms.dag.programs.catalogue import ALGORITHMS as DAG_ILP
 from remat_algorithms.joint.catalogue import ALGORITHMS as JOINT
@@ -14,4 +15,4 @@ from remat_algorithms.parallel.catalogue import ALGORITHMS as PARALLEL
 from remat_algorithms.tree.catalogue import ALGORITHMS as TREE
 from remat_algorithms.tree.out_of_core.catalogue import ALGORITHMS as OUT_OF_CORE
 
-catalogue = (*CHAIN, *ADJOINT, *DAG, *DAG_AUTO, *DAG_ILP, *ORDER, *TREE, *OUT_OF_CORE, *PARALLEL, *OFFLOAD, *JOINT)
+catalogue = (*CHAIN, *ADJOINT, *DAG, *DAG_AUTO, *DAG_ILP, *DAG_EXACT, *ORDER, *TREE, *OUT_OF_CORE, *PARALLEL, *OFFLOAD, *JOINT)

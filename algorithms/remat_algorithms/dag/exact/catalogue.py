@@ -1,0 +1,20 @@
+"""Catalogue of the exact search over all schedules of a task graph: metadata only."""
+
+from __future__ import annotations
+
+from remat.plugin import Algorithm
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    Algorithm(
+        name="dag-exact",
+        solver="remat_algorithms.dag.exact.dag_exact:solve",
+        kinds=("taskgraph",),
+        summary="any order, any reruns: shortest path, from the end, over the sets of values still to be made; small graphs",
+        guarantee="exact",
+        within="sequential schedules in one memory",
+        complexity="exponential in the number of values that fit; limit by option",
+        reference="-",
+        options="remat_algorithms.dag.exact.dag_exact:DagExactOptions",
+        anytime=True,
+    ),
+)
