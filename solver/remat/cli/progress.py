@@ -52,6 +52,10 @@ def describe(report: Progress, units: Units) -> str:
         parts.append(f"makespan {format_time(report.makespan, units)}")
     if report.bound is not None:
         parts.append(f"bound {format_time(report.bound, units)}")
+    if report.gap is not None:
+        parts.append(f"gap {100 * report.gap:.3g} %")
+    if report.source:
+        parts.append(report.source)
     if report.message:
         parts.append(report.message)
     return ", ".join(parts)

@@ -38,7 +38,7 @@ class Rule:
     options : mapping
         Options of the algorithm.
     free : bool
-        Whether it looks for another order of the tasks, which is left out where they must keep the listed one.
+        Whether it looks for another order of the tasks; it is asked last where they must keep the listed one.
     """
 
     kind: str

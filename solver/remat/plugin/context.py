@@ -151,7 +151,7 @@ class Context:
             ends.append(now + seconds)
         return _Aside(self, min(ends, default=None), threads, over)
 
-    def part(self, source: str, *, share: float = 1.0) -> Context:
+    def part(self, source: str, *, share: float = 1.0, admits: Callable[[Steps], bool] | None = None) -> Context:
         """Return a context within this one, for an algorithm that answers in its name: what is better is reported here.
 
         It ends with this one, or before; its patience is its own.
@@ -162,9 +162,12 @@ class Context:
             Name of the algorithm.
         share : float
             Share of the time that is left.
+        admits : callable, optional
+            Whether a schedule is one for this context, too; default: all are.
         """
         now = time.monotonic()
-        return _Part(self, None if self.deadline is None else now + share * max(0.0, self.deadline - now), source)
+        deadline = None if self.deadline is None else now + share * max(0.0, self.deadline - now)
+        return _Part(self, deadline, source, admits)
 
     def random(self) -> random.Random:
         """Return a generator seeded with `seed`."""
@@ -236,8 +239,11 @@ class _Aside(Context):
 class _Part(_Aside):
     """A context that hands what is better on to another one."""
 
-    def __init__(self, outer: Context, deadline: float | None, source: str) -> None:
+    def __init__(
+        self, outer: Context, deadline: float | None, source: str, admits: Callable[[Steps], bool] | None
+    ) -> None:
         super().__init__(outer, deadline, None, None)
+        self._admits = admits
         self.patience, self.source, self.started = outer.patience, source, outer.started
 
     @property
@@ -262,6 +268,7 @@ class _Part(_Aside):
         super().report(steps, makespan=makespan, bound=bound, scope=scope)
         outer, known = self._outer, self._outer.best_makespan
         better = steps is not None and makespan is not None and (known is None or makespan < known)
+        better = better and (self._admits is None or (steps is not None and self._admits(steps)))
         outer.source = self.source
         outer.report(
             steps if better else None,

@@ -199,7 +199,7 @@ def _without_schedule(
     if least is not None:
         known = problem.memory_bounds[least.memory]
         holds = known is not None and least.size <= known.size
-        least = replace(least, scope=ALL_SCHEDULES if holds else scope)
+        least = replace(least, scope=ALL_SCHEDULES if holds else least.scope or scope)
     proof = problem.exceeded
     if proof is not None:
         if least is None or least.memory != proof.memory or (not least.sufficient and least.size < proof.size):

@@ -105,11 +105,14 @@ def solve(
         threads=read_whole(threads, "threads", 1),
         listener=progress,
     )
-    warm = read_warm_start(problem, warm_start)
+    return _solved(problem, solver, chosen, context, read_warm_start(problem, warm_start))
+
+
+def _solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm: Warm | None) -> Result:
     if warm is not None and warm.steps is not None:
         context.report(warm.steps, makespan=warm.makespan, message=AUTHOR)
     proposal, taken = propose(problem, solver, chosen, context)
-    result = conclude(problem, solver, proposal, values_of(chosen), seed=seed, solve_seconds=taken)
+    result = conclude(problem, solver, proposal, values_of(chosen), seed=context.seed, solve_seconds=taken)
     if warm is not None:
         result = _at_least_as_good(problem, solver, proposal, result, warm)
     return replace(result, history=tuple(context.history))

@@ -99,10 +99,8 @@ def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
     Each answer is concluded as if it were asked for: placed, verified, its claims checked. The answer is the shortest
     schedule, with all bounds that hold for it. Rows share the time that is left equally. Only where none of them finds
     a schedule, and none is proved not to exist, the other algorithms that accept the kind are asked one after the
-    other.
+    other. Where a memory is too small for every schedule, the rows are asked all the same, for a budget that would do.
     """
-    if problem.exceeded is not None:
-        return Proposal(infeasible_within=ALL_SCHEDULES, least=problem.exceeded)
     if context.gap is None and len(problem.graph.tasks) > SMALL:
         context.gap = GAP
     return _Portfolio(problem, options, context).propose()
@@ -141,18 +139,18 @@ class _Portfolio:
                 self._ask(solver, rule.options)
         for solver in auto.cheap(self.problem):
             self._ask(solver)
-        later = [(rule, solver) for rule, solver in rows if not rule.first and self._wanted(rule)]
+        later = [(rule, solver) for rule, solver in rows if not rule.first]
+        if self.options.order == "listed":
+            # What another order is worth comes last.
+            later.sort(key=lambda row: row[0].free)
         for k, (rule, solver) in enumerate(later):
             self._ask(solver, rule.options, share=1 / (len(later) - k))
-        if self.best is None:
+        if self.best is None and self.problem.exceeded is None:
             rest = [a for a in registry.algorithms(self.problem.kind, available=True) if a.name not in self.asked]
             for k, solver in enumerate(rest):
                 if self.best is None:
                     self._ask(solver, share=1 / (len(rest) - k))
         return self._merged()
-
-    def _wanted(self, rule: auto.Rule) -> bool:
-        return not rule.free or self.options.order == "free"
 
     @property
     def best(self) -> _Answer | None:
@@ -167,6 +165,9 @@ class _Portfolio:
     @property
     def settled(self) -> bool:
         """Whether there is nothing left to prove, or no time."""
+        if self.problem.exceeded is not None:
+            # That is proved; who is asked now names a budget that would do.
+            return self.context.ended
         if any(answer.result.status is Status.INFEASIBLE for answer in self.answers):
             return True
         best = self.best
@@ -180,7 +181,9 @@ class _Portfolio:
         if key in self.asked:
             return
         self.asked |= {key, solver.name}
-        problem, context = self.problem, self.context.part(solver.name, share=share)
+        problem, listed = self.problem, self.options.order == "listed"
+        admits = (lambda steps: in_listed_order(problem, steps)) if listed else None
+        context = self.context.part(solver.name, share=share, admits=admits)
         try:
             check_reach(problem, solver)
             chosen = make_options(solver, {**self._others(solver), **(options or {})})
@@ -255,6 +258,8 @@ class _Portfolio:
 
     def _refuted(self) -> tuple[str | None, LeastBudget | None]:
         """Return the class that has no schedule, and the least budget with which this would find one."""
+        if self.problem.exceeded is not None:
+            return None, _least([answer.result.least_budget for answer in self.answers])
         refuted = [answer for answer in self.answers if answer.result.scope is not None]
         proved = [answer for answer in refuted if answer.result.scope == ALL_SCHEDULES]
         least = _least([answer.result.least_budget for answer in proved or self.answers])
@@ -309,7 +314,7 @@ def _least(named: list[LeastBudget | None]) -> LeastBudget | None:
     known = [least for least in named if least is not None]
     enough = [least for least in known if least.sufficient]
     if enough:
-        return min(enough, key=lambda least: least.size)
+        return min(enough, key=lambda least: (least.size, least.task is None))
     whole = [least for least in known if least.scope == ALL_SCHEDULES]
     return max(whole, key=lambda least: least.size, default=None)
 

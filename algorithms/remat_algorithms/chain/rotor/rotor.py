@@ -54,7 +54,8 @@ class RotorOptions(Options):
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="refine the slots until the schedule is within this share of the bound: 0.005, or 0.5%",
+        description="the argument `gap` of every solve, under its old name: refine the slots until the schedule is "
+        "within this share of the bound for its class: 0.005, or 0.5%",
     )
 
 
@@ -170,7 +171,8 @@ def _within(setting: Setting, room: int, slots: int, options: RotorOptions) -> P
     to hold any.
     """
     problem, context, segments = setting.problem, setting.context, setting.segments
-    certificate = options.certificate or options.gap is not None
+    gap = _gap_of(options, context)
+    certificate = options.certificate or gap is not None
     search = Search(segments, setting.least, setting.whole, room, context, certificate)
     search.start(setting.time_of(setting.least.runs()))
     notes = []
@@ -185,13 +187,18 @@ def _within(setting: Setting, room: int, slots: int, options: RotorOptions) -> P
         report(slots // 4)
     while going and search.fill(slots):
         report(slots)
-        if search.exact or options.gap is None or search.gap <= options.gap:
+        if search.exact or gap is None or search.gap <= gap:
             break
         if table_bytes(segments, 2 * slots) > MOST_BYTES:
             notes.append(f"the gap asked for needs more than {slots:,} slots, whose tables are too large")
             break
         slots *= 2
     return setting.propose(search.runs, search.time, search.lower, [*notes, *_rounding(setting, search)])
+
+
+def _gap_of(options: RotorOptions, context: Context) -> float | None:
+    """Return the gap that is asked for: by the option, or of the whole solve."""
+    return options.gap if options.gap is not None else context.gap
 
 
 def _rounding(setting: Setting, search: Search) -> list[str]:

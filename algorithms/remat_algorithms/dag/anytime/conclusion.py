@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from remat.plugin import ALL_SCHEDULES, Bound, LeastBudget, Number, Proposal, Termination
 from remat_algorithms.dag.anytime.race import Race
 from remat_algorithms.dag.programs.frontier import FRONTIER
-from remat_algorithms.kit.programs.cp_sat import LOWERED
 
 
 def conclude(race: Race, scope: str, termination: Termination) -> Proposal:
@@ -67,18 +66,7 @@ def _bounds(race: Race, scope: str, makespan: Number | None) -> tuple[Bound, ...
     """Return the race's bounds and those of the claims, but those that a schedule of another class undercuts."""
     bounds = [bound for claim in race.claims for bound in claim.bounds]
     if race.model.simple and race.bound > race.overall:
-        bounds.append(Bound(_bound(race, race.bound, race.settled, makespan), scope, "dag-auto"))
+        bounds.append(Bound(race.makespan_bound(race.bound, race.settled, makespan), scope, "dag-auto"))
     if race.model.simple and race.overall > 0:
-        bounds.append(Bound(_bound(race, race.overall, race.optimal, makespan), ALL_SCHEDULES, "dag-auto"))
+        bounds.append(Bound(race.makespan_bound(race.overall, race.optimal, makespan), ALL_SCHEDULES, "dag-auto"))
     return tuple(bound for bound in bounds if makespan is None or bound.value <= makespan)
-
-
-def _bound(race: Race, bound: float, met: bool, makespan: Number | None) -> Number:
-    """Return a bound in the instance's unit; whole where times are, and never above the makespan."""
-    if makespan is not None and met:
-        return makespan
-    once = race.model.once_makespan
-    over = max(0.0, bound * (1.0 - LOWERED)) * race.model.time_unit
-    if isinstance(once, int) and (makespan is None or isinstance(makespan, int)):
-        over = math.ceil(over - 1e-6 * max(1.0, over))
-    return once + over if makespan is None else min(makespan, once + over)

@@ -43,6 +43,10 @@ PROGRAMS_START = 2.0
 """Seconds, or at most a third of the time, before the programs are asked where there is one thread."""
 
 
+PATIENCE = 30.0
+"""Seconds without a better schedule or bound after which to stop, where nobody has said when."""
+
+
 class DagAutoOptions(Options):
     """Options of `dag-auto`."""
 
@@ -53,10 +57,11 @@ class DagAutoOptions(Options):
         description="rounds of ruin and recreate; the answer then depends on the seed and not on the clock. "
         "Default: until it is proved, the time is over, or patience is",
     )
-    patience: float = Field(
-        30.0,
+    patience: float | None = Field(
+        None,
         gt=0,
-        description="seconds without a better schedule or bound after which to stop, where there is no time limit",
+        description="the argument `patience` of every solve, under its old name; where neither is given nor a time "
+        "limit, 30 s",
     )
     reorder: bool = Field(
         False,
@@ -78,9 +83,10 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
     without recomputation, that is returned at once.
     """
     start = Start(stage_model(problem))
+    patience = options.patience or context.patience or PATIENCE
     notes = (NOT_REORDERED,) if options.reorder and not start.model.simple else ()
     if options.reorder and start.model.simple and problem.exceeded is None:
-        start = better_start(problem, start.model, context, options.patience / 2, options.iterations)
+        start = better_start(problem, start.model, context, patience / 2, options.iterations)
     model, scope, budget = start.model, start.scope, problem.budget
     whole = keep_everything(model, problem)
     if whole is not None:
@@ -90,13 +96,13 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
     if problem.exceeded is not None:
         return Proposal(termination=context.termination, notes=notes)
     search = Search(model, budget, context.seed)
-    race = Race(problem, model, context, budget, options.patience, options.reorder and speaks_for_all(problem, model))
+    race = Race(problem, model, context, budget, patience, options.reorder and speaks_for_all(problem, model))
     race.offer(start.plan)
     if start.steps is not None:
         race.offer_steps(*start.steps)
     if options.iterations is not None or model.stages <= SMALL:
         termination = _in_turns(race, search, options)
-        if options.iterations is None and not race.over() and not ask_programs(race, options.patience, ONE_BY_ONE):
+        if options.iterations is None and not race.over() and not ask_programs(race, patience, ONE_BY_ONE):
             termination = race.context.termination if race.context.stopped else Termination.TIME_LIMIT
     else:
         termination = _together(race, search)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from remat.plugin import Context, Number, Problem, Proposal, StepBuilder, Steps, concatenate, run_in_order
 from remat_algorithms.dag.plans.model import StageModel
 from remat_algorithms.dag.plans.state import Plan
+from remat_algorithms.kit.programs.cp_sat import LOWERED
 
 EQUAL = 1e-9
 """Share of the overhead up to which a plan counts as optimal, where times are no whole numbers, or too large for it."""
@@ -61,6 +62,7 @@ class Race:
     changed: float = field(default_factory=time.monotonic)
     halted: bool = False
     reported: Plan | None = None
+    told: float = 0.0
     elsewhere: tuple[Steps, Number] | None = None
     claims: list[Proposal] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -159,6 +161,16 @@ class Race:
             return self.overhead <= bound * (1.0 + EQUAL) + 1e-9
         return least - self.model.once_makespan < bound * self.model.time_unit + step / 2
 
+    def makespan_bound(self, bound: float, met: bool, makespan: Number | None) -> Number:
+        """Return a bound in the instance's unit; whole where times are, and never above the makespan."""
+        if makespan is not None and met:
+            return makespan
+        once = self.model.once_makespan
+        over = max(0.0, bound * (1.0 - LOWERED)) * self.model.time_unit
+        if isinstance(once, int) and (makespan is None or isinstance(makespan, int)):
+            over = math.ceil(over - 1e-6 * max(1.0, over))
+        return once + over if makespan is None else min(makespan, once + over)
+
     def over(self) -> bool:
         """Say whether to stop; from any thread."""
         return self.halted or self.context.stopped or self.proved
@@ -171,22 +183,19 @@ class Race:
             makespan = self.makespan(best)
             if self.elsewhere is None or makespan < self.elsewhere[1]:
                 self.context.report(self.steps(best), makespan=makespan)
+        overall = self.overall
+        if self.model.simple and self.told < overall < math.inf:
+            self.told = overall
+            self.context.report(bound=self.makespan_bound(overall, self.optimal, self.least))
         # Who sets a limit has the time.
         if self.context.seconds_left is None and time.monotonic() - self.changed > self.patience:
             self.halted = True
         return self.over()
 
     def say(self, message: str) -> None:
-        """Report progress in words, with the gap to what is aimed at."""
+        """Report progress in words."""
         self.watch()
-        if self.context.listener is None:
-            return
-        gap = ""
-        bound = self.overall if self.any_order else self.bound
-        if self.best is not None and bound < math.inf:
-            least = self.model.once_time + bound
-            gap = f", gap {max(0.0, self.best.time - least) / max(least, 1e-300):.3%}"
-        self.context.report(message=f"{message}{gap}")
+        self.context.report(message=message)
 
     def steps(self, plan: Plan) -> Steps:
         """Return the steps of a plan."""

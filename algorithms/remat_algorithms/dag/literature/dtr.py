@@ -42,7 +42,7 @@ class DtrOptions(Options):
 
     heuristic: Heuristic = Field(Heuristic.FULL, description="h, eq, local, lru, size or msps")
     limits: int = Field(48, ge=1, le=1000, description="limits tried, evenly between the memory bound and keep-all")
-    patience: float = Field(3, gt=1, description="a limit is given up when the runs take this many times keep-all's")
+    longest: float = Field(3, gt=1, description="a limit is given up when the runs take this many times keep-all's")
 
 
 def solve(problem: Problem, options: DtrOptions, context: Context) -> Proposal:
@@ -62,7 +62,7 @@ def _schedules(problem: Problem, stages: Stages, options: DtrOptions, context: C
     high = stages.replay(stages.runs(everything))
     bound = problem.memory_bounds[stages.machine.processors[0].memory]
     low = 0 if bound is None else bound.size
-    longest: Number = high.time * options.patience
+    longest: Number = high.time * options.longest
     program = Program(stages)
     failed = 0
     for step in range(options.limits, -1, -1):

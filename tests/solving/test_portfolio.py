@@ -1,0 +1,313 @@
+"""`auto` as a portfolio: it uses what the instance has, and keeps what anybody finds and proves."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import remat
+from remat import OptionError
+from remat.plugin import Context, LeastBudget, Proposal, registry
+from remat.plugin.auto import Rule
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
+from remat.solving import portfolio
+from remat.solving.single import make_problem
+from remat.testing.cases import moderate
+
+UNITS = {"schema": "remat.instance/1", "units": {"time": "unit", "memory": "unit"}}
+LINKS = [
+    {"source": "device", "target": "host", "bandwidth": 2},
+    {"source": "host", "target": "device", "bandwidth": 2},
+]
+WITH_HOST = {
+    "memories": [{"name": "device"}, {"name": "host"}],
+    "processors": [{"name": "gpu", "memory": "device"}],
+    "links": LINKS,
+}
+
+
+def two_orders():
+    """Return a graph that needs 21 bytes in the listed order, and 12 in another one."""
+    tasks = [{"id": f"a{k}", "time": 1, "size": 10, "recomputable": False} for k in "12"]
+    tasks += [{"id": f"c{k}", "time": 1, "size": 1, "reads": [f"a{k}"]} for k in "12"]
+    tasks += [{"id": "join", "time": 1, "size": 1, "reads": ["c1", "c2"]}]
+    return UNITS | {"kind": "dag", "tasks": tasks, "outputs": ["join"]}
+
+
+def costly_order():
+    """Return a graph that can be run in the listed order with reruns, and without any in another one."""
+    tasks = [{"id": f"a{k}", "time": 5, "size": 10} for k in "12"]
+    tasks += [{"id": f"c{k}", "time": 1, "size": 1, "reads": [f"a{k}"]} for k in "12"]
+    tasks += [{"id": "join", "time": 1, "size": 1, "reads": ["c1", "c2"]}]
+    return UNITS | {"kind": "dag", "tasks": tasks, "outputs": ["join"]}
+
+
+def test_free_orders_come_first():
+    found = remat.solve(two_orders(), budget=12)
+    assert (found.status, found.makespan) == (Status.OPTIMAL, 5)
+    assert any("another order than listed" in note for note in found.notes)
+
+
+def test_the_listed_order_is_an_option():
+    listed = remat.solve(costly_order(), budget=12, options={"order": "listed"})
+    free = remat.solve(costly_order(), budget=12)
+    assert (free.status, free.makespan) == (Status.OPTIMAL, 13)
+    assert listed.makespan == 23
+    first = list(dict.fromkeys(step.task for step in listed.steps))
+    assert first == ["a1", "a2", "c1", "c2", "join"]
+    assert any("a free order of the tasks is worth 76.9 %" in note for note in listed.notes)
+    none = remat.solve(two_orders(), budget=12, options={"order": "listed"})
+    assert (none.status, none.steps) == (Status.UNKNOWN, ())
+
+
+def test_links_are_used():
+    chain = UNITS | {
+        "kind": "chain",
+        "input_size": 1,
+        "stages": [{"forward_time": 9, "backward_time": 9, "output_size": 4}] * 4,
+        "machine": WITH_HOST,
+    }
+    peak = remat.solve(chain, algorithm="store-all").peak_memory["device"]
+    found = remat.solve(chain, budget={"device": peak - 4})
+    assert found.report.transferred["device->host"] > 0
+    dag = UNITS | {
+        "kind": "dag",
+        "machine": WITH_HOST,
+        "values": [{"id": "w1", "size": 10}, {"id": "w2", "size": 10}],
+        "inputs": [{"value": "w1", "memory": "host"}, {"value": "w2", "memory": "host"}],
+        "tasks": [
+            {"id": "a", "time": 5, "size": 5, "reads": ["w1"]},
+            {"id": "b", "time": 5, "size": 5, "reads": ["a", "w2"]},
+        ],
+    }
+    # What begins in another memory than the processor's is no reason to refuse.
+    assert remat.solve(dag, budget={"device": 30}).makespan == 15
+
+
+def test_processors_are_used():
+    tree = {"kind": "tree", "parent": [-1, 0, 0, 0, 0], "time": [1, 10, 10, 10, 10], "output_size": [1] * 5}
+    machine = {"memories": [{"name": "m"}], "processors": [{"name": "p", "memory": "m", "count": 2}]}
+    found = remat.solve(UNITS | tree | {"machine": machine})
+    assert (found.status, found.makespan) == (Status.OPTIMAL, 21)
+
+
+def test_an_adjoint_may_be_parked():
+    document = UNITS | {"kind": "adjoint", "steps": 4, "storage": [{"name": "ram", "slots": 2}]}
+    assert remat.solve(document, algorithm="revolve").makespan == 8
+    found = remat.solve(document)
+    assert (found.makespan, found.status) == (7, Status.OPTIMAL)
+
+
+def test_a_least_budget_works():
+    document = UNITS | {
+        "kind": "chain",
+        "input_size": 1,
+        "stages": [{"forward_time": 1, "backward_time": 2, "output_size": size} for size in (3, 1, 2)],
+    }
+    named = remat.solve(document, budget=0)
+    assert (named.status, named.algorithm) == (Status.INFEASIBLE, "auto")
+    assert named.least_budget.sufficient
+    assert remat.solve(document, budget=named.least_budget.size).report.ok
+
+
+# --- the merging of answers, with algorithms made for it --------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Return a function that lets `auto` ask just these solvers, by name, and the names that it has asked."""
+    names: list[str] = []
+
+    def install(cheap=(), first=(), **solvers):
+        for name, solver in solvers.items():
+
+            def noted(problem, options, context, name=name, solver=solver):
+                names.append(name)
+                return solver(problem, options, context)
+
+            monkeypatch.setitem(globals(), f"_solve_{name}", noted)
+        entries = {
+            name: registry.Algorithm(
+                name=name,
+                solver=f"{__name__}:_solve_{name}",
+                kinds=("taskgraph",),
+                summary=name,
+                guarantee="heuristic",
+                cheap=("dag",) if name in cheap else (),
+                several_memories=True,
+            )
+            for name in solvers
+        }
+        monkeypatch.setattr(registry, "algorithms", lambda kind=None, **_: tuple(entries.values()))
+        table = tuple(
+            Rule("dag", "always", (name,), lambda problem: True, first=name in first)
+            for name in solvers
+            if name not in cheap and not name.startswith("rest")
+        )
+        monkeypatch.setattr(portfolio.auto, "TABLE", table)
+        return names
+
+    return install
+
+
+def keep_all(problem, options, context):
+    from remat_algorithms.dag.keep_all import solve
+
+    return solve(problem, None, context)
+
+
+def nothing(problem, options, context):
+    return Proposal()
+
+
+def refuses(problem, options, context):
+    raise OptionError("not for me")
+
+
+def slow(problem, options, context):
+    """Answer with everything run once, and one task twice."""
+    from remat.plugin import run_in_order
+
+    order = [0, *range(len(problem.graph.tasks))]
+    return Proposal(steps=run_in_order(problem.graph, problem.machine, order))
+
+
+DAG = moderate("dag")
+
+
+def test_first_rows_spare_the_others(asked):
+    names = asked(first=("one",), cheap=("two",), one=keep_all, two=slow, three=slow)
+    assert remat.solve(DAG).status is Status.OPTIMAL
+    assert names == ["one"]
+
+
+def test_cheap_ones_then_rows_then_the_rest(asked):
+    names = asked(cheap=("two",), one=nothing, two=refuses, rest=slow)
+    found = remat.solve(DAG)
+    assert names == ["two", "one", "rest"]
+    assert (found.algorithm, found.status) == ("rest", Status.FEASIBLE)
+    names.clear()
+    asked(cheap=("two",), one=slow, two=refuses, rest=keep_all)
+    assert remat.solve(DAG).algorithm == "one"
+    assert "rest" not in names
+
+
+def test_the_best_schedule_with_all_bounds(asked):
+    whole = remat.solve(DAG, algorithm="keep-all").makespan
+
+    def claims(problem, options, context):
+        from remat.plugin import Bound
+
+        return replace(slow(problem, options, context), bounds=(Bound(whole - 1, "some class", "claims"),))
+
+    asked(cheap=("two",), one=claims, two=slow)
+    found = remat.solve(DAG)
+    assert ("some class", whole - 1) in [(bound.scope, bound.value) for bound in found.bounds]
+    assert found.history[-1].makespan == found.makespan
+
+
+def test_what_one_proves_ends_it(asked):
+    def never(problem, options, context):
+        return Proposal(infeasible_within=ALL_SCHEDULES, least=LeastBudget(77, None, True))
+
+    names = asked(one=never, two=slow)
+    least = make_problem(remat.load(DAG)).memory_bounds[0].size
+    found = remat.solve(DAG, budget=least)
+    assert (found.status, found.scope, found.least_budget.size) == (Status.INFEASIBLE, ALL_SCHEDULES, 77)
+    assert names == ["one"]
+
+
+def test_classes_are_not_the_instance(asked):
+    def within(problem, options, context):
+        return Proposal(infeasible_within="some class", least=LeastBudget(99, None, True))
+
+    asked(one=within)
+    least = make_problem(remat.load(DAG)).memory_bounds[0].size
+    found = remat.solve(DAG, budget=least)
+    assert (found.status, found.scope, found.least_budget.size) == (Status.UNKNOWN, "some class", 99)
+
+
+def test_an_interrupt_keeps_what_there_is(asked):
+    def interrupts(problem, options, context):
+        context.report(slow(problem, options, context).steps, makespan=None)
+        context.interrupted = True
+        raise KeyboardInterrupt
+
+    names = asked(cheap=("two",), one=interrupts, two=slow, three=keep_all)
+    found = remat.solve(DAG)
+    assert (found.algorithm, found.termination) == ("auto", Termination.INTERRUPTED)
+    assert found.report.ok
+    assert "three" not in names
+
+
+def test_options_go_to_those_that_have_them():
+    problem = make_problem(remat.load(DAG))
+    read = portfolio.read_options(problem, portfolio.AUTO, {"order": "listed", "reorder": "true"})
+    assert (read.order, read.others) == ("listed", {"reorder": "true"})
+    with pytest.raises(OptionError, match=r"'reoder'; did you mean 'reorder'"):
+        remat.solve(DAG, options={"reoder": "true"})
+    with pytest.raises(OptionError, match="order"):
+        remat.solve(DAG, options={"order": "reverse"})
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_warm_start_is_never_lost():
+    document = moderate("chain")
+    least = remat.solve(document, budget=0, algorithm="rotor").least_budget.size
+    good = remat.solve(document, budget=least + 6, algorithm="rotor")
+    warm = remat.solve(document, budget=least + 6, algorithm="recompute-all", warm_start=good)
+    assert (warm.makespan, warm.algorithm) == (good.makespan, "warm start")
+    written = json.loads(json.dumps(good.to_dict()))
+    again = remat.solve(document, budget=least + 6, algorithm="rotor", warm_start=written)
+    assert (again.makespan, again.algorithm) == (good.makespan, "rotor")
+    small = remat.solve(document, budget=least, algorithm="rotor", warm_start=good)
+    if good.peak_memory["memory"] > least:
+        assert "does not fit" in small.notes[-1]
+
+
+def test_a_warm_start_must_be_one():
+    document = moderate("chain")
+    with pytest.raises(OptionError, match="another instance"):
+        remat.solve(document, warm_start=remat.solve(DAG, algorithm="keep-all"))
+    with pytest.raises(OptionError, match="without a schedule"):
+        remat.solve(document, warm_start=remat.solve(document, budget=0))
+    broken = remat.solve(document, algorithm="store-all").to_dict()
+    broken["steps"] = broken["steps"][1:]
+    with pytest.raises(OptionError, match="warm_start"):
+        remat.solve(document, warm_start=broken)
+
+
+def test_a_gap_that_is_met_ends_the_search(asked):
+    names = asked(cheap=("one",), one=slow, two=keep_all)
+    found = remat.solve(DAG, gap="50%")
+    assert (found.termination, found.status) == (Termination.GAP, Status.FEASIBLE)
+    assert names == ["one"]
+    with pytest.raises(OptionError, match="gap"):
+        remat.solve(DAG, gap="little")
+    with pytest.raises(OptionError, match="patience"):
+        remat.solve(DAG, patience="long")
+
+
+def test_patience_counts_from_the_last_news():
+    context = Context(patience=10.0)
+    context.report(remat.solve(DAG, algorithm="keep-all").columns, makespan=30)
+    assert not context.stopped
+    context.changed -= 11
+    assert (context.stopped, context.termination) == (True, Termination.PATIENCE)
+    part = context.part("next")
+    assert not part.stopped  # whoever comes next has patience of its own
+    part.report(bound=3)
+    assert (context.best_bound, context.source) == (3, "next")
+    part.report(bound=100, scope="some class")
+    assert context.best_bound == 3
+
+
+def test_orders_are_told_apart():
+    problem: Problem = make_problem(remat.load(costly_order()), budget=12)
+    free = remat.solve(costly_order(), budget=12)
+    listed = remat.solve(costly_order(), algorithm="keep-all")
+    assert not portfolio.in_listed_order(problem, free.columns)
+    assert portfolio.in_listed_order(problem, listed.columns)
