@@ -55,7 +55,7 @@ def test_progress_without_colour(tiny: str, talker: str, monkeypatch: pytest.Mon
 def test_progress_as_lines(run: Run, tiny: str, talker: str) -> None:
     lines = run("solve", tiny, "-a", talker, "-v").err.splitlines()
     assert lines[0] == "remat: loaded chain tiny"
-    assert lines[1].endswith("makespan 12, bound 10, half [way]")
+    assert lines[1].endswith("makespan 12, bound 10, gap 16.7 %, half [way]")
     assert lines[2].startswith("remat: talker: optimal")
 
 

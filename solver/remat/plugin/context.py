@@ -117,10 +117,11 @@ class Context:
             return Termination.INTERRUPTED
         if self.near:
             return Termination.GAP
+        if not self.stopped:
+            return Termination.COMPLETED
         now = time.monotonic()
-        if self.deadline is not None and now >= self.deadline:
-            return Termination.TIME_LIMIT
-        return Termination.PATIENCE if self._impatient(now) else Termination.COMPLETED
+        early = self.deadline is None or now < self.deadline
+        return Termination.PATIENCE if early and self._impatient(now) else Termination.TIME_LIMIT
 
     def aside(
         self,
@@ -229,6 +230,11 @@ class _Aside(Context):
     @interrupted.setter
     def interrupted(self, value: bool) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self._own = value
+
+    @property
+    def near(self) -> bool:
+        """Whether this one's schedule is good enough, or the other one's."""
+        return super().near or self._outer.near
 
     @property
     def stopped(self) -> bool:
