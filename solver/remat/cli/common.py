@@ -69,15 +69,19 @@ def format_option(*choices: str) -> Callable[[Decorated], Decorated]:
     )
 
 
-def limit_options(command: Decorated) -> Decorated:
-    """Add --time-limit, --gap and --patience, which any anytime work has."""
-    for name, metavar, text in (
-        ("--patience", "TIME", "Stop where nothing better was found for so long."),
-        ("--gap", "SHARE", "Stop where the makespan is so near to the lower bound, such as 1%; 0.1% for auto."),
-        ("--time-limit", "TIME", "Such as 30s or 5min; 60s for the algorithm auto."),
-    ):
-        command = click.option(name, metavar=metavar, help=text)(command)
-    return command
+def limit_options(time_limit: str) -> Callable[[Decorated], Decorated]:
+    """Add --time-limit, described so, --gap and --patience, which any anytime work has."""
+
+    def add(command: Decorated) -> Decorated:
+        for name, metavar, text in (
+            ("--patience", "TIME", "Stop a solve where nothing better was found for so long."),
+            ("--gap", "SHARE", "Stop a solve so near to the lower bound, such as 1%; 0.1% for auto."),
+            ("--time-limit", "TIME", time_limit),
+        ):
+            command = click.option(name, metavar=metavar, help=text)(command)
+        return command
+
+    return add
 
 
 def plot_options(command: Decorated) -> Decorated:

@@ -131,7 +131,7 @@ class _Given:
 @click.option("-O", "--option", "options", metavar="KEY=VALUE", multiple=True, help="An option of the algorithm.")
 @click.option("--max-overhead", metavar="SHARE", help="Find the least budget with at most this overhead: 0.2 or 20%.")
 @click.option("--max-makespan", metavar="TIME", help="Find the least budget with at most this makespan.")
-@common.limit_options
+@common.limit_options("Such as 30s or 5min; 60s for the algorithm auto.")
 @click.option("--warm-start", metavar="FILE", help="A schedule of this instance to start from.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True)

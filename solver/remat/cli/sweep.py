@@ -44,6 +44,8 @@ class _Given:
     machine: str | None
     options: tuple[str, ...]
     time_limit: str | None
+    gap: str | None
+    patience: str | None
     seed: int
     threads: int
     output: str | None
@@ -75,7 +77,7 @@ class _Given:
 @click.option(
     "-O", "--option", "options", metavar="[NAME.]KEY=VALUE", multiple=True, help="An option of the algorithms."
 )
-@click.option("--time-limit", metavar="TIME", help="For each curve, such as 30s or 5min.")
+@common.limit_options("For each curve, such as 30s or 5min.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the sweep as JSON; - is standard output.")
@@ -106,6 +108,8 @@ def command(session: Session, /, **given: Any) -> int:
             machine=model,
             options=chosen,
             time_limit=asked.time_limit,
+            gap=asked.gap,
+            patience=asked.patience,
             seed=asked.seed,
             threads=asked.threads,
             progress=listener,

@@ -36,6 +36,8 @@ def largest_batch(
     machine: AnyMachine = None,
     options: Mapping[str, Any] | None = None,
     time_limit: float | str | None = None,
+    gap: float | str | None = None,
+    patience: float | str | None = None,
     seed: int = 0,
     threads: int = 1,
     progress: Callable[[Progress], None] | None = None,
@@ -52,7 +54,7 @@ def largest_batch(
         The batch at which the instance was measured.
     max_overhead, max_makespan : float or str, optional
         As in `remat.least_budget`.
-    algorithm, machine, options, time_limit, seed, threads, progress
+    algorithm, machine, options, time_limit, gap, patience, seed, threads, progress
         As in `remat.solve`; the time limit is for all solves together.
 
     Returns
@@ -74,7 +76,16 @@ def largest_batch(
     problem = make_problem(load(instance), budget=budget, machine=machine)
     limits = Limits.of(max_overhead, max_makespan, problem)
     measured = read_batch(batch)
-    effort = Effort.of(algorithm, options or {}, time_limit=time_limit, seed=seed, threads=threads, listener=progress)
+    effort = Effort.of(
+        algorithm,
+        options or {},
+        time_limit=time_limit,
+        gap=gap,
+        patience=patience,
+        seed=seed,
+        threads=threads,
+        listener=progress,
+    )
     memory = budget_memory(problem.instance, problem.machine)
     capacity = problem.machine.memories[memory].capacity
     name = problem.machine.memories[memory].name

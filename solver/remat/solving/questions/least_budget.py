@@ -34,6 +34,8 @@ def least_budget(
     machine: AnyMachine = None,
     options: Mapping[str, Any] | None = None,
     time_limit: float | str | None = None,
+    gap: float | str | None = None,
+    patience: float | str | None = None,
     seed: int = 0,
     threads: int = 1,
     progress: Callable[[Progress], None] | None = None,
@@ -49,7 +51,7 @@ def least_budget(
         Longest makespan: in the instance's unit, or ``"1.5s"``. At least one of the two must be given.
     budget : mapping, optional
         Capacities of other memories, by name.
-    algorithm, machine, options, time_limit, seed, threads, progress
+    algorithm, machine, options, time_limit, gap, patience, seed, threads, progress
         As in `remat.solve`; the time limit is for all solves together.
 
     Returns
@@ -72,7 +74,16 @@ def least_budget(
     limits = Limits.of(max_overhead, max_makespan, problem)
     if not limits.text:
         raise OptionError("how slow may it be? Give max_overhead or max_makespan", argument="max_overhead")
-    effort = Effort.of(algorithm, options or {}, time_limit=time_limit, seed=seed, threads=threads, listener=progress)
+    effort = Effort.of(
+        algorithm,
+        options or {},
+        time_limit=time_limit,
+        gap=gap,
+        patience=patience,
+        seed=seed,
+        threads=threads,
+        listener=progress,
+    )
     memory = budget_memory(problem.instance, problem.machine)
     name = problem.machine.memories[memory].name
     if (isinstance(budget, Mapping) and budget.keys() & {"", name}) or isinstance(budget, (int, str)):

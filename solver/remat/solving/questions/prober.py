@@ -19,7 +19,7 @@ from remat.solving import portfolio
 from remat.solving.conclusion import conclude
 from remat.solving.questions.grid import Grid
 from remat.solving.result import Result
-from remat.solving.single import AUTO_SECONDS, check_reach, propose, read_seconds, read_whole, values_of
+from remat.solving.single import AUTO_SECONDS, check_reach, propose, read_seconds, read_share, read_whole, values_of
 
 AUTO_ANYTIME_SECONDS = 10.0
 """Limit of one solve by an anytime algorithm that ``auto`` chose: there are many of them."""
@@ -37,6 +37,8 @@ class Effort:
         Whoever makes an effort checks that its names mean something (see `chosen`).
     deadline : float or None
         `time.monotonic()` value for all solves together.
+    gap, patience : float or None
+        Of each solve.
     solves, answers : int
         How many there have been, and how many of them were not refused.
     seconds : float
@@ -50,6 +52,8 @@ class Effort:
     deadline: float | None = None
     seed: int = 0
     threads: int = 1
+    gap: float | None = None
+    patience: float | None = None
     listener: Callable[[Progress], None] | None = None
     solves: int = 0
     answers: int = 0
@@ -62,6 +66,8 @@ class Effort:
         options: Mapping[str, Any],
         *,
         time_limit: float | str | None,
+        gap: float | str | None = None,
+        patience: float | str | None = None,
         seed: int,
         threads: int,
         listener: Callable[[Progress], None] | None,
@@ -72,6 +78,8 @@ class Effort:
             algorithm=algorithm,
             options=options,
             deadline=None if limit is None else time.monotonic() + limit,
+            gap=None if gap is None else float(read_share(gap, "gap")),
+            patience=read_seconds(patience, default=None, argument="patience"),
             seed=read_whole(seed, "seed", 0),
             threads=read_whole(threads, "threads", 1),
             listener=listener,
@@ -114,6 +122,8 @@ class Effort:
             deadline = now + (deadline - now) / max(1, left)
         return Context(
             deadline=deadline,
+            gap=self.gap,
+            patience=self.patience,
             seed=self.seed,
             threads=self.threads,
             listener=self.listener,

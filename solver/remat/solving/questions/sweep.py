@@ -35,6 +35,8 @@ def sweep(
     machine: AnyMachine = None,
     options: Mapping[str, Any] | None = None,
     time_limit: float | str | None = None,
+    gap: float | str | None = None,
+    patience: float | str | None = None,
     seed: int = 0,
     threads: int = 1,
     progress: Callable[[Progress], None] | None = None,
@@ -57,7 +59,7 @@ def sweep(
         Options of the algorithms. Each goes to those that have it, ``rotor.slots`` to `rotor` alone.
     time_limit : float or str, optional
         For each curve. Default: none, but 60 s (10 s if it is anytime) for each solve of ``auto``.
-    seed, threads, progress
+    gap, patience, seed, threads, progress
         As in `remat.solve`.
 
     Returns
@@ -90,7 +92,16 @@ def sweep(
     unbounded = with_budget(problem, memory, None)
     curves = []
     for name, own in zip(names, _options(problem, names, options or {}), strict=True):
-        effort = Effort.of(name, own, time_limit=time_limit, seed=seed, threads=threads, listener=progress)
+        effort = Effort.of(
+            name,
+            own,
+            time_limit=time_limit,
+            gap=gap,
+            patience=patience,
+            seed=seed,
+            threads=threads,
+            listener=progress,
+        )
         with interruptible(effort.outer):
             curves.append(_Sweeping(Prober(unbounded, memory, effort), chosen, count).curve())
         if effort.outer.interrupted:
