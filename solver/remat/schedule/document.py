@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, overload
 
+import numpy as np
+
 from remat.errors import InstanceError
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import NumberArray, TaskGraph, number_array
+from remat.graph.taskgraph import NumberArray, TaskGraph
 from remat.instance.fields import units_scope
 from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps
 from remat.units import LARGEST_TOTAL, Number, Units, parse_size, parse_time
@@ -185,6 +187,11 @@ def parse_steps(document: Any, graph: TaskGraph, machine: Machine, units: Units)
         return _StepParser(graph, machine, units).parse(listed)
 
 
+def _start_array(starts: list[Number]) -> NumberArray:
+    """Return start times as int64 if every one of them is an `int`: they are compared, and never added up."""
+    return np.array(starts, dtype=np.int64 if set(map(type, starts)) <= {int} else np.float64)
+
+
 _KEYS = {
     "run": frozenset({"run", "on", "start", "drop", "after"}),
     "copy": frozenset({"copy", "from", "to", "start", "drop", "bytes", "after"}),
@@ -222,7 +229,7 @@ class _StepParser:
                 self._copy(index, step, path, after)
             else:
                 self._drop(index, step, path, after)
-        start: NumberArray | None = number_array(starts) if starts or not listed else None
+        start: NumberArray | None = _start_array(starts) if starts or not listed else None
         return self._builder.build(start=start, unknown=self._unknown)
 
     def _start(self, value: Any, path: str) -> Number:

@@ -11,6 +11,7 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
 from remat.schedule.steps import Steps
 from remat.units import Number
+from remat.verifier.exact import total
 from remat.verifier.findings import Findings
 from remat.verifier.memory import memory_use
 from remat.verifier.report import Report
@@ -101,7 +102,7 @@ def _overlap(machine: Machine, steps: Steps, timeline: Timeline, link: IntArray)
         copies = np.flatnonzero(link == index)
         time = found.get(ends.channel, 0)
         if len(runs) and len(copies):
-            time += (worked(timeline.end[copies]) - worked(timeline.start[copies])).sum().item()
+            time += total(worked(timeline.end[copies]) - worked(timeline.start[copies]))
         found[ends.channel] = time
     return found
 
@@ -252,7 +253,7 @@ def _check_resources(
     for index, name in enumerate(machine.resources):
         mine = step[used == index]
         mine = mine[np.argsort(timeline.start_position[mine], kind="stable")]
-        busy[name] = (timeline.end[mine] - timeline.start[mine]).sum().item() if len(mine) else 0
+        busy[name] = total(timeline.end[mine] - timeline.start[mine]) if len(mine) else 0
         released = np.maximum.accumulate(timeline.release_position[mine])
         clash = np.flatnonzero(timeline.start_position[mine][1:] < released[:-1])
         for k in clash.tolist():

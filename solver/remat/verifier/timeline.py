@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.graph.machine import Machine
+from remat.graph.machine import Link, Machine
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
 from remat.schedule.steps import Steps
 
@@ -66,7 +66,7 @@ def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolAr
         moved = np.where(steps.amount[mine] < 0, graph.size[steps.item[mine]], steps.amount[mine])
         if ends.bandwidth is None:
             took: NumberArray = np.full(len(mine), ends.latency)
-        elif isinstance(ends.bandwidth, int) and isinstance(ends.latency, int) and not (moved % ends.bandwidth).any():
+        elif _is_whole(ends, moved):
             took = ends.latency + moved // ends.bandwidth
         else:
             took = ends.latency + moved / float(ends.bandwidth)
@@ -78,6 +78,13 @@ def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolAr
     if result.dtype == np.int64 and float(np.abs(result.astype(np.float64)).sum()) >= 2.0**62:
         result = result.astype(np.float64)
     return result
+
+
+def _is_whole(link: Link, moved: IntArray) -> bool:
+    """Whether all of these transfers take a whole time that int64 holds."""
+    if not isinstance(link.bandwidth, int) or not isinstance(link.latency, int):
+        return False
+    return link.latency + int(moved.max()) // link.bandwidth < 2**62 and not (moved % link.bandwidth).any()
 
 
 def _at_their_speed(times: NumberArray, machine: Machine, steps: Steps, is_run: BoolArray) -> NumberArray:

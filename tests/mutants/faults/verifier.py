@@ -21,6 +21,27 @@ FAULTS = faults_of(
             "overlapping runs count once in the overlap",
         ),
         (
+            "exact.py",
+            "return np.int64 if total < LARGEST else object",
+            "return np.int64",
+            "sums of sizes never wrap",
+            ("tests/verifier/test_huge_sizes.py",),
+        ),
+        (
+            "exact.py",
+            "total += of_task[runs].sum() + size[copies].sum()",
+            "total += size[copies].sum()",
+            "what is made again is counted again",
+            ("tests/verifier/test_huge_sizes.py",),
+        ),
+        (
+            TIMELINE,
+            "return link.latency + int(moved.max()) // link.bandwidth < 2**62 and not",
+            "return not",
+            "a transfer's time never wraps",
+            ("tests/verifier/test_huge_sizes.py",),
+        ),
+        (
             MEMORY,
             "add((operation == WRITE) & ~of_reusing, size)",
             "add(operation == WRITE, size)",
