@@ -39,7 +39,7 @@ def memory_use(
 ) -> tuple[dict[str, Peak], dict[str, Profile]]:
     """Add up what every event takes and gives back, and compare with the capacities."""
     positions = len(timeline.step_at)
-    memory, position, change = _changes(graph, machine, steps, timeline, residency, valid)
+    memory, position, change = changes(graph, machine, steps, timeline, residency, valid)
     peaks, profiles = {}, {}
     for index, place in enumerate(machine.memories):
         mine = memory == index
@@ -62,10 +62,10 @@ def memory_use(
     return peaks, profiles
 
 
-def _changes(
+def changes(
     graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timeline, residency: Residency, valid: BoolArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return (memory, position, bytes) of every change of a memory's use."""
+    """Return (memory, position, bytes) of every change of a memory's use; position -1 is before the first event."""
     values = len(graph.values)
     key, position, operation, step = residency.key, residency.position, residency.operation, residency.step
     memory_of_key = key // max(values, 1)

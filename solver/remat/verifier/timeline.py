@@ -32,6 +32,8 @@ class Timeline:
         Positions, 0 .. 3*steps-1.
     step_at : (3*steps,) int64
         The step whose event stands at each position.
+    merged : bool
+        Whether some instant has several times, which the tolerance made one.
     """
 
     start: NumberArray
@@ -40,6 +42,7 @@ class Timeline:
     release_position: IntArray
     free_position: IntArray
     step_at: IntArray
+    merged: bool
 
 
 def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolArray, link: IntArray) -> NumberArray:
@@ -111,7 +114,7 @@ def build_timeline(start: NumberArray, duration: NumberArray) -> Timeline:
     if start.dtype != duration.dtype:
         start, duration = start.astype(np.float64), duration.astype(np.float64)
     end = start + duration
-    first, last = _instants(start, end)
+    first, last, merged = _instants(start, end)
     listed = np.arange(count, dtype=np.int64)
     instantly = first == last
     # One code per event; at an instant the blocks are: releases, frees, then start/release/free of steps in
@@ -131,11 +134,16 @@ def build_timeline(start: NumberArray, duration: NumberArray) -> Timeline:
         release_position=position[count : 2 * count],
         free_position=position[2 * count :],
         step_at=order % max(count, 1),
+        merged=merged,
     )
 
 
-def _instants(start: NumberArray, end: NumberArray) -> tuple[IntArray, IntArray]:
-    """Number the instants: equal integers, or floats within the tolerance of an instant's first time."""
+def _instants(start: NumberArray, end: NumberArray) -> tuple[IntArray, IntArray, bool]:
+    """Number the instants: equal integers, or floats within the tolerance of an instant's first time.
+
+    Returns those of the starts, those of the ends, and whether there are fewer than times.
+    """
+    merged = False
     times, index = np.unique(np.concatenate((start, end)), return_inverse=True)
     if times.dtype != np.int64 and len(times) > 1:
         makespan = float(end.max())
@@ -146,8 +154,9 @@ def _instants(start: NumberArray, end: NumberArray) -> tuple[IntArray, IntArray]
         lasts = np.append(firsts[1:], len(times)) - 1
         if (times[lasts] - times[firsts] > tolerance).any():
             number = _anchored(times, tolerance)
+        merged = bool(number[-1] < len(times) - 1)
         index = number[index]
-    return index[: len(start)], index[len(start) :]
+    return index[: len(start)], index[len(start) :], merged
 
 
 def _anchored(times: NumberArray, tolerance: float) -> IntArray:

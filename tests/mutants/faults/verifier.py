@@ -3,6 +3,7 @@
 from tests.mutants.fault import faults_of
 
 REFEREE, MEMORY, RESIDENCY, TIMELINE = "referee.py", "memory.py", "residency.py", "timeline.py"
+HIDDEN, OF_HIDDEN = "hidden.py", ("tests/verifier/test_hidden_time.py",)
 
 FAULTS = faults_of(
     "solver/remat/verifier",
@@ -40,6 +41,34 @@ FAULTS = faults_of(
             "return not",
             "a transfer's time never wraps",
             ("tests/verifier/test_huge_sizes.py",),
+        ),
+        (
+            HIDDEN,
+            "*(self.free_at[resource] for resource in self.resources[step])",
+            "0.0",
+            "little overlaps on a processor add up",
+            OF_HIDDEN,
+        ),
+        (
+            HIDDEN,
+            "begun = max(begun, self.written[key])",
+            "pass",
+            "little overlaps of who writes and who reads add up",
+            OF_HIDDEN,
+        ),
+        (
+            HIDDEN,
+            "begun = max(begun, self._room(memory, time))",
+            "pass",
+            "bytes are there until they have been given back",
+            OF_HIDDEN,
+        ),
+        (
+            HIDDEN,
+            "<= tolerance / (2 * count):",
+            "<= tolerance:",
+            "overlaps of less than an instant add up",
+            OF_HIDDEN,
         ),
         (
             MEMORY,
