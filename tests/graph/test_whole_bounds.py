@@ -75,6 +75,14 @@ def test_the_sum_of_the_speeds_is_exact() -> None:
     assert makespan_bound(case.graph, case.machine) <= (21 * 2**50 + 21) * 10 / 13
 
 
+def test_the_largest_float_times_have_a_finite_bound() -> None:
+    case = case_of([1e300, 1e300], [1, 1], capacity=2**61)  # type: ignore[list-item]
+    tasks = [task | {"size": 2**60, "workspace": 2**60} for task in case.document["tasks"]]
+    case = Case(case.document | {"tasks": tasks})
+    bound = memory_time_bound(case.graph, case.machine)
+    assert 0 < bound <= 2e300
+
+
 @settings(max_examples=60, derandomize=True, database=None, deadline=None)
 @given(st.lists(HUGE, min_size=1, max_size=5), st.integers(1, 5))
 def test_bytes_times_huge_times(times: list[int], capacity: int) -> None:

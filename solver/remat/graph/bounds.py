@@ -10,7 +10,7 @@ import numpy as np
 
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
-from remat.units import Number
+from remat.units import LARGEST_TOTAL, Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,5 +426,8 @@ def memory_time_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | 
         shared[1] = shared.get(1, 0) + (written + workspace[task]) * duration[task]
         for value in read:
             shared[readers[value]] = shared.get(readers[value], 0) + size[value] * duration[task]
-    total = sum(Fraction(amount) / count for count, amount in shared.items())
-    return _as_time(total / room, whole=_whole_runs(graph, machine) and _whole_copies(machine))
+    # Bytes times a float time may leave float64: less is still a bound.
+    total = sum((Fraction(min(amount, LARGEST_TOTAL)) / count for count, amount in shared.items()), Fraction(0))
+    return _as_time(
+        min(total / room, Fraction(LARGEST_TOTAL)), whole=_whole_runs(graph, machine) and _whole_copies(machine)
+    )
