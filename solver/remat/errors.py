@@ -23,6 +23,10 @@ class InstanceError(RematError):
         self.path = path
 
 
+class ScheduleForInstanceError(InstanceError):
+    """A schedule is given where an instance is wanted."""
+
+
 class OptionError(RematError):
     """An argument (algorithm, option, budget, limit) cannot be used.
 

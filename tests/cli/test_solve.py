@@ -94,6 +94,7 @@ def test_schedule_on_standard_output(run: Run, tiny: str) -> None:
 
 def test_figures_as_json(run: Run, tiny: str) -> None:
     document = run("solve", tiny, "-a", "keep-all", "--format", "json").document
+    assert document["schema"] == "remat.summary/1"
     assert document["makespan"] == 10
     assert document["overhead"] == 0
     assert document["gap"] == 0

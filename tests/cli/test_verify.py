@@ -81,7 +81,24 @@ def test_another_machine(run: Run, tiny: str, save: Save, schedule: dict[str, An
 
 def test_another_instance(run: Run, save: Save, schedule: dict[str, Any]) -> None:
     other = save({**CHAIN, "input_size": 1})
-    assert "digest differs" in run("verify", other, save(schedule, "schedule.json")).out
+    path = save(schedule, "schedule.json")
+    outcome = run("verify", other, path)
+    assert outcome.code == 6
+    assert "other-instance" in outcome.out
+    forgiven = run("verify", other, path, "--any-instance", "--format", "json")
+    assert {violation["rule"] for violation in forgiven.document["violations"]} <= {"capacity"}
+    assert "digest differs" in "".join(forgiven.document["notes"])
+    # Who wrote it by hand states no instance.
+    by_hand = {key: value for key, value in schedule.items() if key != "instance"}
+    assert run("verify", other, save(by_hand, "hand.json")).code == forgiven.code == 0
+
+
+def test_swapped_arguments(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
+    path = save(schedule, "schedule.json")
+    run("verify", path, tiny).assert_refused("swapped", f"write: remat verify {tiny} {path}")
+    run("verify", path, path).assert_refused("an instance is wanted", "remat verify INSTANCE")
+    run("verify", tiny, tiny).assert_refused("$.schema", "'remat.instance/1', an instance")
+    run("solve", path).assert_refused("an instance is wanted", f"remat verify INSTANCE {path}", f"remat show {path}")
 
 
 def test_transfers(run: Run, save: Save) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from remat.placement import Placement, Unplaceable, place
 from remat.schedule.steps import StepBuilder
+from remat.verifier import check
 from tests.verifier.judges import Case
 
 
@@ -140,6 +141,35 @@ def test_integers_that_leave_64_bits_become_floats(beside):
     start = place(case.graph, case.machine, case.columns(steps)).start
     assert start.dtype == np.float64
     assert start[-1] == 13 * 5 * 2.0**57
+
+
+@pytest.mark.parametrize(("runs", "exact"), [(6, True), (7, False)])
+def test_integers_end_where_the_referee_could_not_add_one_more(runs, exact):
+    """Starts are integers while all ends are below 2^62, from which two may be added."""
+    document = DUPLEX.document
+    tasks = [task | {"time": 2**57 if task["id"] == "use" else 1} for task in document["tasks"]]
+    case = Case(document | {"tasks": tasks})
+    steps = [out("y"), *(run("use") for _ in range(5 * runs))]
+    start = place(case.graph, case.machine, case.columns(steps)).start
+    assert (start.dtype == np.int64) == exact
+    assert 2**61 < int(start[-1]) < 2**63
+
+
+def test_a_slow_run_takes_a_whole_time_only_where_the_quotient_is_exact():
+    """2^52 + 1 is taken by half a processor for 2^53 + 2, which float64 happens to hold, and its neighbours do not."""
+    machine = {
+        "memories": [{"name": "m"}],
+        "processors": [{"name": "p", "memory": "m"}, {"name": "slow", "memory": "m", "speed": 0.5}],
+    }
+    for time, exact in ((2**51 + 1, True), (2**52 + 1, False), (2**53 + 3, False)):
+        tasks = [{"id": "t", "time": time, "size": 1}]
+        case = Case({"schema": "remat.instance/2", "kind": "dag", "machine": machine, "tasks": tasks})
+        columns = case.columns([{"run": "t", "on": ["slow"]}, {"run": "t", "on": ["slow"]}])
+        start = place(case.graph, case.machine, columns).start
+        assert (start.dtype == np.int64) == exact
+        report = check(case.graph, case.machine, columns.placed(start))
+        assert report.ok
+        assert isinstance(report.makespan, int) == exact
 
 
 def test_float_sums_that_round_down_still_end_late_enough():

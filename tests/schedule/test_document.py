@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+import remat
 from remat.documents import read_document
 from remat.errors import InstanceError
 from remat.graph.taskgraph import Ragged
@@ -237,6 +238,48 @@ def test_what_is_no_schedule(document, path, why):
     with pytest.raises(InstanceError, match=why) as caught:
         parse_steps(document, CASE.graph, CASE.machine, Units())
     assert caught.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "why"),
+    [
+        ({"period": 3}, "$", "unknown key 'period' in a schedule; known are algorithm, answer"),
+        ({"make_span": 3}, "$", "unknown key 'make_span' in a schedule; did you mean 'makespan'"),
+        ({"instance": {"digests": ""}}, "$.instance", "unknown key 'digests' in the schedule's instance; did you mean"),
+        ({"bounds": [{"value": 1}, {"valve": 1}]}, r"$.bounds[1]", "unknown key 'valve' .* did you mean 'value'"),
+        ({"least_budget": {"bytes": 1}}, "$.least_budget", "unknown key 'bytes'"),
+        ({"answer": {"budget": 1}}, "$.answer", "unknown key 'budget'"),
+        (
+            {"steps": [{"run": "t", "strat": 3}]},
+            "$.steps[0]",
+            "unknown key 'strat' in a run step; .* 'start'",
+        ),
+        (
+            {"steps": [{"copy": "v", "form": "m"}]},
+            "$.steps[0]",
+            "unknown key 'form' in a copy step; .* 'from'",
+        ),
+        ({"schema": "remat.instance/2"}, "$.schema", "found 'remat.instance/2', an instance"),
+    ],
+)
+def test_unknown_keys_are_refused_at_every_level(change, path, why):
+    with pytest.raises(InstanceError, match=why) as caught:
+        parse_steps({"schema": SCHEMA, "steps": []} | change, CASE.graph, CASE.machine, Units())
+    assert caught.value.path == path
+
+
+def test_whatever_a_result_writes_is_known():
+    chain = {"schema": "remat.instance/1", "kind": "chain", "units": {"time": "unit", "memory": "unit"}}
+    chain["input_size"] = 1
+    chain["stages"] = [{"forward_time": 1, "backward_time": 2, "output_size": 3, "saved_size": 4, "repeat": 4}]
+    results = [
+        remat.solve(chain, algorithm="rotor", budget=20),
+        remat.solve(chain, algorithm="rotor", budget=1),
+        remat.least_budget(chain, algorithm="rotor", max_overhead=0.5),
+        remat.largest_batch(chain, algorithm="keep-all", budget=80),
+    ]
+    for result in results:
+        parse_steps(result.head() | {"steps": []}, CASE.graph, CASE.machine, Units())
 
 
 def test_columns_can_be_joined():

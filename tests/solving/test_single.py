@@ -254,6 +254,7 @@ def test_nothing_to_do():
         (Proposal(makespan=6.1), "fake claims makespan 6.1, verified is 6"),
         (Proposal(makespan=math.nan), "fake claims makespan nan, verified is 6"),
         (Proposal(peak=11), "fake claims peak 11, verified is 12"),
+        (Proposal(peak=13), "fake claims peak 13, verified is 12"),
         (Proposal(bounds=(Bound(7, ALL_SCHEDULES, "fake"),)), "fake claims bound 7, above the verified makespan 6"),
         (
             Proposal(bounds=(Bound(7, "mine", "fake"),), optimal_within="mine"),

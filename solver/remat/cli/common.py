@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from remat.cli.session import Session
-from remat.errors import InstanceError, MissingExtraError, OptionError
+from remat.errors import InstanceError, MissingExtraError, OptionError, ScheduleForInstanceError
 from remat.report import VIEWS
 
 if TYPE_CHECKING:
@@ -122,6 +122,10 @@ def load_instance(source: str) -> Instance:
         return load(example_path(source.removeprefix(EXAMPLE)))
     try:
         return load(source)
+    except ScheduleForInstanceError as error:
+        raise ScheduleForInstanceError(
+            f"{source}: {error}; judge it with: remat verify INSTANCE {source}, show it with: remat show {source}"
+        ) from None
     except InstanceError as error:
         if not os.path.lexists(source) and (hint := _shipped(source)):
             raise InstanceError(f"{error}; the shipped instance is {EXAMPLE}{hint}") from None

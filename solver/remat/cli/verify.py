@@ -10,6 +10,7 @@ import click
 
 from remat.cli import common
 from remat.cli.session import ExitCode, Session, emit
+from remat.errors import InstanceError, RematError, ScheduleForInstanceError
 
 if TYPE_CHECKING:
     from remat.units import Units
@@ -21,7 +22,8 @@ MOST_SHOWN = 20
 HELP = """Judge a schedule against its instance.
 
 SCHEDULE is a JSON file (.gz too) of remat.schedule/1, or - for standard input. Steps without start times are placed
-first. It is judged on its own machine (differences from the instance's are remarked), or on that of --machine.
+first. It is judged on its own machine (differences from the instance's are remarked), or on that of --machine. If it
+names the instance that it was made for, that must be this one, unless --any-instance is given.
 
 \b
   remat verify net.json schedule.json
@@ -34,19 +36,28 @@ Exit code 0: every rule holds. 6: some do not."""
 @common.instance_argument
 @click.argument("schedule", type=click.Path())
 @common.machine_option
+@click.option("--any-instance", is_flag=True, help="Judge a schedule that was made for another instance, too.")
 @common.format_option("table", "json")
 @common.verbosity_options
 @click.pass_obj
-def command(session: Session, instance: str, schedule: str, machine: str | None, format_: str) -> int:
+def command(
+    session: Session, instance: str, schedule: str, machine: str | None, any_instance: bool, format_: str
+) -> int:
     """Verify and print the verdict."""
     common.one_standard_input({"INSTANCE": instance, "SCHEDULE": schedule, "--machine": machine})
     from remat.solving.verifying import verify
 
-    loaded = common.load_instance(instance)
+    try:
+        loaded = common.load_instance(instance)
+    except ScheduleForInstanceError:
+        if _is_instance(schedule):
+            raise InstanceError(f"the arguments are swapped; write: remat verify {schedule} {instance}") from None
+        raise
     units = loaded.units.build()
     document = common.load_schedule(schedule)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'} and its schedule")
-    report = verify(loaded, document, machine=common.load_machine_option(machine, units))
+    model = common.load_machine_option(machine, units)
+    report = verify(loaded, document, machine=model, any_instance=any_instance)
     causes = {name: _step_name(document, peak.step) for name, peak in report.peaks.items()}
     if format_ == "json":
         emit(json.dumps(_verdict(report, causes), indent=2, ensure_ascii=False))
@@ -55,6 +66,15 @@ def command(session: Session, instance: str, schedule: str, machine: str | None,
 
         emit(table(_lines(report, units, causes)))
     return ExitCode.OK if report.ok else ExitCode.VIOLATION
+
+
+def _is_instance(path: str) -> bool:
+    """Whether an instance lies there, or can be read from there."""
+    try:
+        common.load_instance(path)
+    except RematError:
+        return False
+    return True
 
 
 def _step_name(document: Any, index: int | None) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
-from remat.units import Number
+from remat.units import LARGEST_TOTAL, Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,26 +214,65 @@ def makespan_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | Non
 
     One processor: the time of everything that must run. Several: the larger of that divided by the sum of their speeds
     and the critical path; a task on p processors takes time/p^alpha at the speed of the slowest, alpha <= 1, so its
-    work never shrinks. (No processor is faster than 1.)
+    work never shrinks. (No processor is faster than 1.) Where all runs take whole times the quotient is rounded up:
+    some processor works that long, and works for a whole time.
     """
     needed = needed or needed_tasks(graph)
     work = _total(graph, needed.forced) + needed.packed_time
-    processors = len(machine.processors)
-    if processors == 1:
+    if len(machine.processors) == 1:
         return work
     path = _critical_path(graph, needed)
-    speeds = [processor.speed for processor in machine.processors]
-    share = work / (processors if set(speeds) == {1} else sum(speeds))
-    bound = max(share, path)
-    return int(bound) if graph.exact_times and graph.parallel_max is None and bound == int(bound) else bound
+    share = Fraction(work) / sum(_exact_speed(processor.speed) for processor in machine.processors)
+    return max(_as_time(share, whole=_whole_runs(graph, machine)), path)
+
+
+def _exact_speed(speed: Number) -> Fraction:
+    """Return a speed as it is written, 0.1 as one tenth."""
+    return Fraction(str(speed))
+
+
+def _whole_runs(graph: TaskGraph, machine: Machine) -> bool:
+    """Whether every run of every task takes a whole time, wherever it runs."""
+    if not graph.exact_times or (graph.parallel_max is not None and (graph.parallel_max > 1).any()):
+        return False
+    slow = {processor.speed for processor in machine.processors if processor.speed != 1}
+    times = np.unique(graph.time) if slow else graph.time[:0]
+    for speed in slow:
+        if (times / speed >= 2.0**53).any():  # such quotients are rounded
+            return False
+        exact = _exact_speed(speed)
+        if any(time * exact.denominator % exact.numerator for time in times.tolist()):
+            return False
+    return True
+
+
+def _whole_copies(machine: Machine) -> bool:
+    """Whether every copy takes a whole time, of parts of values, too."""
+    return all(isinstance(link.latency, int) and link.bandwidth in (None, 1) for link in machine.links)
+
+
+def _as_time(bound: Fraction, *, whole: bool) -> Number:
+    """Round a bound to a time: up where all times are whole, and down where it has to become a float64."""
+    if whole or bound.denominator == 1:
+        return math.ceil(bound)
+    rounded = float(bound)
+    return rounded if Fraction(rounded) <= bound else math.nextafter(rounded, 0.0)
+
+
+def _fastest_times(graph: TaskGraph, most: int | None = None) -> list[Number]:
+    """Return each task's time on as many processors as it can use, and on no more than `most`."""
+    times: list[Number] = graph.time.tolist()
+    if graph.parallel_max is not None and graph.parallel_alpha is not None:
+        used = graph.parallel_max if most is None else np.minimum(graph.parallel_max, most)
+        speedup = used.astype(float) ** graph.parallel_alpha
+        for task in np.flatnonzero(speedup > 1).tolist():
+            times[task] = float(graph.time[task] / speedup[task])
+    return times
 
 
 def _critical_path(graph: TaskGraph, needed: NeededTasks) -> Number:
     """Longest chain of forced tasks, through values that have one producer."""
-    duration = graph.time.tolist()
-    if graph.parallel_max is not None and graph.parallel_alpha is not None:
-        fastest = graph.parallel_max.astype(float) ** graph.parallel_alpha
-        duration = (graph.time / fastest).tolist()
+    duration = _fastest_times(graph)
     producers = graph.producers.to_lists()
     reads = graph.reads.to_lists()
     writes = graph.writes.to_lists()
@@ -310,13 +351,17 @@ def _working_sets(graph: TaskGraph, machine: Machine, memory: int) -> IntArray:
         for place in graph.inputs
         if place.value in graph.pinned and (place.memory or first) == machine.memories[memory].name
     }
-    size = graph.size
+    size, workspace = graph.size, graph.workspace
+    static = graph.static_memory if memory == 0 else 0
+    if 4.0 * (float(size.sum(dtype=np.float64)) + float(workspace.max(initial=0)) + static) >= 2.0**62:
+        # A task may read and write everything: Python's integers, where the sums could leave int64.
+        size, workspace = size.astype(object), workspace.astype(object)
     is_pinned = np.zeros(len(size), dtype=bool)
     is_pinned[list(pinned)] = True
 
     def per_task(ragged_items: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        # Exact in int64; bincount's weights would be float64.
-        total = np.zeros(count, dtype=np.int64)
+        # bincount's weights would be float64.
+        total = np.zeros(count, dtype=size.dtype)
         np.add.at(total, rows, ragged_items)
         return total
 
@@ -328,8 +373,7 @@ def _working_sets(graph: TaskGraph, machine: Machine, memory: int) -> IntArray:
     write_bytes = per_task(np.where(is_pinned[writes], 0, size[writes]), write_rows)
     added = np.where(graph.in_place, np.maximum(0, write_bytes - free_reads), write_bytes)
     others = int(size[list(pinned)].sum()) - (read_bytes - free_reads)
-    static = graph.static_memory if memory == 0 else 0
-    need: IntArray = read_bytes + added + graph.workspace + others + static
+    need: IntArray = read_bytes + added + workspace + others + static
     return need
 
 
@@ -351,6 +395,7 @@ def memory_time_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | 
     again; and a value's bytes lie there at least once for all that read it at this instant, who are picked runs
     of different tasks, so no more than its readers. Integrate over time. M is the capacity of those memories without
     static memory, and, if there is one such memory, without its pinned inputs, whose reads then count nothing.
+    Where all runs and copies take whole times, so does the best schedule, and the quotient is rounded up.
     """
     needed = needed or needed_tasks(graph)
     memories = sorted({processor.memory for processor in machine.processors})
@@ -369,10 +414,7 @@ def memory_time_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | 
     if None in capacities or room <= 0:
         return 0
     most = max(sum(processor.memory == memory for processor in machine.processors) for memory in memories)
-    duration: list[Number] = graph.time.tolist()
-    if graph.parallel_max is not None and graph.parallel_alpha is not None:
-        fastest = np.minimum(graph.parallel_max, most).astype(float) ** graph.parallel_alpha
-        duration = (graph.time / fastest).tolist()
+    duration = _fastest_times(graph, most)
     reads, writes = graph.reads.to_lists(), graph.writes.to_lists()
     workspace, in_place = graph.workspace.tolist(), graph.in_place.tolist()
     shared: dict[int, Number] = {}  # bytes times time, by the number of readers among whom they are divided
@@ -384,7 +426,8 @@ def memory_time_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | 
         shared[1] = shared.get(1, 0) + (written + workspace[task]) * duration[task]
         for value in read:
             shared[readers[value]] = shared.get(readers[value], 0) + size[value] * duration[task]
-    total: Number = sum(
-        amount / count if amount % count else amount // count for count, amount in sorted(shared.items())
+    # Bytes times a float time may leave float64: less is still a bound.
+    total = sum((Fraction(min(amount, LARGEST_TOTAL)) / count for count, amount in shared.items()), Fraction(0))
+    return _as_time(
+        min(total / room, Fraction(LARGEST_TOTAL)), whole=_whole_runs(graph, machine) and _whole_copies(machine)
     )
-    return total // room if isinstance(total, int) and total % room == 0 else total / room

@@ -9,7 +9,7 @@ from typing import IO, Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from remat.documents import read_document
-from remat.errors import InstanceError
+from remat.errors import InstanceError, ScheduleForInstanceError
 from remat.instance.adjoint import AdjointInstance
 from remat.instance.base import SCHEMA, SCHEMA_2, SCHEMAS, BaseInstance
 from remat.instance.chain import ChainInstance
@@ -58,6 +58,8 @@ def instance_from_document(document: Any) -> Instance:
     schema = document.get("schema")
     if schema not in SCHEMAS:
         hint = "the key is missing" if schema is None else f"found {str(schema)[:60]!r}"
+        if str(schema).startswith(("remat.schedule/", "remat.summary/")):
+            raise ScheduleForInstanceError(f"an instance is wanted, and this is a schedule: {hint}", "$.schema")
         raise InstanceError(f"expected {SCHEMA!r} or {SCHEMA_2!r}: {hint}", "$.schema")
     kind = document.get("kind")
     model = KINDS.get(kind) if isinstance(kind, str) else None

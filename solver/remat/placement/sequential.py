@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from remat.graph.machine import Machine
@@ -43,7 +45,8 @@ def _durations(graph: TaskGraph, machine: Machine, steps: Steps) -> NumberArray:
             continue
         link = machine.links[index]
         sizes = graph.size[steps.item[mine]]
-        took: NumberArray = np.full(len(mine), link.latency)
+        long = link.latency + int(sizes.max()) / (link.bandwidth or math.inf) >= 2.0**62
+        took: NumberArray = np.full(len(mine), float(link.latency) if long else link.latency)
         if link.bandwidth is not None:
             whole = isinstance(link.bandwidth, int) and not (sizes % link.bandwidth).any()
             took = took + (sizes // link.bandwidth if whole else sizes / link.bandwidth)
@@ -125,6 +128,8 @@ def _first_overrun(graph: TaskGraph, machine: Machine, steps: Steps, accesses: _
     there = np.zeros(len(key), dtype=bool)
     there[order[1:]] = (sorted_key[1:] == sorted_key[:-1]) & makes[order[:-1]]
     size = graph.size[key % values]
+    if size.sum(dtype=np.float64) + graph.static_memory >= 2.0**62:
+        size = size.astype(object)  # Python's integers: what is produced in all could leave int64
     gone = np.where(there, size, 0)  # what each write replaces and each free gives back
     writes = slice(len(initial), len(initial) + len(write_key))
     frees = slice(len(initial) + len(write_key), None)
@@ -138,10 +143,10 @@ def _first_overrun(graph: TaskGraph, machine: Machine, steps: Steps, accesses: _
     for index, memory in enumerate(machine.memories):
         if memory.capacity is None:
             continue
-        written = np.zeros(count, dtype=np.int64)
+        written = np.zeros(count, dtype=size.dtype)
         mine = memory_of_write == index
         np.add.at(written, write_step[mine], size[writes][mine])
-        left = np.zeros(count, dtype=np.int64)
+        left = np.zeros(count, dtype=size.dtype)
         np.add.at(left, write_step[mine], gone[writes][mine])
         mine = memory_of_free == index
         np.add.at(left, free_step[mine], gone[frees][mine])
@@ -165,7 +170,7 @@ def _first_overrun(graph: TaskGraph, machine: Machine, steps: Steps, accesses: _
 def _reused(graph: TaskGraph, steps: Steps, accesses: _Accesses, gone: IntArray) -> IntArray:
     """Bytes of dropped inputs that each in-place run's outputs take over."""
     count = len(steps)
-    reused = np.zeros(count, dtype=np.int64)
+    reused = np.zeros(count, dtype=gone.dtype)
     runs = np.flatnonzero(steps.kind == StepKind.RUN)
     runs = runs[graph.in_place[steps.item[runs]]]
     if len(runs) == 0:

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, overload
 
+import numpy as np
+
 from remat.errors import InstanceError
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import NumberArray, TaskGraph, number_array
+from remat.graph.taskgraph import NumberArray, TaskGraph
 from remat.instance.fields import units_scope
 from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps
 from remat.units import LARGEST_TOTAL, Number, Units, parse_size, parse_time
 
 SCHEMA = "remat.schedule/1"
+SUMMARY_SCHEMA = "remat.summary/1"
+"""The figures of a result without its steps."""
+
+KEYS: Mapping[str, frozenset[str]] = {
+    "": frozenset(
+        {
+            *("schema", "instance", "machine", "algorithm", "options", "seed", "status", "optimal_within"),
+            *("termination", "scope", "makespan", "peak_memory", "recompute_time", "transferred", "lower_bound"),
+            *("bounds", "least_budget", "answer", "solve_seconds", "notes", "steps"),
+        }
+    ),
+    "instance": frozenset({"name", "digest"}),
+    "bounds": frozenset({"value", "scope", "source"}),
+    "least_budget": frozenset({"memory", "size", "task", "sufficient", "scope"}),
+    "answer": frozenset(
+        {"question", "quantity", "value", "memory", "slots", "proved", "bound", "scope", "ask", "solves"}
+    ),
+}
+"""The keys of a schedule document, and of the objects (or lists of them) in it; steps and machine have their own."""
 UNKNOWN_ITEM = -2
 
 
@@ -170,19 +192,48 @@ def parse_steps(document: Any, graph: TaskGraph, machine: Machine, units: Units)
     Raises
     ------
     InstanceError
-        For what is no list of steps at all: wrong types, unknown keys, start times on some steps only.
+        For what is no schedule at all: wrong types, unknown keys anywhere, start times on some steps only.
     """
     if not isinstance(document, dict):
         raise InstanceError("a schedule is a JSON object", "$")
     schema = document.get("schema")
     if schema != SCHEMA:
         hint = "the key is missing" if schema is None else f"found {str(schema)[:60]!r}"
+        if str(schema).startswith("remat.instance/"):
+            hint += ", an instance"
+        elif schema == SUMMARY_SCHEMA:
+            hint += ", the figures of a schedule without its steps"
         raise InstanceError(f"expected {SCHEMA!r}: {hint}", "$.schema")
+    _check_keys(document)
     listed = document.get("steps")
     if not isinstance(listed, list):
         raise InstanceError("the schedule has no list of steps", "$.steps")
     with units_scope(units):
         return _StepParser(graph, machine, units).parse(listed)
+
+
+def _start_array(starts: list[Number]) -> NumberArray:
+    """Return start times as int64 if every one of them is an `int`: they are compared, and never added up."""
+    return np.array(starts, dtype=np.int64 if set(map(type, starts)) <= {int} else np.float64)
+
+
+def _check_keys(document: dict[str, Any]) -> None:
+    """Refuse what a schedule document has no room for: it would be taken for something that was judged."""
+    _refuse_unknown(document, KEYS[""], "a schedule", "$")
+    for key, known in KEYS.items():
+        part = document.get(key) if key else None
+        for index, one in enumerate(part if isinstance(part, list) else [part]):
+            if isinstance(one, dict):
+                path = f"$.{key}[{index}]" if isinstance(part, list) else f"$.{key}"
+                _refuse_unknown(one, known, f"the schedule's {key}", path)
+
+
+def _refuse_unknown(document: dict[str, Any], known: Collection[str], where: str, path: str) -> None:
+    if extra := document.keys() - known:
+        key = min(extra)
+        near = difflib.get_close_matches(key, sorted(known), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+        raise InstanceError(f"unknown key {key[:60]!r} in {where}; {hint}", path)
 
 
 _KEYS = {
@@ -209,8 +260,8 @@ class _StepParser:
             kind = "run" if "run" in step else "copy" if "copy" in step else "drop" if "drop" in step else None
             if kind is None:
                 raise InstanceError("a step has one of the keys run, copy, drop", path)
-            if extra := step.keys() - _KEYS[kind]:
-                raise InstanceError(f"unknown key {min(extra)!r} in a {kind} step", path)
+            if not step.keys() <= _KEYS[kind]:
+                _refuse_unknown(step, _KEYS[kind], f"a {kind} step", path)
             if "start" in step:
                 starts.append(self._start(step["start"], path))
             if starts and len(starts) != index + 1:
@@ -222,7 +273,7 @@ class _StepParser:
                 self._copy(index, step, path, after)
             else:
                 self._drop(index, step, path, after)
-        start: NumberArray | None = number_array(starts) if starts or not listed else None
+        start: NumberArray | None = _start_array(starts) if starts or not listed else None
         return self._builder.build(start=start, unknown=self._unknown)
 
     def _start(self, value: Any, path: str) -> Number:

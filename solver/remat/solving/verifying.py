@@ -26,6 +26,7 @@ def verify(
     schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any],
     *,
     machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
+    any_instance: bool = False,
 ) -> Report:
     """Verify a schedule; steps without start times are placed first.
 
@@ -36,6 +37,8 @@ def verify(
         A `remat.schedule/1` document.
     machine : path, dict or MachineModel, optional
         Judge on this machine; default is the schedule's own, else the instance's.
+    any_instance : bool
+        Judge a schedule that says that it was made for another instance, too; otherwise that is a violation.
 
     Returns
     -------
@@ -47,7 +50,7 @@ def verify(
     remat.InstanceError
         For documents that are no instance, or no schedule at all.
     """
-    return examine(instance, schedule, machine=machine).report
+    return examine(instance, schedule, machine=machine, any_instance=any_instance).report
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ def examine(
     schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any],
     *,
     machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
+    any_instance: bool = False,
 ) -> Examined:
     """Verify a schedule as `verify` does, and return what was judged as well."""
     loaded = load(instance)
@@ -127,8 +131,10 @@ def examine(
         used = own
     graph = lower(loaded)
     steps = parse_steps(document, graph, used, units)
-    stated = (document.get("instance") or {}).get("digest") if isinstance(document.get("instance"), dict) else None
-    if stated is not None and stated != digest(loaded):
+    about = document.get("instance")
+    stated = about.get("digest") if isinstance(about, dict) else None
+    foreign = stated is not None and stated != digest(loaded)
+    if foreign and any_instance:
         notes.append("the schedule was made for another instance (its digest differs)")
     overrun: Unplaceable | None = None
     if steps.start is None:
@@ -147,6 +153,9 @@ def examine(
         name = used.memories[overrun.memory].name
         message = f"{name} would hold {overrun.needed} of {overrun.capacity}"
         violations = (*violations, Violation(overrun.step, "capacity", message))
+    if foreign and not any_instance:
+        message = f"the schedule was made for an instance of digest {str(stated)[:60]}, this one's is {digest(loaded)}"
+        violations = (*violations, Violation(None, "other-instance", message))
     judged = replace(report, violations=violations, notes=(*report.notes, *notes, *_claims(document, report)))
     return Examined(loaded, document, graph, used, steps, judged)
 

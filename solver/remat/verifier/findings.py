@@ -14,6 +14,10 @@ class Findings:
     def __init__(self) -> None:
         self._found: dict[str, list[Violation]] = {}
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._found)
+
     def add(self, step: int | None, rule: str, message: str) -> None:
         """Note one violation."""
         found = self._found.setdefault(rule, [])

@@ -39,14 +39,14 @@ def memory_use(
 ) -> tuple[dict[str, Peak], dict[str, Profile]]:
     """Add up what every event takes and gives back, and compare with the capacities."""
     positions = len(timeline.step_at)
-    memory, position, change = _changes(graph, machine, steps, timeline, residency, valid)
+    memory, position, change = changes(graph, machine, steps, timeline, residency, valid)
     peaks, profiles = {}, {}
     for index, place in enumerate(machine.memories):
         mine = memory == index
         at, delta = position[mine], change[mine]
         resident = int(delta[at < 0].sum()) + (graph.static_memory if index == 0 else 0)
         at, delta = at[at >= 0], delta[at >= 0]
-        per_position = np.zeros(positions, dtype=np.int64)
+        per_position = np.zeros(positions, dtype=change.dtype)
         np.add.at(per_position, at, delta)
         touched = np.flatnonzero(per_position)
         use = resident + np.cumsum(per_position[touched])
@@ -62,15 +62,16 @@ def memory_use(
     return peaks, profiles
 
 
-def _changes(
+def changes(
     graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timeline, residency: Residency, valid: BoolArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Return (memory, position, bytes) of every change of a memory's use."""
+    """Return (memory, position, bytes) of every change of a memory's use; position -1 is before the first event."""
     values = len(graph.values)
     key, position, operation, step = residency.key, residency.position, residency.operation, residency.step
     memory_of_key = key // max(values, 1)
-    size = graph.size[key % max(values, 1)] if len(key) else key
-    amount = steps.amount[np.maximum(step, 0)] if len(steps) else key
+    exact = residency.before.dtype
+    size = (graph.size[key % max(values, 1)] if len(key) else key).astype(exact, copy=False)
+    amount = (steps.amount[np.maximum(step, 0)] if len(steps) else key).astype(exact, copy=False)
     parts: list[tuple[IntArray, IntArray, IntArray]] = []
 
     def add(mask: BoolArray, change: IntArray) -> None:
@@ -90,7 +91,7 @@ def _changes(
     add(operation == PART_FREE, -np.minimum(amount, residency.before))
 
     at = memory_of_steps(machine, steps)[runs]
-    workspace = graph.workspace[steps.item[runs]]
+    workspace = graph.workspace[steps.item[runs]].astype(exact, copy=False)
     parts.append((at, timeline.start_position[runs], workspace))
     parts.append((at, timeline.release_position[runs], -workspace))
     if reusing.any():
@@ -110,7 +111,7 @@ def _reused(
     The rest is charged at the free position, where the dropped inputs go: both happen at once.
     """
     count = len(steps)
-    written = np.zeros(count, dtype=np.int64)
+    written = np.zeros(count, dtype=residency.before.dtype)
     lists = graph.writes.gather(steps.item[runs])
     np.add.at(written, np.repeat(runs, lists.counts), graph.size[lists.items])
     # Dropped inputs: keys of this step that see both a read and a free of it.
@@ -124,7 +125,7 @@ def _reused(
     codes = step * values + value
     place = np.minimum(np.searchsorted(read_codes, codes), max(len(read_codes) - 1, 0))
     is_read = read_codes[place] == codes if len(read_codes) else np.zeros(len(codes), dtype=bool)
-    dropped = np.zeros(count, dtype=np.int64)
+    dropped = np.zeros(count, dtype=residency.before.dtype)
     np.add.at(dropped, step[is_read], before[is_read])
     during = np.maximum(0, written[runs] - dropped[runs])
     return [
@@ -163,5 +164,5 @@ def _profile(resident: int, use: IntArray, touched: IntArray, timeline: Timeline
     time = np.where(starts, timeline.start[step], timeline.end[step]) if len(step) else timeline.start[:0]
     return Profile(
         time=np.concatenate((np.zeros(1, dtype=timeline.start.dtype), time)),
-        size=np.concatenate((np.array([resident], dtype=np.int64), use)),
+        size=np.concatenate((np.array([resident], dtype=use.dtype), use)),
     )

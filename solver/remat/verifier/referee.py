@@ -11,7 +11,9 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
 from remat.schedule.steps import Steps
 from remat.units import Number
+from remat.verifier.exact import total
 from remat.verifier.findings import Findings
+from remat.verifier.hidden import check_hidden_time
 from remat.verifier.memory import memory_use
 from remat.verifier.report import Report
 from remat.verifier.residency import Residency, follow_values
@@ -48,11 +50,14 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
     for step in np.flatnonzero(steps.start < 0).tolist():
         findings.add(step, "bad-step", f"starts at {steps.start[step]}, before time 0")
     timeline = build_timeline(steps.start, duration)
-    busy = _check_resources(graph, machine, steps, timeline, valid, link, findings)
+    uses = _occupied(machine, steps, valid, link)
+    busy = _check_resources(machine, timeline, uses, findings)
     run_count = _check_counts(graph, steps, timeline, valid, findings)
     residency = follow_values(graph, machine, steps, timeline, valid, findings)
     _check_ends(graph, machine, residency, findings)
     peaks, profiles = memory_use(graph, machine, steps, timeline, residency, valid, findings)
+    if not findings:
+        check_hidden_time(graph, machine, steps, timeline, residency, valid, uses, findings)
     ran = np.flatnonzero(run_count)
     run_time = _exact_sum(graph.time[ran], run_count[ran])
     reference = no_recompute_time(graph, needed_tasks(graph)) if reference_time is None else reference_time
@@ -101,7 +106,7 @@ def _overlap(machine: Machine, steps: Steps, timeline: Timeline, link: IntArray)
         copies = np.flatnonzero(link == index)
         time = found.get(ends.channel, 0)
         if len(runs) and len(copies):
-            time += (worked(timeline.end[copies]) - worked(timeline.start[copies])).sum().item()
+            time += total(worked(timeline.end[copies]) - worked(timeline.start[copies]))
         found[ends.channel] = time
     return found
 
@@ -223,16 +228,8 @@ def _check_processors(graph: TaskGraph, machine: Machine, steps: Steps, valid: B
         valid[step] = False
 
 
-def _check_resources(
-    graph: TaskGraph,
-    machine: Machine,
-    steps: Steps,
-    timeline: Timeline,
-    valid: BoolArray,
-    link: IntArray,
-    findings: Findings,
-) -> dict[str, Number]:
-    """Each processor and channel serves one step at a time; return how long each is busy."""
+def _occupied(machine: Machine, steps: Steps, valid: BoolArray, link: IntArray) -> tuple[IntArray, IntArray]:
+    """Return (step, resource) for each processor and channel that a step occupies."""
     count = len(steps)
     resource = np.full(count, -1, dtype=np.int64)
     runs = (steps.kind == RUN) & valid
@@ -248,11 +245,19 @@ def _check_resources(
         lists = steps.on.gather(rows)
         step = np.concatenate((step[~named], np.repeat(rows, lists.counts)))
         used = np.concatenate((used[~named], lists.items))
+    return step, used
+
+
+def _check_resources(
+    machine: Machine, timeline: Timeline, uses: tuple[IntArray, IntArray], findings: Findings
+) -> dict[str, Number]:
+    """Each processor and channel serves one step at a time; return how long each is busy."""
+    step, used = uses
     busy: dict[str, Number] = {}
     for index, name in enumerate(machine.resources):
         mine = step[used == index]
         mine = mine[np.argsort(timeline.start_position[mine], kind="stable")]
-        busy[name] = (timeline.end[mine] - timeline.start[mine]).sum().item() if len(mine) else 0
+        busy[name] = total(timeline.end[mine] - timeline.start[mine]) if len(mine) else 0
         released = np.maximum.accumulate(timeline.release_position[mine])
         clash = np.flatnonzero(timeline.start_position[mine][1:] < released[:-1])
         for k in clash.tolist():

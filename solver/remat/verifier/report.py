@@ -44,7 +44,8 @@ class Peak:
 class Profile:
     """Bytes in one memory over time: `size[i]` from `time[i]` on, until `time[i+1]`.
 
-    Several entries may share one time (steps of no length); they follow each other in execution order.
+    Several entries may share one time (steps of no length); they follow each other in execution order. Sizes are int64,
+    or Python's integers where the steps make more in all than int64 holds.
     """
 
     time: NumberArray

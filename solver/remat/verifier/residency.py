@@ -15,6 +15,7 @@ import numpy as np
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
 from remat.schedule.steps import Steps
+from remat.verifier.exact import exact_dtype
 from remat.verifier.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class Residency:
     ----------
     key, position, operation, step : (events,) int64
         `position` is -1 for initial residency.
-    before, after : (events,) int64
-        Bytes of the key that lie there, before and after the event.
+    before, after : (events,) int64 or object
+        Bytes of the key that lie there, before and after the event (see `remat.verifier.exact`).
     complete_keys : (keys,) int64
         Sorted keys whose values are resident with all their bytes when everything has ended.
     """
@@ -79,8 +80,10 @@ def follow_values(
     else:
         order = np.argsort(code, kind="stable")
     key, position, operation, step = key[order], position[order], operation[order], step[order]
-    size = graph.size[key % len(graph.values)] if len(key) else key
+    exact = exact_dtype(graph, steps, valid)
+    size = (graph.size[key % len(graph.values)] if len(key) else key).astype(exact, copy=False)
     amount = steps.amount[np.maximum(step, 0)] if len(steps) else np.zeros(len(step), dtype=np.int64)
+    amount = amount.astype(exact, copy=False)
     before, after, present, stays = _bytes(key, operation, amount, size)
     complete = np.where(size > 0, before == size, present)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.graph.machine import Machine
+from remat.graph.machine import Link, Machine
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
 from remat.schedule.steps import Steps
 
@@ -32,6 +32,8 @@ class Timeline:
         Positions, 0 .. 3*steps-1.
     step_at : (3*steps,) int64
         The step whose event stands at each position.
+    merged : bool
+        Whether some instant has several times, which the tolerance made one.
     """
 
     start: NumberArray
@@ -40,6 +42,7 @@ class Timeline:
     release_position: IntArray
     free_position: IntArray
     step_at: IntArray
+    merged: bool
 
 
 def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolArray, link: IntArray) -> NumberArray:
@@ -66,7 +69,7 @@ def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolAr
         moved = np.where(steps.amount[mine] < 0, graph.size[steps.item[mine]], steps.amount[mine])
         if ends.bandwidth is None:
             took: NumberArray = np.full(len(mine), ends.latency)
-        elif isinstance(ends.bandwidth, int) and isinstance(ends.latency, int) and not (moved % ends.bandwidth).any():
+        elif _is_whole(ends, moved):
             took = ends.latency + moved // ends.bandwidth
         else:
             took = ends.latency + moved / float(ends.bandwidth)
@@ -78,6 +81,13 @@ def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolAr
     if result.dtype == np.int64 and float(np.abs(result.astype(np.float64)).sum()) >= 2.0**62:
         result = result.astype(np.float64)
     return result
+
+
+def _is_whole(link: Link, moved: IntArray) -> bool:
+    """Whether all of these transfers take a whole time that int64 holds."""
+    if not isinstance(link.bandwidth, int) or not isinstance(link.latency, int):
+        return False
+    return link.latency + int(moved.max()) // link.bandwidth < 2**62 and not (moved % link.bandwidth).any()
 
 
 def _at_their_speed(times: NumberArray, machine: Machine, steps: Steps, is_run: BoolArray) -> NumberArray:
@@ -104,7 +114,7 @@ def build_timeline(start: NumberArray, duration: NumberArray) -> Timeline:
     if start.dtype != duration.dtype:
         start, duration = start.astype(np.float64), duration.astype(np.float64)
     end = start + duration
-    first, last = _instants(start, end)
+    first, last, merged = _instants(start, end)
     listed = np.arange(count, dtype=np.int64)
     instantly = first == last
     # One code per event; at an instant the blocks are: releases, frees, then start/release/free of steps in
@@ -124,11 +134,16 @@ def build_timeline(start: NumberArray, duration: NumberArray) -> Timeline:
         release_position=position[count : 2 * count],
         free_position=position[2 * count :],
         step_at=order % max(count, 1),
+        merged=merged,
     )
 
 
-def _instants(start: NumberArray, end: NumberArray) -> tuple[IntArray, IntArray]:
-    """Number the instants: equal integers, or floats within the tolerance of an instant's first time."""
+def _instants(start: NumberArray, end: NumberArray) -> tuple[IntArray, IntArray, bool]:
+    """Number the instants: equal integers, or floats within the tolerance of an instant's first time.
+
+    Returns those of the starts, those of the ends, and whether there are fewer than times.
+    """
+    merged = False
     times, index = np.unique(np.concatenate((start, end)), return_inverse=True)
     if times.dtype != np.int64 and len(times) > 1:
         makespan = float(end.max())
@@ -139,8 +154,9 @@ def _instants(start: NumberArray, end: NumberArray) -> tuple[IntArray, IntArray]
         lasts = np.append(firsts[1:], len(times)) - 1
         if (times[lasts] - times[firsts] > tolerance).any():
             number = _anchored(times, tolerance)
+        merged = bool(number[-1] < len(times) - 1)
         index = number[index]
-    return index[: len(start)], index[len(start) :]
+    return index[: len(start)], index[len(start) :], merged
 
 
 def _anchored(times: NumberArray, tolerance: float) -> IntArray:

@@ -1,9 +1,11 @@
 """The list of faults, a file for each part of the source."""
 
-from tests.mutants.faults import bounds, journal, levels, lowering, placement, plans, units, verifier
+from tests.mutants.faults import bounds, journal, levels, lowering, placement, plans, schedules, units, verifier
 
 FAULTS = tuple(
-    fault for part in (placement, verifier, lowering, bounds, levels, plans, journal, units) for fault in part.FAULTS
+    fault
+    for part in (placement, verifier, lowering, bounds, levels, plans, schedules, journal, units)
+    for fault in part.FAULTS
 )
 
 EXPLAINED = {}

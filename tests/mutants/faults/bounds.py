@@ -4,6 +4,8 @@ from tests.mutants.fault import faults_of
 
 BOUNDS, GRID = "graph/bounds.py", "solving/questions/grid.py"
 OF_TIME_AND_MEMORY = ("tests/algorithms/parallel/test_memory_time_bound.py",)
+OF_WHOLE = ("tests/graph/test_whole_bounds.py",)
+OF_HUGE_SIZES = ("tests/verifier/test_huge_sizes.py",)
 OF_GRID = ("tests/solving/questions/test_grid.py",)
 
 FAULTS = faults_of(
@@ -18,9 +20,38 @@ FAULTS = faults_of(
         ),
         (
             BOUNDS,
-            "share = work / (processors if set(speeds) == {1} else sum(speeds))",
-            "share = work / processors",
+            "Fraction(work) / sum(_exact_speed(processor.speed) for processor in machine.processors)",
+            "Fraction(work) / len(machine.processors)",
             "slow processors make the bound larger",
+            OF_WHOLE,
+        ),
+        (
+            BOUNDS,
+            "return Fraction(str(speed))",
+            "return Fraction(speed)",
+            "speeds are exact as they are written",
+            OF_WHOLE,
+        ),
+        (
+            BOUNDS,
+            "return math.ceil(bound)",
+            "return math.floor(bound)",
+            "whole bounds are rounded up",
+            OF_WHOLE,
+        ),
+        (
+            BOUNDS,
+            "if whole or bound.denominator == 1:",
+            "if True:",
+            "what need not be whole is not rounded up",
+            OF_WHOLE,
+        ),
+        (
+            BOUNDS,
+            "size, workspace = size.astype(object), workspace.astype(object)",
+            "pass",
+            "working sets leave no int64",
+            OF_HUGE_SIZES,
         ),
         (
             BOUNDS,

@@ -51,6 +51,25 @@ FAULTS = faults_of(
             "float ends that round down are late enough",
         ),
         (
+            GENERAL,
+            "isinstance(duration, int) and longer < 2**53 and longer == int(longer)",
+            "isinstance(duration, int) and longer == int(longer)",
+            "a quotient that float64 has rounded is no whole time",
+        ),
+        (
+            GENERAL,
+            "max(ends, default=0) < 2**62",
+            "max(ends, default=0) < 2**63",
+            "starts are integers only while all sums of times are",
+        ),
+        (
+            SEQUENTIAL,
+            "size = size.astype(object)",
+            "pass",
+            "sums of sizes never wrap",
+            ("tests/verifier/test_huge_sizes.py",),
+        ),
+        (
             SEQUENTIAL,
             "over = (during > memory.capacity)",
             "over = (during >= memory.capacity)",

@@ -3,6 +3,7 @@
 from tests.mutants.fault import faults_of
 
 REFEREE, MEMORY, RESIDENCY, TIMELINE = "referee.py", "memory.py", "residency.py", "timeline.py"
+HIDDEN, OF_HIDDEN = "hidden.py", ("tests/verifier/test_hidden_time.py",)
 
 FAULTS = faults_of(
     "solver/remat/verifier",
@@ -19,6 +20,55 @@ FAULTS = faults_of(
             "np.concatenate((begin[:1], np.maximum.accumulate(end)[:-1]))",
             "np.concatenate((begin[:1], end[:-1]))",
             "overlapping runs count once in the overlap",
+        ),
+        (
+            "exact.py",
+            "return np.int64 if total < LARGEST else object",
+            "return np.int64",
+            "sums of sizes never wrap",
+            ("tests/verifier/test_huge_sizes.py",),
+        ),
+        (
+            "exact.py",
+            "total += of_task[runs].sum() + size[copies].sum()",
+            "total += size[copies].sum()",
+            "what is made again is counted again",
+            ("tests/verifier/test_huge_sizes.py",),
+        ),
+        (
+            TIMELINE,
+            "return link.latency + int(moved.max()) // link.bandwidth < 2**62 and not",
+            "return not",
+            "a transfer's time never wraps",
+            ("tests/verifier/test_huge_sizes.py",),
+        ),
+        (
+            HIDDEN,
+            "*(self.free_at[resource] for resource in self.resources[step])",
+            "0.0",
+            "little overlaps on a processor add up",
+            OF_HIDDEN,
+        ),
+        (
+            HIDDEN,
+            "begun = max(begun, self.written[key])",
+            "pass",
+            "little overlaps of who writes and who reads add up",
+            OF_HIDDEN,
+        ),
+        (
+            HIDDEN,
+            "begun = max(begun, self._room(memory, time))",
+            "pass",
+            "bytes are there until they have been given back",
+            OF_HIDDEN,
+        ),
+        (
+            HIDDEN,
+            "<= tolerance / (2 * count):",
+            "<= tolerance:",
+            "overlaps of less than an instant add up",
+            OF_HIDDEN,
         ),
         (
             MEMORY,

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
+import jsonschema
 import pytest
 
 import remat
+from remat.errors import InstanceError
 from remat.graph.bounds import MemoryBound
 from remat.plugin.proposal import Bound, LeastBudget, Status, Termination
 from remat.report.text.summary import WIDTH, figures, shown_name, summary, table
 from remat.solving.result import Result
+from tests import places
 
 CHAIN: dict[str, Any] = {
     "schema": "remat.instance/1",
@@ -201,3 +205,13 @@ def test_figures(kept: Result) -> None:
     answer = figures(remat.solve(CHAIN, algorithm="keep-all", budget=1))
     assert "gap" not in answer
     assert answer["least_budget"]["size"] == 35_000_000
+    schema = jsonschema.Draft202012Validator(
+        json.loads((places.ROOT / "docs" / "schema" / "remat.summary-1.json").read_text())
+    )
+    for found in (document, answer):
+        assert list(schema.iter_errors(json.loads(json.dumps(found)))) == []
+        # It says what it is, and is no schedule.
+        with pytest.raises(InstanceError, match="the figures of a schedule without its steps"):
+            remat.verify(CHAIN, found | {"steps": []})
+    assert not schema.is_valid(document | {"schema": "remat.schedule/1"})
+    assert not schema.is_valid({key: document[key] for key in document if key != "gap"})

@@ -8,6 +8,7 @@ from typing import Any
 
 from remat.graph.machine import Machine
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
+from remat.schedule.document import SUMMARY_SCHEMA
 from remat.solving.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time
 from remat.verifier import Report
@@ -52,8 +53,11 @@ def _printable(text: str) -> str:
 
 
 def figures(result: Result) -> dict[str, Any]:
-    """Return the head of the schedule document and what follows from it: all that the table says, as JSON."""
-    document = result.head()
+    """Return the head of the schedule document and what follows from it: all that the table says, as JSON.
+
+    Its schema is a name of its own: without the steps it is no schedule.
+    """
+    document = result.head() | {"schema": SUMMARY_SCHEMA}
     document["no_recompute_time"] = result.no_recompute_time
     document["memory_bounds"] = {
         name: {"size": bound.size, "task": None if bound.task is None else result.graph.tasks[bound.task]}

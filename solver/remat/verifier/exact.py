@@ -1,0 +1,37 @@
+"""Sums of bytes that never leave their range: int64 where that is certain, else Python's integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from remat.graph.taskgraph import BoolArray, TaskGraph
+from remat.schedule.steps import Steps
+
+LARGEST = 2.0**62
+"""Half of int64's range: far more than what float64 may round off an estimate."""
+
+
+def exact_dtype(graph: TaskGraph, steps: Steps, valid: BoolArray) -> DTypeLike:
+    """Return the dtype in which bytes add up exactly: int64, or object where these steps could leave it.
+
+    Nothing is ever there that was not there from the start or put there, so no sum over time exceeds what lies there at
+    the start and all that the steps write, copy and work with.
+    """
+    runs = steps.item[(steps.kind == 0) & valid]
+    copies = steps.item[(steps.kind == 1) & valid]
+    size = graph.size.astype(np.float64)
+    of_task = graph.workspace.astype(np.float64)
+    np.add.at(of_task, graph.writes.rows, size[graph.writes.items])
+    total = graph.static_memory + sum(size[place.value] for place in graph.inputs)
+    total += of_task[runs].sum() + size[copies].sum()
+    return np.int64 if total < LARGEST else object
+
+
+def total(numbers: Any) -> Any:
+    """Add up an array: of integers exactly, whatever they come to."""
+    if numbers.dtype == np.int64 and float(np.abs(numbers.astype(np.float64)).sum()) >= LARGEST:
+        return sum(numbers.tolist())
+    return numbers.sum().item() if numbers.dtype != object else sum(numbers.tolist())

@@ -1,0 +1,171 @@
+"""Time that the tolerance of an instant must not hide.
+
+Float times within the tolerance are one instant, so a step may begin a little before what it waits for has ended. These
+little overlaps must not add up: a thousand runs that each are shorter than an instant take their time one after the
+other. The rule: let every step wait, exactly, for what the order of events says that it waits for (its resources, who
+writes what it reads, who uses what it writes or frees, the bytes that it takes), and none is later by more than the
+tolerance. So for every schedule that is accepted there is one that needs no tolerance and ends at most that much later.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
+from remat.schedule.steps import Steps
+from remat.verifier.memory import changes
+from remat.verifier.residency import FREE, INITIAL, PART_FREE, PART_READ, PART_WRITE, READ, WRITE, Residency
+from remat.verifier.timeline import TOLERANCE, Timeline
+
+if TYPE_CHECKING:
+    from remat.verifier.findings import Findings
+
+
+def check_hidden_time(
+    graph: TaskGraph,
+    machine: Machine,
+    steps: Steps,
+    timeline: Timeline,
+    residency: Residency,
+    valid: BoolArray,
+    uses: tuple[IntArray, IntArray],
+    findings: Findings,
+) -> None:
+    """Report the steps that would be late by more than the tolerance if everything took its time.
+
+    `uses` are (step, resource) pairs. What is refused by another rule need not come here.
+    """
+    count = len(steps)
+    if not timeline.merged:
+        return
+    tolerance = TOLERANCE * float(timeline.end.max())
+    time = np.empty(3 * count)
+    time[timeline.start_position] = timeline.start
+    time[timeline.release_position] = time[timeline.free_position] = timeline.end
+    # A step can wait at its start and at its frees: as little as this, all steps together cannot hide too much.
+    if (np.maximum.accumulate(time) - time).max() <= tolerance / (2 * count):
+        return
+    replay = _Replay(machine, timeline, tolerance)
+    replay.look_up(residency, changes(graph, machine, steps, timeline, residency, valid), uses, graph.static_memory)
+    for step, late in replay.late():
+        findings.add(
+            step,
+            "time-hidden",
+            f"is {late:.3g} late if all that it waits for takes its time: overlaps within the tolerance of "
+            f"{tolerance:.3g} add up",
+        )
+
+
+class _Replay:
+    """All events once more, in the order that the verifier gave them, each as late as those before it make it."""
+
+    def __init__(self, machine: Machine, timeline: Timeline, tolerance: float) -> None:
+        self.timeline, self.tolerance = timeline, tolerance
+        self.capacity = [memory.capacity for memory in machine.memories]
+        self.used = [0] * len(machine.memories)
+        self.keys: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        self.bytes: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        self.resources: defaultdict[int, list[int]] = defaultdict(list)
+        self.written: defaultdict[int, float] = defaultdict(float)
+        self.touched: defaultdict[int, float] = defaultdict(float)
+        self.free_at: defaultdict[int, float] = defaultdict(float)
+        self.given_back: list[list[tuple[float, int]]] = [[] for _ in machine.memories]
+
+    def look_up(
+        self,
+        residency: Residency,
+        changed: tuple[IntArray, IntArray, IntArray],
+        uses: tuple[IntArray, IntArray],
+        static_memory: int,
+    ) -> None:
+        """Note what happens at which position."""
+        for position, key, operation in zip(
+            residency.position.tolist(), residency.key.tolist(), residency.operation.tolist(), strict=True
+        ):
+            if operation != INITIAL:
+                self.keys[position].append((key, operation))
+        self.used[0] = static_memory
+        for memory, position, change in zip(*(column.tolist() for column in changed), strict=True):
+            if position < 0:
+                self.used[memory] += change
+            elif change and self.capacity[memory] is not None:
+                self.bytes[position].append((memory, change))
+        for step, resource in zip(*(column.tolist() for column in uses), strict=True):
+            self.resources[step].append(resource)
+
+    def late(self) -> list[tuple[int, float]]:
+        """Return the steps that are later than given by more than the tolerance, and how much."""
+        start, end = self.timeline.start.tolist(), self.timeline.end.tolist()
+        begins, releases = self.timeline.start_position.tolist(), self.timeline.release_position.tolist()
+        ended = list(end)
+        late: dict[int, float] = {}
+        for position, step in enumerate(self.timeline.step_at.tolist()):
+            if position == begins[step]:
+                begun = self._begin(position, step, start[step])
+                ended[step] = max(end[step], begun + (end[step] - start[step]))
+                delay = begun - start[step]
+            elif position == releases[step]:
+                delay = self._release(position, step, ended[step])
+            else:
+                freed = self._free(position, ended[step])
+                delay = freed - end[step]
+            if delay > self.tolerance:
+                late.setdefault(step, delay)
+        return list(late.items())
+
+    def _begin(self, position: int, step: int, time: float) -> float:
+        begun = max([time, *(self.free_at[resource] for resource in self.resources[step])])
+        for key, operation in self.keys[position]:
+            if operation in (READ, PART_READ):
+                begun = max(begun, self.written[key])
+            elif operation in (WRITE, PART_WRITE):
+                begun = max(begun, self.touched[key])
+        taken: defaultdict[int, int] = defaultdict(int)
+        for memory, change in self.bytes[position]:
+            taken[memory] += change
+        for memory, change in taken.items():
+            self.used[memory] += change
+            if change > 0:
+                begun = max(begun, self._room(memory, time))
+        return begun
+
+    def _room(self, memory: int, time: float) -> float:
+        """Return when the memory holds no more than its capacity: what is given back later is there until then."""
+        capacity = self.capacity[memory]
+        assert capacity is not None
+        # Whoever begins from here on begins no earlier than a tolerance before this.
+        waiting = sorted(item for item in self.given_back[memory] if item[0] > time - self.tolerance)
+        self.given_back[memory] = waiting
+        held = self.used[memory] + sum(size for _, size in waiting)
+        for until, size in waiting:
+            if held <= capacity:
+                break
+            held -= size
+            time = max(time, until)
+        return time
+
+    def _release(self, position: int, step: int, ended: float) -> float:
+        for resource in self.resources[step]:
+            self.free_at[resource] = max(self.free_at[resource], ended)
+        for key, operation in self.keys[position]:
+            self.touched[key] = max(self.touched[key], ended)
+            if operation not in (FREE, PART_FREE):
+                self.written[key] = max(self.written[key], ended)
+        self._give_back(position, ended)
+        return 0.0
+
+    def _free(self, position: int, ended: float) -> float:
+        freed = max([ended, *(self.touched[key] for key, _ in self.keys[position])])
+        for key, _ in self.keys[position]:
+            self.touched[key] = max(self.touched[key], freed)
+        self._give_back(position, freed)
+        return freed
+
+    def _give_back(self, position: int, time: float) -> None:
+        for memory, change in self.bytes[position]:
+            self.used[memory] += change
+            self.given_back[memory].append((time, -change))

@@ -1,0 +1,91 @@
+"""Bounds in whole numbers: exact where times are huge, rounded up, and never above the best of all schedules."""
+
+from itertools import product
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remat.graph.bounds import makespan_bound, memory_time_bound
+from tests.verifier.judges import Case
+
+HUGE = st.integers(2**57, 2**58)
+SPEEDS = st.sampled_from((1, 0.5, 0.25, 0.1, 0.3, 0.7))
+
+
+def case_of(times: list[int], speeds: list[float], **more: Any) -> Case:
+    """Independent tasks on processors of these speeds, the first being 1."""
+    processors = [
+        {"name": f"p{k}", "memory": "m"} | ({} if speed == 1 else {"speed": speed}) for k, speed in enumerate(speeds)
+    ]
+    machine = {"memories": [{"name": "m", **more}], "processors": processors}
+    tasks = [{"id": f"t{k}", "time": time, "size": 1} for k, time in enumerate(times)]
+    return Case({"schema": "remat.instance/2", "kind": "dag", "machine": machine, "tasks": tasks})
+
+
+def verified_makespan(case: Case, where: tuple[int, ...]) -> int | float:
+    """Let each task run where it is sent, without pauses, and ask the referee how long it takes."""
+    ends: dict[int, Any] = {}
+    steps = []
+    for task, processor in enumerate(where):
+        time = int(case.graph.time[task])
+        speed = case.machine.processors[processor].speed
+        quotient = time / speed
+        took = time if speed == 1 else int(quotient) if quotient.is_integer() and quotient < 2**53 else quotient
+        steps.append({"run": f"t{task}", "on": [f"p{processor}"], "start": ends.get(processor, 0)})
+        ends[processor] = ends.get(processor, 0) + took
+    report = case.verify(steps)
+    assert report.ok, report.violations
+    return report.makespan
+
+
+def least_makespan(case: Case) -> int | float:
+    places = range(len(case.machine.processors))
+    return min(verified_makespan(case, where) for where in product(places, repeat=len(case.graph.tasks)))
+
+
+@settings(max_examples=25, derandomize=True, database=None, deadline=None)
+@given(st.lists(HUGE, min_size=4, max_size=5), st.just(2))
+def test_huge_times_on_equal_processors(times: list[int], processors: int) -> None:
+    case = case_of(times, [1] * processors)
+    bound, best = makespan_bound(case.graph, case.machine), least_makespan(case)
+    assert isinstance(bound, int)
+    assert isinstance(best, int)
+    assert max(max(times), -(-sum(times) // processors)) == bound <= best
+
+
+@settings(max_examples=25, derandomize=True, database=None, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=2, max_size=4), st.lists(SPEEDS, min_size=1, max_size=2))
+def test_speeds_given_as_decimals(times: list[int], slower: list[float]) -> None:
+    case = case_of(times, [1, *slower])
+    bound, best = makespan_bound(case.graph, case.machine), least_makespan(case)
+    if isinstance(bound, int) and isinstance(best, int):
+        assert bound <= best
+    else:
+        assert bound <= best * (1 + 1e-15)
+    assert bound >= sum(times) / (1 + sum(slower)) * (1 - 1e-15)
+
+
+def test_the_sum_of_the_speeds_is_exact() -> None:
+    # 1 + .1 + .2 + .7 is 2; in float64, in this order, it is less.
+    case = case_of([14] * 5, [1, 0.1, 0.2, 0.7])
+    assert 1 + 0.1 + 0.2 + 0.7 == 2.0
+    assert repr(makespan_bound(case.graph, case.machine)) == "35"
+    case = case_of([7 * 2**50 + 7] * 3, [1, 0.1, 0.1, 0.1])
+    assert makespan_bound(case.graph, case.machine) <= (21 * 2**50 + 21) * 10 / 13
+
+
+def test_the_largest_float_times_have_a_finite_bound() -> None:
+    case = case_of([1e300, 1e300], [1, 1], capacity=2**61)  # type: ignore[list-item]
+    tasks = [task | {"size": 2**60, "workspace": 2**60} for task in case.document["tasks"]]
+    case = Case(case.document | {"tasks": tasks})
+    bound = memory_time_bound(case.graph, case.machine)
+    assert 0 < bound <= 2e300
+
+
+@settings(max_examples=60, derandomize=True, database=None, deadline=None)
+@given(st.lists(HUGE, min_size=1, max_size=5), st.integers(1, 5))
+def test_bytes_times_huge_times(times: list[int], capacity: int) -> None:
+    case = case_of(times, [1, 1], capacity=capacity)
+    # Each run writes a byte of its own.
+    assert repr(memory_time_bound(case.graph, case.machine)) == str(-(-sum(times) // capacity))

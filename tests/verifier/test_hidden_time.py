@@ -1,0 +1,103 @@
+"""Overlaps within the tolerance of an instant do not add up, whatever it is that makes one step wait for the other."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.verifier.judges import Case, rules
+
+REASONS = ("processor", "value", "write", "free", "room")
+"""What keeps a step from beginning before the one before it has ended."""
+
+TIMES = st.sampled_from((0.2e-9, 0.8e-9, 0.01))
+OVERLAPS = st.sampled_from((0, 0, 0.3e-9, 0.8e-9))
+
+
+def relay(reason, times):
+    """Steps of these times, one after the other for that reason, beside one of a second elsewhere.
+
+    What an instant is depends on the makespan, so it is 1e-9 here.
+    """
+    count = len(times)
+    machine = {
+        "memories": [{"name": "near", "capacity": 3 if reason == "room" else 2 * count + 4}, {"name": "far"}],
+        "processors": [
+            {"name": "p", "memory": "near", "count": max(2, count)},
+            {"name": "long", "memory": "far"},
+        ],
+    }
+    tasks = [{"id": "long", "time": 1.0, "writes": []}]
+    steps = [{"run": "long", "on": ["long"], "start": 0.0}]
+    for k, time in enumerate(times):
+        task = {"id": f"t{k}", "time": time, "writes": []}
+        step = {"run": f"t{k}", "on": [f"p{k}" if reason != "processor" else "p0"]}
+        if reason == "value":
+            task |= {"reads": [f"v{k - 1}"] if k else [], "writes": [f"v{k}"]}
+        elif reason == "write" or (reason == "free" and k % 2):
+            task |= {"writes": ["v0"]}
+        elif reason == "free":
+            task |= {"reads": ["v0"]}
+            step["drop"] = ["v0"]
+        elif reason == "room":
+            task |= {"workspace": 2}
+        tasks.append(task)
+        steps.append(step)
+    values = {name: {"id": name, "size": 1} for task in tasks for name in task["writes"]}
+    document = {"schema": "remat.instance/1", "kind": "dag", "machine": machine, "values": list(values.values())}
+    return Case(document | {"tasks": tasks, "inputs": ["v0"] if reason == "free" else []}), steps
+
+
+def judged(reason, times, starts):
+    case, steps = relay(reason, times)
+    for step, start in zip(steps[1:], starts, strict=True):
+        step["start"] = start
+    return case.verify(steps)
+
+
+def lateness(times, starts):
+    """Return the most by which a step is late if each waits for the one before it."""
+    late = end = 0.0
+    for time, start in zip(times, starts, strict=True):
+        late = max(late, end - start)
+        end = max(end, start) + time
+    return late
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_many_runs_at_one_instant_take_their_time(reason):
+    few, many = [0.3e-9] * 4, [0.9e-9] * 40
+    assert judged(reason, few, [0.0] * 4).ok
+    found = rules(judged(reason, many, [0.0] * 40))
+    assert {rule for _, rule in found} == {"time-hidden"}
+    assert min(step for step, _ in found) == 3  # the third run is 1.8e-9 late
+    # Long ones, each a little before the one before it ends.
+    times, starts = [0.02] * 40, [k * (0.02 - 0.3e-9) for k in range(40)]
+    assert {rule for _, rule in rules(judged(reason, times, starts))} == {"time-hidden"}
+    assert judged(reason, times, [k * 0.02 for k in range(40)]).ok
+
+
+@pytest.mark.parametrize("reason", REASONS)
+@settings(max_examples=20, derandomize=True, database=None, deadline=None)
+@given(st.lists(st.tuples(TIMES, OVERLAPS), min_size=2, max_size=12))
+def test_what_is_accepted_is_late_by_no_more_than_the_tolerance(reason, drawn):
+    times = [time for time, _ in drawn]
+    starts, end = [], 0.0
+    for time, overlap in drawn:
+        starts.append(max(0.0, end - overlap))
+        end = starts[-1] + time
+    report = judged(reason, times, starts)
+    late = lateness(times, starts)
+    assert report.ok or late > 0.2e-9, report.violations
+    assert not report.ok or late <= 1.001e-9
+    for _, rule in rules(report):
+        assert rule != "time-hidden" or late > 0.999e-9
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_rounded_times_are_no_hidden_time(reason):
+    """Sixty starts, each rounded to ten digits: now early, now late, and never by more than that."""
+    times = [0.0123456789123 / (1 + k % 7) for k in range(60)]
+    ends = list(itertools.accumulate(times))
+    assert judged(reason, times, [round(start, 10) for start in (0.0, *ends[:-1])]).ok
