@@ -9,7 +9,7 @@ from typing import Any
 from remat.instance import load
 from remat.plugin import registry
 from remat.plugin.auto import choose
-from remat.plugin.context import Context, Progress
+from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.options import make_options
 from remat.solving.budget import Budget
 from remat.solving.conclusion import conclude
@@ -88,5 +88,6 @@ def solve(
         threads=read_whole(threads, "threads", 1),
         listener=progress,
     )
-    proposal, taken = propose(problem, solver, chosen, context)
-    return conclude(problem, solver, proposal, values_of(chosen), seed=seed, solve_seconds=taken)
+    with interruptible(context):  # to the end: an interrupt while a schedule is verified must not lose it
+        proposal, taken = propose(problem, solver, chosen, context)
+        return conclude(problem, solver, proposal, values_of(chosen), seed=seed, solve_seconds=taken)
