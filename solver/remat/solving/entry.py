@@ -77,10 +77,6 @@ def solve(
     remat.least_budget, remat.largest_batch, remat.sweep : questions that take many solves.
     """
     loaded = load(instance)
-    problem = make_problem(loaded, budget=budget, machine=machine)
-    solver = choose(problem) if algorithm == "auto" else registry.find(algorithm, problem.kind)
-    check_reach(problem, solver)
-    chosen = make_options(solver, options or {})
     limit = read_seconds(time_limit, default=AUTO_SECONDS if algorithm == "auto" else None)
     context = Context(
         deadline=None if limit is None else time.monotonic() + limit,
@@ -88,6 +84,12 @@ def solve(
         threads=read_whole(threads, "threads", 1),
         listener=progress,
     )
-    with interruptible(context):  # to the end: an interrupt while a schedule is verified must not lose it
+    # From what is imported for the algorithm to the end of verification: an interrupt ends no program that calls this,
+    # and loses no schedule.
+    with interruptible(context):
+        problem = make_problem(loaded, budget=budget, machine=machine)
+        solver = choose(problem) if algorithm == "auto" else registry.find(algorithm, problem.kind)
+        check_reach(problem, solver)
+        chosen = make_options(solver, options or {})
         proposal, taken = propose(problem, solver, chosen, context)
         return conclude(problem, solver, proposal, values_of(chosen), seed=seed, solve_seconds=taken)
