@@ -67,19 +67,27 @@ PLANNER = """
 import json, sys
 import remat
 given = json.loads(sys.argv[1])
-instance = remat.load(given["path"])
+instance, solve = remat.load(given["path"]), remat.solve
 budget = given["budget"]
 if budget:
-    whole = max(remat.solve(instance, algorithm="keep-all", budget={"": None}).peak_memory.values())
+    whole = max(solve(instance, algorithm="keep-all", budget={"": None}).peak_memory.values())
     budget = whole * int(budget.rstrip("%")) // 100
 print("begun", flush=True)
-result = remat.solve(
+result = solve(
     instance, algorithm=given["algorithm"], budget=budget or None, options=given["options"],
     time_limit=given["limit"], threads=given["threads"],
 )
 found = result.makespan is not None
 print(json.dumps({"status": result.status, "termination": result.termination, "found": found}), flush=True)
 """
+
+
+COMMAND = """
+from remat.cli.main import main
+print("begun", flush=True)
+raise SystemExit(main())
+"""
+"""The command line, which says when it is in charge: before, an interrupt is the interpreter's."""
 
 
 @dataclass(frozen=True)
@@ -180,18 +188,18 @@ def _wait(process: subprocess.Popen[str], seconds: float) -> float:
 
 
 def interrupted(given: dict[str, Any], moment: float, planner: bool, folder: Path) -> Ending:
-    """Send an interrupt to a solve at a moment; of a planner it counts from when it begins to solve."""
+    """Send an interrupt at a moment from where the command, or the planner's solve, begins."""
     saved, out, errors = (folder / name for name in ("saved.json", "out.txt", "errors.txt"))
     saved.unlink(missing_ok=True)
     if planner:
         command = [sys.executable, "-c", PLANNER, json.dumps(given)]
     else:
-        command = [sys.executable, "-m", "remat", "solve", given["path"], "-a", given["algorithm"]]
+        command = [sys.executable, "-c", COMMAND, "solve", given["path"], "-a", given["algorithm"]]
         command += ["--time-limit", str(given["limit"]), "-o", str(saved), "--quiet"]
         command += ["-b", given["budget"]] if given["budget"] else []
     with out.open("w", encoding="utf-8") as output, errors.open("w", encoding="utf-8") as messages:
         process = subprocess.Popen(command, stdout=output, stderr=messages, text=True)
-        while planner and process.poll() is None and "begun" not in out.read_text(encoding="utf-8"):
+        while process.poll() is None and "begun" not in out.read_text(encoding="utf-8"):
             time.sleep(0.01)
         time.sleep(moment)
         sent = process.poll() is None
