@@ -28,6 +28,8 @@ NAMES = (
     "dag_reorder",
     "dag_exact",
     "dag_table",
+    "limits",
+    "interrupts",
 )
 
 

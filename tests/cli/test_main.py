@@ -247,3 +247,10 @@ def test_help_text_names_only_real_commands() -> None:
     for line in HELP.splitlines():
         if line.startswith("  remat "):
             assert line.split()[1] in COMMANDS
+
+
+def test_an_interrupt_in_source_text_has_its_exit_code():
+    """The interpreter remembers one that left `exec`, and would end by the signal."""
+    code = "from remat.cli import main as m; m._run = lambda *_: exec('raise KeyboardInterrupt'); "
+    done = subprocess.run([sys.executable, "-c", f"{code}raise SystemExit(m.main([]))"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "Error: interrupted\n")

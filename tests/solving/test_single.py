@@ -1,5 +1,6 @@
 """Solving: from a proposal to a verified result; statuses, claims, least budgets, arguments."""
 
+import importlib
 import json
 import math
 import signal
@@ -436,6 +437,24 @@ def test_interrupted_solver_returns_what_it_has(use):
     use(solver)
     result = remat.solve(CHAINED, algorithm="any")
     assert (result.makespan, result.termination) == (6, Termination.INTERRUPTED)
+
+
+@pytest.mark.parametrize("moment", ["make_problem", "make_options", "conclude"])
+def test_an_interrupt_beside_the_solver_loses_nothing(use, monkeypatch, moment):
+    def solver(problem, options, context):
+        return Proposal(steps=order(problem, "abc"), termination=context.termination)
+
+    def interrupted(*given, **more):
+        signal.raise_signal(signal.SIGINT)
+        return whole(*given, **more)
+
+    use(solver)
+    entry = importlib.import_module("remat.solving.entry")
+    whole = getattr(entry, moment)
+    monkeypatch.setattr(entry, moment, interrupted)
+    result = remat.solve(CHAINED, algorithm="any")
+    assert result.makespan == 6
+    assert (result.termination == Termination.INTERRUPTED) == (moment != "conclude")
 
 
 def test_second_interrupt_is_an_exception(use):

@@ -144,6 +144,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         abandon(sys.stdout, sys.stderr)
         return ExitCode.BROKEN_PIPE
     except (KeyboardInterrupt, click.Abort):
+        # One that came while source text was run (a dataclass that was made) would be remembered by the interpreter,
+        # which then ends by the signal, whatever the exit code; running another text makes it forget.
+        exec("")
         if arguments is None:
             _leave_at_once_if_asked_again()
         return _complain("interrupted", ExitCode.INTERRUPTED)

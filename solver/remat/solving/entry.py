@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from remat.instance import load
-from remat.plugin.context import Context, Progress
+from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Author, Proposal
 from remat.plugin.registry import Algorithm
@@ -92,11 +92,7 @@ def solve(
     remat.least_budget, remat.largest_batch, remat.sweep : questions that take many solves.
     """
     loaded = load(instance)
-    problem = make_problem(loaded, budget=budget, machine=machine)
-    solver = portfolio.find(algorithm, problem.kind)
-    check_reach(problem, solver)
-    chosen = portfolio.read_options(problem, solver, options or {})
-    limit = read_seconds(time_limit, default=AUTO_SECONDS if solver is portfolio.AUTO else None)
+    limit = read_seconds(time_limit, default=AUTO_SECONDS if algorithm == portfolio.NAME else None)
     context = Context(
         deadline=None if limit is None else time.monotonic() + limit,
         gap=None if gap is None else float(read_share(gap, "gap")),
@@ -105,7 +101,14 @@ def solve(
         threads=read_whole(threads, "threads", 1),
         listener=progress,
     )
-    return _solved(problem, solver, chosen, context, read_warm_start(problem, warm_start))
+    # From what is imported for the algorithm to the end of verification: an interrupt ends no program that calls this,
+    # and loses no schedule.
+    with interruptible(context):
+        problem = make_problem(loaded, budget=budget, machine=machine)
+        solver = portfolio.find(algorithm, problem.kind)
+        check_reach(problem, solver)
+        chosen = portfolio.read_options(problem, solver, options or {})
+        return _solved(problem, solver, chosen, context, read_warm_start(problem, warm_start))
 
 
 def _solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm: Warm | None) -> Result:

@@ -19,6 +19,8 @@ from remat.plugin import Context, Number, Options, Problem, Proposal
 from remat_algorithms.dag.literature.fitting import fastest
 from remat_algorithms.dag.literature.min_cut import minimum_cut
 from remat_algorithms.dag.literature.phases import Training, training_of
+from remat_algorithms.kit.programs.program import ProgramBuilder
+from remat_algorithms.kit.programs.solvers import solve_program
 
 MOST_STATES = 30_000
 """Most states of the dynamic programme before bytes are rounded up."""
@@ -129,8 +131,6 @@ def choose_by_programme(
     Equal items are one kind g of which x_g are taken, the last ones first. The solver counts in float64; what exceeds
     the limit in exact bytes loses its least valuable items.
     """
-    from ortools.linear_solver import pywraplp
-
     kinds: dict[tuple[int, Number], list[int]] = {}
     for k, kind in enumerate(zip(weights, values, strict=True)):
         kinds.setdefault(kind, []).append(k)
@@ -142,20 +142,17 @@ def choose_by_programme(
         if chosen is not None and sum(weights[k] for k in chosen) <= limit:
             yield chosen  # the best of more bytes fits here, too
             continue
-        solver = pywraplp.Solver.CreateSolver("SCIP")
-        if context.seconds_left is not None:
-            solver.SetTimeLimit(max(1, int(1000 * context.seconds_left)))
-        taken = [solver.IntVar(0, len(items), "") for items in kinds.values()]
         # Shares of the whole: bytes as such are beyond the solver's tolerances.
-        shares = [1e6 * weight / total for weight, _ in kinds]
-        solver.Add(sum(share * x for share, x in zip(shares, taken, strict=True)) <= 1e6 * limit / total)
-        solver.Maximize(sum(value / most * x for (_, value), x in zip(kinds, taken, strict=True)))
-        parameters = pywraplp.MPSolverParameters()
-        parameters.SetDoubleParam(parameters.RELATIVE_MIP_GAP, GAP)
-        status = solver.Solve(parameters)
-        if status not in (pywraplp.Solver.OPTIMAL, pywraplp.Solver.FEASIBLE):
+        program = ProgramBuilder()
+        row = [
+            (program.add_column(cost=-value / most, upper=len(items), integer=True), 1e6 * weight / total)
+            for (weight, value), items in kinds.items()
+        ]
+        program.add_row(row, upper=1e6 * limit / total)
+        answer = solve_program(program.build(), "scip", context, gap=GAP)
+        if answer.solution is None:
             return
-        counts = [round(x.solution_value()) for x in taken]
+        counts = [round(count) for count in answer.values]
         chosen = [k for items, n in zip(kinds.values(), counts, strict=True) for k in items[len(items) - n :]]
         while sum(weights[k] for k in chosen) > limit:
             chosen.remove(min(chosen, key=lambda k: (values[k], k)))

@@ -33,6 +33,10 @@ QUICK = ("store-all", "revolve", "multistage", "two-level", "periodic-disk-revol
 MOST_QUICK = 100_000
 """Most steps for which the quick ones are asked although the time is over."""
 
+SQUARE, MOST_SQUARED = "recompute-all", 600
+"""The one of them whose schedule has half of the square of the steps, and steps beyond which it is asked only where no
+other one finds a schedule: then there is no other one."""
+
 MOST_AS_CHAINS = 200
 """Most steps for which the loop is given to algorithms for chains."""
 
@@ -56,9 +60,11 @@ def starts(problem: Problem, context: Context) -> Iterator[Start | Proposal]:
 
     An algorithm that refuses the instance, or whose schedule does not fit, yields nothing.
     """
-    short = problem.chain.length <= MOST_QUICK
+    short, found = problem.chain.length <= MOST_QUICK, False
     for entry in _others():
         if context.stopped and not (short and entry.name in QUICK):
+            continue
+        if entry.name == SQUARE and found and problem.chain.length > MOST_SQUARED:
             continue
         try:
             options = make_options(entry, {})
@@ -67,6 +73,7 @@ def starts(problem: Problem, context: Context) -> Iterator[Start | Proposal]:
             continue
         start = judged(problem, entry.name, proposal)
         if start is not None:
+            found = True
             yield start
         elif proposal.steps is None and proposal.infeasible_within == ALL_SCHEDULES:
             yield proposal

@@ -40,6 +40,9 @@ MOST_CELLS = 40_000_000
 MOST_WORK = 2_000_000_000
 """Sums of table entries: some seconds."""
 
+LEAST_TRIED, MOST_ROUNDED = 16, 40_000
+"""Numbers of units that are tried at least, and sizes that are rounded for it: some hundredths of a second."""
+
 
 @dataclass(frozen=True)
 class Store:
@@ -74,14 +77,17 @@ def stores(model: Model) -> list[Store] | None:
 def units_of(state: list[int], room: int, most: int) -> tuple[int, IntArray]:
     """Return the units that a place has, at most `most`, and the states' sizes in units, rounded up.
 
-    Exact where the sizes' common divisor allows; otherwise the number of units that wastes least.
+    Exact where the sizes' common divisor allows; otherwise the number of units that wastes least, of the upper half, or
+    of some of it, as evenly spread as they can be.
     """
     sizes = np.array(state, dtype=object)
     divisor = gcd(*state) or 1
     if room // divisor <= most:
         return int(room // divisor), np.array([size // divisor for size in state], dtype=np.int64)
     best: tuple[float, int, IntArray] | None = None
-    for count in range(max(1, most // 2), most + 1):
+    least, tried = max(1, most // 2), max(LEAST_TRIED, MOST_ROUNDED // max(1, len(state)))
+    tried = min(tried, most - least + 1)
+    for count in (least + (most - least) * k // max(1, tried - 1) for k in range(tried)):
         units = -(-sizes * count // room)
         waste = float((units * room).sum()) / (count * max(1.0, float(sizes.sum())))
         if best is None or waste < best[0]:

@@ -15,8 +15,8 @@ from remat_algorithms.kit.programs.program import FloatArray
 POLL_SECONDS = 0.02
 """How often the caller of a running solver is asked whether to stop."""
 
-GRACE = 0.7
-"""Seconds within which an interrupted solver has to hand over what it has."""
+LATE = 0.3
+"""Seconds after its limit at which a solver that has not come back by itself is stopped."""
 
 
 class Outcome(Enum):
@@ -63,17 +63,18 @@ class Job:
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Ask the solver to come back; one that cannot is left behind."""
+        """Ask the solver to come back; it is asked again until it does."""
 
     def poll(self) -> None:
         """Look, in the caller's thread, at what the solver has found."""
 
-    def shorten(self, seconds: float) -> None:
-        """Give the solver, before it is called, less time than it was made for."""
 
+def watched(job: Job, over: Callable[[], bool], limit: float | None = None) -> Answer:
+    """Run a solver in a thread of its own, stop it when the time is over or somebody says so, and wait for its end.
 
-def watched(job: Job, over: Callable[[], bool], limit: float | None = None, *, grace: float | None = GRACE) -> Answer:
-    """Run a solver in a thread of its own, and stop it when the time is over or somebody says so.
+    Nothing is left behind, not even where the caller's thread is interrupted: a thread that comes back from a solver
+    while the interpreter ends would abort the process. A job must therefore hear `stop`, or be short; what may be deaf
+    for long goes into a process (`remat_algorithms.kit.programs.apart`), which is killed.
 
     Parameters
     ----------
@@ -81,10 +82,7 @@ def watched(job: Job, over: Callable[[], bool], limit: float | None = None, *, g
     over : callable
         Asked every `POLL_SECONDS`, and sooner at first, whether to stop.
     limit : float, optional
-        Seconds after which the solver comes back by itself; it is stopped `grace` later.
-    grace : float, optional
-        Seconds that a solver has when it is stopped: then it is left behind, and the answer is unknown. None: as many
-        as it needs, for solvers that always come back.
+        Seconds after which the solver comes back by itself; it is stopped `LATE` later.
     """
     answers: list[Answer] = []
     errors: list[BaseException] = []
@@ -95,18 +93,20 @@ def watched(job: Job, over: Callable[[], bool], limit: float | None = None, *, g
         except BaseException as error:  # handed over to the caller's thread
             errors.append(error)
 
-    thread = threading.Thread(target=work, daemon=True)
+    # No daemon: where even the wait below is interrupted, the interpreter waits at its end.
+    thread = threading.Thread(target=work)
     thread.start()
-    end = None if limit is None else time.monotonic() + limit + (grace or 0.0)
+    end = None if limit is None else time.monotonic() + limit + LATE
     wait = POLL_SECONDS / 20
-    while thread.is_alive() and not over() and (end is None or time.monotonic() < end):
-        thread.join(wait)
-        job.poll()
-        wait = min(POLL_SECONDS, 2 * wait)
-    last = None if grace is None else time.monotonic() + grace
-    while thread.is_alive() and (last is None or time.monotonic() < last):
-        job.stop()  # more than once: before it has begun, a solver does not hear it
-        thread.join(POLL_SECONDS)
+    try:
+        while thread.is_alive() and not over() and (end is None or time.monotonic() < end):
+            thread.join(wait)
+            job.poll()
+            wait = min(POLL_SECONDS, 2 * wait)
+    finally:
+        while thread.is_alive():
+            job.stop()  # more than once: before it has begun, a solver does not hear it
+            thread.join(POLL_SECONDS)
     job.poll()
     if errors:
         raise errors[0]

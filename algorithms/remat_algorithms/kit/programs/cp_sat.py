@@ -77,6 +77,8 @@ class CpSatJob(Job):
         parameters = self.solver.parameters
         parameters.num_workers = max(1, threads)
         parameters.random_seed = seed % 2**31
+        # Ctrl-C is for Python: CP-SAT would take the signal for itself, and let the next one end the process.
+        parameters.catch_sigint_signal = False
         if seconds is not None:
             parameters.max_time_in_seconds = seconds
         self.listener = None if chosen is None else self._listener(chosen)
@@ -171,13 +173,11 @@ def solve(
     if len(columns) > MOST_SIMPLIFIED:
         parameters.symmetry_level = 0
         parameters.max_presolve_iterations = 1
-    # Ctrl-C is for Python: the solver would take the signal for itself.
-    parameters.catch_sigint_signal = False
     if work is not None:
         parameters.max_deterministic_time = work
     if raised is not None:
         job.solver.best_bound_callback = lambda bound: raised(unit * max(0.0, bound))
-    answer = watched(job, stopped, grace=None)
+    answer = watched(job, stopped)
     if answer.outcome is Outcome.INFEASIBLE:
         return Answer(Outcome.INFEASIBLE, None, math.inf)
     solution = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from importlib import import_module
 from itertools import pairwise
@@ -11,6 +12,7 @@ import numpy as np
 
 from remat.plugin import Context
 from remat_algorithms.kit.programs.answers import Answer, Job, Outcome, watched
+from remat_algorithms.kit.programs.apart import Apart, Task
 from remat_algorithms.kit.programs.program import FloatArray, Program
 
 ORTOOLS = ("scip", "highs", "cp-sat")
@@ -20,9 +22,18 @@ PULP = "pulp"
 ABSOLUTE_GAP = 0.9
 """Where all costs are whole numbers, a gap below one is none."""
 
+MOST_ENTRIES_HERE = 5_000
+"""Coefficients up to which a program is solved in this process: whatever a solver does at a stretch, it is short."""
+
 
 def solve_program(
-    program: Program, solver: str, context: Context, *, hint: FloatArray | None = None, seconds: float | None = None
+    program: Program,
+    solver: str,
+    context: Context,
+    *,
+    hint: FloatArray | None = None,
+    seconds: float | None = None,
+    gap: float = 0.0,
 ) -> Answer:
     """Solve a program, and come back when it is solved, late or interrupted.
 
@@ -38,6 +49,8 @@ def solve_program(
         A feasible point to start from, where the solver can.
     seconds : float, optional
         A limit besides the deadline.
+    gap : float
+        Relative gap at which ``scip`` may call a solution optimal.
 
     Raises
     ------
@@ -51,23 +64,35 @@ def solve_program(
     if program.columns == 0:
         possible = bool((program.row_lower <= 0).all() and (program.row_upper >= 0).all())
         return Answer(Outcome.OPTIMAL, np.zeros(0), 0.0) if possible else Answer(Outcome.INFEASIBLE)
-    task = _task(program, solver, context, hint, limit)
-    left = context.seconds_left
-    if limit is not None and left is not None and left < limit:  # large programs take seconds to be handed over
-        limit = left
-        task.shorten(limit)
-    return watched(task, lambda: context.interrupted, limit)
-
-
-def _task(program: Program, solver: str, context: Context, hint: FloatArray | None, limit: float | None) -> Job:
-    if solver == "scip":
-        return _Scip(program, context, hint, limit)
+    warm = hint is not None
     if solver.partition(":")[0] == PULP:
+        from remat_algorithms.kit.programs.pulp import find_solver
+
+        find_solver(solver.partition(":")[2], limit, context.threads, warm=warm)
+    until = None if limit is None else time.time() + limit
+    task = Task(program, solver, context.threads, context.seed, hint, until, gap)
+    job = Apart(task) if may_be_deaf(program, solver) else job_of(task)
+    return watched(job, lambda: context.interrupted, limit)
+
+
+def may_be_deaf(program: Program, solver: str) -> bool:
+    """Whether a solver may not hear for long that it has to stop, on a program of this size."""
+    if solver.partition(":")[0] == PULP or len(program.coefficient) > MOST_ENTRIES_HERE:
+        return True
+    return solver == "highs" and bool(program.integer.any())
+
+
+def job_of(task: Task) -> Job:
+    """Hand a program over to its solver; for the process in which it is solved."""
+    limit = task.seconds_left
+    if task.solver == "scip":
+        return _Scip(task, limit)
+    if task.solver.partition(":")[0] == PULP:
         from remat_algorithms.kit.programs.pulp import find_solver, solve_with_pulp
 
-        found = find_solver(solver.partition(":")[2], limit, context.threads, warm=hint is not None)
-        return _Function(lambda: solve_with_pulp(program, found, hint))
-    return _Builder(program, solver, context, hint, limit)
+        found = find_solver(task.solver.partition(":")[2], limit, task.threads, warm=task.hint is not None)
+        return _Function(lambda: solve_with_pulp(task.program, found, task.hint))
+    return _Builder(task, limit)
 
 
 class _Function(Job):
@@ -78,9 +103,8 @@ class _Function(Job):
 class _Builder(Job):
     """HiGHS, CP-SAT and GLOP, through OR-Tools' model builder."""
 
-    def __init__(
-        self, program: Program, solver: str, context: Context, hint: FloatArray | None, limit: float | None
-    ) -> None:
+    def __init__(self, task: Task, limit: float | None) -> None:
+        program, solver, hint = task.program, task.solver, task.hint
         helper: Any = import_module("ortools.linear_solver.python.model_builder_helper")
         self.program, self.helper = program, helper
         model = helper.ModelBuilderHelper()
@@ -108,18 +132,16 @@ class _Builder(Job):
         if solver == "highs":
             # Without the flag, HiGHS greets on standard output.
             self.solver.set_solver_specific_parameters(
-                f"output_flag=false\nmip_rel_gap=0\nmip_abs_gap={gap}\nrandom_seed={context.seed % 2**31}"
+                f"output_flag=false\nmip_rel_gap=0\nmip_abs_gap={gap}\nrandom_seed={task.seed % 2**31}"
             )
         elif solver == "cp-sat":
             self.solver.set_solver_specific_parameters(
-                f"num_workers:{max(1, context.threads)} random_seed:{context.seed % 2**31} absolute_gap_limit:{gap}"
+                f"num_workers:{max(1, task.threads)} random_seed:{task.seed % 2**31} absolute_gap_limit:{gap} "
+                "catch_sigint_signal:false"
             )
 
     def stop(self) -> None:
         self.solver.interrupt_solve()
-
-    def shorten(self, seconds: float) -> None:
-        self.solver.set_time_limit_in_seconds(seconds)
 
     def solve(self) -> Answer:
         self.solver.solve(self.model)
@@ -139,7 +161,8 @@ class _Builder(Job):
 class _Scip(Job):
     """SCIP, through OR-Tools' linear solver wrapper: the only way that stops when asked."""
 
-    def __init__(self, program: Program, context: Context, hint: FloatArray | None, limit: float | None) -> None:
+    def __init__(self, task: Task, limit: float | None) -> None:
+        program, hint, self.gap = task.program, task.hint, task.gap
         self.wrapper: Any = import_module("ortools.linear_solver.pywraplp")
         self.program, self.codes = program, self.wrapper.Solver
         self.solver: Any = self.codes.CreateSolver("SCIP")
@@ -166,19 +189,17 @@ class _Scip(Job):
             self.solver.SetTimeLimit(max(1, int(limit * 1000)))
         gap = f"limits/absgap = {ABSOLUTE_GAP}\n" if _whole_costs(program) else ""
         self.solver.SetSolverSpecificParametersAsString(
-            f"randomization/randomseedshift = {context.seed % 2**31}\n{gap}"
+            # Ctrl-C is for Python.
+            f"misc/catchctrlc = FALSE\nrandomization/randomseedshift = {task.seed % 2**31}\n{gap}"
         )
 
     def stop(self) -> None:
         self.solver.InterruptSolve()
 
-    def shorten(self, seconds: float) -> None:
-        self.solver.SetTimeLimit(max(1, int(seconds * 1000)))
-
     def solve(self) -> Answer:
-        # A relative gap of 0 instead of the wrapper's 1e-4: what is called optimal has to be.
+        # By default 0 instead of the wrapper's 1e-4: what is called optimal has to be.
         exact = self.wrapper.MPSolverParameters()
-        exact.SetDoubleParam(self.wrapper.MPSolverParameters.RELATIVE_MIP_GAP, 0.0)
+        exact.SetDoubleParam(self.wrapper.MPSolverParameters.RELATIVE_MIP_GAP, self.gap)
         status = self.solver.Solve(exact)
         if status == self.codes.INFEASIBLE:
             return Answer(Outcome.INFEASIBLE)

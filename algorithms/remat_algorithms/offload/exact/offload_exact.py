@@ -93,6 +93,8 @@ def solve_below(problem: Problem, options: OffloadExactOptions, context: Context
     """Do what `solve` does, but for schedules of less than a known makespan only: there may be none."""
     search = _Search(problem, options, context, known)
     order = _order(problem)
+    if len(order) > MOST_ACTS:  # counted before anything is built
+        raise _too_large(problem, f"{len(order):,} runs", options)
     once = Setting(problem, order, Effort(copies=options.copies))
     again = Effort(copies=options.copies, runs=options.runs)
     setting = Setting(problem, order, again) if options.recompute else once
@@ -131,13 +133,7 @@ def _order(problem: Problem) -> list[int]:
 def _refuse(problem: Problem, setting: Setting, options: OffloadExactOptions) -> None:
     graph = problem.graph
     if len(setting.acts) > MOST_ACTS:
-        least = "" if options.copies < 2 and (not options.recompute or options.runs < 2) else ", or lower its options"
-        raise OptionError(
-            f"{NAME} is for small instances: {len(graph.tasks)} tasks and {len(graph.values)} values "
-            f"would take {len(setting.acts):,} possible runs and copies, and at most {MOST_ACTS} are considered; use "
-            f"another algorithm{least}",
-            argument="algorithm",
-        )
+        raise _too_large(problem, f"{len(setting.acts):,} possible runs and copies", options)
     for task, (reads, writes) in enumerate(zip(graph.reads.to_lists(), graph.writes.to_lists(), strict=True)):
         for value in writes:
             if value in reads or value in graph.pinned:
@@ -146,6 +142,15 @@ def _refuse(problem: Problem, setting: Setting, options: OffloadExactOptions) ->
                     f"{NAME} cannot let task {graph.tasks[task]!r} write {kind} {graph.values[value]!r}",
                     argument="algorithm",
                 )
+
+
+def _too_large(problem: Problem, acts: str, options: OffloadExactOptions) -> OptionError:
+    least = "" if options.copies < 2 and (not options.recompute or options.runs < 2) else ", or lower its options"
+    return OptionError(
+        f"{NAME} is for small instances: {len(problem.graph.tasks)} tasks and {len(problem.graph.values)} values "
+        f"would take {acts}, and at most {MOST_ACTS} are considered; use another algorithm{least}",
+        argument="algorithm",
+    )
 
 
 class _Search(Incumbent[Timed]):

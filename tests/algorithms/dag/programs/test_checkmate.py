@@ -1,6 +1,5 @@
 """`checkmate` and `moccasin`: exhaustive search over their class, back ends, large numbers, limits, known values."""
 
-import importlib
 import json
 import os
 import threading
@@ -205,27 +204,6 @@ def test_solver_that_pulp_lacks(solver):
     budget = span(document)[1] - 1
     with pytest.raises(remat.OptionError, match="PuLP"):
         remat.solve(document, algorithm="checkmate", budget=budget, options={"solver": solver})
-
-
-def test_any_solver_of_pulp_proves_to_the_end(monkeypatch):
-    """It gets of the settings what it takes: the gap among them, which would be 1e-4 by default."""
-    pulp = importlib.import_module("pulp")
-    given = []
-
-    class Own(pulp.PULP_CBC_CMD):
-        def __init__(self, msg=True, timeLimit=None, gapRel=None):
-            given.append((msg, timeLimit, gapRel))
-            super().__init__(msg=msg, timeLimit=timeLimit, gapRel=gapRel)
-
-    monkeypatch.setattr(pulp, "listSolvers", lambda *rest, **more: ["OWN"])
-    monkeypatch.setattr(pulp, "getSolver", lambda name, **settings: Own(**settings))
-    document = moderate("chain") | {"stages": moderate("chain")["stages"][:4]}
-    budget = (2 * span(document)[0] + span(document)[1]) // 3
-    result = remat.solve(document, algorithm="checkmate", budget=budget, options={"solver": "pulp:OWN"}, time_limit=99)
-    assert result.makespan == remat.solve(document, algorithm="checkmate", budget=budget).makespan
-    assert given[-1][0] is False
-    assert 0 < given[-1][1] <= 99
-    assert given[-1][2] == 0
 
 
 def test_unknown_solver():
