@@ -49,6 +49,28 @@ def test_every_combination_is_a_cell(folder):
     assert not found.interrupted
 
 
+def test_shares_are_budgets_on_the_machine_that_is_used(folder):
+    wide = {"memories": [{"name": "m"}], "processors": [{"name": "p", "memory": "m", "count": 2}]}
+    for machine in (None, wide):
+        peak = remat.show(CHAIN, machine=machine).no_recompute_peak
+        found = remat.compare(
+            CHAIN,
+            algorithms="keep-all",
+            budgets=["75%", "100%", "x%"],
+            budget_fractions=[0.75],
+            machine=machine,
+            jobs=1,
+        )
+        cells = {cell.job.budget: cell for cell in found}
+        assert {budget: cell.job.capacity for budget, cell in cells.items()} == {
+            "75%": 75 * peak // 100,
+            "100%": peak,
+            "x%": None,
+        }
+        assert len(found) == 3
+        assert cells["x%"].answer.detail == "budget: 'x%' is no share of the peak; write a size such as 8GB, or 80%"
+
+
 def test_instances_in_memory():
     found = remat.compare([remat.load(CHAIN), TREE], algorithms="keep-all", jobs=1)
     assert outcomes(found) == {("tiny", "keep-all", "", 0): "optimal", ("instance", "keep-all", "", 0): "optimal"}

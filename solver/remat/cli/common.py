@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,8 +53,8 @@ budget_option = click.option(
     "--budget",
     metavar="[MEMORY=]SIZE",
     multiple=True,
-    help="Capacity of a memory; without a name of the first (of the first storage level), or such as 80% of what that "
-    "takes when nothing is recomputed.",
+    help="Capacity of a memory; without a name of the first (of the first storage level). A size, or such as 80% of "
+    "what the memory holds when nothing is recomputed.",
 )
 
 machine_option = click.option(
@@ -175,7 +175,7 @@ def load_machine_option(path: str | None, units: Units) -> MachineModel | None:
     try:
         return load_machine(path, units)
     except InstanceError as error:
-        raise InstanceError(f"--machine: {error}") from None
+        raise InstanceError(f"--machine: {error}", more=error.more) from None
 
 
 def one_standard_input(sources: Mapping[str, str | None]) -> None:
@@ -256,32 +256,22 @@ def split_assignments(option: str, given: Sequence[str]) -> dict[str, str]:
     return result
 
 
-def with_shares(
-    capacities: dict[str, int | str | None], instance: Instance, machine: MachineModel | None
-) -> dict[str, int | str | None]:
-    """Replace a share of the first memory's peak, such as ``80%``, by a size."""
-    from remat.solving.shares import share_of, whole_peak
+def warn_of_bare_budgets(
+    session: Session, given: Iterable[tuple[str, object]], instance: Instance, machine: MachineModel | None
+) -> None:
+    """Say on standard error where a bare number (of a memory, by name) is far too small to be meant in bytes."""
+    from remat.solving.budget import budget_memory, meant_size
+    from remat.solving.single import make_problem
 
-    found: dict[str, int | str | None] = {}
-    for name, size in capacities.items():
-        try:
-            share = share_of(str(size))
-        except ValueError as error:
-            raise OptionError(f"{error}", argument="budget") from None
-        if share is None:
-            found[name] = size
-            continue
-        if name:
-            raise OptionError(
-                f"{name}={size}: a share is of the first memory's peak; write it without a name", argument="budget"
-            )
-        peak = whole_peak(instance, machine)
-        if peak is None:
-            raise OptionError(
-                f"{size} of nothing: there is no schedule without recomputation or transfers", argument="budget"
-            )
-        found[name] = int(share * peak)
-    return found
+    bare = [(name, str(size)) for name, size in given if str(size).isdecimal()]
+    if session.quiet or instance.units.memory == "unit" or not bare:
+        return
+    problem = make_problem(instance, machine=machine)
+    default = problem.machine.memories[budget_memory(instance, problem.machine)].name
+    for name, size in bare:
+        known = (name or default) in problem.machine.memory_index
+        if known and (meant := meant_size(size, problem, name or default)):
+            click.echo(f"Warning: --budget: {size} bytes: did you mean {meant}?", err=True)
 
 
 def split_budgets(given: tuple[str, ...]) -> dict[str, int | str | None]:

@@ -155,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OptionError as error:
         return _complain(_with_flag(error), ExitCode.USAGE)
     except RematError as error:
-        return _complain(str(error), ExitCode.USAGE)
+        return _complain(str(error), ExitCode.USAGE, getattr(error, "more", ()))
     except ClaimError as error:
         return _complain(f"{error} (a bug in the algorithm: please report it)", ExitCode.CLAIM)
     except MemoryError:
@@ -209,9 +209,11 @@ def _remarks_as_lines(session: Session) -> Iterator[None]:
         yield
 
 
-def _complain(message: str, code: ExitCode) -> int:
+def _complain(message: str, code: ExitCode, more: Sequence[str] = ()) -> int:
     try:
         click.echo(f"Error: {_one_line(message)}", err=True)
+        for line in more:
+            click.echo(f"  {_one_line(line)}", err=True)
     except OSError:
         abandon(sys.stderr)
     return code

@@ -176,7 +176,8 @@ def _print_facts(session: Session, instance: str, budget: tuple[str, ...], machi
     loaded = common.load_instance(instance)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'}")
     model = common.load_machine_option(machine, loaded.units.build())
-    facts = show(loaded, budget=common.with_shares(capacities, loaded, model) or None, machine=model)
+    common.warn_of_bare_budgets(session, capacities.items(), loaded, model)
+    facts = show(loaded, budget=capacities or None, machine=model)
     if format_ == "json":
         emit(json.dumps(facts.to_dict(), indent=2, ensure_ascii=False))
     else:

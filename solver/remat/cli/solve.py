@@ -150,8 +150,9 @@ def command(session: Session, /, **given: Any) -> int:
     common.check_view(outputs.view, outputs.plot, loaded.kind)
     model = common.load_machine_option(asked.machine, units)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'}")
+    common.warn_of_bare_budgets(session, capacities.items(), loaded, model)
     with progress(session, units, f"solving {loaded.name or asked.instance}") as listener:
-        budget = common.with_shares(capacities, loaded, model) or None
+        budget = capacities or None
         question = _question(
             chosen,
             {"max_overhead": asked.max_overhead, "max_makespan": asked.max_makespan},

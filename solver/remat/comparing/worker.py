@@ -27,13 +27,12 @@ STARTED = {"started": True}
 """Sent when the instance is loaded: from here on the time limit counts."""
 
 
-def describe(source: str) -> dict[str, Any]:
-    """Return what planning must know of an instance.
+def describe(source: str, machine: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what planning must know of an instance, on a machine that may replace its own.
 
-    Its digest, kind and units, and the no-recompute peak of the memory that a bare budget means.
+    Its digest, kind and units, and the no-recompute peaks of the memory that a bare budget means.
     """
     from remat.instance import digest
-    from remat.solving.shares import whole_peak
 
     instance = _load(source)
     units = instance.units.build()
@@ -42,8 +41,21 @@ def describe(source: str) -> dict[str, Any]:
         "kind": instance.kind,
         "time_unit": units.time,
         "memory_unit": units.memory,
-        "peak": whole_peak(instance),
+        "peak": _whole_peak(instance, machine),
     }
+
+
+def _whole_peak(instance: Instance, machine: Mapping[str, Any] | None) -> int | None:
+    from remat.solving.budget import budget_memory
+    from remat.solving.shares import Wholes
+    from remat.solving.single import make_problem
+
+    try:
+        used = make_problem(instance, machine=None if machine is None else dict(machine)).machine
+    except RematError:  # the machine is none: each solve will say so
+        return None
+    peaks = Wholes(instance, used).peaks
+    return None if peaks is None else peaks.get(used.memories[budget_memory(instance, used)].name)
 
 
 def answer(request: Mapping[str, Any]) -> Answer:
@@ -136,7 +148,7 @@ def _reply(request: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
     try:
         if request["do"] == "describe":
             _send(STARTED, out)
-            return {"facts": describe(request["source"])}
+            return {"facts": describe(request["source"], request.get("machine"))}
         _load(request["source"])
     except (RematError, OSError) as error:
         reply = Answer(outcome=Outcome.UNREADABLE, detail=str(error))

@@ -8,6 +8,7 @@ from pydantic import PlainSerializer, PlainValidator, TypeAdapter, WithJsonSchem
 
 from remat.instance.base import BaseInstance
 from remat.instance.fields import Bandwidth, LazySchema, Model, Name, Size, Time, check_total, fail
+from remat.units import brief
 
 MOST_STEPS = 10**9
 _LIVE = "live"
@@ -29,7 +30,7 @@ _STEPS = TypeAdapter(tuple[Step, ...])
 
 def _steps(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, (int, list, tuple)):
-        raise fail(f"expected a number of steps or a list of steps, not {value!r:.60}")
+        raise fail(f"expected a number of steps or a list of steps, not {brief(value)}")
     if isinstance(value, int):
         if not 1 <= value <= MOST_STEPS:
             shown = value if abs(value) < 10**30 else "a number of more than 30 digits"
@@ -49,7 +50,7 @@ def _slots(value: object) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_STEPS:
-        raise fail(f"expected a number of slots between 0 and {MOST_STEPS:,}, not {value!r:.60}")
+        raise fail(f"expected a number of slots between 0 and {MOST_STEPS:,}, not {brief(value)}")
     return value
 
 

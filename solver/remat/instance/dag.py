@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, mod
 
 from remat.instance.base import BaseInstance, Text, check_in_memory_names
 from remat.instance.fields import LARGEST_COUNT, Count, Flag, LazySchema, Model, Name, Size, Time, check_total, fail
+from remat.units import brief
 
 
 class Value(Model):
@@ -20,7 +21,7 @@ class Value(Model):
 def _alpha(value: object) -> float:
     number = float(value) if isinstance(value, (int, float)) or hasattr(value, "is_finite") else -1.0  # type: ignore[arg-type]
     if isinstance(value, bool) or not 0 <= number <= 1:
-        raise fail(f"expected a number between 0 and 1, not {value!r:.60}")
+        raise fail(f"expected a number between 0 and 1, not {brief(value)}")
     return number
 
 

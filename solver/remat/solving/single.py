@@ -75,10 +75,12 @@ def read_seconds(limit: float | str | None, default: float | None) -> float | No
         return default
     try:
         return parse_duration(limit if isinstance(limit, str) else repr(float(limit)))
-    except (TypeError, ValueError):
+    except TypeError:
         raise OptionError(
             f"{str(limit)[:60]!r} is not a duration; write 30, 30s, 5min or 1h", argument="time_limit"
         ) from None
+    except ValueError as error:
+        raise OptionError(f"{error}", argument="time_limit") from None
 
 
 def read_whole(value: object, name: str, least: int) -> int:
