@@ -84,6 +84,28 @@ def test_all_wrong_entries_of_an_array_are_named():
         load(HEAD | {"kind": "tree", "parent": [-1], "output_size": ["x"] * 20_000})
 
 
+@pytest.mark.parametrize("right", [0, 999, 1000, 2500])
+@pytest.mark.parametrize("kind", ["stages", "steps", "reads"])
+def test_errors_of_long_lists_are_named_and_not_all_kept(right, kind):
+    stage = {"forward_time": 1, "backward_time": 2, "output_size": 3}
+    wrong = {"forward_time": 1, "backward_time": 2, "output_sizes": -1}
+    if kind == "stages":
+        document, path = (
+            HEAD | {"kind": "chain", "input_size": 1, "stages": [stage] * right + [wrong] * 30_000},
+            "$.stages",
+        )
+    elif kind == "steps":
+        document, path = ADJOINT | {"steps": [{}] * right + [{"tape_time": -1}] * 30_000}, "$.steps"
+    else:
+        document, path = changed(DAG, "tasks.1.reads", ["a"] * right + [1] * 30_000), "$.tasks[1].reads"
+    with pytest.raises(InstanceError) as caught:
+        load(document)
+    assert caught.value.path.startswith(f"{path}[{right}]")
+    assert f"{path}[{right + 9}]" in "".join(caught.value.more)
+    assert len(caught.value.more) == 20
+    assert re.fullmatch(r"and at least (9|10),\d\d\d more", caught.value.more[-1])
+
+
 @pytest.mark.parametrize("where", ["schema", "kind", "name", "steps", "state_size"])
 def test_what_is_wrong_is_shown_in_a_few_characters(where):
     deep = [[]]

@@ -98,19 +98,23 @@ def _print_examples(format_: str) -> None:
 
 
 def _schedule(path: str, of: str | None) -> dict[str, Any] | None:
-    """Read the document if it is a schedule; None if it is anything else, or cannot be read."""
+    """Read the document if it is a schedule; None if it is anything else, or does not even begin as one."""
     from remat.documents import read_document
     from remat.errors import InstanceError
     from remat.schedule.document import SCHEMA
 
     if path.startswith(common.EXAMPLE) or path == common.STANDARD_STREAM:
         return None
+    says_so = False
     try:
         # A schedule says so at its beginning; whole documents are not read twice for nothing.
-        if of is None and not _begins_as(path, SCHEMA):
+        says_so = _begins_as(path, SCHEMA)
+        if of is None and not says_so:
             return None
-        document = read_document(path)
+        document = read_document(path, "schedule")
     except (InstanceError, OSError, ValueError):
+        if says_so:
+            raise
         return None
     return document if isinstance(document, dict) and document.get("schema") == SCHEMA else None
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter, WithJsonSchema, model_validator
 
 from remat.instance.base import BaseInstance
-from remat.instance.fields import Bandwidth, LazySchema, Model, Name, Size, Time, check_total, fail
+from remat.instance.fields import Bandwidth, LazySchema, Many, Model, Name, Size, Time, check_total, fail
 from remat.units import brief
 
 MOST_STEPS = 10**9
@@ -25,7 +25,7 @@ class Step(Model):
     tape_time: Time | None = None
 
 
-_STEPS = TypeAdapter(tuple[Step, ...])
+_STEPS: TypeAdapter[tuple[Step, ...]] = TypeAdapter(Annotated[tuple[Step, ...], Many])
 
 
 def _steps(value: object) -> object:
@@ -92,7 +92,7 @@ class AdjointInstance(BaseInstance):
     backward_time: Time = 1
     state_size: Size = 1
     adjoint_size: Size | None = None
-    storage: tuple[StorageLevel, ...] = ()
+    storage: Annotated[tuple[StorageLevel, ...], Many] = ()
     initial_state: Name = _LIVE
     tape_size: Size | None = None
     tape_time: Time | None = None

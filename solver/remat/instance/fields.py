@@ -14,8 +14,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PlainSerializer,
+    PlainValidator,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from remat.units import LARGEST_SIZE, Number, Units, brief, parse_bandwidth, parse_size, parse_time
 
@@ -29,6 +38,12 @@ MOST_NAMED = 20
 
 MOST_COUNTED = 10_000
 """Errors of an array after which nobody looks for more."""
+
+CUSTOM = "remat"
+UNCOUNTED = "remat_uncounted"
+"""Types of our own errors: what is wrong; how many more there are that are not listed."""
+
+_PART = 1000
 
 _SECONDS_AND_BYTES = Units()
 _units: ContextVar[Units] = ContextVar("units", default=_SECONDS_AND_BYTES)
@@ -70,7 +85,46 @@ def fail(message: str, at: str = "", others: Sequence[tuple[str, str]] = (), unc
     number of those that are not listed.
     """
     context = {"message": message, "at": at, "others": tuple(others), "uncounted": uncounted}
-    return PydanticCustomError("remat", "{message}", context)
+    return PydanticCustomError(CUSTOM, "{message}", context)
+
+
+def _part_by_part(values: object, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Validate a long list in parts, so that a list of millions of wrong entries does not become a list of errors."""
+    if not isinstance(values, (list, tuple)) or len(values) <= _PART:
+        return handler(values)
+    parts: list[Any] = []
+    kept: list[InitErrorDetails] = []
+    count = 0
+    for begin in range(0, len(values), _PART):
+        try:
+            parts.extend(handler(values[begin : begin + _PART]))
+        except ValidationError as error:
+            count += error.error_count()
+            if len(kept) <= MOST_NAMED:
+                kept += _moved(error, begin)
+            if count >= MOST_COUNTED:
+                break
+    if kept:
+        rest = PydanticCustomError(UNCOUNTED, "more", {"uncounted": count - len(kept)})
+        kept.append(InitErrorDetails(type=rest, loc=(), input=None))
+        raise ValidationError.from_exception_data("list", kept)
+    return tuple(parts)
+
+
+def _moved(error: ValidationError, begin: int) -> list[InitErrorDetails]:
+    found = []
+    for problem in error.errors(include_url=False)[: MOST_NAMED + 1]:
+        kind = str(problem["type"])
+        context = problem.get("ctx", {})
+        wrong = PydanticCustomError(kind, "{message}", context) if kind == CUSTOM else kind
+        index, *rest = problem["loc"]
+        place = (int(index) + begin, *rest)
+        found.append(InitErrorDetails(type=wrong, loc=place, input=problem["input"], ctx=context))  # type: ignore[typeddict-item]
+    return found
+
+
+Many = WrapValidator(_part_by_part)
+"""For lists that may be long."""
 
 
 def _in_units(parse: Callable[[object, Units], Any]) -> Callable[[object], Any]:

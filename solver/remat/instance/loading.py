@@ -15,7 +15,7 @@ from remat.instance.adjoint import AdjointInstance
 from remat.instance.base import SCHEMA, SCHEMA_2, SCHEMAS, BaseInstance
 from remat.instance.chain import ChainInstance
 from remat.instance.dag import DagInstance
-from remat.instance.fields import MOST_COUNTED, MOST_NAMED, units_scope
+from remat.instance.fields import MOST_COUNTED, MOST_NAMED, UNCOUNTED, units_scope
 from remat.instance.machine import MachineModel
 from remat.instance.tree import TreeInstance
 from remat.units import Units, brief
@@ -87,7 +87,8 @@ def instance_error(error: ValidationError) -> InstanceError:
     listed = error.errors(include_url=False)
     problems = [problem for problem in listed if problem["type"] != "too_short" or not problem.get("input")] or listed
     # The validator of an array reports all that is wrong in it as one problem.
-    found = [(_path_of(problem, at), message) for problem in problems for at, message in _messages_of(problem)]
+    listed = [problem for problem in problems if problem["type"] != UNCOUNTED]
+    found = [(_path_of(problem, at), message) for problem in listed for at, message in _messages_of(problem)]
     count = len(found) + sum(int(problem.get("ctx", {}).get("uncounted", 0)) for problem in problems)
     (path, message), *others = found[:MOST_NAMED]
     more = [f"{place}: {why}" for place, why in others]
