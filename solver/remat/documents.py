@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from remat.errors import InstanceError, RematError
 
@@ -291,7 +291,7 @@ def _chunks(file: IO[Any], name: str) -> Iterator[bytes]:
             first = _read(file, _CHUNK)
         return
     try:
-        with gzip.GzipFile(fileobj=_Rest(first, file)) as unpacked:  # type: ignore[arg-type]
+        with gzip.GzipFile(fileobj=cast("IO[bytes]", _Rest(first, file))) as unpacked:
             while chunk := unpacked.read(_CHUNK):
                 yield chunk
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:

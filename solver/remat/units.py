@@ -265,6 +265,29 @@ def format_time(time: Number, units: Units | None = None) -> str:
     return f"{seconds / 1e-9:.5g} ns"
 
 
+_LINES = str.maketrans("", "", "\n")
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """Return a text as a terminal may show it: whatever would steer it is escaped as JSON does it.
+
+    With `lines`, line breaks stay. What was JSON stays the same JSON: there such characters stand in strings only.
+    """
+    if (text.translate(_LINES) if lines else text).isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or (lines and letter == "\n") else _escape(letter) for letter in text)
+
+
+def _escape(letter: str) -> str:
+    short = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}.get(letter)
+    if short is not None:
+        return short
+    code = ord(letter)
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\u{0xD800 + (code - 0x10000 >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
 def brief(value: object) -> str:
     """Show what somebody gave for a figure or a word, in a few characters, however large or deep it is."""
     if isinstance(value, (dict, list, tuple)):

@@ -310,6 +310,25 @@ def test_a_killed_run_takes_its_solvers_children_along(misbehaving, tmp_path):
         wait_for(lambda pid=int(pid): not alive(pid))
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="the system does not tell who started whom")
+def test_sessions_of_their_own_end_with_the_worker(misbehaving, tmp_path, monkeypatch):
+    monkeypatch.setattr("remat.comparing.supervision.GRACE", 6.0)
+    noted = tmp_path / "pids"
+    monkeypatch.setenv("NOTED", str(noted))
+    found = remat.compare(CHAIN, algorithms="test-flee", jobs=1, time_limit=0.1)
+    assert list(outcomes(found).values()) == ["time limit"]
+    pids = noted.read_text().split()
+    assert len(pids) == 2
+    for pid in pids:
+        wait_for(lambda pid=int(pid): not alive(pid))
+
+
+def test_an_algorithm_that_ends_the_program_is_a_cell(misbehaving):
+    (cell,) = remat.compare(CHAIN, algorithms="test-leave", jobs=1)
+    assert cell.answer.outcome is Outcome.CRASHED
+    assert "the algorithm 'test-leave' (misbehaving:leave) asked to end the program, with code 0" in cell.answer.detail
+
+
 def wait_for(condition):
     deadline = time.monotonic() + 100
     while not condition():

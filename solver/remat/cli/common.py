@@ -25,6 +25,9 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 EXAMPLE = "example:"
 STANDARD_STREAM = "-"
 
+MOST_OF_HEAD = 2**20
+"""Bytes of a schedule document in which its steps begin."""
+
 
 def complete_instance(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a file, or the name of a shipped instance."""
@@ -205,6 +208,25 @@ def check_writable(option: str, path: str) -> None:
             pass
     except OSError as error:
         raise OptionError(f"{option}: cannot write {path!r}: {error.strerror or error}") from None
+
+
+def holds_schedule(path: str) -> bool:
+    """Whether a file that is there is a schedule with steps; told from its beginning, without reading all of it."""
+    import gzip
+    import zlib
+
+    from remat.schedule.document import SCHEMA
+
+    try:
+        if not os.path.isfile(path):
+            return False
+        with open(path, "rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            head = file.read(MOST_OF_HEAD)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return SCHEMA.encode() in head[:400] and b'"steps":' in head
 
 
 def check_plot(path: str) -> None:

@@ -162,6 +162,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain("out of memory", ExitCode.INTERNAL)
     except Exception as error:
         return _internal(error, session)
+    except SystemExit as stop:  # of a plug-in, say: the exit code is for answers
+        return _internal(RuntimeError(f"something asked to end the program, with code {stop.code!r:.60}"), session)
 
 
 FLAGS = {"options": "option", "entry_bytes": "bytes", "budget_fractions": "budget-fraction", "budgets": "budget"}
@@ -230,4 +232,6 @@ def _internal(error: Exception, session: Session) -> int:
 
 def _one_line(text: str) -> str:
     """Return the text as one line that a terminal shows as it is."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in " ".join(text.split()))
+    from remat.units import printable
+
+    return printable(" ".join(text.split()))

@@ -47,6 +47,7 @@ class _Outputs:
     view: str | None
     trace: str | None
     format: str
+    overwrite: bool
 
     def check(self, instance: str, machine: str | None) -> None:
         """Refuse what cannot be written, while nothing has been computed yet."""
@@ -92,6 +93,7 @@ class _Given:
     plot: str | None
     view: str | None
     trace: str | None
+    overwrite: bool
 
     @property
     def outputs(self) -> _Outputs:
@@ -103,6 +105,7 @@ class _Given:
             view=self.view,
             trace=self.trace,
             format=self.format_,
+            overwrite=self.overwrite,
         )
 
 
@@ -126,6 +129,7 @@ class _Given:
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the schedule; - is standard output.")
+@click.option("--overwrite", is_flag=True, help="Let an answer without a schedule replace the schedule in --output.")
 @click.option("--output-instance", metavar="FILE", help="With -O scale=batch: write the instance for the batch found.")
 @common.format_option("table", "json", "actions")
 @common.plot_options
@@ -248,7 +252,11 @@ def _write(result: Result, outputs: _Outputs, session: Session) -> None:
         with writing():
             result.save(outputs.schedule)
     elif outputs.schedule is not None:
-        result.save(outputs.schedule)
+        if result.report is None and not outputs.overwrite and common.holds_schedule(outputs.schedule):
+            kept = f"{outputs.schedule!r} keeps the schedule that it has"
+            click.echo(f"Warning: {kept}: this answer has none (--overwrite replaces it)", err=True)
+        else:
+            result.save(outputs.schedule)
     if outputs.instance is not None and result.answer is not None and result.answer.instance is not None:
         from remat.instance import save_instance
 

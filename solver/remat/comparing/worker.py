@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
 from remat.comparing.cells import Answer, Outcome
+from remat.comparing.processes import adopt_orphans, descendants
 from remat.errors import ClaimError, RematError
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ def _prepare() -> TextIO:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    adopt_orphans()
     threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
     with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("500")
@@ -185,10 +187,14 @@ def _prepare() -> TextIO:
 def _follow_parent(parent: int) -> None:
     """End with the parent: killed, it can neither stop a worker nor hold it to its limits."""
     import signal
+    from contextlib import suppress
 
     while os.getppid() == parent:
         time.sleep(1.0)
-    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():  # and take along what the solver started
+    for child in descendants(os.getpid()):  # and take along what the solver started
+        with suppress(OSError):
+            os.kill(child, signal.SIGKILL)
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 

@@ -119,7 +119,7 @@ def _moved(error: ValidationError, begin: int) -> list[InitErrorDetails]:
         wrong = PydanticCustomError(kind, "{message}", context) if kind == CUSTOM else kind
         index, *rest = problem["loc"]
         place = (int(index) + begin, *rest)
-        found.append(InitErrorDetails(type=wrong, loc=place, input=problem["input"], ctx=context))  # type: ignore[typeddict-item]
+        found.append(InitErrorDetails(type=wrong, loc=place, input=problem["input"], ctx=context))
     return found
 
 

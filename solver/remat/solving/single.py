@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 from remat.errors import OptionError
@@ -26,9 +28,20 @@ AUTO_SECONDS = 60.0
 def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: Context) -> tuple[Proposal, float]:
     """Run an algorithm; return its proposal and the seconds that it took."""
     started = time.perf_counter()
-    with interruptible(context):
+    with interruptible(context), contained(solver):
         proposal: Proposal = solver.load()(problem, chosen, context)
     return proposal, time.perf_counter() - started
+
+
+@contextmanager
+def contained(solver: registry.Algorithm) -> Iterator[None]:
+    """Let an algorithm that wants to end the program end with an error, as any other bug does."""
+    try:
+        yield
+    except SystemExit as stop:
+        raise RuntimeError(
+            f"the algorithm {solver.name!r} ({solver.solver}) asked to end the program, with code {stop.code!r:.60}"
+        ) from None
 
 
 def values_of(chosen: Any) -> dict[str, Any]:
