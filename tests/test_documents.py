@@ -4,13 +4,17 @@ import gzip
 import io
 import json
 import os
+import re
 import stat
+import tracemalloc
 from decimal import Decimal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from remat import documents
-from remat.documents import read_document, write_atomically, write_text
+from remat.documents import parse_document, read_document, write_atomically, write_text
 from remat.errors import InstanceError, RematError
 
 
@@ -111,12 +115,139 @@ def test_what_cannot_be_read(tmp_path):
         read_document("a\0b")
 
 
-def test_a_small_file_cannot_unpack_into_all_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "LARGEST_DOCUMENT", 1000)
-    bomb = gzip.compress(b" " * 1_000_000)
-    for content in (bomb, b" " * 1001):
-        with pytest.raises(InstanceError, match="more than"):
-            read_document(written(tmp_path / "a.json", content))
+BOMBS = {
+    "lists": b"[],",
+    "objects": b"{},",
+    "numbers": b"1,",
+    "decimals": b"1.5,",
+    "exponents": b"1e5,",
+    "strings": b'"",',
+    "escaped": b'"\\"",',
+    "quotes in strings": b'1.5,"' + b'\\"' * 9 + b'",',
+    "blanks": b"1,                              ",
+    "backslashes": b'"\\\\",1.5,"\\\\\\"",',
+    "wide": b'"\\ud83d\\ude00aaaaaaaaaaaaaaaaaaaaa",',
+    "short objects": b'{"a":0},',
+    "long objects": b'{"a":0,"b":0,"c":0,"d":0,"e":0,"f":0},',
+    "nested": b'[[{"a":[{}]}]],',
+}
+
+
+def taken(text):
+    """Bytes that Python takes to parse a text, at most; what is shared with others is not in it."""
+    tracemalloc.start()
+    try:
+        documents._parsed(text, "x")
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def bill(text):
+    toll = documents._Toll("x", "schedule")
+    for begin in range(0, len(text.encode()), 1000):
+        toll.charge(text.encode()[begin : begin + 1000])
+    return toll.memory
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+def test_no_document_takes_more_memory_than_its_bill(bomb):
+    text = "[" + bomb.decode() * (200_000 // len(bomb)) + "0]"
+    assert taken(text) <= bill(text)
+
+
+def test_objects_with_many_keys_are_in_the_bill():
+    one = "{" + ",".join(f'"{k}":{k}' for k in range(1000, 9000)) + "}"
+    again = "{" + ",".join(['"a":1000'] * 20_000) + "}"
+    for text in (one, "[" + ",".join([one] * 3) + "]", "{" + ",".join(f'"{k}":{{}}' for k in range(8000)) + "}"):
+        assert taken(text) <= bill(text)
+    with pytest.raises(InstanceError, match="duplicate key"):
+        documents._parsed(again, "x")
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=20)
+    | st.sampled_from("{[,:]}"),
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=4) | st.sampled_from("ab:{"), inner),
+    max_leaves=60,
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(JSON, st.booleans())
+def test_drawn_documents_take_no_more_than_their_bill(document, plain):
+    text = json.dumps([document] * 30, ensure_ascii=plain)
+    assert taken(text) <= bill(text) + 20_000  # what the parser itself takes
+    assert parse_document(text.encode(), "x") == json.loads(text, parse_float=Decimal)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("what", documents.LIMITS)
+@pytest.mark.parametrize(
+    "bomb", [b"[],", b"{},", b" ", b'"",', b'"'], ids=["lists", "objects", "blanks", "strings", "text"]
+)
+def test_bombs_are_refused_while_they_are_unpacked(tmp_path, monkeypatch, bomb, what, packed):
+    monkeypatch.setattr(documents, "_CHUNK", 1000)
+    monkeypatch.setitem(documents.LIMITS, what, documents.Limit(2**16, 2**17))
+    content = b"[" + bomb * 2_000_000
+    path = written(tmp_path / "a.json", gzip.compress(content) if packed else content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InstanceError, match=r"a\.json: .*the limit for an? ") as caught:
+            read_document(path, what)
+        assert tracemalloc.get_traced_memory()[1] < 400_000
+    finally:
+        tracemalloc.stop()
+    assert re.search("more than (65,536 bytes of JSON|131,072 bytes of memory)", str(caught.value))
+    assert f"{what} of" in str(caught.value)
+
+
+def test_many_different_keys_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "MOST_KEYS", 1000)
+    content = "[" + ",".join(f'{{"k{k}" : 1}}' for k in range(1001)) + "]"
+    with pytest.raises(InstanceError, match="more than 1,000 different keys, the limit for an instance"):
+        read_document(written(tmp_path / "a.json", content))
+
+
+@pytest.mark.parametrize("number", ["0." + "1" * 5000, "1e" + "0" * 5000 + "1", "1" * 4999 + ".5"])
+def test_numbers_of_many_digits_are_refused(tmp_path, number):
+    with pytest.raises(InstanceError, match=r"a\.json: a number of 5,0.. characters; at most 4,300 are read"):
+        read_document(written(tmp_path / "a.json", f'{{"a": [{number}]}}'))
+
+
+def test_a_million_tasks_and_ten_million_steps_fit():
+    """The bills of shorter documents, times what is missing: reading these takes minutes."""
+    tasks = "".join(
+        f'{{"id": "v{k}", "size": 123456}},\n{{"id": "t{k}", "time": {k}.5, "reads": ["v{k - 1}", "v{k - 7}"], '
+        f'"writes": ["v{k}"]}},\n'
+        for k in range(500_000, 502_000)
+    )
+    steps = "".join(f'{{"run": "F{k}", "start": {k}.25, "drop": ["x{k}"]}},\n    ' for k in range(500_000, 502_000))
+    for text, what, count in ((tasks, "instance", 10**6), (steps, "schedule", 10**7)):
+        limit = documents.LIMITS[what]
+        assert bill(text) * (count // 2000) < limit.memory
+        assert len(text) * (count // 2000) < limit.text
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.binary(max_size=60),
+    st.sampled_from([b"", b"[", b'{"schema":', b"\x1f\x8b", b"\xef\xbb\xbf", b'"\\u']),
+    st.booleans(),
+)
+def test_any_bytes_are_a_document_or_refused(data, head, packed):
+    content = gzip.compress(head + data) if packed else head + data
+    try:
+        read_document(io.BytesIO(content))
+    except InstanceError as error:
+        shown = str(error)
+    else:
+        shown = ""
+    assert "\n" not in shown
 
 
 # ----------------------------------------------------------------------------------------------- writing

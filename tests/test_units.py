@@ -1,5 +1,6 @@
 """Sizes, times, bandwidths and durations: what is read, exactly, and what is refused."""
 
+import re
 from decimal import Decimal
 
 import pytest
@@ -38,6 +39,9 @@ UNIT = Units("unit", "unit")
         (" 8GB ", 8 * 10**9),
         ("8GiB", 2**33),
         ("8Gi", 2**33),
+        ("16G", 16 * 10**9),
+        ("16k", 16_000),
+        ("16K", 16_000),
         ("8KiB", 8192),
         ("1.5GiB", 3 * 2**29),
         ("0.1MB", 100_000),
@@ -93,6 +97,33 @@ def test_what_is_no_size(value, why):
     with pytest.raises(ValueError, match=why) as caught:
         parse_size(value)
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "meant"),
+    [
+        (parse_size, "16gib", "did you mean 16GiB?"),
+        (parse_size, "1.5 GIB", "did you mean 1.5GiB?"),
+        (parse_size, "16g", "did you mean 16GB or 16GiB?"),
+        (parse_size, "16gb", "did you mean 16GB or 16GiB?"),
+        (parse_size, "16 kb", "did you mean 16kB or 16KiB?"),
+        (parse_size, "16 bytes", "did you mean 16B?"),
+        (parse_size, "16furlongs", "use B, kB, MB"),
+        (parse_time, "5m", "did you mean 300s?"),
+        (parse_time, "5min", "did you mean 300s?"),
+        (parse_time, "5 sec", "did you mean 5s?"),
+        (parse_time, "3MS", "did you mean 3ms?"),
+        (parse_time, "5x", "use s, ms, us, ns"),
+        (parse_duration, "5 minutes", "did you mean 5min?"),
+        (parse_duration, "2hours", "did you mean 2h?"),
+        (parse_duration, "5x", "use s, ms, us, ns, min, h"),
+    ],
+)
+def test_units_that_are_nearly_right(read, text, meant):
+    with pytest.raises(ValueError, match=re.escape(meant)) as caught:
+        read(text)
+    offered = re.findall(r"[\d.]+[a-zA-Z]+(?=\?| or )", str(caught.value).partition("did you mean")[2])
+    assert all(read(size) > 0 for size in offered)
 
 
 def test_units_have_no_bytes():

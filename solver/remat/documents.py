@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
+import io
 import json
 import os
+import re
 import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from remat.errors import InstanceError, RematError
 
-LARGEST_DOCUMENT = 4 * 2**30
-"""Most bytes of JSON, after decompression, that are read."""
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a document may take.
+
+    Attributes
+    ----------
+    text : int
+        Bytes of JSON, after decompression.
+    memory : int
+        Bytes of memory that it takes when it is parsed, by the bound of `_Toll`.
+    """
+
+    text: int
+    memory: int
+
+
+LIMITS = {"instance": Limit(2**29, 3 * 2**29), "machine": Limit(2**26, 2**28), "schedule": Limit(2**30, 13 * 2**29)}
+"""By what a document is: enough for a million tasks, or ten million steps, and little more (docs/formats.md)."""
+
+MOST_KEYS = 100_000
+"""Different keys of objects in a document."""
+
+MOST_DIGITS = 4300
+"""Digits of a number; Python converts no longer whole ones by default."""
+
+_CHUNK = 2**20
 _GZIP_MAGIC = b"\x1f\x8b"
+_KEY = re.compile(rb'"([^"]{0,200})"[ \t\r\n]*:')
+_DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 
 
 class _Duplicate:
@@ -44,19 +74,127 @@ class _Long:
 def read_document(source: str | os.PathLike[str] | IO[Any], what: str = "instance") -> Any:
     """Read JSON from a path, ``-`` (standard input) or an open file; gzip is recognised by its content.
 
-    Numbers with a fraction or an exponent come back as `Decimal`, so that sizes are exact.
+    Numbers with a fraction or an exponent come back as `Decimal`, so that sizes are exact. `what` is a key of `LIMITS`.
+    What would take more memory than that allows is refused while it is unpacked, before anything is parsed.
 
     Raises
     ------
     InstanceError
         For anything that is not one well-formed JSON document without duplicate keys.
     """
-    name, data = _read_bytes(source, what)
-    return parse_document(data, name)
+    if isinstance(source, (str, os.PathLike)):
+        if os.fspath(source) == "-":
+            name = "standard input"
+            return _parsed(_text(sys.stdin.buffer, name, what), name)
+        path = Path(source)
+        try:
+            with path.open("rb") as file:
+                text = _text(file, str(path), what)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise InstanceError(f"cannot read {what} {str(path)!r}: {reason}") from None
+        except ValueError as error:
+            if isinstance(error, InstanceError):
+                raise
+            raise InstanceError(f"cannot read {what}: {error}") from None  # an embedded null byte
+        return _parsed(text, str(path))
+    name = str(getattr(source, "name", what))
+    return _parsed(_text(source, name, what), name)
 
 
 def parse_document(data: bytes, name: str) -> Any:
     """Parse the bytes of one JSON document (see `read_document`)."""
+    return _parsed(_text(io.BytesIO(data), name, "instance"), name)
+
+
+class _Toll:
+    """Bounds the memory that a document takes when parsed, from counts of a few characters in its text.
+
+    In JSON each object and list has its brace, each entry its comma or colon, each string two quotes; the charges are
+    what CPython 3.11 to 3.13 take at most for each (lists and dictionaries grow in steps; keys are kept once, so
+    documents of many different keys are refused). Such characters in strings only add to the bill.
+    """
+
+    def __init__(self, name: str, what: str) -> None:
+        self._name, self._what = name, what
+        self._limit = LIMITS[what]
+        self._braces = self._brackets = self._commas = self._colons = self._quotes = self._fractions = 0
+        self._bytes = self._content = 0
+        self._width = 1
+        self._escape = b""
+        self._keys: set[bytes] = set()
+
+    def charge(self, chunk: bytes) -> None:
+        """Count a chunk of the text; refuse the document when it becomes too dear."""
+        self._bytes += len(chunk)
+        if self._bytes > self._limit.text:
+            raise self._refused(f"more than {_shown(self._limit.text)} of JSON")
+        self._braces += chunk.count(b"{")
+        self._brackets += chunk.count(b"[")
+        self._commas += chunk.count(b",")
+        self._colons += chunk.count(b":")
+        quotes = self._quotes_of(chunk)
+        alike = chunk.translate(_DIGITS_ALIKE)
+        self._fractions += chunk.count(b".") + alike.count(b"0e") + alike.count(b"0E")
+        width = 1 if chunk.isascii() else 4 if re.search(rb"[\xf0-\xff]", chunk) else 2
+        self._width = max(self._width, width)
+        if quotes or self._quotes % 2:  # some of it is, or may be, in strings
+            self._content += len(chunk) * (4 if b"\\u" in chunk or not quotes else width)
+        self._keys.update(_KEY.findall(chunk))
+        if len(self._keys) > MOST_KEYS:
+            raise self._refused(f"more than {MOST_KEYS:,} different keys")
+        if self.memory > self._limit.memory:
+            raise self._refused(f"it would take more than {_shown(self._limit.memory)} of memory")
+
+    def _quotes_of(self, chunk: bytes) -> int:
+        """Count the quotes of a chunk that begin or end strings."""
+        if b"\\" in chunk or self._escape:
+            chunk = (self._escape + chunk).replace(b"\\\\", b"")
+            self._escape = b"\\" if chunk.endswith(b"\\") else b""
+            chunk = chunk.replace(b'\\"', b"")
+        quotes = chunk.count(b'"')
+        self._quotes += quotes
+        return quotes
+
+    @property
+    def memory(self) -> int:
+        """Bytes, at most, for the text and what it becomes."""
+        strings = self._quotes // 2
+        numbers = max(0, self._commas + 1 - max(0, strings - self._colons))
+        decimals = min(numbers, self._fractions)
+        beyond = max(0, self._colons - 5 * self._braces)  # five entries are in the price of an object
+        entries = max(0, self._commas - self._colons + self._braces)
+        containers = 184 * self._braces + 75 * beyond + 88 * self._brackets + 16 * entries
+        values = 64 * max(0, strings - self._colons) + 112 * decimals + 32 * (numbers - decimals)
+        return self._bytes * self._width + self._content + containers + values + 160 * len(self._keys)
+
+    def _refused(self, why: str) -> InstanceError:
+        remedy = {
+            "schedule": "a schedule of ten million steps fits, so this may be no schedule",
+            "machine": "a machine of thousands of memories fits, so this may be no machine",
+        }.get(self._what, "an instance of a million tasks fits; `repeat` and the kind tree say more with less")
+        return InstanceError(f"{self._name}: {why}, the limit for {_article(self._what)}; {remedy}")
+
+
+def _article(what: str) -> str:
+    return f"an {what}" if what[0] in "aeiou" else f"a {what}"
+
+
+def _shown(size: int) -> str:
+    return f"{size / 2**30:g} GiB" if size >= 2**30 else f"{size / 2**20:g} MiB" if size >= 2**20 else f"{size:,} bytes"
+
+
+def _decimal(text: str) -> Decimal:
+    if len(text) > MOST_DIGITS:
+        raise _LongNumberError(f"a number of {len(text):,} characters; at most {MOST_DIGITS:,} are read")
+    return Decimal(text)
+
+
+class _LongNumberError(Exception):
+    """Ends the parsing of a document with a number that is too long."""
+
+
+def _parsed(text: str, name: str) -> Any:
     duplicates = False
 
     def pairs(items: list[tuple[str, Any]]) -> Any:
@@ -70,11 +208,11 @@ def parse_document(data: bytes, name: str) -> Any:
         return result
 
     try:
-        document = json.loads(data.decode("utf-8-sig"), object_pairs_hook=pairs, parse_float=Decimal)
+        document = json.loads(text, object_pairs_hook=pairs, parse_float=_decimal)
     except RecursionError:
         raise InstanceError(f"{name}: nested too deeply to be a document of remat") from None
-    except UnicodeDecodeError as error:
-        raise InstanceError(f"{name}: not UTF-8 text (byte {error.start})") from None
+    except _LongNumberError as error:
+        raise InstanceError(f"{name}: {error}") from None
     except json.JSONDecodeError as error:
         raise InstanceError(
             f"{name}: malformed JSON at line {error.lineno}, column {error.colno}: {error.msg}"
@@ -82,7 +220,7 @@ def parse_document(data: bytes, name: str) -> Any:
     except InvalidOperation:
         raise InstanceError(f"{name}: a number whose exponent is out of all range") from None
     except ValueError as error:  # an integer of more digits than Python converts
-        _refuse_long_numbers(data, name)
+        _refuse_long_numbers(text, name)
         raise InstanceError(f"{name}: {str(error).partition(';')[0]}") from None
     if duplicates:
         path, key = _find_duplicate(document)
@@ -90,7 +228,7 @@ def parse_document(data: bytes, name: str) -> Any:
     return document
 
 
-def _refuse_long_numbers(data: bytes, name: str) -> None:
+def _refuse_long_numbers(document: str, name: str) -> None:
     """Raise an error that says where a whole number has more digits than Python converts."""
     most = sys.get_int_max_str_digits()
 
@@ -100,7 +238,7 @@ def _refuse_long_numbers(data: bytes, name: str) -> None:
 
     stack: list[tuple[str, Any]] = []
     with suppress(ValueError, RecursionError):  # what follows the number may be wrong, too
-        stack.append(("$", json.loads(data.decode("utf-8-sig"), parse_int=number, parse_float=lambda text: 0)))
+        stack.append(("$", json.loads(document, parse_int=number, parse_float=lambda text: 0)))
     while stack:
         path, node = stack.pop()
         if isinstance(node, _Long):
@@ -126,43 +264,57 @@ def _find_duplicate(document: Any) -> tuple[str, str]:
     raise AssertionError("a duplicate key was seen and is not there")
 
 
-def _read_bytes(source: str | os.PathLike[str] | IO[Any], what: str) -> tuple[str, bytes]:
-    if isinstance(source, (str, os.PathLike)):
-        if os.fspath(source) == "-":
-            return "standard input", _bounded(sys.stdin.buffer, "standard input")
-        path = Path(source)
-        try:
-            with path.open("rb") as file:
-                return str(path), _bounded(file, str(path))
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise InstanceError(f"cannot read {what} {str(path)!r}: {reason}") from None
-        except ValueError as error:  # an embedded null byte
-            raise InstanceError(f"cannot read {what}: {error}") from None
-    name = str(getattr(source, "name", what))
-    return name, _bounded(source, name)
-
-
-def _bounded(file: IO[Any], name: str) -> bytes:
-    data = file.read(LARGEST_DOCUMENT + 1)
-    if isinstance(data, str):
-        data = data.encode()
-    if data[:2] == _GZIP_MAGIC:
-        data = _decompressed(data, name)
-    if len(data) > LARGEST_DOCUMENT:
-        raise InstanceError(f"{name}: more than {LARGEST_DOCUMENT // 2**30} GiB of JSON")
-    return bytes(data)
-
-
-def _decompressed(data: bytes, name: str) -> bytes:
-    import io
-
+def _text(file: IO[Any], name: str, what: str) -> str:
+    """Read, unpack and decode a document, a chunk at a time; each is charged before the next one is read."""
+    toll = _Toll(name, what)
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    pieces: list[str] = []
+    seen = 0
     try:
-        # read(n) stops there: a small file cannot unpack into more memory than the bound.
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as unpacked:
-            return unpacked.read(LARGEST_DOCUMENT + 1)
-    except (EOFError, OSError, zlib.error) as error:
+        for chunk in _chunks(file, name):
+            toll.charge(chunk)
+            pieces.append(decoder.decode(chunk))
+            seen += len(chunk)
+        pieces.append(decoder.decode(b"", final=True))
+    except UnicodeDecodeError as error:
+        at = seen - len(decoder.getstate()[0]) + error.start
+        raise InstanceError(f"{name}: not UTF-8 text (byte {at})") from None
+    return "".join(pieces)
+
+
+def _chunks(file: IO[Any], name: str) -> Iterator[bytes]:
+    """Yield the bytes of a file, unpacked where it is packed."""
+    first = _read(file, _CHUNK)
+    if first[:2] != _GZIP_MAGIC:
+        while first:
+            yield first
+            first = _read(file, _CHUNK)
+        return
+    try:
+        with gzip.GzipFile(fileobj=cast("IO[bytes]", _Rest(first, file))) as unpacked:
+            while chunk := unpacked.read(_CHUNK):
+                yield chunk
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InstanceError(f"{name}: damaged gzip file ({error})") from None
+
+
+def _read(file: IO[Any], size: int) -> bytes:
+    data = file.read(size)
+    return data.encode() if isinstance(data, str) else bytes(data)
+
+
+class _Rest:
+    """A file of which the beginning has been read already, for those who only read."""
+
+    def __init__(self, first: bytes, file: IO[Any]) -> None:
+        self._first, self._file = first, file
+
+    def read(self, size: int) -> bytes:
+        """Read on."""
+        if self._first:
+            taken, self._first = self._first[:size], self._first[size:]
+            return taken
+        return _read(self._file, size)
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[IO[bytes]], None]) -> None:

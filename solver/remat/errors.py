@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class RematError(ValueError):
     """Base of all errors that name something the caller can mend."""
@@ -16,11 +18,16 @@ class InstanceError(RematError):
         What is wrong, with the figure and the remedy.
     path : str
         JSON path of the offending place (``$.stages[3].forward_time``); empty when there is none.
+    more : sequence of str
+        What else is wrong in the document, a line each: notes of the exception, which a traceback shows.
     """
 
-    def __init__(self, message: str, path: str = "") -> None:
+    def __init__(self, message: str, path: str = "", more: Sequence[str] = ()) -> None:
         super().__init__(f"{path}: {message}" if path else message)
         self.path = path
+        self.more = tuple(more)
+        for line in self.more:
+            self.add_note(line)
 
 
 class ScheduleForInstanceError(InstanceError):

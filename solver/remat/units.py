@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Literal
@@ -21,12 +22,22 @@ LARGEST_TOTAL = 10.0**308
 
 _SIZE_FACTORS = {"": 1, "B": 1}
 for _power, _letter in enumerate("kMGTPE", start=1):
-    _SIZE_FACTORS[f"{_letter}B"] = 1000**_power
+    _SIZE_FACTORS[f"{_letter}B"] = _SIZE_FACTORS[_letter] = 1000**_power
     _SIZE_FACTORS[f"{_letter.upper()}iB"] = _SIZE_FACTORS[f"{_letter.upper()}i"] = 1024**_power
-_SIZE_FACTORS["KB"] = 1000
+_SIZE_FACTORS["KB"] = _SIZE_FACTORS["K"] = 1000
 
 _TIME_FACTORS = {"ns": Decimal("1e-9"), "us": Decimal("1e-6"), "ms": Decimal("1e-3"), "s": Decimal(1)}
-_DURATION_FACTORS = {**_TIME_FACTORS, "": Decimal(1), "min": Decimal(60), "h": Decimal(3600)}
+_DURATION_FACTORS = {**_TIME_FACTORS, "": Decimal(1), "m": Decimal(60), "min": Decimal(60), "h": Decimal(3600)}
+
+_OTHER_TIMES = {
+    "ns": ("nsec", "nanosecond", "nanoseconds"),
+    "us": ("usec", "microsecond", "microseconds"),
+    "ms": ("msec", "msecs", "millisecond", "milliseconds"),
+    "s": ("sec", "secs", "second", "seconds"),
+    "min": ("m", "mins", "minute", "minutes"),
+    "h": ("hr", "hrs", "hour", "hours"),
+}
+"""What people write for a unit of time, and for two that only durations have."""
 
 # ASCII digits only: \d would also take other scripts' digits.
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,4})?)\s*([A-Za-z]*)", re.ASCII)
@@ -45,6 +56,35 @@ def _split(text: str, what: str) -> tuple[Decimal, str]:
     if match is None:
         raise ValueError(f"{text[:60]!r} is not a {what}")
     return Decimal(match[1]), match[2]
+
+
+def _meant_size(number: str, suffix: str) -> str:
+    """Say which size a text with an unknown unit may mean."""
+    letter, rest = suffix[:1].upper(), suffix[1:].lower()
+    decimal, binary = (f"{letter}B".replace("KB", "kB"), f"{letter}iB")
+    if letter == "B" and rest in ("", "yte", "ytes"):
+        return f"; did you mean {number}B?"
+    if letter not in ("K", "M", "G", "T", "P", "E"):
+        return "; use B, kB, MB, GB, TB, KiB, MiB, GiB, TiB"
+    if rest in ("i", "ib"):
+        return f"; did you mean {number}{binary}?"
+    if rest in ("", "b", "bytes", "byte"):
+        return f"; did you mean {number}{decimal} or {number}{binary}?"
+    return "; use B, kB, MB, GB, TB, KiB, MiB, GiB, TiB"
+
+
+def _meant_time(number: Decimal, text: str, suffix: str, known: Mapping[str, Decimal]) -> str:
+    """Say which time a text with an unknown unit may mean."""
+    for unit, others in _OTHER_TIMES.items():
+        if suffix.lower() in (unit, *others):
+            if unit in known:
+                return f"; did you mean {text}{unit}?"
+            return f"; did you mean {_plain(number * _DURATION_FACTORS[unit])}s?"
+    return f"; use {', '.join(name for name in ('s', 'ms', 'us', 'ns', 'min', 'h') if name in known)}"
+
+
+def _plain(number: Decimal) -> str:
+    return f"{number.normalize():f}" if number < 10**18 else f"{number:.3g}"
 
 
 def _as_size(number: Decimal, shown: str) -> int:
@@ -66,7 +106,7 @@ def parse_size(value: object, units: Units | None = None) -> int:
     Parameters
     ----------
     value : int, float, Decimal or str
-        ``8``, ``1e9`` (an integer), ``"8GB"`` = 8*10^9, ``"8GiB"`` = ``"8Gi"`` = 2^33.
+        ``8``, ``1e9`` (an integer), ``"8GB"`` = ``"8G"`` = 8*10^9, ``"8GiB"`` = ``"8Gi"`` = 2^33.
     units : Units, optional
         The instance's units; where memory counts in ``unit``, byte suffixes are refused.
 
@@ -81,14 +121,13 @@ def parse_size(value: object, units: Units | None = None) -> int:
         For anything else: booleans, fractions, negative, NaN or huge numbers, unknown suffixes.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal, str)):
-        raise ValueError(f"{_shown(value)} is not a size (an integer, or a string such as '8GB' or '8GiB')")
+        raise ValueError(f"{brief(value)} is not a size (an integer, or a string such as '8GB' or '8GiB')")
     if isinstance(value, str):
         number, suffix = _split(value, "size; write an integer, or a string such as '8GB' or '8GiB'")
         factor = _SIZE_FACTORS.get(suffix)
         if factor is None:
-            raise ValueError(
-                f"{value[:60]!r} has an unknown unit {suffix!r}; use B, kB, MB, GB, TB, KiB, MiB, GiB, TiB"
-            )
+            meant = _meant_size(value.strip().removesuffix(suffix).strip()[:30], suffix)
+            raise ValueError(f"{value[:60]!r} has an unknown unit {suffix[:20]!r}{meant}")
         if suffix and units is not None and units.memory == "unit":
             raise ValueError(
                 f"{value[:60]!r} is in bytes, but this instance counts memory in units; write a bare number"
@@ -97,8 +136,8 @@ def parse_size(value: object, units: Units | None = None) -> int:
     if isinstance(value, int):
         if 0 <= value <= LARGEST_SIZE:
             return value
-        return _as_size(Decimal(value) if abs(value) < 10**30 else Decimal("1e30").copy_sign(value), _shown(value))
-    return _as_size(Decimal(value), _shown(value))
+        return _as_size(Decimal(value) if abs(value) < 10**30 else Decimal("1e30").copy_sign(value), brief(value))
+    return _as_size(Decimal(value), brief(value))
 
 
 def parse_time(value: object, units: Units | None = None, *, largest: float = LARGEST_TIME) -> Number:
@@ -119,7 +158,7 @@ def parse_time(value: object, units: Units | None = None, *, largest: float = LA
         An `int` where `value` is one, or where the string is a whole number of units.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal, str)):
-        raise ValueError(f"{_shown(value)} is not a time (a number >= 0, or a string such as '3ms')")
+        raise ValueError(f"{brief(value)} is not a time (a number >= 0, or a string such as '3ms')")
     unit = units.time if units is not None else "s"
     if isinstance(value, str):
         number, suffix = _split(value, "time; write a number, or a string such as '3ms' or '1.5s'")
@@ -127,14 +166,15 @@ def parse_time(value: object, units: Units | None = None, *, largest: float = LA
             if unit == "unit":
                 raise ValueError(f"{value[:60]!r} has a unit, but this instance counts time in units")
             if suffix not in _TIME_FACTORS:
-                raise ValueError(f"{value[:60]!r} has an unknown unit {suffix!r}; use s, ms, us or ns")
+                meant = _meant_time(number, value.strip().removesuffix(suffix).strip()[:30], suffix, _TIME_FACTORS)
+                raise ValueError(f"{value[:60]!r} has an unknown unit {suffix[:20]!r}{meant}")
             number = number * _TIME_FACTORS[suffix] / _TIME_FACTORS[unit]
         return _as_time(number, repr(value[:60]), whole=True, largest=largest)
     if isinstance(value, int):
         if value < 0 or value > LARGEST_SIZE:
-            raise ValueError(f"{_shown(value)} is out of range; a whole time lies between 0 and 2^62")
+            raise ValueError(f"{brief(value)} is out of range; a whole time lies between 0 and 2^62")
         return value
-    return _as_time(Decimal(value), _shown(value), whole=False, largest=largest)
+    return _as_time(Decimal(value), brief(value), whole=False, largest=largest)
 
 
 def _as_time(number: Decimal, shown: str, *, whole: bool, largest: float = LARGEST_TIME) -> Number:
@@ -168,20 +208,23 @@ def parse_bandwidth(value: object, units: Units | None = None) -> Number | None:
     elif isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         rate = Decimal(value)
     else:
-        raise ValueError(f"{_shown(value)} is not a bandwidth; write a number, or a string such as '12GB/s'")
+        raise ValueError(f"{brief(value)} is not a bandwidth; write a number, or a string such as '12GB/s'")
     if rate.is_finite() and rate == 0:
         raise ValueError("a bandwidth of 0 would never transfer anything; leave the link out instead")
-    return _as_time(rate, _shown(value), whole=True)
+    return _as_time(rate, brief(value), whole=True)
 
 
 def parse_duration(text: str) -> float:
-    """Read a wall-clock limit in seconds: ``30``, ``30s``, ``5min``, ``500ms``."""
+    """Read a wall-clock limit in seconds: ``30``, ``30s``, ``5min`` = ``5m``, ``500ms``."""
     try:
-        number, suffix = _split(text, "duration")
-        if suffix not in _DURATION_FACTORS:
-            raise ValueError
-        seconds = float(number * _DURATION_FACTORS[suffix])
-    except (ValueError, InvalidOperation):
+        number, suffix = _split(text, "duration; write 30, 30s, 5min or 1h")
+        factor = _DURATION_FACTORS.get(suffix)
+        if factor is None:
+            plain = text.strip().removesuffix(suffix).strip()[:30]
+            meant = _meant_time(number, plain, suffix, _DURATION_FACTORS)
+            raise ValueError(f"{text[:60]!r} is not a duration: unknown unit {suffix[:20]!r}{meant}")
+        seconds = float(number * factor)
+    except InvalidOperation:
         raise ValueError(f"{text[:60]!r} is not a duration; write 30, 30s, 5min or 1h") from None
     if not 0 <= seconds < 1e9:
         raise ValueError(f"{text[:60]!r} is out of range; a limit lies between 0 and 1e9 seconds")
@@ -222,9 +265,37 @@ def format_time(time: Number, units: Units | None = None) -> str:
     return f"{seconds / 1e-9:.5g} ns"
 
 
-def _shown(value: object) -> str:
+_LINES = str.maketrans("", "", "\n")
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """Return a text as a terminal may show it: whatever would steer it is escaped as JSON does it.
+
+    With `lines`, line breaks stay. What was JSON stays the same JSON: there such characters stand in strings only.
+    """
+    if (text.translate(_LINES) if lines else text).isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or (lines and letter == "\n") else _escape(letter) for letter in text)
+
+
+def _escape(letter: str) -> str:
+    short = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}.get(letter)
+    if short is not None:
+        return short
+    code = ord(letter)
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\u{0xD800 + (code - 0x10000 >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+def brief(value: object) -> str:
+    """Show what somebody gave for a figure or a word, in a few characters, however large or deep it is."""
+    if isinstance(value, (dict, list, tuple)):
+        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value):,}"
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:
         return "a number of more than 30 digits"
+    if isinstance(value, str):
+        return repr(value[:60])
     text = {True: "true", False: "false", None: "null"}.get(value) if isinstance(value, (bool, type(None))) else None
     text = text or (str(value) if isinstance(value, (int, float, Decimal)) else repr(value))
     return text if len(text) <= 60 else text[:57] + "..."

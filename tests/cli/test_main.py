@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import runpy
 import subprocess
 import sys
+from typing import Any
 
 import click
 import pytest
@@ -143,8 +145,50 @@ def test_outcomes_have_exit_codes(
     assert outcome.err == (f"Error: {message}\n" if message else "")
 
 
+@pytest.mark.parametrize("code", [0, None, 3, "goodbye"])
+def test_an_algorithm_does_not_choose_the_exit_code(run: Run, tiny: str, zoo: Zoo, code: object) -> None:
+    def leave(problem: Any, options: Any, context: Any, budgets: Any = None) -> Any:
+        sys.exit(code)  # type: ignore[arg-type]
+
+    zoo("leaver", leave)
+    for command in (("solve",), ("sweep",), ("solve", "--max-overhead", "20%")):
+        outcome = run(*command, tiny, "-a", "leaver")
+        assert outcome.code == ExitCode.INTERNAL
+        assert outcome.out == ""
+        assert (
+            f"the algorithm 'leaver' (zoo_of_a_test:leaver) asked to end the program, with code {code!r}" in outcome.err
+        )
+    with pytest.raises(RuntimeError, match="the algorithm 'leaver'"):
+        remat.solve(tiny, algorithm="leaver")
+
+
+def test_options_do_not_choose_the_exit_code_either(run: Run, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remat.plugin.auto.choose", lambda *_, **more: sys.exit(0))
+    monkeypatch.setattr("remat.solving.entry.choose", lambda *_, **more: sys.exit(0))
+    outcome = run("solve", tiny)
+    assert (outcome.code, outcome.out) == (ExitCode.INTERNAL, "")
+    assert "something asked to end the program, with code 0" in outcome.err
+
+
+HOSTILE = "a\x1b[31m\x9b31m\u202egnp\x7f\x00\r=1+1"
+
+
+def test_json_and_tables_steer_no_terminal(run: Run, save: Save) -> None:
+    stages = [stage | {"name": HOSTILE} for stage in CHAIN["stages"][:1]] + CHAIN["stages"][1:]
+    path = save({**CHAIN, "name": HOSTILE, "stages": stages})
+    formats = {"solve": ("table", "json"), "show": ("table", "json"), "sweep": ("table", "csv"), "compare": ("json",)}
+    for command, listed in formats.items():
+        for format_ in listed:
+            more = ("-a", "keep-all") if command != "show" else ()
+            outcome = run(command, path, *more, "--format", format_, "-v")
+            assert outcome.code == 0
+            assert (outcome.out + outcome.err).replace("\n", "").isprintable(), (command, format_)
+            if format_ == "json" and command == "solve":
+                assert json.loads(outcome.out)["instance"]["name"] == HOSTILE
+
+
 def test_messages_show_no_control_characters(run: Run, save: Save) -> None:
-    run("show", save({**CHAIN, "a\x1b[31m\nb": 1})).assert_refused("$.a\\x1b[31m b: unknown key")
+    run("show", save({**CHAIN, "a\x1b[31m\nb": 1})).assert_refused("$.a\\u001b[31m b: unknown key")
 
 
 def test_standard_error_that_is_gone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,6 +91,23 @@ def test_plots_need_matplotlib(
     run("solve", tiny, "-a", never, "--plot", tmp_path / "x.svg").assert_refused("--plot", "remat[plot]")
 
 
+@pytest.mark.parametrize("name", ["schedule.json", "schedule.json.gz"])
+def test_an_answer_without_steps_leaves_the_schedule(run: Run, tiny: str, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    assert run("solve", tiny, "-b", 0, "-qo", path).code == ExitCode.INFEASIBLE
+    answer = path.read_bytes()  # there was nothing to keep
+    assert run("solve", tiny, "-b", 24, "-qo", path).code == 0
+    schedule = path.read_bytes()
+    outcome = run("solve", tiny, "-b", 0, "-qo", path)
+    assert outcome.code == ExitCode.INFEASIBLE
+    assert f"'{path}' keeps the schedule that it has: this answer has none (--overwrite replaces it)" in outcome.err
+    assert path.read_bytes() == schedule
+    assert run("solve", tiny, "-b", 0, "-qo", path, "--overwrite").err == ""
+    assert len(path.read_bytes()) < len(schedule)
+    assert run("solve", tiny, "-b", 0, "-qo", path).err == ""
+    assert b'"steps":' not in answer
+
+
 def test_nothing_to_plot(run: Run, tiny: str, tmp_path: Path) -> None:
     target = tmp_path / "x.svg"
     outcome = run("solve", tiny, "-a", "keep-all", "-b", "1", "--plot", target)

@@ -123,7 +123,7 @@ def test_schedules_of_shipped_instances_need_no_instance(run: Run, tmp_path: Pat
     schedule = str(tmp_path / "schedule.json")
     assert run("solve", "example:lecture_l5", "-b", 4, "-qo", schedule).code == 0
     assert "adjoint-dp" in run("show", schedule).out
-    assert run("solve", "example:lecture_l5", "-b", 1, "-qo", schedule).code == 3
+    assert run("solve", "example:lecture_l5", "-b", 1, "--overwrite", "-qo", schedule).code == 3
     run("show", schedule).assert_refused("the solver's answer was 'infeasible'")
 
 

@@ -58,10 +58,24 @@ def test_what_is_no_share(run: Run, tiny: str, share: str) -> None:
     assert f"--budget: '{share}' is no share of the peak; write a size such as 8GB, or 80%" in outcome.err
 
 
-def test_a_share_has_no_name(run: Run, tiny: str) -> None:
-    outcome = run("solve", tiny, "-b", "memory=80%")
-    assert outcome.code == ExitCode.USAGE
-    assert "--budget: memory=80%: a share is of the first memory's peak; write it without a name" in outcome.err
+def test_a_share_may_name_its_memory(run: Run, tiny: str) -> None:
+    answers = [run("solve", tiny, "-b", budget, "--format", "json") for budget in ("80%", "memory=80%")]
+    first, second = (json.loads(answer.out)["machine"]["memories"] for answer in answers)
+    assert first == second
+
+
+def test_numbers_that_are_hardly_bytes_are_remarked(run: Run, tiny: str) -> None:
+    for command in (("solve", "-a", "keep-all"), ("show",), ("sweep", "-a", "keep-all")):
+        outcome = run(*command, "example:resnet50", "-b", "16")
+        assert outcome.err == "Warning: --budget: 16 bytes: did you mean 16GB?\n", command
+    assert run("solve", "example:resnet50", "-a", "keep-all", "-b", "memory=16", "-q").err == ""
+    assert run("solve", tiny, "-a", "keep-all", "-b", "1").err == ""
+
+
+def test_units_that_are_nearly_right(run: Run, tiny: str) -> None:
+    assert "'16gib' has an unknown unit 'gib'; did you mean 16GiB?" in run("solve", tiny, "-b", "16gib").err
+    assert "--time-limit: '5 minutes' is not a duration" in run("solve", tiny, "--time-limit", "5 minutes").err
+    assert run("solve", tiny, "-qa", "keep-all", "--time-limit", "5m").code == ExitCode.OK
 
 
 def test_quiet(run: Run, tiny: str) -> None:

@@ -34,6 +34,11 @@ def die(problem, options, context):
     os._exit(7)
 
 
+def leave(problem, options, context):
+    """End the program, as if all were well."""
+    sys.exit(0)
+
+
 def vanish(problem, options, context):
     """Take the process along without a word."""
     os._exit(9)
@@ -44,6 +49,18 @@ def spawn(problem, options, context):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
     with open(os.environ["NOTED"] + ".part", "w") as file:
         file.write(f"{os.getpid()} {child.pid}")
+    os.replace(file.name, os.environ["NOTED"])
+    time.sleep(1000)
+
+
+def flee(problem, options, context):
+    """Start processes in sessions of their own, one of them an orphan, write down who is there, and wait or end."""
+    sleep = [sys.executable, "-c", "import time; time.sleep(1000)"]
+    child = subprocess.Popen(sleep, start_new_session=True)
+    fork = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:], start_new_session=True).pid)"
+    orphan = subprocess.run([sys.executable, "-c", fork, *sleep], capture_output=True, text=True, stdin=-3, check=True)
+    with open(os.environ["NOTED"] + ".part", "w") as file:
+        file.write(f"{child.pid} {orphan.stdout.strip()}")
     os.replace(file.name, os.environ["NOTED"])
     time.sleep(1000)
 
@@ -75,7 +92,7 @@ catalogue = [
         summary="of a test",
         guarantee="heuristic",
     )
-    for name in ("good", "crash", "die", "hang", "hog", "lie", "spawn", "vanish")
+    for name in ("good", "crash", "die", "hang", "hog", "lie", "spawn", "flee", "vanish", "leave")
 ]
 '''
 

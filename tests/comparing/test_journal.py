@@ -5,6 +5,8 @@ import json
 import os
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from remat.comparing.cells import Answer, Outcome
 from remat.comparing.journal import Journal
@@ -108,7 +110,7 @@ def test_a_full_disk_leaves_the_journal_readable(tmp_path, monkeypatch):
         monkeypatch.undo()
         assert path.read_bytes() == before
         journal.add("d", ANSWERS["a"], {})
-    assert json.loads(before.splitlines()[0]) == {"schema": "remat.journal/1"}
+    assert json.loads(before.splitlines()[0])["schema"] == "remat.journal/2"
     assert reread(path) == (ANSWERS | {"d": ANSWERS["a"]}, 0)
 
 
@@ -188,11 +190,57 @@ def test_a_damaged_first_line_is_one_of_them(tmp_path):
 )
 def test_answers_that_are_none(tmp_path, answer):
     """Lines without a checksum, as an editor leaves them: nobody computes with what is no figure."""
-    path = filled(tmp_path / "j.jsonl")
+    path = older(filled(tmp_path / "j.jsonl"))
     with path.open("a") as file:
         file.write(f'{{"key":"d","answer":{answer}}}\n')
         file.write('{"key":"e","answer":{"outcome":"optimal","makespan":3,"new":1}}\r\n')
     assert reread(path) == (ANSWERS | {"e": Answer(outcome=Outcome.OPTIMAL, makespan=3)}, 1)
+
+
+def older(path, unsigned=False):
+    """Give a journal the first line that it had before all lines were signed; and, if so asked, no checksums."""
+    lines = path.read_bytes().splitlines()[1:]
+    if unsigned:
+        lines = [line.partition(b',"crc":"')[0] + b"}" for line in lines]
+    path.write_bytes(b"\n".join([b'{"schema":"remat.journal/1"}', *lines]) + b"\n")
+    return path
+
+
+@pytest.mark.parametrize("unsigned", [False, True])
+def test_journals_of_before_are_read_and_go_on(tmp_path, unsigned):
+    path = older(filled(tmp_path / "j.jsonl"), unsigned)
+    assert reread(path) == (ANSWERS, 0)
+    with Journal(path) as journal:
+        journal.add("d", ANSWERS["a"], {})
+    assert path.read_bytes().startswith(b'{"schema":"remat.journal/1"}\n')
+    assert reread(path) == (ANSWERS | {"d": ANSWERS["a"]}, 0)
+
+
+def test_lines_without_a_checksum_are_damaged(tmp_path):
+    """Whatever took the mark away may have changed a digit as well."""
+    path = filled(tmp_path / "j.jsonl")
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"41,", b"14,", 1).replace(b',"crc":"', b',"crd":"', 2).replace(b"crd", b"crc", 1))
+    answers, damaged = reread(path)
+    assert (list(answers), damaged) == (["b", "c"], 1)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_no_damage_changes_an_answer(tmp_path_factory, data):
+    """Any bytes changed, the first line's too: what is read is what was written, or is counted as damaged."""
+    path = filled(tmp_path_factory.mktemp("damage") / "j.jsonl")
+    whole = bytearray(path.read_bytes())
+    marks = [whole.index(b'"crc"') + 2, whole.index(b"journal/2") + 8, whole.index(b"41")]
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.sampled_from(marks) | st.integers(0, len(whole) - 1))
+        whole[at] = data.draw(st.sampled_from(b'0129x,"{}') | st.integers(32, 126))
+    path.write_bytes(bytes(whole))
+    try:
+        answers, _ = reread(path)
+    except RematError:
+        answers = {}
+    assert answers.items() <= ANSWERS.items()
 
 
 def test_keys_that_are_none(tmp_path):

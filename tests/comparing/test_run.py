@@ -49,6 +49,28 @@ def test_every_combination_is_a_cell(folder):
     assert not found.interrupted
 
 
+def test_shares_are_budgets_on_the_machine_that_is_used(folder):
+    wide = {"memories": [{"name": "m"}], "processors": [{"name": "p", "memory": "m", "count": 2}]}
+    for machine in (None, wide):
+        peak = remat.show(CHAIN, machine=machine).no_recompute_peak
+        found = remat.compare(
+            CHAIN,
+            algorithms="keep-all",
+            budgets=["75%", "100%", "x%"],
+            budget_fractions=[0.75],
+            machine=machine,
+            jobs=1,
+        )
+        cells = {cell.job.budget: cell for cell in found}
+        assert {budget: cell.job.capacity for budget, cell in cells.items()} == {
+            "75%": 75 * peak // 100,
+            "100%": peak,
+            "x%": None,
+        }
+        assert len(found) == 3
+        assert cells["x%"].answer.detail == "budget: 'x%' is no share of the peak; write a size such as 8GB, or 80%"
+
+
 def test_instances_in_memory():
     found = remat.compare([remat.load(CHAIN), TREE], algorithms="keep-all", jobs=1)
     assert outcomes(found) == {("tiny", "keep-all", "", 0): "optimal", ("instance", "keep-all", "", 0): "optimal"}
@@ -286,6 +308,25 @@ def test_a_killed_run_takes_its_solvers_children_along(misbehaving, tmp_path):
         process.wait()
     for pid in noted.read_text().split():
         wait_for(lambda pid=int(pid): not alive(pid))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="the system does not tell who started whom")
+def test_sessions_of_their_own_end_with_the_worker(misbehaving, tmp_path, monkeypatch):
+    monkeypatch.setattr("remat.comparing.supervision.GRACE", 6.0)
+    noted = tmp_path / "pids"
+    monkeypatch.setenv("NOTED", str(noted))
+    found = remat.compare(CHAIN, algorithms="test-flee", jobs=1, time_limit=0.1)
+    assert list(outcomes(found).values()) == ["time limit"]
+    pids = noted.read_text().split()
+    assert len(pids) == 2
+    for pid in pids:
+        wait_for(lambda pid=int(pid): not alive(pid))
+
+
+def test_an_algorithm_that_ends_the_program_is_a_cell(misbehaving):
+    (cell,) = remat.compare(CHAIN, algorithms="test-leave", jobs=1)
+    assert cell.answer.outcome is Outcome.CRASHED
+    assert "the algorithm 'test-leave' (misbehaving:leave) asked to end the program, with code 0" in cell.answer.detail
 
 
 def wait_for(condition):

@@ -48,6 +48,75 @@ def changed(document, path, value):
     return copy
 
 
+# ------------------------------------------------------------------------------------- all that is wrong
+
+
+def several_wrong(count):
+    stage = {"forward_time": 1, "backward_time": 2, "output_size": "3"}
+    stages = [dict(stage, output_size="much") for _ in range(count)] + [stage]
+    return HEAD | {"kind": "chain", "input_size": 1, "stages": stages}
+
+
+@pytest.mark.parametrize("count", [1, 2, 20, 21, 57])
+def test_twenty_errors_are_named(count):
+    with pytest.raises(InstanceError) as caught:
+        load(several_wrong(count))
+    error = caught.value
+    assert error.path == "$.stages[0].output_size"
+    assert str(error).endswith(f"(and {count - 1} more)" if count > 1 else "'8GiB'")
+    named = [f"$.stages[{k}].output_size: 'much' is not a size" for k in range(1, min(count, 20))]
+    assert [line.partition(";")[0] for line in error.more[:19]] == named
+    assert error.more[19:] == ((f"and {count - 20} more",) if count > 20 else ())
+    assert getattr(error, "__notes__", []) == list(error.more)
+
+
+def test_all_wrong_entries_of_an_array_are_named():
+    sizes = [1, "x", 2, -3, *["x"] * 30]
+    tree = HEAD | {"kind": "tree", "parent": [-1, *[0] * 33], "output_size": sizes}
+    with pytest.raises(InstanceError) as caught:
+        load(tree)
+    assert str(caught.value).startswith("$.output_size[1]: 'x' is not a size")
+    assert str(caught.value).endswith("(and 31 more)")
+    assert caught.value.more[0] == "$.output_size[3]: -3 is negative; a size is an integer >= 0"
+    assert len(caught.value.more) == 20
+    assert caught.value.more[-1] == "and 12 more"
+    with pytest.raises(InstanceError, match=r"\(and at least 9,999 more\)"):
+        load(HEAD | {"kind": "tree", "parent": [-1], "output_size": ["x"] * 20_000})
+
+
+@pytest.mark.parametrize("right", [0, 999, 1000, 2500])
+@pytest.mark.parametrize("kind", ["stages", "steps", "reads"])
+def test_errors_of_long_lists_are_named_and_not_all_kept(right, kind):
+    stage = {"forward_time": 1, "backward_time": 2, "output_size": 3}
+    wrong = {"forward_time": 1, "backward_time": 2, "output_sizes": -1}
+    if kind == "stages":
+        document, path = (
+            HEAD | {"kind": "chain", "input_size": 1, "stages": [stage] * right + [wrong] * 30_000},
+            "$.stages",
+        )
+    elif kind == "steps":
+        document, path = ADJOINT | {"steps": [{}] * right + [{"tape_time": -1}] * 30_000}, "$.steps"
+    else:
+        document, path = changed(DAG, "tasks.1.reads", ["a"] * right + [1] * 30_000), "$.tasks[1].reads"
+    with pytest.raises(InstanceError) as caught:
+        load(document)
+    assert caught.value.path.startswith(f"{path}[{right}]")
+    assert f"{path}[{right + 9}]" in "".join(caught.value.more)
+    assert len(caught.value.more) == 20
+    assert re.fullmatch(r"and at least (9|10),\d\d\d more", caught.value.more[-1])
+
+
+@pytest.mark.parametrize("where", ["schema", "kind", "name", "steps", "state_size"])
+def test_what_is_wrong_is_shown_in_a_few_characters(where):
+    deep = [[]]
+    for _ in range(5000):
+        deep = [deep]
+    for wrong in (deep, ["x" * 1000] * 1000, {"x" * 10_000: 1}, "\x1b[31m" * 100_000):
+        with pytest.raises(InstanceError) as caught:
+            load(ADJOINT | {where: wrong})
+        assert len(str(caught.value)) < 300
+
+
 # ------------------------------------------------------------------------------------------------- valid
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +24,9 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 EXAMPLE = "example:"
 STANDARD_STREAM = "-"
+
+MOST_OF_HEAD = 2**20
+"""Bytes of a schedule document in which its steps begin."""
 
 
 def complete_instance(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -53,8 +56,8 @@ budget_option = click.option(
     "--budget",
     metavar="[MEMORY=]SIZE",
     multiple=True,
-    help="Capacity of a memory; without a name of the first (of the first storage level), or such as 80% of what that "
-    "takes when nothing is recomputed.",
+    help="Capacity of a memory; without a name of the first (of the first storage level). A size, or such as 80% of "
+    "what the memory holds when nothing is recomputed.",
 )
 
 machine_option = click.option(
@@ -194,7 +197,7 @@ def load_machine_option(path: str | None, units: Units) -> MachineModel | None:
     try:
         return load_machine(path, units)
     except InstanceError as error:
-        raise InstanceError(f"--machine: {error}") from None
+        raise InstanceError(f"--machine: {error}", more=error.more) from None
 
 
 def one_standard_input(sources: Mapping[str, str | None]) -> None:
@@ -224,6 +227,25 @@ def check_writable(option: str, path: str) -> None:
             pass
     except OSError as error:
         raise OptionError(f"{option}: cannot write {path!r}: {error.strerror or error}") from None
+
+
+def holds_schedule(path: str) -> bool:
+    """Whether a file that is there is a schedule with steps; told from its beginning, without reading all of it."""
+    import gzip
+    import zlib
+
+    from remat.schedule.document import SCHEMA
+
+    try:
+        if not os.path.isfile(path):
+            return False
+        with open(path, "rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            head = file.read(MOST_OF_HEAD)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return SCHEMA.encode() in head[:400] and b'"steps":' in head
 
 
 def check_plot(path: str) -> None:
@@ -275,32 +297,22 @@ def split_assignments(option: str, given: Sequence[str]) -> dict[str, str]:
     return result
 
 
-def with_shares(
-    capacities: dict[str, int | str | None], instance: Instance, machine: MachineModel | None
-) -> dict[str, int | str | None]:
-    """Replace a share of the first memory's peak, such as ``80%``, by a size."""
-    from remat.solving.shares import share_of, whole_peak
+def warn_of_bare_budgets(
+    session: Session, given: Iterable[tuple[str, object]], instance: Instance, machine: MachineModel | None
+) -> None:
+    """Say on standard error where a bare number (of a memory, by name) is far too small to be meant in bytes."""
+    from remat.solving.budget import budget_memory, meant_size
+    from remat.solving.single import make_problem
 
-    found: dict[str, int | str | None] = {}
-    for name, size in capacities.items():
-        try:
-            share = share_of(str(size))
-        except ValueError as error:
-            raise OptionError(f"{error}", argument="budget") from None
-        if share is None:
-            found[name] = size
-            continue
-        if name:
-            raise OptionError(
-                f"{name}={size}: a share is of the first memory's peak; write it without a name", argument="budget"
-            )
-        peak = whole_peak(instance, machine)
-        if peak is None:
-            raise OptionError(
-                f"{size} of nothing: there is no schedule without recomputation or transfers", argument="budget"
-            )
-        found[name] = int(share * peak)
-    return found
+    bare = [(name, str(size)) for name, size in given if str(size).isdecimal()]
+    if session.quiet or instance.units.memory == "unit" or not bare:
+        return
+    problem = make_problem(instance, machine=machine)
+    default = problem.machine.memories[budget_memory(instance, problem.machine)].name
+    for name, size in bare:
+        known = (name or default) in problem.machine.memory_index
+        if known and (meant := meant_size(size, problem, name or default)):
+            click.echo(f"Warning: --budget: {size} bytes: did you mean {meant}?", err=True)
 
 
 def split_budgets(given: tuple[str, ...]) -> dict[str, int | str | None]:

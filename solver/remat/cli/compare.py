@@ -158,7 +158,7 @@ def _machine(path: str | None) -> Any:
     try:
         return json.loads(json.dumps(read_document(path, "machine"), default=str))
     except InstanceError as error:
-        raise InstanceError(f"--machine: {error}") from None
+        raise InstanceError(f"--machine: {error}", more=error.more) from None
 
 
 @contextmanager

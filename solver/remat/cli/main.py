@@ -158,13 +158,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OptionError as error:
         return _complain(_with_flag(error), ExitCode.USAGE)
     except RematError as error:
-        return _complain(str(error), ExitCode.USAGE)
+        return _complain(str(error), ExitCode.USAGE, getattr(error, "more", ()))
     except ClaimError as error:
         return _complain(f"{error} (a bug in the algorithm: please report it)", ExitCode.CLAIM)
     except MemoryError:
         return _complain("out of memory", ExitCode.INTERNAL)
     except Exception as error:
         return _internal(error, session)
+    except SystemExit as stop:  # of a plug-in, say: the exit code is for answers
+        return _internal(RuntimeError(f"something asked to end the program, with code {stop.code!r:.60}"), session)
 
 
 FLAGS = {"options": "option", "entry_bytes": "bytes", "budget_fractions": "budget-fraction", "budgets": "budget"}
@@ -212,9 +214,11 @@ def _remarks_as_lines(session: Session) -> Iterator[None]:
         yield
 
 
-def _complain(message: str, code: ExitCode) -> int:
+def _complain(message: str, code: ExitCode, more: Sequence[str] = ()) -> int:
     try:
         click.echo(f"Error: {_one_line(message)}", err=True)
+        for line in more:
+            click.echo(f"  {_one_line(line)}", err=True)
     except OSError:
         abandon(sys.stderr)
     return code
@@ -231,4 +235,6 @@ def _internal(error: Exception, session: Session) -> int:
 
 def _one_line(text: str) -> str:
     """Return the text as one line that a terminal shows as it is."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in " ".join(text.split()))
+    from remat.units import printable
+
+    return printable(" ".join(text.split()))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from remat.cli.session import Session
-from remat.units import Units, format_time
+from remat.units import Units, format_time, printable
 
 if TYPE_CHECKING:
     from remat.plugin.context import Progress
@@ -39,8 +39,8 @@ def progress(session: Session, units: Units, what: str) -> Iterator[Listener | N
 
         console = Console(stderr=True, highlight=False)
         room = max(20, console.width - 4)  # one line: the spinner takes two columns
-        with console.status(escape(what[:room])) as status:
-            yield lambda report: status.update(escape(f"{what}: {describe(report, units)}"[:room]))
+        with console.status(escape(printable(what)[:room])) as status:
+            yield lambda report: status.update(escape(printable(f"{what}: {describe(report, units)}")[:room]))
     else:
         yield None
 

@@ -46,7 +46,9 @@ class Session:
     def remark(self, text: str) -> None:
         """Say on standard error what is being done, if anybody wants to know."""
         if self.verbose and not self.quiet:
-            click.echo(f"remat: {text}", err=True)
+            from remat.units import printable
+
+            click.echo(f"remat: {printable(text)}", err=True)
 
 
 @contextmanager
@@ -72,8 +74,10 @@ def writing() -> Iterator[None]:
 
 def emit(text: str) -> None:
     """Write a result and a line break to standard output (see `writing` for the errors)."""
+    from remat.units import printable
+
     with writing():
-        click.echo(text)
+        click.echo(printable(text, lines=True))
 
 
 def emit_lines(lines: Iterable[str]) -> None:

@@ -98,19 +98,23 @@ def _print_examples(format_: str) -> None:
 
 
 def _schedule(path: str, of: str | None) -> dict[str, Any] | None:
-    """Read the document if it is a schedule; None if it is anything else, or cannot be read."""
+    """Read the document if it is a schedule; None if it is anything else, or does not even begin as one."""
     from remat.documents import read_document
     from remat.errors import InstanceError
     from remat.schedule.document import SCHEMA
 
     if path.startswith(common.EXAMPLE) or path == common.STANDARD_STREAM:
         return None
+    says_so = False
     try:
         # A schedule says so at its beginning; whole documents are not read twice for nothing.
-        if of is None and not _begins_as(path, SCHEMA):
+        says_so = _begins_as(path, SCHEMA)
+        if of is None and not says_so:
             return None
-        document = read_document(path)
+        document = read_document(path, "schedule")
     except (InstanceError, OSError, ValueError):
+        if says_so:
+            raise
         return None
     return document if isinstance(document, dict) and document.get("schema") == SCHEMA else None
 
@@ -176,7 +180,8 @@ def _print_facts(session: Session, instance: str, budget: tuple[str, ...], machi
     loaded = common.load_instance(instance)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'}")
     model = common.load_machine_option(machine, loaded.units.build())
-    facts = show(loaded, budget=common.with_shares(capacities, loaded, model) or None, machine=model)
+    common.warn_of_bare_budgets(session, capacities.items(), loaded, model)
+    facts = show(loaded, budget=capacities or None, machine=model)
     if format_ == "json":
         emit(json.dumps(facts.to_dict(), indent=2, ensure_ascii=False))
     else:

@@ -50,6 +50,7 @@ class _Outputs:
     trace: str | None
     log: str | None
     format: str
+    overwrite: bool
 
     def check(self, instance: str, machine: str | None) -> None:
         """Refuse what cannot be written, while nothing has been computed yet."""
@@ -100,6 +101,7 @@ class _Given:
     view: str | None
     trace: str | None
     log: str | None
+    overwrite: bool
 
     @property
     def outputs(self) -> _Outputs:
@@ -112,6 +114,7 @@ class _Given:
             trace=self.trace,
             log=self.log,
             format=self.format_,
+            overwrite=self.overwrite,
         )
 
 
@@ -136,6 +139,7 @@ class _Given:
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the schedule; - is standard output.")
+@click.option("--overwrite", is_flag=True, help="Let an answer without a schedule replace the schedule in --output.")
 @click.option("--output-instance", metavar="FILE", help="With -O scale=batch: write the instance for the batch found.")
 @common.format_option("table", "json", "actions")
 @common.plot_options
@@ -161,8 +165,9 @@ def command(session: Session, /, **given: Any) -> int:
     common.check_view(outputs.view, outputs.plot, loaded.kind)
     model = common.load_machine_option(asked.machine, units)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'}")
+    common.warn_of_bare_budgets(session, capacities.items(), loaded, model)
     with progress(session, units, f"solving {loaded.name or asked.instance}") as listener:
-        budget = common.with_shares(capacities, loaded, model) or None
+        budget = capacities or None
         question = _question(
             chosen,
             {"max_overhead": asked.max_overhead, "max_makespan": asked.max_makespan},
@@ -264,7 +269,11 @@ def _write(result: Result, outputs: _Outputs, session: Session) -> None:
         with writing():
             result.save(outputs.schedule)
     elif outputs.schedule is not None:
-        result.save(outputs.schedule)
+        if result.report is None and not outputs.overwrite and common.holds_schedule(outputs.schedule):
+            kept = f"{outputs.schedule!r} keeps the schedule that it has"
+            click.echo(f"Warning: {kept}: this answer has none (--overwrite replaces it)", err=True)
+        else:
+            result.save(outputs.schedule)
     if outputs.instance is not None and result.answer is not None and result.answer.instance is not None:
         from remat.instance import save_instance
 

@@ -70,7 +70,7 @@ class _Given:
     "budgets",
     metavar="SIZE,...",
     multiple=True,
-    help="Budgets of the first memory (of the first storage level).",
+    help="Budgets of the first memory (of the first storage level): sizes, or shares such as 80%.",
 )
 @click.option("--points", type=click.IntRange(2, 100_000), help="How many budgets to choose.  [default: 20, or all]")
 @common.machine_option
@@ -99,6 +99,7 @@ def command(session: Session, /, **given: Any) -> int:
     units = loaded.units.build()
     model = common.load_machine_option(asked.machine, units)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'}")
+    common.warn_of_bare_budgets(session, [("", size) for size in sizes], loaded, model)
     with progress(session, units, f"sweeping {loaded.name or asked.instance}") as listener:
         found = sweep(
             loaded,

@@ -6,12 +6,16 @@ those of the local executor. Each document travels once to each machine that nee
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
+import stat
 import tempfile
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -47,17 +51,46 @@ def _kept(document: bytes) -> bytes:
 
 
 def _document_here(document: bytes, source: str) -> str:
-    """Keep a document in a file of this machine, named by its content."""
+    """Keep a document in a file of this machine, named by its content, in a folder that nobody else can write.
+
+    What stands there already is taken only if it is this user's own file with that content.
+    """
     suffix = ".json.gz" if source.endswith(".gz") else ".json"
-    folder = Path(tempfile.gettempdir()) / f"remat-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / (hashlib.sha256(document).hexdigest()[:32] + suffix)
-    if not path.exists():
+    name = hashlib.sha256(document).hexdigest()
+    folder = _own_folder()
+    path = folder / (name[:32] + suffix)
+    if not _is_own(path, stat.S_ISREG) or hashlib.sha256(path.read_bytes()).hexdigest() != name:
         handle, temporary = tempfile.mkstemp(dir=folder)
         with os.fdopen(handle, "wb") as file:
             file.write(document)
         os.replace(temporary, path)
     return str(path)
+
+
+def _own_folder() -> Path:
+    """Return this user's folder for documents; a fresh one where somebody else has taken its name."""
+    folder = Path(tempfile.gettempdir()) / f"remat-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+    with suppress(OSError):
+        folder.mkdir(mode=0o700)
+    return folder if _is_own(folder, stat.S_ISDIR) else _fresh_folder()
+
+
+@cache
+def _fresh_folder() -> Path:
+    folder = tempfile.mkdtemp(prefix="remat-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _is_own(path: Path, kind: Callable[[int], bool]) -> bool:
+    """Whether this is a file or folder (`kind`), and no link to one, that only this user can read or write."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    if not kind(found.st_mode):
+        return False
+    return not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
 
 
 class ClusterExecutor:

@@ -24,7 +24,11 @@ from typing import Any
 from remat.comparing.cells import Answer
 from remat.errors import RematError
 
-SCHEMA = "remat.journal/1"
+SCHEMA = "remat.journal/2"
+"""Every line carries its checksum, the first one too."""
+
+SCHEMA_1 = "remat.journal/1"
+"""Of journals written before: a line without a checksum, from an editor, is taken as it is."""
 
 SYNC = 5.0
 """Most seconds of answers that a power failure may take. An fsync for each line would cost more than a short job."""
@@ -95,28 +99,28 @@ class Journal:
         whole = data.rfind(b"\n") + 1
         lines = data[:whole].split(b"\n")[:-1]
         if not lines:
-            if not _line({"schema": SCHEMA}).startswith(data):  # a torn first line is no reason to stop
+            if not any(header.startswith(data) for header in (_HEADER, _HEADER_1)):  # torn: no reason to stop
                 raise self._foreign()
             self._truncate(0)
-            self._append(_line({"schema": SCHEMA}))
+            self._append(_HEADER)
             return
-        header = _parsed(lines[0])
+        header = lines[0] + b"\n"
         for line in lines[1:]:
-            self._take(line)
-        if header is None and self.answers:  # damaged there, too
-            self.damaged += 1
-        elif header != {"schema": SCHEMA}:
-            raise self._foreign()
+            self._take(line, unsigned=header == _HEADER_1)
+        if header not in (_HEADER, _HEADER_1):
+            if not self.answers or (_parsed(lines[0]) is not None and _CHECKSUM not in header):
+                raise self._foreign()
+            self.damaged += 1  # damaged there, too
         if whole < len(data):
             self._truncate(whole)
 
     def _foreign(self) -> RematError:
         return RematError(f"{str(self.path)!r} is no journal of remat ({SCHEMA}); give another folder with -o")
 
-    def _take(self, line: bytes) -> None:
+    def _take(self, line: bytes, *, unsigned: bool) -> None:
         document = _parsed(line)
         try:
-            if document is None or not _intact(line) or not isinstance(document["key"], str):
+            if document is None or not _intact(line, unsigned=unsigned) or not isinstance(document["key"], str):
                 raise ValueError("no entry")
             self.answers[document["key"]] = Answer.from_dict(document["answer"])
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -193,10 +197,10 @@ def _signed(document: Mapping[str, Any]) -> bytes:
     return body + _CHECKSUM + b'%08x"}\n' % zlib.crc32(body)
 
 
-def _intact(line: bytes) -> bool:
-    """Whether a line has the checksum that it says; one without, from an editor, is taken as it is."""
+def _intact(line: bytes, *, unsigned: bool) -> bool:
+    """Whether a line has the checksum that it says; `unsigned`: whether one without is good, too."""
     body, mark, end = line.rpartition(_CHECKSUM)  # within a JSON string the quotes would be escaped
-    return not mark or end[:8] == b"%08x" % zlib.crc32(body)
+    return end[:8] == b"%08x" % zlib.crc32(body) if mark else unsigned
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
@@ -205,3 +209,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
+
+
+_HEADER = _signed({"schema": SCHEMA})
+_HEADER_1 = _line({"schema": SCHEMA_1})

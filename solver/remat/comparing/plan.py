@@ -14,6 +14,7 @@ from typing import Any, Literal
 from remat.comparing.cells import Answer, Cell, Job, Outcome
 from remat.errors import OptionError
 from remat.plugin import registry
+from remat.solving.shares import share_of
 from remat.units import Units, parse_size
 
 EXAMPLE = "example:"
@@ -59,7 +60,7 @@ class Request:
     algorithms : tuple of str
         Registry names, `auto` among them; empty for all that accept the kind.
     budgets : tuple of int or str
-        Sizes.
+        Sizes, or shares such as ``80%``.
     fractions : tuple of float
         Budgets as shares of the no-recompute peak. Without budgets and fractions: the instance's own machine.
     seeds : tuple of int
@@ -216,18 +217,24 @@ def _capacities(request: Request, described: Described) -> list[tuple[str, int |
     """Return (as asked for, in the instance's unit, why it cannot be) for each budget."""
     units = Units(described.time_unit, described.memory_unit)
     listed: list[tuple[str, int | None, str]] = []
+    shares = [(f"{100 * share:.4g}%", Decimal(repr(share))) for share in request.fractions]
     for budget in request.budgets:
         try:
-            listed.append((str(budget), parse_size(budget, units), ""))
+            share = share_of(budget) if isinstance(budget, str) else None
+            if share is None:
+                listed.append((str(budget), parse_size(budget, units), ""))
+            else:
+                listed.append(_part(str(budget), share, described))
         except ValueError as error:
             listed.append((str(budget), None, f"budget: {error}"))
-    for share in request.fractions:
-        shown = f"{100 * share:.4g}%"
-        if described.peak is None:
-            listed.append((shown, None, "budget: there is no schedule without recomputation or transfers"))
-        else:
-            listed.append((shown, int(Decimal(repr(share)) * described.peak), ""))
-    return listed or [("", None, "")]
+    listed += [_part(shown, share, described) for shown, share in shares]
+    return list({(shown, size): (shown, size, why) for shown, size, why in listed}.values()) or [("", None, "")]
+
+
+def _part(shown: str, share: Decimal, described: Described) -> tuple[str, int | None, str]:
+    if described.peak is None:
+        return shown, None, "budget: there is no schedule without recomputation or transfers"
+    return shown, int(share * described.peak), ""
 
 
 def _job(

@@ -19,10 +19,14 @@ from remat.comparing.plan import Described, Request, Source, find_sources, jobs_
 from remat.comparing.supervision import Limits
 from remat.errors import OptionError
 from remat.instance import Instance, MachineModel
-from remat.units import parse_duration, parse_size
+from remat.solving.single import read_seconds
+from remat.units import parse_size
 
 JOURNAL = "journal.jsonl"
 """Name of the journal in the output folder."""
+
+SECONDS = 10.0
+"""Time limit of a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +68,7 @@ def compare(
     seeds: Sequence[int] = (0,),
     options: Mapping[str, Mapping[str, Any]] | None = None,
     machine: Mapping[str, Any] | MachineModel | None = None,
-    time_limit: float | str = 10.0,
+    time_limit: float | str = SECONDS,
     memory_limit: int | str | None = None,
     jobs: int | None = None,
     threads: int = 1,
@@ -83,7 +87,7 @@ def compare(
     algorithms : str or sequence of str
         Registry names, ``auto``, or ``all``: every one that accepts the instance's kind.
     budgets : sequence of int or str
-        As for `remat.solve`: sizes of the first memory, or of the first storage level.
+        As for `remat.solve`: sizes of the first memory, or of the first storage level, or shares such as ``"80%"``.
     budget_fractions : sequence of float
         Shares of the peak without recomputation (of the first storage level with all states stored). Without
         budgets and fractions the instances' own machines stand.
@@ -152,12 +156,7 @@ def _request(
     for seed in seeds:
         if type(seed) is not int or seed < 0:
             raise OptionError(f"expected whole numbers >= 0, not {seed!r:.60}", argument="seeds")
-    try:
-        seconds = parse_duration(time_limit if isinstance(time_limit, str) else repr(float(time_limit)))
-    except (TypeError, ValueError):
-        raise OptionError(
-            f"{str(time_limit)[:60]!r} is not a duration; write 30, 30s, 5min", argument="time_limit"
-        ) from None
+    seconds = read_seconds(time_limit, default=SECONDS)
     return Request(
         algorithms=() if "all" in names else names,
         budgets=tuple(dict.fromkeys(budgets)),
@@ -166,7 +165,7 @@ def _request(
         options=chosen,
         machine=machine.model_dump(mode="json") if isinstance(machine, MachineModel) else machine,
         threads=threads,
-        time_limit=seconds,
+        time_limit=SECONDS if seconds is None else seconds,
     )
 
 
@@ -306,7 +305,8 @@ class _Run:
     def _described(self, sources: Sequence[Source]) -> list[Described | Cell]:
         """Read every instance; what is none becomes a cell."""
         found: dict[int, Described | Cell] = {}
-        requests = [{"do": "describe", "source": source.path} for source in sources]
+        machine = self._request.machine
+        requests = [{"do": "describe", "source": source.path, "machine": machine} for source in sources]
         self._listener(Tally(phase="reading", total=len(requests), done=0))
         with self._replies(requests) as replies:
             for index, reply in replies:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from remat.comparing.cells import Answer, Outcome
+from remat.comparing.processes import kill_all, kill_group
 from remat.errors import RematError
 from remat.units import format_size, format_time
 
@@ -111,10 +112,14 @@ class Worker:
             except OSError as error:  # no space for its messages, too many processes or open files
                 raise RematError(f"cannot start a worker process: {error.strerror or error}") from None
             if self._stopped:  # meanwhile, when there was no process to kill yet
-                _kill(self._process.pid)
+                kill_all(self._process.pid)
         return self._process
 
     def _post_mortem(self, process: subprocess.Popen[str], watch: _Watch) -> Answer:
+        if hasattr(os, "waitid"):  # until it is waited for, nobody else has its number
+            with suppress(ChildProcessError, OSError):
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+                kill_group(process.pid)
         code = process.wait()
         last = self._last_words()
         self.close()
@@ -152,7 +157,7 @@ class Worker:
         self._stopped = True
         process = self._process
         if process is not None:
-            _kill(process.pid)
+            kill_all(process.pid)
 
     def close(self) -> None:
         """End the process; another one starts when it is needed."""
@@ -163,7 +168,7 @@ class Worker:
                     with suppress(OSError):
                         stream.close()
             if process.poll() is None:
-                _kill(process.pid)
+                kill_all(process.pid)
             process.wait()
         if self._errors is not None:
             self._errors.close()
@@ -208,19 +213,8 @@ class _Watch:
             elif time.monotonic() > self._deadline:
                 self.killed = (Outcome.TIME_LIMIT, self._late)
             if self.killed is not None:
-                _kill(pid)
+                kill_all(pid)
                 return
-
-
-def _kill(pid: int) -> None:
-    """Kill a worker and what it started."""
-    import signal
-
-    with suppress(ProcessLookupError, PermissionError, OSError):
-        if hasattr(os, "killpg"):
-            os.killpg(pid, signal.SIGKILL)
-        else:
-            os.kill(pid, signal.SIGTERM)
 
 
 def _resident(pid: int) -> int:

@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
 from remat.comparing.cells import Answer, Outcome
+from remat.comparing.processes import adopt_orphans, descendants
 from remat.errors import ClaimError, RematError
 
 if TYPE_CHECKING:
@@ -27,13 +28,12 @@ STARTED = {"started": True}
 """Sent when the instance is loaded: from here on the time limit counts."""
 
 
-def describe(source: str) -> dict[str, Any]:
-    """Return what planning must know of an instance.
+def describe(source: str, machine: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what planning must know of an instance, on a machine that may replace its own.
 
-    Its digest, kind and units, and the no-recompute peak of the memory that a bare budget means.
+    Its digest, kind and units, and the no-recompute peaks of the memory that a bare budget means.
     """
     from remat.instance import digest
-    from remat.solving.shares import whole_peak
 
     instance = _load(source)
     units = instance.units.build()
@@ -42,8 +42,21 @@ def describe(source: str) -> dict[str, Any]:
         "kind": instance.kind,
         "time_unit": units.time,
         "memory_unit": units.memory,
-        "peak": whole_peak(instance),
+        "peak": _whole_peak(instance, machine),
     }
+
+
+def _whole_peak(instance: Instance, machine: Mapping[str, Any] | None) -> int | None:
+    from remat.solving.budget import budget_memory
+    from remat.solving.shares import Wholes
+    from remat.solving.single import make_problem
+
+    try:
+        used = make_problem(instance, machine=None if machine is None else dict(machine)).machine
+    except RematError:  # the machine is none: each solve will say so
+        return None
+    peaks = Wholes(instance, used).peaks
+    return None if peaks is None else peaks.get(used.memories[budget_memory(instance, used)].name)
 
 
 def answer(request: Mapping[str, Any]) -> Answer:
@@ -136,7 +149,7 @@ def _reply(request: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
     try:
         if request["do"] == "describe":
             _send(STARTED, out)
-            return {"facts": describe(request["source"])}
+            return {"facts": describe(request["source"], request.get("machine"))}
         _load(request["source"])
     except (RematError, OSError) as error:
         reply = Answer(outcome=Outcome.UNREADABLE, detail=str(error))
@@ -164,6 +177,7 @@ def _prepare() -> TextIO:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    adopt_orphans()
     threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
     with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("500")
@@ -173,10 +187,14 @@ def _prepare() -> TextIO:
 def _follow_parent(parent: int) -> None:
     """End with the parent: killed, it can neither stop a worker nor hold it to its limits."""
     import signal
+    from contextlib import suppress
 
     while os.getppid() == parent:
         time.sleep(1.0)
-    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():  # and take along what the solver started
+    for child in descendants(os.getpid()):  # and take along what the solver started
+        with suppress(OSError):
+            os.kill(child, signal.SIGKILL)
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter, WithJsonSchema, model_validator
 
 from remat.instance.base import BaseInstance
-from remat.instance.fields import Bandwidth, LazySchema, Model, Name, Size, Time, check_total, fail
+from remat.instance.fields import Bandwidth, LazySchema, Many, Model, Name, Size, Time, check_total, fail
+from remat.units import brief
 
 MOST_STEPS = 10**9
 _LIVE = "live"
@@ -24,12 +25,12 @@ class Step(Model):
     tape_time: Time | None = None
 
 
-_STEPS = TypeAdapter(tuple[Step, ...])
+_STEPS: TypeAdapter[tuple[Step, ...]] = TypeAdapter(Annotated[tuple[Step, ...], Many])
 
 
 def _steps(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, (int, list, tuple)):
-        raise fail(f"expected a number of steps or a list of steps, not {value!r:.60}")
+        raise fail(f"expected a number of steps or a list of steps, not {brief(value)}")
     if isinstance(value, int):
         if not 1 <= value <= MOST_STEPS:
             shown = value if abs(value) < 10**30 else "a number of more than 30 digits"
@@ -49,7 +50,7 @@ def _slots(value: object) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_STEPS:
-        raise fail(f"expected a number of slots between 0 and {MOST_STEPS:,}, not {value!r:.60}")
+        raise fail(f"expected a number of slots between 0 and {MOST_STEPS:,}, not {brief(value)}")
     return value
 
 
@@ -91,7 +92,7 @@ class AdjointInstance(BaseInstance):
     backward_time: Time = 1
     state_size: Size = 1
     adjoint_size: Size | None = None
-    storage: tuple[StorageLevel, ...] = ()
+    storage: Annotated[tuple[StorageLevel, ...], Many] = ()
     initial_state: Name = _LIVE
     tape_size: Size | None = None
     tape_time: Time | None = None

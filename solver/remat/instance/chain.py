@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from remat.instance.base import BaseInstance, Text, check_in_memory_names
-from remat.instance.fields import LARGEST_COUNT, Count, Flag, Model, Name, Size, Time, check_total, fail
+from remat.instance.fields import LARGEST_COUNT, Count, Flag, Many, Model, Name, Size, Time, check_total, fail
 from remat.units import Number
 
 Read = Literal["input", "output", "saved"]
@@ -112,7 +112,7 @@ class ChainInstance(BaseInstance):
     since_2 = frozenset(["parameter_memory", "optimizer_memory", "master_copy"])
     kind: Literal["chain"] = "chain"
     input_size: Size
-    stages: Annotated[tuple[Stage, ...], Field(min_length=1)]
+    stages: Annotated[tuple[Stage, ...], Field(min_length=1), Many]
     loss: Loss = Loss()
     in_place: Flag = False
     backward_reads: Reads = ALL_READS

@@ -7,7 +7,22 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from remat.instance.base import BaseInstance, Text, check_in_memory_names
-from remat.instance.fields import LARGEST_COUNT, Count, Flag, LazySchema, Model, Name, Size, Time, check_total, fail
+from remat.instance.fields import (
+    LARGEST_COUNT,
+    Count,
+    Flag,
+    LazySchema,
+    Many,
+    Model,
+    Name,
+    Size,
+    Time,
+    check_total,
+    fail,
+)
+from remat.units import brief
+
+Names = Annotated[tuple[Name, ...], Many]
 
 
 class Value(Model):
@@ -20,7 +35,7 @@ class Value(Model):
 def _alpha(value: object) -> float:
     number = float(value) if isinstance(value, (int, float)) or hasattr(value, "is_finite") else -1.0  # type: ignore[arg-type]
     if isinstance(value, bool) or not 0 <= number <= 1:
-        raise fail(f"expected a number between 0 and 1, not {value!r:.60}")
+        raise fail(f"expected a number between 0 and 1, not {brief(value)}")
     return number
 
 
@@ -38,8 +53,8 @@ class Task(Model):
 
     id: Name = Field(description="Its name, unique among the tasks.")
     time: Time = Field(description="Time of one run, on one processor.")
-    reads: tuple[Name, ...] = Field(default=(), description="Values that must be resident while it runs.")
-    writes: tuple[Name, ...] | None = Field(
+    reads: Names = Field(default=(), description="Values that must be resident while it runs.")
+    writes: Names | None = Field(
         default=None,
         description="Values that each run makes, all of them. Several tasks may write one value: alternatives.",
     )
@@ -94,7 +109,9 @@ class DagInstance(BaseInstance):
     """Tasks and the values they read and write; the listed order is the reference order."""
 
     kind: Literal["dag"] = "dag"
-    values: tuple[Value, ...] = Field(default=(), description="The values, but those that a task's size declares.")
+    values: Annotated[tuple[Value, ...], Many] = Field(
+        default=(), description="The values, but those that a task's size declares."
+    )
     tasks: Annotated[
         tuple[Task, ...],
         Field(
@@ -102,13 +119,16 @@ class DagInstance(BaseInstance):
             max_length=LARGEST_COUNT,
             description="The tasks; their order, where topological, is the reference order.",
         ),
+        Many,
     ]
-    inputs: tuple[Place, ...] = Field(
+    inputs: Annotated[tuple[Place, ...], Many] = Field(
         default=(),
         description="Values resident at the start. They count, may be freed, and are made again only by a task.",
     )
-    pinned_inputs: tuple[Name, ...] = Field(default=(), description="Inputs that may not be freed.")
-    outputs: tuple[Place, ...] = Field(default=(), description="Values that must be resident at the end.")
+    pinned_inputs: Names = Field(default=(), description="Inputs that may not be freed.")
+    outputs: Annotated[tuple[Place, ...], Many] = Field(
+        default=(), description="Values that must be resident at the end."
+    )
 
     @model_validator(mode="after")
     def _references(self) -> Self:

@@ -7,22 +7,43 @@ for each would dominate loading.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PlainSerializer,
+    PlainValidator,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from remat.units import LARGEST_SIZE, Number, Units, parse_bandwidth, parse_size, parse_time
+from remat.units import LARGEST_SIZE, Number, Units, brief, parse_bandwidth, parse_size, parse_time
 
 LARGEST_COUNT = 10_000_000
 """Most stages, tasks, values or tree nodes in one instance (after `repeat`)."""
 
 LONGEST_NAME = 1000
+
+MOST_NAMED = 20
+"""Errors of a document that are named one by one."""
+
+MOST_COUNTED = 10_000
+"""Errors of an array after which nobody looks for more."""
+
+CUSTOM = "remat"
+UNCOUNTED = "remat_uncounted"
+"""Types of our own errors: what is wrong; how many more there are that are not listed."""
+
+_PART = 1000
 
 _SECONDS_AND_BYTES = Units()
 _units: ContextVar[Units] = ContextVar("units", default=_SECONDS_AND_BYTES)
@@ -57,9 +78,53 @@ def units_scope(units: Units) -> Iterator[None]:
         _units.reset(token)
 
 
-def fail(message: str, at: str = "") -> PydanticCustomError:
-    """Build the error of a validator; `at` is appended to the JSON path (``[5]``)."""
-    return PydanticCustomError("remat", "{message}", {"message": message, "at": at})
+def fail(message: str, at: str = "", others: Sequence[tuple[str, str]] = (), uncounted: int = 0) -> PydanticCustomError:
+    """Build the error of a validator.
+
+    `at` is appended to the JSON path (``[5]``); `others` are more of these, as (at, message), and `uncounted` is the
+    number of those that are not listed.
+    """
+    context = {"message": message, "at": at, "others": tuple(others), "uncounted": uncounted}
+    return PydanticCustomError(CUSTOM, "{message}", context)
+
+
+def _part_by_part(values: object, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Validate a long list in parts, so that a list of millions of wrong entries does not become a list of errors."""
+    if not isinstance(values, (list, tuple)) or len(values) <= _PART:
+        return handler(values)
+    parts: list[Any] = []
+    kept: list[InitErrorDetails] = []
+    count = 0
+    for begin in range(0, len(values), _PART):
+        try:
+            parts.extend(handler(values[begin : begin + _PART]))
+        except ValidationError as error:
+            count += error.error_count()
+            if len(kept) <= MOST_NAMED:
+                kept += _moved(error, begin)
+            if count >= MOST_COUNTED:
+                break
+    if kept:
+        rest = PydanticCustomError(UNCOUNTED, "more", {"uncounted": count - len(kept)})
+        kept.append(InitErrorDetails(type=rest, loc=(), input=None))
+        raise ValidationError.from_exception_data("list", kept)
+    return tuple(parts)
+
+
+def _moved(error: ValidationError, begin: int) -> list[InitErrorDetails]:
+    found = []
+    for problem in error.errors(include_url=False)[: MOST_NAMED + 1]:
+        kind = str(problem["type"])
+        context = problem.get("ctx", {})
+        wrong = PydanticCustomError(kind, "{message}", context) if kind == CUSTOM else kind
+        index, *rest = problem["loc"]
+        place = (int(index) + begin, *rest)
+        found.append(InitErrorDetails(type=wrong, loc=place, input=problem["input"], ctx=context))
+    return found
+
+
+Many = WrapValidator(_part_by_part)
+"""For lists that may be long."""
 
 
 def _in_units(parse: Callable[[object, Units], Any]) -> Callable[[object], Any]:
@@ -82,11 +147,20 @@ def _array_of(parse: Callable[[object, Units], Any], largest: int) -> Callable[[
             return tuple(items)
         units = _units.get()
         result = []
+        wrong: list[tuple[str, str]] = []
+        count = 0
         for index, item in enumerate(items):
             try:
                 result.append(parse(item, units))
             except ValueError as error:
-                raise fail(str(error), at=f"[{index}]") from None
+                count += 1
+                if count <= MOST_NAMED:
+                    wrong.append((f"[{index}]", str(error)))
+                elif count == MOST_COUNTED:
+                    break
+        if wrong:
+            (at, message), *others = wrong
+            raise fail(message, at, others, count - len(wrong))
         return tuple(result)
 
     return validate
@@ -94,7 +168,7 @@ def _array_of(parse: Callable[[object, Units], Any], largest: int) -> Callable[[
 
 def _count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise fail(f"expected a whole number, not {value!r:.60}")
+        raise fail(f"expected a whole number, not {brief(value)}")
     if not 1 <= value <= LARGEST_COUNT:
         shown = value if abs(value) < 10**30 else "a number of more than 30 digits"
         raise fail(f"{shown} is out of range; a count lies between 1 and {LARGEST_COUNT:,}")
@@ -103,7 +177,7 @@ def _count(value: object) -> int:
 
 def _name(value: object) -> str:
     if not isinstance(value, str):
-        raise fail(f"expected a name in quotes, not {value!r:.60}")
+        raise fail(f"expected a name in quotes, not {brief(value)}")
     if not value:
         raise fail("a name must not be empty")
     if len(value) > LONGEST_NAME:
@@ -117,7 +191,7 @@ def _name(value: object) -> str:
 
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise fail(f"expected true or false, not {value!r:.60}")
+        raise fail(f"expected true or false, not {brief(value)}")
     return value
 
 
@@ -125,9 +199,9 @@ def _speed(value: object) -> Number:
     if isinstance(value, Decimal):  # as numbers with a point are read from text
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise fail(f"expected a number, not {value!r:.60}")
+        raise fail(f"expected a number, not {brief(value)}")
     if not 0 < value <= 1:
-        raise fail(f"{value!r:.60} is out of range; a speed is more than 0 and at most 1, the first processor's")
+        raise fail(f"{brief(value)} is out of range; a speed is more than 0 and at most 1, the first processor's")
     return 1 if value == 1 else value
 
 
@@ -177,7 +251,7 @@ def _parent_array(values: object) -> tuple[int, ...]:
     for index, item in enumerate(items):
         if type(item) is not int or not -1 <= item < count:
             raise fail(
-                f"{item!r:.60} is not a node number (0 to {count - 1}, the root's parent -1)",
+                f"{brief(item)} is not a node number (0 to {count - 1}, the root's parent -1)",
                 f"[{index}]",
             )
     return tuple(items)

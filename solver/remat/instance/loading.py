@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import cache
 from typing import IO, Annotated, Any
 
@@ -14,10 +15,10 @@ from remat.instance.adjoint import AdjointInstance
 from remat.instance.base import SCHEMA, SCHEMA_2, SCHEMAS, BaseInstance
 from remat.instance.chain import ChainInstance
 from remat.instance.dag import DagInstance
-from remat.instance.fields import units_scope
+from remat.instance.fields import MOST_COUNTED, MOST_NAMED, UNCOUNTED, units_scope
 from remat.instance.machine import MachineModel
 from remat.instance.tree import TreeInstance
-from remat.units import Units
+from remat.units import Units, brief
 
 Instance = ChainInstance | AdjointInstance | DagInstance | TreeInstance
 
@@ -44,7 +45,7 @@ def load(source: str | os.PathLike[str] | IO[Any] | dict[str, Any] | BaseInstanc
     Raises
     ------
     remat.InstanceError
-        With the JSON path of the first thing wrong.
+        With the JSON path of the first thing wrong, and the next ones as notes.
     """
     if isinstance(source, BaseInstance):
         return source  # type: ignore[return-value]
@@ -57,14 +58,14 @@ def instance_from_document(document: Any) -> Instance:
         raise InstanceError(f"an instance is a JSON object, not {_json_type(document)}", "$")
     schema = document.get("schema")
     if schema not in SCHEMAS:
-        hint = "the key is missing" if schema is None else f"found {str(schema)[:60]!r}"
+        hint = "the key is missing" if schema is None else f"found {brief(schema)}"
         if str(schema).startswith(("remat.schedule/", "remat.summary/")):
             raise ScheduleForInstanceError(f"an instance is wanted, and this is a schedule: {hint}", "$.schema")
         raise InstanceError(f"expected {SCHEMA!r} or {SCHEMA_2!r}: {hint}", "$.schema")
     kind = document.get("kind")
     model = KINDS.get(kind) if isinstance(kind, str) else None
     if model is None:
-        found = "the key is missing" if kind is None else f"unknown kind {str(kind)[:60]!r}"
+        found = "the key is missing" if kind is None else f"unknown kind {brief(kind)}"
         raise InstanceError(f"{found}; it is one of {', '.join(KINDS)}", "$.kind")
     try:
         return model.model_validate(document)
@@ -83,32 +84,47 @@ def load_machine(source: str | os.PathLike[str] | IO[Any] | dict[str, Any], unit
 
 
 def instance_error(error: ValidationError) -> InstanceError:
-    """Turn pydantic's report into one line: the first error, its JSON path, and how many more there are."""
+    """Turn pydantic's report into the first error, with its JSON path, and `MOST_NAMED` of the others as its notes."""
     # A list whose only entry is wrong is reported as empty, too.
     listed = error.errors(include_url=False)
     problems = [problem for problem in listed if problem["type"] != "too_short" or not problem.get("input")] or listed
-    first = problems[0]
+    # The validator of an array reports all that is wrong in it as one problem.
+    listed = [problem for problem in problems if problem["type"] != UNCOUNTED]
+    found = [(_path_of(problem, at), message) for problem in listed for at, message in _messages_of(problem)]
+    count = len(found) + sum(int(problem.get("ctx", {}).get("uncounted", 0)) for problem in problems)
+    (path, message), *others = found[:MOST_NAMED]
+    more = [f"{place}: {why}" for place, why in others]
+    least = "at least " if count >= MOST_COUNTED else ""
+    if count > MOST_NAMED:
+        more.append(f"and {least}{count - MOST_NAMED:,} more")
+    return InstanceError(message + (f" (and {least}{count - 1:,} more)" if count > 1 else ""), path, more)
+
+
+def _path_of(problem: Any, at: str) -> str:
     # Union branches put their tags into the location: the model's class names are no keys of the document.
     path = "$"
-    for part in first["loc"]:
+    for part in problem["loc"]:
         path += f"[{part}]" if isinstance(part, int) else f".{part}"
-    context: dict[str, Any] = first.get("ctx") or {}
+    return path + at
+
+
+def _messages_of(problem: Any) -> Iterator[tuple[str, str]]:
+    """Yield (what the JSON path ends in, message) for each thing wrong."""
+    context: dict[str, Any] = problem.get("ctx") or {}
+    if problem["type"] == "literal_error":
+        yield "", f"{brief(problem.get('input'))} is not one of {context.get('expected')}"
+        return
     message = {
         "missing": "the key is missing",
         "extra_forbidden": "unknown key",
         "too_short": "the list is empty",
-        "model_type": f"expected an object, not {_json_type(first.get('input'))}",
-        "tuple_type": f"expected a list, not {_json_type(first.get('input'))}",
-        "string_type": f"expected a text, not {_json_type(first.get('input'))}",
+        "model_type": f"expected an object, not {_json_type(problem.get('input'))}",
+        "tuple_type": f"expected a list, not {_json_type(problem.get('input'))}",
+        "string_type": f"expected a text, not {_json_type(problem.get('input'))}",
         "string_unicode": "not valid Unicode text",
-    }.get(first["type"], first["msg"])
-    if context.get("at"):
-        path += str(context["at"])
-    if first["type"] == "literal_error":
-        message = f"{str(first.get('input'))[:60]!r} is not one of {context.get('expected')}"
-    if len(problems) > 1:
-        message += f" (and {len(problems) - 1} more)"
-    return InstanceError(message, path)
+    }.get(problem["type"], problem["msg"])
+    yield str(context.get("at") or ""), message
+    yield from context.get("others", ())
 
 
 def _json_type(value: object) -> str:

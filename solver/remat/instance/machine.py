@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from remat.graph.machine import Link, Machine, Memory, Processor
-from remat.instance.fields import Bandwidth, Count, Model, Name, Size, Speed, Time, fail
+from remat.instance.fields import Bandwidth, Count, Many, Model, Name, Size, Speed, Time, fail
 
 MOST_PROCESSORS = 4096
 
@@ -51,13 +51,13 @@ class LinkModel(Model):
 class MachineModel(Model):
     """The machine of an instance; the first memory is the one that budgets and static memory mean."""
 
-    memories: Annotated[tuple[MemoryModel, ...], Field(min_length=1, description="At least one.")] = (
+    memories: Annotated[tuple[MemoryModel, ...], Field(min_length=1, description="At least one."), Many] = (
         MemoryModel(name="memory"),
     )
-    processors: Annotated[tuple[ProcessorModel, ...], Field(min_length=1, description="At least one.")] = (
+    processors: Annotated[tuple[ProcessorModel, ...], Field(min_length=1, description="At least one."), Many] = (
         ProcessorModel(name="processor", memory="memory"),
     )
-    links: tuple[LinkModel, ...] = Field(
+    links: Annotated[tuple[LinkModel, ...], Many] = Field(
         default=(), description="The only ways between memories, each in one direction."
     )
 

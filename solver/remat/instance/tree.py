@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from remat.instance.base import BaseInstance
 from remat.instance.dag import Parallel
-from remat.instance.fields import Name, ParentArray, SizeArray, TimeArray, check_total, fail
+from remat.instance.fields import Many, Name, ParentArray, SizeArray, TimeArray, check_total, fail
 
 
 class TreeInstance(BaseInstance):
@@ -20,7 +20,7 @@ class TreeInstance(BaseInstance):
     workspace: SizeArray | None = None
     time: TimeArray | None = None
     orientation: Literal["in", "out"] = "in"
-    names: Annotated[tuple[Name, ...], Field()] | None = None
+    names: Annotated[tuple[Name, ...], Field(), Many] | None = None
     parallel: Parallel | None = None
 
     @property

@@ -132,7 +132,7 @@ def _registered() -> dict[str, Algorithm]:
             entries: Any = listed() if callable(listed) else listed
             for algorithm in entries:
                 found.setdefault(algorithm.name, algorithm)
-        except Exception as error:  # a broken plug-in must not take the others down
+        except (Exception, SystemExit) as error:  # a broken plug-in must not take the others down
             import warnings
 
             warnings.warn(f"plug-in {point.name} ({point.value}) cannot be loaded: {error}", stacklevel=3)

@@ -1,4 +1,4 @@
-"""Budgets: the capacities that a caller gives for a machine's memories."""
+"""Budgets: the capacities that a caller gives for a machine's memories, as sizes or as shares."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.instance import Instance
+from remat.plugin.problem import Problem
+from remat.solving.shares import Wholes, share_of
 from remat.units import Units, parse_size
 
 Budget = int | str | Mapping[str, int | str | None] | None
@@ -24,13 +26,49 @@ def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Un
     # A bare budget among named ones has the empty name; no memory has it.
     given: Mapping[str, int | str | None] = budget if isinstance(budget, Mapping) else {"": budget}
     default = machine.memories[budget_memory(instance, machine)].name
+    wholes = Wholes(instance, machine)
     capacities: dict[str, int | None] = {}
     for key, size in given.items():
         name = key or default
         if name in capacities:
             raise OptionError(f"memory {name!r} is given twice", argument="budget")
-        try:
-            capacities[name] = None if size is None else parse_size(size, units)
-        except ValueError as error:
-            raise OptionError(f"{error}", argument="budget") from None
+        machine.with_capacities({name: None})  # refuses unknown names, before a share is taken of them
+        capacities[name] = None if size is None else read_capacity(size, wholes, name, units)
     return machine.with_capacities(capacities)
+
+
+def read_capacity(size: int | str, wholes: Wholes, memory: str, units: Units) -> int:
+    """Read a size, or a share such as ``80%`` of what a memory holds when nothing is recomputed.
+
+    Raises
+    ------
+    remat.OptionError
+        For anything else.
+    """
+    try:
+        share = share_of(size) if isinstance(size, str) else None
+        if share is None:
+            return parse_size(size, units)
+    except ValueError as error:
+        raise OptionError(f"{error}", argument="budget") from None
+    return wholes.part(share, memory, str(size).strip())
+
+
+MUCH_TOO_SMALL = 1000
+
+
+def meant_size(size: object, problem: Problem, memory: str) -> str:
+    """Return the size that a bare number of bytes was probably meant to be, such as ``16GB``; empty if itself.
+
+    It is a thousandth or less of what any schedule needs of that memory, and would do with the unit.
+    """
+    if problem.units.memory == "unit" or not str(size).strip().isdecimal():
+        return ""
+    bound = problem.memory_bounds[problem.machine.memory_index[memory]]
+    number = int(str(size).strip()[:30])
+    if bound is None or number == 0 or number * MUCH_TOO_SMALL > bound.size:
+        return ""
+    for power, unit in enumerate(("kB", "MB", "GB", "TB"), start=1):
+        if number * 1000**power >= bound.size:
+            return f"{number}{unit}"
+    return ""

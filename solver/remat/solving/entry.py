@@ -56,7 +56,8 @@ def solve(
     budget : int, str or mapping, optional
         Capacity of the first memory (of the first storage level, for an adjoint with storage), or of each
         named memory: ``8_000_000``, ``"8GB"``, ``{"host": "64GB"}`` (the name ``""`` is the first memory again).
-        Numbers are in the instance's unit.
+        Numbers are in the instance's unit; ``"80%"`` is a share of what the memory holds at most when nothing is
+        recomputed.
     machine : path, dict or MachineModel, optional
         Replaces the instance's machine.
     options : mapping, optional

@@ -1,37 +1,23 @@
-"""Budgets as shares of the peak that an instance has when nothing is recomputed."""
+"""Budgets as shares of what an instance takes when nothing is recomputed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
 
-from remat.instance import Instance, MachineModel
+from remat.errors import ClaimError, OptionError
+from remat.graph.machine import Machine
+from remat.instance import Instance
+from remat.plugin import registry
+from remat.plugin.context import Context
+from remat.plugin.options import make_options
+from remat.plugin.problem import Problem
+from remat.solving.conclusion import conclude
 
-
-def whole_peak(instance: Instance, machine: MachineModel | None = None) -> int | None:
-    """Return the no-recompute peak of the memory that a bare budget means.
-
-    That of the first storage level with all states stored, if an adjoint has storage; None where no such schedule
-    exists.
-    """
-    from remat.solving.facts import show
-
-    if instance.has_storage:
-        return _stored_whole(instance, machine)
-    return show(instance, machine=machine).no_recompute_peak
-
-
-def _stored_whole(instance: Instance, machine: MachineModel | None) -> int | None:
-    from remat.errors import RematError
-    from remat.plugin.proposal import Status
-    from remat.solving.entry import solve
-
-    try:
-        result = solve(instance, algorithm="store-all", budget={"": None}, machine=machine)
-    except RematError:
-        return None
-    if result.status not in (Status.OPTIMAL, Status.FEASIBLE):
-        return None
-    return result.peak_memory[result.machine.memories[1].name]
+NO_RECOMPUTE_ALGORITHM = "keep-all"
+STORE_ALL_ALGORITHM = "store-all"
 
 
 def share_of(text: str) -> Decimal | None:
@@ -42,12 +28,57 @@ def share_of(text: str) -> Decimal | None:
     ValueError
         A percentage that is no number above 0 and up to 10,000.
     """
-    if not text.endswith("%"):
+    if not text.rstrip().endswith("%"):
         return None
     try:
-        percent = Decimal(text.removesuffix("%").strip())
+        percent = Decimal(text.rstrip().removesuffix("%").strip())
     except InvalidOperation:
         percent = Decimal("NaN")
     if not (percent.is_finite() and 0 < percent <= 10_000):
         raise ValueError(f"{text[:60]!r} is no share of the peak; write a size such as 8GB, or 80%")
     return percent / 100
+
+
+@dataclass(frozen=True)
+class Wholes:
+    """What the memories of a machine (by name) hold at most when nothing is recomputed and nothing is limited.
+
+    Everything runs once, in the reference order, and each value is freed after its last use; of an adjoint with storage
+    all states are stored in its first level.
+    """
+
+    instance: Instance
+    machine: Machine
+
+    @cached_property
+    def peaks(self) -> Mapping[str, int] | None:
+        """The verified peaks; None where no such schedule exists without transfers. Computed when first asked for."""
+        unbounded = self.machine.with_capacities({memory.name: None for memory in self.machine.memories})
+        problem = Problem(self.instance, unbounded)
+        try:
+            name = STORE_ALL_ALGORITHM if self.instance.has_storage else NO_RECOMPUTE_ALGORITHM
+            solver = registry.find(name, problem.kind)
+            proposal = solver.load()(problem, make_options(solver, {}), Context())
+            return conclude(problem, solver, proposal, {}).peak_memory or None
+        except (ClaimError, OptionError):  # inputs or outputs elsewhere: it takes transfers; or no such algorithm
+            return None
+
+    def part(self, share: Decimal, memory: str, shown: str) -> int:
+        """Return a share of a memory's peak; `shown` is how it was asked for.
+
+        Raises
+        ------
+        remat.OptionError
+            If there is nothing that it could be a share of.
+        """
+        if self.peaks is None:
+            raise OptionError(
+                f"{shown} of nothing: there is no schedule without recomputation or transfers", argument="budget"
+            )
+        whole = self.peaks.get(memory, 0)
+        if whole == 0:
+            raise OptionError(
+                f"{shown} of nothing: {memory!r} holds nothing when nothing is recomputed; write a size such as 8GB",
+                argument="budget",
+            )
+        return int(share * whole)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -33,7 +35,7 @@ def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: 
     """
     started = time.perf_counter()
     try:
-        with interruptible(context):
+        with interruptible(context), contained(solver):
             proposal: Proposal = solver.load()(problem, chosen, context)
     except KeyboardInterrupt:
         if context.best_steps is None:
@@ -42,6 +44,17 @@ def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: 
     if proposal.steps is None and context.best_steps is not None:
         proposal = replace(proposal, steps=context.best_steps, infeasible_within=None, least=None)
     return proposal, time.perf_counter() - started
+
+
+@contextmanager
+def contained(solver: registry.Algorithm) -> Iterator[None]:
+    """Let an algorithm that wants to end the program end with an error, as any other bug does."""
+    try:
+        yield
+    except SystemExit as stop:
+        raise RuntimeError(
+            f"the algorithm {solver.name!r} ({solver.solver}) asked to end the program, with code {stop.code!r:.60}"
+        ) from None
 
 
 def values_of(chosen: Any) -> dict[str, Any]:
@@ -105,10 +118,12 @@ def read_seconds(limit: float | str | None, default: float | None, argument: str
         return default
     try:
         return parse_duration(limit if isinstance(limit, str) else repr(float(limit)))
-    except (TypeError, ValueError):
+    except TypeError:
         raise OptionError(
             f"{str(limit)[:60]!r} is not a duration; write 30, 30s, 5min or 1h", argument=argument
         ) from None
+    except ValueError as error:
+        raise OptionError(f"{error}", argument=argument) from None
 
 
 def read_whole(value: object, name: str, least: int) -> int:

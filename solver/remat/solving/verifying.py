@@ -125,7 +125,7 @@ def examine(
         try:
             used = load_machine(document["machine"], units).build()
         except InstanceError as error:
-            raise InstanceError(str(error), "schedule, machine") from None
+            raise InstanceError(str(error), "schedule, machine", error.more) from None
         notes.extend(_differences(own.to_document(), used.to_document()))
     else:
         used = own

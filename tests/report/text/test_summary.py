@@ -178,7 +178,7 @@ def test_hostile_names_stay_on_their_line(kept: Result) -> None:
     text = summary(hostile)
     assert all(len(line) <= WIDTH for line in text.splitlines())
     assert all(line.isprintable() for line in text.splitlines())
-    assert "a\\x1b[31m\\n\\u202eb" in text
+    assert "a\\u001b[31m\\n\\u202eb" in text
 
 
 def test_tables() -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison, Standing, by_algorithm
+from remat.report.text.comma_separated import to_csv as to_csv_text
 from remat.report.text.summary import shown_name
-from remat.units import Units, format_size, format_time
+from remat.units import Units, format_size, format_time, printable
 
 SHORT = {
     Outcome.INFEASIBLE: "infeasible",
@@ -133,9 +131,9 @@ def problems(comparison: Comparison, most: int = 10) -> list[str]:
             part
             for part in (
                 shown_name(cell.job.instance),
-                cell.job.algorithm,
-                cell.job.budget,
-                f"{cell.answer.outcome}: {cell.answer.detail[:200]}",
+                printable(cell.job.algorithm),
+                printable(cell.job.budget),
+                f"{cell.answer.outcome}: {printable(cell.answer.detail[:200])}",
             )
             if part
         )
@@ -148,21 +146,12 @@ def problems(comparison: Comparison, most: int = 10) -> list[str]:
 
 def to_csv(comparison: Comparison) -> str:
     """Return all cells as CSV, one line each."""
-    return records_to_csv(comparison.to_records())
-
-
-def records_to_csv(records: Sequence[dict[str, Any]]) -> str:
-    """Return flat records of equal keys as CSV."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, fieldnames=list(records[0]) if records else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return out.getvalue()
+    return to_csv_text(comparison.to_records())
 
 
 def to_json(comparison: Comparison) -> str:
     """Return everything as JSON."""
-    return json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False)
+    return printable(json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False), lines=True)
 
 
 def to_markdown(comparison: Comparison) -> str:
@@ -184,7 +173,7 @@ def to_markdown(comparison: Comparison) -> str:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    notes = [f"- {note}" for note in comparison.notes]
+    notes = [f"- {printable(note)}" for note in comparison.notes]
     if comparison.interrupted:
         notes.append("- interrupted: cells are missing")
     return [*notes, ""] if notes else []
@@ -192,7 +181,7 @@ def _notes(comparison: Comparison) -> list[str]:
 
 def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(printable(cell).replace("|", "\\|") for cell in cells) + " |"
 
     return [line(header), "|" + "---|" * len(header), *(line(row) for row in rows)]
 

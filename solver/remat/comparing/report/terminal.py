@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from remat.comparing.comparison import Comparison
 from remat.comparing.report.tables import STANDINGS_HEADER, grid, leaders, problems, standings_rows
+from remat.units import printable
 
 MOST_COLUMNS = 8
 """Algorithms that a grid has columns for; of more, a terminal is shown the best of each row."""
@@ -32,7 +33,7 @@ def comparison_table(comparison: Comparison) -> str:
     failed = problems(comparison)
     if failed:
         parts.append("\n".join(["failures:", *(f"  {line}" for line in failed)]))
-    parts += [f"note: {note}" for note in comparison.notes]
+    parts += [f"note: {printable(note)}" for note in comparison.notes]
     return "\n\n".join(parts)
 
 
@@ -45,10 +46,10 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: in
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for k, name in enumerate(header):
-        table.add_column(escape(name), justify="left" if k < left else "right", no_wrap=True)
+        table.add_column(escape(printable(name)), justify="left" if k < left else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*(escape(cell) for cell in row))
+        table.add_row(*(escape(printable(cell)) for cell in row))
     out = io.StringIO()
-    width = sum(max(len(line[k]) for line in [header, *rows]) + 3 for k in range(len(header))) + 4
+    width = sum(max(len(printable(line[k])) for line in [header, *rows]) + 3 for k in range(len(header))) + 4
     Console(file=out, width=max(40, width), color_system=None, highlight=False).print(table)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
+from remat.report.text.comma_separated import to_csv
 from remat.report.text.summary import shown_name
 from remat.solving.questions.curves import Curve, Point, Sweep
-from remat.units import Units, format_size, format_time
+from remat.units import Units, format_size, format_time, printable
 
 HEADER = ("budget", "peak", "makespan", "overhead", "recompute", "gap", "status", "")
 
@@ -39,12 +38,7 @@ def sweep_markdown(sweep: Sweep) -> str:
 def sweep_csv(sweep: Sweep) -> str:
     """Return `Sweep.to_records` as comma-separated values, bare numbers."""
     records = sweep.to_records()
-    text = io.StringIO()
-    if records:
-        writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(records)
-    return text.getvalue().rstrip("\n")
+    return to_csv(records).rstrip("\n") if records else ""
 
 
 def rows_of(curve: Curve, units: Units) -> Iterator[tuple[str, ...]]:
@@ -114,4 +108,4 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("|", "\\|")
+    return printable(text).replace("|", "\\|")

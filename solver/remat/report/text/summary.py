@@ -10,7 +10,7 @@ from remat.graph.machine import Machine
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.schedule.document import SUMMARY_SCHEMA
 from remat.solving.result import Answer, Result
-from remat.units import Number, Units, format_size, format_time
+from remat.units import Number, Units, format_size, format_time, printable
 from remat.verifier import Report
 
 WIDTH = 100
@@ -34,22 +34,18 @@ def table(lines: Iterable[tuple[str, str]]) -> str:
     indent = max((len(label) for label, _ in listed), default=0) + 2
     rows = []
     for label, text in listed:
-        wrapped = textwrap.wrap(_printable(text), WIDTH - indent, break_on_hyphens=False) or [""]
+        wrapped = textwrap.wrap(printable(text), WIDTH - indent, break_on_hyphens=False) or [""]
         rows += [f"{label if k == 0 else '':<{indent}}{part}".rstrip() for k, part in enumerate(wrapped)]
     return "\n".join(rows)
 
 
 def shown_name(name: str) -> str:
     """Return a name from a document as a terminal may print it: no control characters, not too long."""
-    printable = _printable(name)
-    if len(printable) <= LONGEST_NAME:
-        return printable
+    text = printable(name)
+    if len(text) <= LONGEST_NAME:
+        return text
     half = (LONGEST_NAME - 3) // 2
-    return f"{printable[:half]}...{printable[-half:]}"
-
-
-def _printable(text: str) -> str:
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return f"{text[:half]}...{text[-half:]}"
 
 
 def figures(result: Result) -> dict[str, Any]:

@@ -19,7 +19,16 @@ from remat.solving import portfolio
 from remat.solving.conclusion import conclude
 from remat.solving.questions.grid import Grid
 from remat.solving.result import Result
-from remat.solving.single import AUTO_SECONDS, check_reach, propose, read_seconds, read_share, read_whole, values_of
+from remat.solving.single import (
+    AUTO_SECONDS,
+    check_reach,
+    contained,
+    propose,
+    read_seconds,
+    read_share,
+    read_whole,
+    values_of,
+)
 
 AUTO_ANYTIME_SECONDS = 10.0
 """Limit of one solve by an anytime algorithm that ``auto`` chose: there are many of them."""
@@ -272,7 +281,7 @@ class Prober:
             context.interrupted |= self.effort.outer.interrupted
             started = time.perf_counter()
             try:
-                with interruptible(context):
+                with interruptible(context), contained(solver):
                     proposal: Proposal | None = next(proposals, None)
             finally:
                 self.effort.outer.interrupted |= context.interrupted

@@ -11,13 +11,14 @@ from remat.errors import OptionError
 from remat.instance import digest, load
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.problem import Problem
-from remat.solving.budget import budget_memory
+from remat.solving.budget import budget_memory, read_capacity
 from remat.solving.questions import QUESTIONS
 from remat.solving.questions.bisection import Limit, Search, search_least
 from remat.solving.questions.curves import Curve, Least, Point, Sweep
 from remat.solving.questions.prober import Answered, Effort, Prober, with_budget
+from remat.solving.shares import Wholes
 from remat.solving.single import AnyInstance, AnyMachine, make_problem, read_whole
-from remat.units import format_size, parse_size
+from remat.units import format_size
 
 POINTS = 20
 MOST_POINTS = 100_000
@@ -49,8 +50,8 @@ def sweep(
     algorithms : sequence of str
         Registry names, or ``auto``; a curve each.
     budgets : iterable of int or str, optional
-        Capacities of the first memory (of the first storage level, for an adjoint with storage). Default: between the
-        least feasible budget and the peak of the schedule without a budget.
+        Capacities of the first memory (of the first storage level, for an adjoint with storage), or shares such as
+        ``"80%"``. Default: between the least feasible budget and the peak of the schedule without a budget.
     points : int, optional
         How many budgets to choose. Default: all breakpoints of an algorithm that answers many budgets at once, 20 for
         the others.
@@ -85,7 +86,7 @@ def sweep(
     loaded = load(instance)
     problem = make_problem(loaded, machine=machine)
     memory = budget_memory(loaded, problem.machine)
-    chosen = _budgets(budgets, problem)
+    chosen = _budgets(budgets, problem, problem.machine.memories[memory].name)
     if chosen is not None and points is not None:
         raise OptionError("the budgets are given already", argument="points")
     count = None if points is None else min(read_whole(points, "points", 2), MOST_POINTS)
@@ -119,14 +120,15 @@ def sweep(
     )
 
 
-def _budgets(given: Iterable[int | str] | None, problem: Problem) -> tuple[int, ...] | None:
-    """Read the budgets; descending, each once."""
+def _budgets(given: Iterable[int | str] | None, problem: Problem, memory: str) -> tuple[int, ...] | None:
+    """Read the budgets of a memory; descending, each once."""
     if given is None:
         return None
+    wholes = Wholes(problem.instance, problem.machine)
     try:
-        sizes = {parse_size(size, problem.units) for size in given}
-    except ValueError as error:
-        raise OptionError(f"{error}", argument="budgets") from None
+        sizes = {read_capacity(size, wholes, memory, problem.units) for size in given}
+    except OptionError as error:
+        raise OptionError(error.message, argument="budgets") from None
     if not sizes:
         raise OptionError("there are no budgets", argument="budgets")
     return tuple(sorted(sizes, reverse=True))
