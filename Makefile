@@ -18,6 +18,9 @@ PYTEST := $(PY) -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadscope
 # Python 3.12 and later count lines at little cost; before, coverage makes the tests take 1.7 times as long.
 SYSMON = $(shell $(PY) -c 'import sys; sys.version_info < (3, 12) or print("COVERAGE_CORE=sysmon")')
 
+# Tests start dozens of processes: each would compile the package, and each worker the tests, if none kept the result.
+unexport PYTHONDONTWRITEBYTECODE
+
 # A data set too big, or not ours, to ship: where it lies beside the checkout, the tests that want it run.
 ifneq ($(wildcard ../shared/data/.),)
 export REMAT_DATA ?= $(CURDIR)/../shared/data

@@ -1,11 +1,21 @@
 """What holds for every test."""
 
+import gc
+
 import pytest
+
+# Collecting makes hundreds of thousands of objects, all of which stay: the collector would only look at them in vain.
+gc.disable()
 
 
 def pytest_make_parametrize_id(val, argname):
     """Name byte strings by their argument: compressed ones carry the time, and workers must collect equal names."""
     return argname if isinstance(val, bytes) else None
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from functools import cache
 
 from tests import places
 
@@ -59,23 +60,35 @@ def module_name(path):
 MODULES = {module_name(path): path for path in SOURCES}
 
 
+@cache
+def parsed(path):
+    """The syntax tree of a source, which nobody changes."""
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports(path, *, typing=True):
     """Modules and names that a file imports, anywhere in it; without those of type checkers only, if so asked."""
     package = module_name(path).split(".")
     if path.name != "__init__.py":
         package = package[:-1]
     found = set()
-    for node in _nodes(ast.parse(path.read_text()), typing):
+    for node in _nodes(parsed(path), typing):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
             found.update(f"{module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
+        elif isinstance(node, ast.Call) and _name(node.func).endswith("import_module") and node.args:
             named = node.args[0]
             found.update([named.value] if isinstance(named, ast.Constant) else [])
-    return found
+    return frozenset(found)
+
+
+def _name(function):
+    """The last name of what is called: `b` of ``b()`` and of ``a.b()``."""
+    return getattr(function, "attr", getattr(function, "id", ""))
 
 
 def _nodes(tree, typing):

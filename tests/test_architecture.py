@@ -128,7 +128,7 @@ def test_zoo_loads_only_what_is_used():
 
 
 def functions(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(house.parsed(path)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             plain = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
             yield node.name, node.end_lineno - node.lineno + 1, len(plain) - (plain[:1] in (["self"], ["cls"]))
@@ -149,7 +149,7 @@ def test_messages_outside_the_command_line_name_no_flag():
     for path in SOURCES:
         if path.is_relative_to(CORE / "cli"):
             continue
-        tree = ast.parse(path.read_text())
+        tree = house.parsed(path)
         docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:

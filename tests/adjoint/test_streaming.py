@@ -81,10 +81,11 @@ def test_steps_are_those_of_the_solver(name):
 
 @pytest.mark.parametrize("name", STREAMED)
 @pytest.mark.parametrize("tape", [None, 2])
-def test_steps_are_those_of_the_solver_on_every_small_loop(name, tape):
+@pytest.mark.parametrize("lengths", [(1, 2, 7), pytest.param((3, 5, 12), marks=pytest.mark.slow)])
+def test_steps_are_those_of_the_solver_on_every_small_loop(name, tape, lengths):
     taped = {} if tape is None else {"tape_size": tape}
     done = 0
-    for n in (1, 2, 3, 7, 12):
+    for n in lengths:
         for slots in (0, 1, 2, 4):
             for options in OPTIONS.get(name, ({},)):
                 done += check(loop(n, **taped), name, options, slots + 2 + (tape or 0))

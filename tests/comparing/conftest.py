@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import contextmanager
 
 import pytest
 
@@ -98,19 +99,26 @@ catalogue = [
 
 
 @pytest.fixture
-def misbehaving(tmp_path, monkeypatch):
+def misbehaving(tmp_path):
     """Install algorithms that crash, die, hang, fill the memory and lie, here and in the workers."""
-    site = tmp_path / "site"
+    with installed(tmp_path / "site"):
+        yield
+
+
+@contextmanager
+def installed(site):
+    """Install the misbehaving algorithms into a folder, and put that on the path."""
     metadata = site / "misbehaving-1.5.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: misbehaving\nVersion: 1.5\n")
     (metadata / "entry_points.txt").write_text("[remat.algorithms]\nmisbehaving = misbehaving:catalogue\n")
     (metadata / "top_level.txt").write_text("misbehaving\n")
     (site / "misbehaving.py").write_text(SOLVERS)
-    monkeypatch.syspath_prepend(str(site))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH")))))
-    registry.refresh()
-    yield
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(site))
+        patched.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH")))))
+        registry.refresh()
+        yield
     registry.refresh()
 
 

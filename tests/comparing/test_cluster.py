@@ -9,22 +9,11 @@ import pytest
 import remat
 from remat.comparing import cluster
 from tests.cli.helpers import CHAIN
+from tests.comparing.conftest import installed
 
 distributed = pytest.importorskip("distributed")
 # Its own shutdown leaves sockets and loops to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture
-def local(misbehaving):
-    """A scheduler with two workers on this computer."""
-    with distributed.LocalCluster(n_workers=2, **SETTINGS) as local:
-        yield local
-
-
-@pytest.fixture
-def address(local):
-    return address_of(local)
 
 
 SETTINGS = {"threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
@@ -39,41 +28,71 @@ def stable(comparison):
     return [{k: v for k, v in record.items() if k not in timed} for record in comparison.to_records()]
 
 
-def test_results_are_those_of_the_local_pool(folder, address, tmp_path):
-    given = {"algorithms": ("rotor", "liu", "test-crash", "test-die"), "budget_fractions": (0.8, 1.0)}
-    there = remat.compare(folder, **given, output=tmp_path / "there", executor=f"dask://{address}")
-    here = remat.compare(folder, **given, output=tmp_path / "here", jobs=2)
-    assert stable(there) == stable(here)
-    journals = []
-    for name in ("there", "here"):
-        lines = (tmp_path / name / "journal.jsonl").read_text().splitlines()
-        journals.append({json.loads(line)["key"] for line in lines[1:]})
-    assert journals[0] == journals[1]
-    # And what one has done, the other need not do.
-    tallies = []
-    remat.compare(folder, **given, output=tmp_path / "there", jobs=1, progress=tallies.append)
-    assert tallies[-1].total == 0
+@pytest.fixture(scope="class")
+def local(tmp_path_factory):
+    """A scheduler with two workers on this computer."""
+    with (
+        installed(tmp_path_factory.mktemp("cluster") / "site"),
+        distributed.LocalCluster(n_workers=2, **SETTINGS) as local,
+    ):
+        yield local
 
 
-def test_limits_hold_on_the_cluster(address):
-    found = remat.compare(CHAIN, algorithms="test-hang", time_limit=0.2, executor=f"dask://{address}")
-    assert [str(cell.answer.outcome) for cell in found] == ["time limit"]
+@pytest.fixture
+def address(local):
+    return address_of(local)
 
 
-def test_a_machine_that_is_lost_takes_no_cell_along(folder, local):
-    """Nor do runs disturb each other that send the same documents one after the other."""
-    given = {"algorithms": ("rotor", "liu", "periodic"), "budget_fractions": (0.6, 0.8, 1.0), "seeds": (0, 1)}
-    victims = [worker.pid for worker in local.workers.values()][:1]
+class TestOneCluster:
+    """All on the same one, which takes seconds to start: those that break something come last."""
 
-    def kill_one(tally):
-        if tally.last is not None and victims:
-            os.kill(victims.pop(), signal.SIGKILL)
+    def test_results_are_those_of_the_local_pool(self, folder, address, tmp_path):
+        given = {"algorithms": ("rotor", "liu", "test-crash", "test-die"), "budget_fractions": (0.8, 1.0)}
+        there = remat.compare(folder, **given, output=tmp_path / "there", executor=f"dask://{address}")
+        here = remat.compare(folder, **given, output=tmp_path / "here", jobs=2)
+        assert stable(there) == stable(here)
+        journals = []
+        for name in ("there", "here"):
+            lines = (tmp_path / name / "journal.jsonl").read_text().splitlines()
+            journals.append({json.loads(line)["key"] for line in lines[1:]})
+        assert journals[0] == journals[1]
+        # And what one has done, the other need not do.
+        tallies = []
+        remat.compare(folder, **given, output=tmp_path / "there", jobs=1, progress=tallies.append)
+        assert tallies[-1].total == 0
 
-    where = f"dask://{address_of(local)}"
-    first = remat.compare(folder, **given, executor=where)
-    second = remat.compare(folder, **given, executor=where, progress=kill_one)
-    assert victims == []
-    assert stable(first) == stable(second) == stable(remat.compare(folder, **given, jobs=1))
+    def test_limits_hold_on_the_cluster(self, address):
+        found = remat.compare(CHAIN, algorithms="test-hang", time_limit=0.2, executor=f"dask://{address}")
+        assert [str(cell.answer.outcome) for cell in found] == ["time limit"]
+
+    def test_a_machine_that_is_lost_takes_no_cell_along(self, folder, local):
+        """Nor do runs disturb each other that send the same documents one after the other."""
+        given = {"algorithms": ("rotor", "liu", "periodic"), "budget_fractions": (0.6, 0.8, 1.0), "seeds": (0, 1)}
+        victims = [worker.pid for worker in local.workers.values()][:1]
+
+        def kill_one(tally):
+            if tally.last is not None and victims:
+                os.kill(victims.pop(), signal.SIGKILL)
+
+        where = f"dask://{address_of(local)}"
+        first = remat.compare(folder, **given, executor=where)
+        second = remat.compare(folder, **given, executor=where, progress=kill_one)
+        assert victims == []
+        assert stable(first) == stable(second) == stable(remat.compare(folder, **given, jobs=1))
+
+    def test_jobs_that_the_cluster_forgets(self, local, tmp_path):
+        """What was answered before stays; what was not is not called crashed. A scheduler that dies looks the same."""
+
+        def restart(tally):
+            if tally.last is not None:
+                with distributed.Client(local, set_as_default=False) as other:
+                    other.restart()
+
+        given = {"algorithms": ("rotor", "test-hang"), "time_limit": 20, "output": tmp_path}
+        with pytest.raises(remat.RematError, match="the dask scheduler was lost"):
+            remat.compare(CHAIN, **given, executor=f"dask://{address_of(local)}", progress=restart)
+        lines = (tmp_path / "journal.jsonl").read_text().splitlines()[1:]
+        assert [json.loads(line)["algorithm"] for line in lines] == ["rotor"]
 
 
 def test_a_scheduler_without_workers(misbehaving):
@@ -82,21 +101,6 @@ def test_a_scheduler_without_workers(misbehaving):
         pytest.raises(remat.OptionError, match="no workers"),
     ):
         remat.compare(CHAIN, executor=f"dask://{address_of(local)}")
-
-
-def test_jobs_that_the_cluster_forgets(local, tmp_path):
-    """What was answered before stays; what was not is not called crashed. A scheduler that dies looks the same."""
-
-    def restart(tally):
-        if tally.last is not None:
-            with distributed.Client(local, set_as_default=False) as other:
-                other.restart()
-
-    given = {"algorithms": ("rotor", "test-hang"), "time_limit": 20, "output": tmp_path}
-    with pytest.raises(remat.RematError, match="the dask scheduler was lost"):
-        remat.compare(CHAIN, **given, executor=f"dask://{address_of(local)}", progress=restart)
-    lines = (tmp_path / "journal.jsonl").read_text().splitlines()[1:]
-    assert [json.loads(line)["algorithm"] for line in lines] == ["rotor"]
 
 
 def test_nobody_there(monkeypatch):

@@ -13,6 +13,7 @@ import pytest
 
 import remat
 from remat.comparing import run as comparing
+from remat.comparing import supervision
 from remat.comparing.cells import Outcome
 from tests.cli.helpers import CHAIN
 
@@ -110,7 +111,8 @@ def test_fractions_of_a_storage_level_are_of_all_states():
     assert cell.answer.solved
 
 
-def test_what_goes_wrong_is_a_cell(misbehaving):
+def test_what_goes_wrong_is_a_cell(misbehaving, monkeypatch):
+    monkeypatch.setattr(supervision, "GRACE", 0.3)
     names = [f"test-{name}" for name in ("crash", "die", "hog", "lie", "good")]
     cells = list(remat.compare(CHAIN, algorithms=names, time_limit=100, memory_limit="600MB", jobs=2))
     found = [*cells, *remat.compare(CHAIN, algorithms="test-hang", time_limit=0.2, jobs=1)]

@@ -90,7 +90,7 @@ def check_against_all_schedules(document, share, names):
     return refused
 
 
-@pytest.mark.parametrize("count", [8, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [6, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_schedule_beats_the_best_one(kind, count):
     names = [entry.name for entry in catalogue if entry.accepts(kind)]
@@ -359,7 +359,7 @@ def test_every_exact_algorithm_has_an_oracle():
     )
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [20, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted(WITHIN_THEIR_CLASS))
 def test_exact_within_its_class(name, count):
     check, documents = WITHIN_THEIR_CLASS[name]

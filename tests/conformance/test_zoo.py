@@ -183,7 +183,7 @@ def suite(entry, *, examples, graphs, options, suffix="", **more):
 
 
 for _entry in catalogue:
-    _few = FEW.get(_entry.name, 8)
+    _few = FEW.get(_entry.name, 6)
     _more = {} if _entry.name == "poet" else {"time_limit": AMPLE}
     _more |= {"moderate": short} if _entry.name in PROGRAMS else {}
     _fast = suite(_entry, examples=_few, graphs=2 * _few, options=OPTIONS | FAST_OPTIONS, **_more)

@@ -24,8 +24,11 @@ ADJOINTS = reference("adjoint")
 TREES = reference("tree")
 
 
-def named(cases):
-    return [pytest.param(case, id=case["instance"]["name"]) for case in cases]
+def named(cases, every=()):
+    """Cases by name; those that are only among `every` are slow."""
+    fast = [pytest.param(case, id=case["instance"]["name"]) for case in cases]
+    more = [case for case in every if case not in cases]
+    return fast + [pytest.param(case, id=case["instance"]["name"], marks=pytest.mark.slow) for case in more]
 
 
 def small(cases, stages):
@@ -201,7 +204,7 @@ def test_persistent_reference(case):
         assert search.persistent_best(case["instance"], budget["budget"]) == budget["opt_persistent"]
 
 
-@pytest.mark.parametrize("case", named(small(CHAINS, 5)))
+@pytest.mark.parametrize("case", named(small(CHAINS, 4), small(CHAINS, 5)))
 def test_exhaustive_reference(case):
     for budget in case["budgets"]:
         found = search.chain_best(case["instance"], budget["budget"])

@@ -16,7 +16,7 @@ from tests.placement.step_lists import world_of
 from tests.verifier.judges import Case, close, same_figures
 
 LISTS = 10
-FAST, ALL = range(8), range(40)  # chunks of 500 draws: 4,000 and 20,000 in all
+FAST, ALL = range(3), range(40)  # chunks of 500 draws: 1,500 and 20,000 in all
 WORLDS = 50
 
 

@@ -203,8 +203,12 @@ def _version_of(package: str) -> str:
 
     if package in ("remat", "remat_algorithms"):
         return __version__
-    from importlib.metadata import PackageNotFoundError, packages_distributions, version
+    from importlib.metadata import PackageNotFoundError, entry_points, packages_distributions, version
 
+    # Mostly the distribution is that of the entry point; a look through the files of all takes up to a second.
+    for point in entry_points(group=registry.ENTRY_POINT_GROUP):
+        if point.module.partition(".")[0] == package and point.dist is not None:
+            return point.dist.version
     for distribution in packages_distributions().get(package, [package]):
         try:
             return version(distribution)

@@ -43,7 +43,7 @@ class Ragged:
     @property
     def counts(self) -> IntArray:
         """Length of each row."""
-        return np.diff(self.start)
+        return self.start[1:] - self.start[:-1]  # asked for often, of few rows: `np.diff` takes five times as long
 
     @property
     def rows(self) -> IntArray:

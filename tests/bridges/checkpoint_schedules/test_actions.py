@@ -262,7 +262,7 @@ def drawn_plans(count):
     )(given(strategies.adjoints(largest=8), st.integers(1, 9))(test))
 
 
-@drawn_plans(10)
+@drawn_plans(5)
 def test_drawn_plans_are_executed_or_refused(document, budget):
     """Whatever the algorithm: executed without breaking a rule, or refused with a reason."""
     check_plans(document, budget)

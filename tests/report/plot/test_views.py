@@ -33,8 +33,9 @@ def test_each_view_is_for_its_kinds(kind, view, tmp_path):
         if kind in VIEWS[view]:
             plot(result, path, view=view)
             first = path.read_bytes()
-            plot(result, path, view=view)
-            assert path.read_bytes() == first
+            if suffix == "svg" or kind == VIEWS[view][0]:  # images take long, and are made alike for all kinds
+                plot(result, path, view=view)
+                assert path.read_bytes() == first
         else:
             suited = ", ".join(name for name, kinds in VIEWS.items() if kind in kinds)
             with pytest.raises(OptionError, match=f"{view!r} is no view of this schedule; it has {suited}"):

@@ -62,7 +62,9 @@ MOST_OPERATIONS = 20_000
 class AdjointBestOptions(Options):
     """Options of `adjoint-best`."""
 
-    iterations: int = Field(200, ge=0, description="windows that the local search tries")
+    iterations: int = Field(
+        200, ge=0, description="windows that the local search tries, and rounds of the one that sends values to storage"
+    )
     moves: int = Field(300_000, ge=0, description="moves that the exact search of tiny instances may try")
     window: int = Field(6_000, ge=1, description="moves that the search of a window may try")
     work: float | None = Field(
@@ -122,12 +124,14 @@ def _moving_states(problem: Problem, options: AdjointBestOptions, best: Incumben
     """Do all but constraint programming; fill `best`."""
     model = Model.of(problem)
     bound: Number = problem.no_recompute_time
-    for start in starts(problem, context):
+    for start in starts(problem, context, options.iterations):
         if isinstance(start, Proposal):
             return start
         bound = max(bound, start.bound)
         best.take(start.steps, start.makespan, bound=bound, message=start.name)
-    if model is None and not context.stopped:
+        if best.makespan <= bound:
+            break  # proved: none of the others is better
+    if model is None and best.makespan > bound and not context.stopped:
         _one_at_a_time(problem, options, best, bound)
     if best.makespan > bound and not context.stopped:
         bound = max(bound, lower_bound(problem, context))

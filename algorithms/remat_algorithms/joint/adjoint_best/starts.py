@@ -41,7 +41,7 @@ MOST_AS_CHAINS = 200
 """Most steps for which the loop is given to algorithms for chains."""
 
 OFFLOADING_ROUNDS, MOST_OFFLOADED = 200, 30
-"""Rounds of the search that sends values to storage, and steps up to which it takes about a second: without a time
+"""Most rounds of the search that sends values to storage, and steps up to which it takes about a second: without a time
 limit it is left out beyond."""
 
 
@@ -55,10 +55,11 @@ class Start:
     bound: Number
 
 
-def starts(problem: Problem, context: Context) -> Iterator[Start | Proposal]:
+def starts(problem: Problem, context: Context, rounds: int) -> Iterator[Start | Proposal]:
     """Yield each schedule that another algorithm finds, quick ones first; an answer without one that is a proof, too.
 
-    An algorithm that refuses the instance, or whose schedule does not fit, yields nothing.
+    An algorithm that refuses the instance, or whose schedule does not fit, yields nothing. The search that sends values
+    to storage takes so many rounds at most.
     """
     short, found = problem.chain.length <= MOST_QUICK, False
     for entry in _others():
@@ -79,7 +80,7 @@ def starts(problem: Problem, context: Context) -> Iterator[Start | Proposal]:
             yield proposal
     if problem.chain.length > MOST_AS_CHAINS:
         return
-    for start in (_in_working_memory(problem, context), _to_storage_and_back(problem, context)):
+    for start in (_in_working_memory(problem, context), _to_storage_and_back(problem, context, rounds)):
         if start is not None:
             yield start
 
@@ -95,12 +96,12 @@ def _in_working_memory(problem: Problem, context: Context) -> Start | None:
     return _as_a_chain(problem, "rotor-float", {"certificate": False}, context)
 
 
-def _to_storage_and_back(problem: Problem, context: Context) -> Start | None:
+def _to_storage_and_back(problem: Problem, context: Context, rounds: int) -> Start | None:
     """Return what a search for chains finds that sends any value away, tapes and adjoints too, beside computing."""
     quick = problem.chain.length <= MOST_OFFLOADED or context.seconds_left is not None
     if not problem.machine.links or not quick:
         return None
-    return _as_a_chain(problem, "remat-offload-best", {"iterations": OFFLOADING_ROUNDS}, context)
+    return _as_a_chain(problem, "remat-offload-best", {"iterations": min(OFFLOADING_ROUNDS, rounds)}, context)
 
 
 def _as_a_chain(problem: Problem, name: str, given: dict[str, Any], context: Context) -> Start | None:

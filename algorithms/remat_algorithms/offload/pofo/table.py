@@ -85,8 +85,9 @@ class PofoTable:
     def __init__(self, chain: Chain, memory: int, rates: Rates, slots: int, *, remake: bool) -> None:
         self.chain, self.memory, self.rates, self.remake = chain, memory, rates, remake
         self.segments = Segments.of(chain)
-        self.length, self.slots = chain.length, slots
-        self.unit = max(1.0, memory / slots)
+        # No more slots than bytes: a slot has at least one.
+        self.length, self.slots = chain.length, max(1, min(slots, memory))
+        self.unit = max(1.0, memory / self.slots)
         read_before = np.concatenate(([False], chain.reads_output[:-1]))
         self.input_item = np.where(chain.reads_input | read_before, chain.activation_size[:-1], 0)
         self.saved_item = np.where(self.segments.saves, chain.saved_size, 0)
@@ -104,7 +105,8 @@ class PofoTable:
         self.returned = self._moved(chain.backward_time.astype(np.float64), rates.back)
         self.swept = self._moved(chain.forward_time.astype(np.float64), rates.out)
         self.rotor: RotorTable | None = None
-        self.value = np.full((self.length + 1, slots + 2, slots + 2, slots + 2), np.inf, dtype=np.float32)
+        shape = (self.length + 1, *[self.slots + 2] * 3)
+        self.value = np.full(shape, np.inf, dtype=np.float32)
 
     @property
     def estimate(self) -> float:

@@ -82,6 +82,7 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
     """
     runs, count = program.runs, len(program.runs)
     size, workspace, writes = graph.size.tolist(), graph.workspace.tolist(), graph.writes.to_lists()
+    in_place = graph.in_place.tolist()
     memory_of = [processor.memory for processor in machine.processors]
     # Plain lists: most programs are short, and this is what walks over many of them wait for.
     change = [[0] * (count + 1) for _ in machine.memories]
@@ -97,7 +98,9 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
             opens[memory, value].append(position)
         for value in run.drops:
             closes[memory, value].append(position)
-        extra[memory][position] += workspace[run.task] - reused_bytes(graph, run.task, run.drops)
+        extra[memory][position] += workspace[run.task]
+        if in_place[run.task]:
+            extra[memory][position] -= reused_bytes(graph, run.task, run.drops)
     arrives = []
     for transfer in program.transfers:
         link = machine.links[transfer.link]

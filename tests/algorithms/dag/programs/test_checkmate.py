@@ -71,13 +71,13 @@ def check_optimal(document, share, name="checkmate", most_runs=None, **options):
 # --- the best of the class --------------------------------------------------------------------------------------------
 
 
-@draws(25)
+@draws(15)
 @given(training_graphs(), st.integers(0, 99))
 def test_checkmate_is_optimal_on_training_graphs(document, share):
     check_optimal(document, share)
 
 
-@draws(25)
+@draws(15)
 @given(training_graphs(), st.integers(0, 99), st.integers(1, 3))
 def test_moccasin_is_optimal_on_training_graphs(document, share, copies):
     check_optimal(document, share, "moccasin", copies, copies=copies)
@@ -95,7 +95,7 @@ LOWERED = {
 
 @pytest.mark.parametrize("kind", sorted(LOWERED))
 def test_optimal_through_lowering(kind):
-    @draws(10)
+    @draws(7)
     @given(LOWERED[kind], st.integers(0, 99))
     def run(document, share):
         check_optimal(document, share)
