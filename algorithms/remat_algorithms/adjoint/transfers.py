@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from remat.plugin import IntArray, NumberArray, OptionError, Problem, number_array
+from remat.plugin import IntArray, NumberArray, Problem, number_array
 
 
 def state_transfer_times(problem: Problem, level: int) -> tuple[NumberArray, NumberArray] | None:
@@ -32,25 +32,3 @@ def transfer_times_of(problem: Problem, sizes: IntArray, source: int, target: in
     distinct, which = np.unique(sizes, return_inverse=True)
     times = [machine.links[link].time(size) for size in distinct.tolist()]
     return number_array(times)[which]
-
-
-def check_working_room(problem: Problem, name: str) -> None:
-    """Refuse a working memory in which not every largest state, adjoint and tape fit together.
-
-    Only a machine or budget given by hand has less; what no schedule could do is left to the bounds.
-
-    Raises
-    ------
-    remat.OptionError
-    """
-    chain, memory = problem.chain, problem.machine.memories[0]
-    need = chain.static_memory + int(chain.activation_size.max()) + int(chain.gradient_size.max())
-    need += int(chain.saved_size.max(initial=0))
-    if len(problem.machine.memories) == 1 or memory.capacity is None or memory.capacity >= need:
-        return
-    bound = problem.memory_bounds[0]
-    if bound is None or bound.size <= memory.capacity:
-        raise OptionError(
-            f"{name} needs {need} in {memory.name}, for a state, an adjoint and a tape, and it has {memory.capacity}",
-            argument="algorithm",
-        )

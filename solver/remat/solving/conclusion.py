@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from remat.errors import ClaimError
@@ -15,6 +16,7 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps
+from remat.solving.least_of_strategy import least_of_strategy
 from remat.solving.remedies import remedies
 from remat.solving.result import Result
 from remat.solving.scopes import scope_of, scoped
@@ -44,7 +46,8 @@ def conclude(
         if isinstance(placed, Unplaceable):
             if solver.guarantee == "strategy":
                 scope = scope_of(problem.machine, solver, solver.within or f"the {solver.name} schedule")
-                least = _own_peak(problem, proposal.steps, placed)
+                again = partial(_place, problem, steps=proposal.steps)
+                least = least_of_strategy(problem, proposal.steps, placed, again)
             elif solver.guarantee == "exact" and problem.exceeded is None:
                 name = problem.machine.memories[placed.memory].name
                 raise ClaimError(
@@ -90,21 +93,6 @@ def _overfull(problem: Problem, machine: Machine) -> Unplaceable | None:
         if resident > memory.capacity:
             return Unplaceable(0, index, resident, memory.capacity)
     return None
-
-
-def _own_peak(problem: Problem, steps: Steps, overrun: Unplaceable) -> LeastBudget | None:
-    """The budget at which a strategy's one schedule fits: its peak without the memory that is too small."""
-    name = problem.machine.memories[overrun.memory].name
-    unbounded = problem.machine.with_capacities({name: None})
-    placed = _place(problem, unbounded, steps)
-    if isinstance(placed, Unplaceable):
-        return None
-    report = check(problem.graph, unbounded, placed, reference_time=problem.no_recompute_time)
-    peak = report.peaks[name]
-    task = None
-    if peak.step is not None and steps.kind[peak.step] == 0:
-        task = int(steps.item[peak.step])
-    return LeastBudget(peak.size, task, True, overrun.memory)
 
 
 def _check_claims(problem: Problem, solver: Algorithm, proposal: Proposal, report: Report) -> None:

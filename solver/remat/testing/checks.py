@@ -119,12 +119,21 @@ def check_budgets(algorithm: Algorithm, memory: str, rungs: Sequence[Rung]) -> N
         if found.result.columns is None:
             continue
         for proof in rungs:
+            _check_not_above(found, proof, memory)
             if proof.capacity >= found.result.peak_memory[memory]:
                 _check_proof(algorithm, found, proof, memory)
             if algorithm.guarantee == "exact" and proof.capacity >= found.capacity:
                 _check_monotone(found, proof)
     if algorithm.guarantee == "strategy":
         _check_same_steps(rungs)
+
+
+def _check_not_above(found: Rung, proof: Rung, memory: str) -> None:
+    """Check that no least budget is above what a schedule of the same algorithm takes."""
+    least, peak = proof.result.least_budget, found.result.peak_memory[memory]
+    if least is not None and proof.result.machine.memories[least.memory].name == memory:
+        here = f"(budget {found.budget}: peak {peak}; budget {proof.budget}: least {least.size})"
+        require(least.size <= peak, f"the least budget is above the peak of a schedule {here}")
 
 
 def _check_proof(algorithm: Algorithm, found: Rung, proof: Rung, memory: str) -> None:

@@ -73,7 +73,9 @@ def machines(draw: st.DrawFn) -> Document:
 
 
 @st.composite
-def chains(draw: st.DrawFn, *, largest: int = 6, plain: bool = False, exact: bool = False) -> Document:
+def chains(
+    draw: st.DrawFn, *, largest: int = 6, plain: bool = False, exact: bool = False, parameters: bool = False
+) -> Document:
     """Draw a `chain` document.
 
     Parameters
@@ -85,6 +87,8 @@ def chains(draw: st.DrawFn, *, largest: int = 6, plain: bool = False, exact: boo
         input, output and saved value.
     exact : bool
         Integer times and unscaled sizes, for comparison with exhaustive searches.
+    parameters : bool
+        Now and then with parameters, optimizer states and updates.
     """
     figures = _Figures(draw, exact=exact)
     document = _head(draw, "chain")
@@ -102,7 +106,25 @@ def chains(draw: st.DrawFn, *, largest: int = 6, plain: bool = False, exact: boo
         figures.seldom(document, "in_place", lambda: True, 6)
         figures.seldom(document, "backward_reads", lambda: draw(_READS), 6)
         figures.seldom(document, "machine", lambda: draw(machines()), 10)
+    if parameters and draw(st.integers(1, 8)) == 8:
+        _parameters(draw, figures, document)
     return document
+
+
+def _parameters(draw: st.DrawFn, figures: _Figures, document: Document) -> None:
+    """Give a chain parameters, some of them at another memory where there is one."""
+    document["schema"] = "remat.instance/2"
+    for stage in document["stages"]:
+        stage["parameter_size"] = figures.size(1)
+        figures.seldom(stage, "parameter_gradient_size", figures.size)
+        figures.seldom(stage, "optimizer_size", figures.size, 2)
+        figures.seldom(stage, "update_time", figures.time, 2)
+    if draw(st.booleans()):
+        document["machine"] = draw(machines())
+    names = [memory["name"] for memory in document.get("machine", {"memories": ()})["memories"]]
+    if len(names) > 1:
+        figures.seldom(document, "parameter_memory", lambda: names[1], 2)
+        figures.seldom(document, "optimizer_memory", lambda: names[1], 2)
 
 
 _READS = st.lists(st.sampled_from(["input", "output", "saved"]), unique=True, max_size=3)
@@ -146,7 +168,15 @@ def _variants(draw: st.DrawFn, figures: _Figures, *, plain: bool) -> list[Docume
 
 
 @st.composite
-def adjoints(draw: st.DrawFn, *, largest: int = 8, uniform: bool | None = None, exact: bool = False) -> Document:
+def adjoints(
+    draw: st.DrawFn,
+    *,
+    largest: int = 8,
+    uniform: bool | None = None,
+    exact: bool = False,
+    taped: bool | None = None,
+    machine: bool = False,
+) -> Document:
     """Draw an `adjoint` document.
 
     Parameters
@@ -157,6 +187,10 @@ def adjoints(draw: st.DrawFn, *, largest: int = 8, uniform: bool | None = None, 
         Equal steps (True), steps of their own (False), or either.
     exact : bool
         Integer times and unscaled sizes.
+    taped : bool, optional
+        With tapes that can be stored (True), without (False), or either.
+    machine : bool
+        Now and then on a machine of its own, in place of storage.
     """
     figures = _Figures(draw, exact=exact)
     document = _head(draw, "adjoint")
@@ -168,12 +202,26 @@ def adjoints(draw: st.DrawFn, *, largest: int = 8, uniform: bool | None = None, 
     figures.seldom(document, "state_size", figures.size, 2)
     figures.seldom(document, "adjoint_size", figures.size, 3)
     figures.seldom(document, "static_memory", figures.size)
-    figures.seldom(document, "tape_size", figures.size, 6)
+    if taped is None:
+        taped = draw(st.integers(1, 6)) == 6
+    if taped:
+        _tapes(draw, figures, document)
+    if machine and draw(st.integers(1, 6)) == 6:
+        document["machine"] = draw(machines())
+        return document
     figures.seldom(document, "storage", lambda: _storage(draw, figures), 2)
     levels = [level["name"] for level in document.get("storage", ())]
     if levels:
         figures.seldom(document, "initial_state", lambda: draw(st.sampled_from(levels)))
     return document
+
+
+def _tapes(draw: st.DrawFn, figures: _Figures, document: Document) -> None:
+    """Give an adjoint tapes, often of a time of their own, and of sizes of their own where steps differ."""
+    document["tape_size"] = figures.size()
+    figures.seldom(document, "tape_time", figures.time, 2)
+    for step in document["steps"] if isinstance(document["steps"], list) else ():
+        figures.seldom(step, "tape_size", figures.size, 2)
 
 
 def _step(draw: st.DrawFn, figures: _Figures) -> Document:
@@ -325,9 +373,9 @@ def documents(kind: str) -> DocumentStrategy:
     """Return the strategy for documents of a kind."""
     match kind:
         case "chain":
-            return chains()
+            return chains(parameters=True)
         case "adjoint":
-            return adjoints()
+            return st.one_of(adjoints(machine=True), adjoints(taped=True, machine=True))
         case "dag":
             return dags()
         case "tree":

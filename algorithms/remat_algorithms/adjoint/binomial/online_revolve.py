@@ -55,6 +55,7 @@ from remat_algorithms.adjoint.ranges import (
     Splits,
     reverse_ranges,
 )
+from remat_algorithms.adjoint.room import within_room
 from remat_algorithms.adjoint.slots import Slots, forgotten, initially_in, transfer_times
 from remat_algorithms.kit.binomial import advances
 
@@ -125,6 +126,7 @@ class OnlinePlacement:
         yield from reverse_ranges(ranges, Alike(self._level, self._slots), Splits(end))
 
 
+@within_room("online-revolve", recount=False)
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint with the slots of its first storage level, or of its one memory, as if n were not known.
 

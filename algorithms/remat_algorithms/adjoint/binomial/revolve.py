@@ -15,10 +15,12 @@ from remat.plugin import MOST_RUNS, Bound, Context, Entry, Number, OptionError, 
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import Alike, reversal
+from remat_algorithms.adjoint.room import within_room
 from remat_algorithms.adjoint.slots import Slots, forgotten, initially_in, slot_notes, transfer_times
 from remat_algorithms.kit.binomial import advances
 
 
+@within_room("revolve")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint of equal steps with the slots of its first storage level, or of its one memory.
 
@@ -34,6 +36,11 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     -----
     O(steps of the schedule) time.
     """
+    return propose(problem)
+
+
+def propose(problem: Problem) -> Proposal:
+    """Return what `solve` does, with the room as it is counted."""
     facts, slots = Facts.of(problem), Slots.of(problem)
     refused = refused_by_revolve(facts, slots)
     if refused is not None:

@@ -26,6 +26,7 @@ from remat_algorithms.adjoint.binomial.revolve import if_built
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE
+from remat_algorithms.adjoint.room import within_room
 from remat_algorithms.adjoint.slots import Slots, forget_elsewhere, forgotten, initially_in, slot_notes
 from remat_algorithms.kit.binomial import repetition
 
@@ -39,6 +40,7 @@ class TreeverseOptions(Options):
     split: Split = Field(default="binomial", description="where to divide: at the binomial point, or in the middle")
 
 
+@within_room("treeverse")
 def solve(problem: Problem, options: TreeverseOptions, context: Context) -> Proposal:
     """Solve an adjoint with the slots of its first storage level, or of its one memory.
 

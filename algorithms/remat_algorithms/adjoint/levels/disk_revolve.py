@@ -14,21 +14,22 @@ n = 300, c = 1, w = 10, r = 1 (1844 against 1589).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 from pydantic import Field
 
-from remat.plugin import ALL_SCHEDULES, Bound, Context, Entry, OptionError, Options, Problem, Proposal
+from remat.plugin import Bound, Context, Entry, LeastBudget, OptionError, Options, Problem, Proposal
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.h_revolve import MOST_WORK, tables
 from remat_algorithms.adjoint.levels.level_rows import Stopped, emit, fill
 from remat_algorithms.adjoint.levels.uniform import Level, TimeLoop, finish
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, DISCARD, READ_LAST, WRITE, Alike, Splits, reversal
+from remat_algorithms.adjoint.room import within_room
 from remat_algorithms.kit.binomial import beta
 
-PERIODIC = "periodic-disk-revolve"
+PERIODIC, SCOPE = "periodic-disk-revolve", "schedules with periodic disk checkpoints"
 
 
 class DiskRevolveOptions(Options):
@@ -37,6 +38,7 @@ class DiskRevolveOptions(Options):
     one_read: bool = Field(False, description="read each disk checkpoint once only, as public packages do")
 
 
+@within_room("disk-revolve")
 def solve(problem: Problem, options: DiskRevolveOptions, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on its first level and an unbounded second one.
 
@@ -92,6 +94,7 @@ def solve(problem: Problem, options: DiskRevolveOptions, context: Context) -> Pr
     return Proposal(steps=plan.steps(problem), makespan=makespan, bounds=(bound,), optimal_within=scope)
 
 
+@within_room("periodic-disk-revolve")
 def solve_periodic(problem: Problem, options: None, context: Context) -> Proposal:
     """Store a disk checkpoint every m steps, each read once; m in closed form.
 
@@ -102,10 +105,12 @@ def solve_periodic(problem: Problem, options: None, context: Context) -> Proposa
 
     Takes instances of kind `adjoint`, with two storage levels; further ones are not used.
 
+    A disk that is too small for its checkpoints is an answer: so much of it would do.
+
     Raises
     ------
     remat.OptionError
-        For unequal steps, asynchronous levels, or a disk that is too small.
+        For unequal steps or asynchronous levels.
 
     Notes
     -----
@@ -157,29 +162,35 @@ class _Blocks:
 def _blocks(problem: Problem) -> _Blocks | Proposal:
     loop = TimeLoop.of(problem, PERIODIC, least_levels=2)
     memory, disk = loop.levels[:2]
-    advances = loop.steps - 1
-    refused = loop.infeasible("schedules with periodic disk checkpoints", (memory,))
+    if loop.steps > 1 and memory.slots < 1:
+        return Proposal(infeasible_within=SCOPE, least=_least_in_memory(loop))
+    count = _on_disk(loop, memory.slots)
+    # x0 needs room where it lies from the start, even if it is only dropped.
+    needed = max(count, 1 if loop.given == 1 else 0)
+    if needed > disk.slots:
+        least = LeastBudget(needed * loop.least.size, None, True, disk.memory)
+        return Proposal(infeasible_within=SCOPE, least=least)
+    refused = loop.infeasible(SCOPE, (memory,))
     if refused is not None:
-        return _least_periodic(loop, refused)
-    m = period(memory.slots, loop.forward, disk, advances)
-    count = max(0, -(-advances // m) - 1)
-    if count > disk.slots:
-        raise OptionError(
-            f"{PERIODIC} needs {count} checkpoints in {disk.name!r}, which holds {disk.slots}; use h-revolve",
-            argument="algorithm",
-        )
-    return _Blocks(loop, m, count)
-
-
-def _least_periodic(loop: TimeLoop, refused: Proposal) -> Proposal:
-    """Name the least slots of memory with which the checkpoints on disk are few enough, too."""
-    disk, advances, least = loop.levels[1], loop.steps - 1, refused.least
-    if least is None or refused.infeasible_within == ALL_SCHEDULES:
         return refused
-    for slots in range(1, loop.steps + 1):
-        if -(-advances // period(slots, loop.forward, disk, advances)) - 1 <= disk.slots:
-            return replace(refused, least=replace(least, size=slots * least.size))
-    return replace(refused, least=None)
+    return _Blocks(loop, period(memory.slots, loop.forward, disk, loop.steps - 1), count)
+
+
+def _on_disk(loop: TimeLoop, slots: int) -> int:
+    """Return how many checkpoints go to the disk, with so many slots in the first level."""
+    advances = loop.steps - 1
+    return max(0, -(-advances // period(slots, loop.forward, loop.levels[1], advances)) - 1)
+
+
+def _least_in_memory(loop: TimeLoop) -> LeastBudget:
+    """Name the least slots of memory with which the checkpoints on disk are few enough, too."""
+    memory, disk = loop.levels[:2]
+    given = [] if loop.given is None else [loop.levels[loop.given]]
+    if all(level.slots or level is memory for level in given):
+        for slots in range(1, loop.steps + 1):
+            if _on_disk(loop, slots) <= disk.slots:
+                return LeastBudget(slots * loop.least.size, None, True, memory.memory)
+    return LeastBudget(loop.least.size, None, False, memory.memory)
 
 
 def period(slots: int, forward: float, disk: Level, most: int) -> int:

@@ -31,11 +31,13 @@ from remat_algorithms.adjoint.binomial.revolve import if_built
 from remat_algorithms.adjoint.levels.level_rows import Row, Stopped, binomial_row, emit, fill, no_storage
 from remat_algorithms.adjoint.levels.uniform import TimeLoop, finish
 from remat_algorithms.adjoint.plan import Plan
+from remat_algorithms.adjoint.room import within_room
 
 MOST_WORK = 10**12
 """Most additions of the tables (more than ten minutes)."""
 
 
+@within_room("h-revolve")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on all its storage levels, in the order in which the machine lists them.
 

@@ -15,12 +15,14 @@ from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.uniform import TimeLoop
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import READ, READ_LAST, WRITE, Split, Splits, reversal
+from remat_algorithms.adjoint.room import within_room
 from remat_algorithms.kit.binomial import advances, beta, repetition
 
 MOST_SLOTS = 10_000_000
 """Most slots of a schedule that is streamed."""
 
 
+@within_room("multistage")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on all its storage levels.
 

@@ -19,6 +19,7 @@ from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.uniform import TimeLoop
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, WRITE, Alike, Splits, reversal
+from remat_algorithms.adjoint.room import within_room
 from remat_algorithms.kit.binomial import advances
 
 
@@ -32,6 +33,7 @@ class TwoLevelOptions(Options):
     )
 
 
+@within_room("two-level")
 def solve(problem: Problem, options: TwoLevelOptions, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on its first two levels.
 

@@ -35,8 +35,8 @@ from remat.plugin import (
 )
 from remat_algorithms.adjoint.levels.uniform import reverse_block
 from remat_algorithms.adjoint.plan import Plan
+from remat_algorithms.adjoint.room import within_room
 from remat_algorithms.adjoint.slots import initially_in
-from remat_algorithms.adjoint.transfers import check_working_room
 from remat_algorithms.kit.binomial import advances
 
 _MEMORY, _DISK = 1, 2
@@ -67,6 +67,7 @@ class _Setting:
     given: int | None
 
 
+@within_room("two-level-async")
 def solve(problem: Problem, options: TwoLevelAsyncOptions, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on its first level and an asynchronous second one.
 
@@ -85,10 +86,10 @@ def solve(problem: Problem, options: TwoLevelAsyncOptions, context: Context) -> 
     """
     loop = _setting(problem)
     n = loop.steps
+    period = _period(loop, options.period, max(loop.slots, 1))
     if n > 1 and loop.slots < 1:
         least = LeastBudget(int(problem.chain.activation_size.max()), None, True, _MEMORY)
         return Proposal(infeasible_within="two-level schedules with 0 slots in the first level", least=least)
-    period = _period(loop, options.period, max(loop.slots, 1))
     starts = list(range(0, n, period))
     last = n - starts[-1]
     runs = n - last + advances(period, max(loop.slots, 1)) * (len(starts) - 1) + advances(last, max(loop.slots, 1))
@@ -202,7 +203,6 @@ def _setting(problem: Problem) -> _Setting:
         raise OptionError(f"{name} needs states of equal size; use adjoint-best", argument="algorithm")
     if chain.length and chain.forward_time.min() != chain.forward_time.max():
         raise OptionError(f"{name} needs steps of equal forward time; use adjoint-best", argument="algorithm")
-    check_working_room(problem, name)
     write, read = (machine.links[machine.link_index[ends]].time(state) for ends in ((0, _DISK), (_DISK, 0)))
     capacity = machine.memories[0].capacity
     need = chain.static_memory + 2 * state + int(chain.gradient_size.max())

@@ -23,6 +23,7 @@ import numpy as np
 from remat.plugin import Bound, Context, IntArray, LeastBudget, OptionError, Problem, Proposal, check_length
 from remat_algorithms.adjoint.binomial import revolve
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
+from remat_algorithms.adjoint.room import within_room
 from remat_algorithms.adjoint.slots import forget_elsewhere, slot_notes
 from remat_algorithms.adjoint.tapes.tapes import TapePlan, TapeRoom
 
@@ -32,6 +33,7 @@ MOST_WORK = 2 * 10**10
 _INFINITE = 2**60
 
 
+@within_room("bptt-hsm")
 def solve_hsm(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint by keeping hidden states only: C is Revolve's t(n, s) + n, in closed form.
 
@@ -45,15 +47,17 @@ def solve_hsm(problem: Problem, options: None, context: Context) -> Proposal:
     forward = problem.chain.forward_time
     if len(forward) and forward.min() != forward.max():
         raise OptionError("bptt-hsm needs steps of equal forward time; use walther-griewank", argument="algorithm")
-    proposal = revolve.solve(problem, options, context)
+    proposal = revolve.propose(problem)
     return replace(proposal, bounds=tuple(replace(bound, source="bptt-hsm") for bound in proposal.bounds))
 
 
+@within_room("bptt-ism")
 def solve_ism(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint by keeping internal states only; see `solve_msm`."""
     return _solve(problem, "bptt-ism", context, hidden=False)
 
 
+@within_room("bptt-msm")
 def solve_msm(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint by keeping hidden and internal states.
 
@@ -79,7 +83,7 @@ def _solve(problem: Problem, name: str, context: Context, *, hidden: bool) -> Pr
     what = "hidden or internal states" if hidden else "internal states"
     first = room.state if n > 1 else 0
     if room.size is not None and room.size < first:
-        scope = f"schedules that keep {what}"
+        scope = f"schedules that keep {what} in {max(room.size, 0)} bytes"
         return Proposal(infeasible_within=scope, least=LeastBudget(room.fixed + first, None, True, room.memory))
     most = (n - 1) * internal
     bytes_left = most if room.size is None else min(most, room.size - first)

@@ -16,6 +16,7 @@ import numpy as np
 
 from remat.plugin import Bound, Context, IntArray, LeastBudget, OptionError, Problem, Proposal, check_length
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
+from remat_algorithms.adjoint.room import within_room
 from remat_algorithms.adjoint.slots import forget_elsewhere, slot_notes
 from remat_algorithms.adjoint.tapes.tapes import TapePlan, TapeRoom
 
@@ -25,6 +26,7 @@ MOST_WORK = 2 * 10**10
 _INFINITE = 2**60
 
 
+@within_room("mixed")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint with a `tape_size` and equal forward times.
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from remat.plugin import WHOLE, OptionError, Problem, Ragged, StepKind, Steps, run_in_order
 from remat_algorithms.adjoint.slots import initially_in
-from remat_algorithms.adjoint.transfers import check_working_room
 
 
 @dataclass
@@ -159,7 +158,6 @@ class TapeRoom:
             )
         if chain.forward_time.min() != chain.forward_time.max():
             raise OptionError(f"{name} needs steps of equal forward time; use walther-griewank", argument="algorithm")
-        check_working_room(problem, name)
         state, tape = int(chain.activation_size.max()), int(chain.saved_size.max())
         if len(machine.memories) == 1:
             fixed = chain.static_memory + state + tape + int(chain.gradient_size.max())

@@ -19,8 +19,9 @@ import numpy as np
 from remat.plugin import Bound, Context, NumberArray, OptionError, Problem, Proposal, check_length
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.plan import Plan
+from remat_algorithms.adjoint.room import within_room
 from remat_algorithms.adjoint.slots import Slots, forget_elsewhere, initially_in, slot_notes
-from remat_algorithms.adjoint.transfers import check_working_room, state_transfer_times
+from remat_algorithms.adjoint.transfers import state_transfer_times
 
 MOST_BYTES = 2 * 10**9
 MOST_WORK = 6 * 10**10
@@ -29,6 +30,7 @@ MOST_WORK = 6 * 10**10
 _INFINITE = 2**60
 
 
+@within_room("walther-griewank")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint with the slots of its first storage level, or of its one memory.
 
@@ -48,7 +50,6 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     chain = problem.chain
     steps = chain.length if chain.saves else chain.length + 1
     slots = Slots.of(problem)
-    check_working_room(problem, "walther-griewank")
     scope = f"checkpointing schedules with {slots.count} slots"
     if slots.count < 1 and steps > 1:
         return Proposal(infeasible_within=scope, least=slots.least)

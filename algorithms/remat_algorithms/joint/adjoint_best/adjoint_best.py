@@ -43,7 +43,7 @@ from remat.plugin import (
 from remat_algorithms.joint.adjoint_best.bound import lower_bound
 from remat_algorithms.joint.adjoint_best.model import Model, Operation, cost, operations_of, steps_of
 from remat_algorithms.joint.adjoint_best.search import Search
-from remat_algorithms.joint.adjoint_best.starts import makespan_of, starts, whole_values
+from remat_algorithms.joint.adjoint_best.starts import makespan_of, starts, sufficient, whole_values
 from remat_algorithms.joint.adjoint_best.table import LevelTable, SharedTable, stores
 from remat_algorithms.joint.adjoint_best.windows import Windows
 from remat_algorithms.kit.incumbent import Incumbent
@@ -93,6 +93,18 @@ def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Pr
     -----
     The other algorithms' time, O(n^3 cells) for the table, and `window` moves for each iteration.
     """
+    proposal = _found(problem, options, context)
+    model = Model.of(problem)
+    if proposal.infeasible_within is None or proposal.least is not None or model is None:
+        return proposal
+    least = _least(model, options, problem.chain.static_memory)
+    if least is not None and proposal.infeasible_within == WHOLE_MOVES:
+        least = _least_of_all(problem, options, context, least)
+    return replace(proposal, least=least)
+
+
+def _found(problem: Problem, options: AdjointBestOptions, context: Context) -> Proposal:
+    """Look for a schedule in every way there is; without one, say what is proved."""
     best = Incumbent[Steps](context, lambda steps: steps)
     proposal = _moving_states(problem, options, best, context)
     bound = max((bound.value for bound in proposal.bounds if bound.scope == ALL_SCHEDULES), default=0)
@@ -182,7 +194,7 @@ def _exact(
     if found is not None:
         best.take(steps_of(problem, found[1]), found[0], bound=bound, message="exact search")
     if best.steps is None:
-        return Proposal(infeasible_within=scope, least=_least(model, options, problem.chain.static_memory))
+        return Proposal(infeasible_within=scope)
     # Another algorithm may store tapes, and be better than anything that the search knows: then this is no class.
     proved = Bound(best.makespan, scope, "adjoint-best")
     everywhere = Bound(bound, ALL_SCHEDULES, "adjoint-best")
@@ -211,6 +223,31 @@ def _least(model: Model, options: AdjointBestOptions, static: int) -> LeastBudge
         else:
             low = middle
     return LeastBudget(high + (0 if memory else static), None, True, memory)
+
+
+def _least_of_all(problem: Problem, options: AdjointBestOptions, context: Context, least: LeastBudget) -> LeastBudget:
+    """Return the least budget with which anything is found: the exact search is but one of those that look.
+
+    Below what is enough for that search, a bisection whose trials are solved: first what the others say is enough for
+    them, then a byte less. So the least is one that is enough, and with a byte less nothing is found.
+    """
+    name, low, high = (
+        problem.machine.memories[least.memory].name,
+        problem.machine.memories[least.memory].capacity,
+        least.size,
+    )
+    if low is None:
+        return least
+    trial = min(sufficient(problem, context, least.memory), default=high - 1)
+    while high - low > 1 and not context.stopped:
+        if not low < trial < high:
+            trial = (low + high) // 2
+        found = _found(problem.on(problem.machine.with_capacities({name: trial})), options, context.aside())
+        if found.steps is None:
+            low, trial = trial, high
+        else:
+            high, trial = trial, trial - 1
+    return replace(least, size=high)
 
 
 def _search_windows(

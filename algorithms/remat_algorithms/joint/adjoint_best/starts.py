@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from remat.placement import Placement, place
+from remat.placement import Placement, Unplaceable, least_capacity, place
 from remat.plugin import (
     ALL_SCHEDULES,
     Algorithm,
@@ -23,9 +23,9 @@ from remat.plugin import (
     StepKind,
     Steps,
     concatenate,
-    make_options,
 )
 from remat_algorithms.adjoint.slots import initially_in
+from remat_algorithms.kit.asking import asked
 
 QUICK = ("store-all", "revolve", "multistage", "two-level", "periodic-disk-revolve", "treeverse", "recompute-all")
 """They search nothing, and are asked even when the time is over."""
@@ -61,51 +61,66 @@ def starts(problem: Problem, context: Context, rounds: int) -> Iterator[Start | 
     An algorithm that refuses the instance, or whose schedule does not fit, yields nothing. The search that sends values
     to storage takes so many rounds at most.
     """
-    short, found = problem.chain.length <= MOST_QUICK, False
-    for entry in _others():
-        if context.stopped and not (short and entry.name in QUICK):
-            continue
-        if entry.name == SQUARE and found and problem.chain.length > MOST_SQUARED:
-            continue
-        try:
-            options = make_options(entry, {})
-            proposal: Proposal = entry.load()(problem, options, context.aside(share=0.3))
-        except OptionError:
-            continue
-        start = judged(problem, entry.name, proposal)
+    for name, proposal in _asked(problem, context, rounds):
+        start = judged(problem, name, proposal)
         if start is not None:
-            found = True
             yield start
         elif proposal.steps is None and proposal.infeasible_within == ALL_SCHEDULES:
             yield proposal
+
+
+def sufficient(problem: Problem, context: Context, memory: int) -> Iterator[int]:
+    """Yield how large a memory has to be for the others, as they say, or as the schedules that do not fit show."""
+    for _, proposal in _asked(problem, context.aside()):
+        if proposal.steps is not None:
+            outcome = place(problem.graph, problem.machine, proposal.steps)
+            if isinstance(outcome, Unplaceable) and outcome.memory == memory:
+                size = least_capacity(problem.graph, problem.machine, proposal.steps, outcome)
+                if size is not None:
+                    yield size
+        elif proposal.least is not None and proposal.least.sufficient and proposal.least.memory == memory:
+            yield proposal.least.size
+
+
+def _asked(problem: Problem, context: Context, rounds: int = OFFLOADING_ROUNDS) -> Iterator[tuple[str, Proposal]]:
+    """Ask the other algorithms that take the instance, quick ones first, then those for chains."""
+    short, long = problem.chain.length <= MOST_QUICK, problem.chain.length > MOST_SQUARED
+    found = False
+    for entry in _others():
+        if context.stopped and not (short and entry.name in QUICK):
+            continue
+        if entry.name == SQUARE and found:
+            continue
+        proposal = asked(entry, problem, context)
+        if proposal is not None:
+            found = found or (long and judged(problem, entry.name, proposal) is not None)
+            yield entry.name, proposal
     if problem.chain.length > MOST_AS_CHAINS:
         return
-    for start in (_in_working_memory(problem, context), _to_storage_and_back(problem, context, rounds)):
-        if start is not None:
-            yield start
+    for name, proposal in (_in_working_memory(problem, context), _to_storage_and_back(problem, context, rounds)):
+        if proposal is not None:
+            yield name, proposal
 
 
-def _in_working_memory(problem: Problem, context: Context) -> Start | None:
+def _in_working_memory(problem: Problem, context: Context) -> tuple[str, Proposal | None]:
     """Return what is best without storage, where states and tapes come and go as in a chain.
 
     No algorithm for adjoints keeps tapes of their own sizes, and those for storage leave alone what room smaller
     states leave beside the working one.
     """
-    if not _x0_can_stay(problem):
-        return None
-    return _as_a_chain(problem, "rotor-float", {"certificate": False}, context)
+    name = "rotor-float"
+    return name, _as_a_chain(problem, name, {"certificate": False}, context) if _x0_can_stay(problem) else None
 
 
-def _to_storage_and_back(problem: Problem, context: Context, rounds: int) -> Start | None:
+def _to_storage_and_back(problem: Problem, context: Context, rounds: int) -> tuple[str, Proposal | None]:
     """Return what a search for chains finds that sends any value away, tapes and adjoints too, beside computing."""
     quick = problem.chain.length <= MOST_OFFLOADED or context.seconds_left is not None
-    if not problem.machine.links or not quick:
-        return None
-    return _as_a_chain(problem, "remat-offload-best", {"iterations": min(OFFLOADING_ROUNDS, rounds)}, context)
+    name, given = "remat-offload-best", {"iterations": min(OFFLOADING_ROUNDS, rounds)}
+    return name, _as_a_chain(problem, name, given, context) if problem.machine.links and quick else None
 
 
-def _as_a_chain(problem: Problem, name: str, given: dict[str, Any], context: Context) -> Start | None:
-    """Return what an algorithm for chains finds; None where it refuses the instance, or time is over."""
+def _as_a_chain(problem: Problem, name: str, given: dict[str, Any], context: Context) -> Proposal | None:
+    """Return what an algorithm for chains proposes; None where it refuses the instance, or time is over."""
     from remat_algorithms.chain.catalogue import ALGORITHMS as CHAIN
     from remat_algorithms.joint.catalogue import ALGORITHMS as JOINT
 
@@ -113,11 +128,8 @@ def _as_a_chain(problem: Problem, name: str, given: dict[str, Any], context: Con
         return None
     entry = next(entry for entry in (*CHAIN, *JOINT) if entry.name == name)
     plain, head = _without_given_x0(problem)
-    try:
-        proposal: Proposal = entry.load()(plain, make_options(entry, given), context.aside(share=0.3))
-    except OptionError:
-        return None
-    return judged(problem, name, _after(head, proposal))
+    proposal = asked(entry, plain, context, given)
+    return None if proposal is None else _after(head, proposal)
 
 
 def _without_given_x0(problem: Problem) -> tuple[Problem, Steps]:

@@ -349,12 +349,31 @@ def test_two_levels_are_asked_for(name: str) -> None:
 
 def test_small_disks_are_refused() -> None:
     document = loop(30, [(1, 0, 0), (3, 1, 1)])
-    for name in ("disk-revolve", "periodic-disk-revolve"):
-        with pytest.raises(remat.OptionError, match="use h-revolve"):
-            remat.solve(document, algorithm=name)
+    with pytest.raises(remat.OptionError, match="use h-revolve"):
+        remat.solve(document, algorithm="disk-revolve")
     with pytest.raises(remat.OptionError, match="the least period is 10"):
         remat.solve(document, algorithm="two-level", options={"period": 9})
     assert run(document, "two-level", period=10).makespan == run(document, "two-level").makespan
+
+
+def test_a_disk_too_small_for_periodic_checkpoints_is_named() -> None:
+    refused = remat.solve(loop(30, [(1, 0, 0), (3, 1, 1)]), algorithm="periodic-disk-revolve")
+    assert refused.columns is None
+    least = refused.least_budget
+    assert least is not None
+    assert least.memory == 2
+    name = refused.machine.memories[2].name
+    found = remat.solve(loop(30, [(1, 0, 0), (3, 1, 1)]), algorithm="periodic-disk-revolve", budget={name: least.size})
+    assert found.peak_memory[name] == least.size
+
+
+def test_the_disk_that_holds_x0_needs_room_for_the_checkpoints_too() -> None:
+    document = loop(4, [(1, 0, 0), (0, 0, 0)])
+    document["initial_state"] = document["storage"][1]["name"]
+    least = remat.solve(document, algorithm="periodic-disk-revolve").least_budget
+    assert least == remat.LeastBudget(2, None, True, 2)
+    budget = {document["storage"][1]["name"]: 2}
+    assert remat.solve(document, algorithm="periodic-disk-revolve", budget=budget).columns is not None
 
 
 @pytest.mark.parametrize("name", ["h-revolve", "multistage"])

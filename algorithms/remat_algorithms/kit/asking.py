@@ -1,0 +1,40 @@
+"""Asking another algorithm of the zoo: for a start, or for what it would do in one's place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from remat.plugin import Algorithm, Context, OptionError, Problem, Proposal, make_options
+
+
+def asked(
+    entry: Algorithm,
+    problem: Problem,
+    context: Context,
+    given: Mapping[str, Any] | None = None,
+    *,
+    share: float = 0.3,
+) -> Proposal | None:
+    """Return what an algorithm proposes; None where it refuses the instance, or is not installed.
+
+    What it reports on the way stays here, and it ends with the context, or before.
+
+    Parameters
+    ----------
+    entry : Algorithm
+    problem : Problem
+    context : Context
+        Of the one that asks.
+    given : mapping, optional
+        Options; default: its own defaults.
+    share : float
+        Of the time that is left.
+    """
+    if not entry.is_available():
+        return None
+    try:
+        proposal: Proposal = entry.load()(problem, make_options(entry, given or {}), context.aside(share=share))
+    except OptionError:
+        return None
+    return proposal

@@ -1,0 +1,48 @@
+"""The least budget of a strategy: the one with which its one schedule can be placed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from remat.graph.machine import Machine
+from remat.placement import Unplaceable, least_capacity
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import LeastBudget
+from remat.schedule.steps import StepKind, Steps
+from remat.verifier import check
+
+
+def least_of_strategy(
+    problem: Problem, steps: Steps, overrun: Unplaceable, placed_on: Callable[[Machine], Steps | Unplaceable]
+) -> LeastBudget | None:
+    """Return the least budget of the memory that is too small; None if none is enough.
+
+    What the schedule takes where there is room without end may be more: its steps wait for room where it is scarce.
+
+    Parameters
+    ----------
+    problem : Problem
+    steps : Steps
+        In order; those with start times of their own need what they need at these times.
+    overrun : Unplaceable
+        Why they do not fit.
+    placed_on : callable
+        Places the steps on a machine.
+    """
+    name = problem.machine.memories[overrun.memory].name
+    size = None
+    if steps.start is None:
+        size = least_capacity(problem.graph, problem.machine, steps, overrun)
+        if size is None:
+            return None
+    machine = problem.machine.with_capacities({name: size})
+    placed = placed_on(machine)
+    if isinstance(placed, Unplaceable):
+        return None
+    report = check(problem.graph, machine, placed, reference_time=problem.no_recompute_time)
+    peak = report.peaks[name]
+    size = max(peak.size, overrun.needed) if size is None else size
+    task = None
+    if peak.step is not None and peak.size == size and steps.kind[peak.step] == StepKind.RUN:
+        task = int(steps.item[peak.step])
+    return LeastBudget(size, task, True, overrun.memory)
