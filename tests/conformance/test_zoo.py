@@ -59,6 +59,7 @@ FAST_OPTIONS = {
     "adjoint-best": ({"iterations": 10, "moves": 20_000, "window": 1000, "work": 0.001},),
     "chain-best": ({"iterations": 200, "states": 2_000}, {"iterations": 20, "states": 3}),
     "chain-exact": ({"states": 2_000},),
+    "dag-exact": ({"states": 1_000},),
     "knapsack-ilp": ({"levels": 3},),
     "dag-auto": ({"iterations": 20},),
     "offload-exact": ({"copies": 1, "work": 0.002}, {"copies": 1, "recompute": True, "work": 0.002}),

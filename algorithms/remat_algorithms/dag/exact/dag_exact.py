@@ -79,7 +79,9 @@ class _Solve:
         budget = self.problem.budget
         if budget is None:
             budget = _everything(self.problem)
-        low = lowest(self.states, budget, self.work)
+        half = self.limit // 2
+        low = lowest(self.states, budget, work := Work(half, self.work.stopped))
+        self.work.left += work.left - half
         if low.finished and (low.value is None or low.value > budget):
             return self._infeasible(low.value)
         if low.tasks is not None:
