@@ -18,6 +18,9 @@ from tests.fuzz.workers import MODES, farm, tally_of
 CASES_OF_A_SEED = 1_000_000
 """Case number i of seed S has the seed S * this + i: what `--only` takes."""
 
+PAUSE = 30.0
+"""Seconds between lines that say how far it is."""
+
 
 def main(arguments=None):
     chosen = _parse(arguments)
@@ -29,10 +32,14 @@ def main(arguments=None):
         seeds = itertools.islice(seeds, chosen.cases)
     print(f"seed {chosen.seed}: cases from {first} on, {chosen.jobs} processes", flush=True)
     answered, refused, causes, cases, started = Counter(), Counter(), {}, 0, time.monotonic()
+    spoken = started
     for tally in _tallies(seeds, chosen):
         answered += tally.answered
         refused += tally.refused
         cases += bool(tally.answered or tally.refused)
+        if time.monotonic() - spoken > PAUSE:
+            spoken = time.monotonic()
+            print(f"{answered.total()} solves in {cases} cases", file=sys.stderr, flush=True)
         for finding in (found for found in tally.findings if found.rule not in chosen.without):
             causes.setdefault(finding.cause, []).append((tally.seed, finding))
             if len(causes[finding.cause]) == 1:

@@ -31,7 +31,7 @@ WORK = {
     "swapadvisor": {"iterations": 20},
     "weight-offload": {"evaluations": 20},
 }
-"""Options that bound the work where the default would take long even here; the rest is done with tiny instances soon."""
+"""Options that bound the work where the default would take long even here; tiny instances bound the rest."""
 
 DRAWN = {
     "fixed": {"checkpoints": [(), (1,), (0, 2), "sqrt"]},
@@ -44,7 +44,7 @@ DRAWN = {
     "vdnn-all": {"stages": ["conv", "conv,pool"]},
     "superneurons": {"stages": ["conv", "pool"]},
 }
-"""Choices for options that are neither flags nor have listed values; those are drawn as the options' models have them."""
+"""Choices for options that are neither flags nor have listed values, which are drawn as their models have them."""
 
 SKIPPED = 3
 """One algorithm in so many is left out of a case: for as many solves there are more instances then."""

@@ -199,8 +199,16 @@ def test_whole_figures_are_compared_exactly():
 
 
 def test_a_hang_is_a_finding():
-    worker = type("Worker", (), {"seed": 3, "doing": "rotor", "without": []})
-    assert workers._blamed(worker, "hangs", 5).findings[0].cause == ("hangs", "rotor")
+    # No time at all: the process is ended before it has drawn the case.
+    (tally,) = workers.farm([4], jobs=1, limit=0.0)
+    assert tally.findings[0].cause == ("hangs", "drawing")
+
+
+def test_the_end_of_a_process_is_a_finding():
+    worker = workers._Worker(portfolio=False)
+    worker.process.kill()
+    assert workers._heard(worker) == "ends-the-process (-9)"
+    worker.end()
 
 
 def test_auto_is_held_to_its_portfolio(monkeypatch):
