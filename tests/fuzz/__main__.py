@@ -1,6 +1,7 @@
 """Fuzz: ``python -m tests.fuzz --solves 20000 --seed 1 --jobs 2``; exit code 1 where there are findings."""
 
 import argparse
+import dataclasses
 import itertools
 import json
 import re
@@ -10,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.fuzz.cases import Case
+from tests.fuzz.judging import Finding
 from tests.fuzz.portfolio import judge_portfolio
 from tests.fuzz.shrinking import shrunk
 from tests.fuzz.trial import judge
@@ -51,8 +53,8 @@ def main(arguments=None):
     if chosen.table:
         for name in sorted(answered | refused):
             print(f"  {name:24} {answered[name]:6} answered {refused[name]:6} refused")
-    for (rule, algorithm), found in sorted(causes.items()):
-        print(f"{len(found):5} x {rule} of {algorithm}, first in the case of seed {found[0][0]}")
+    for (rule, algorithm, told), found in sorted(causes.items()):
+        print(f"{len(found):5} x {rule} of {algorithm}, first in the case of seed {found[0][0]}{told and ': '}{told}")
     print(f"{sum(map(len, causes.values()))} findings of {len(causes)} kinds")
     return 1 if causes else 0
 
@@ -87,7 +89,7 @@ def _show(seed, finding, solves, chosen):
     case = case.only(names)
     chosen.findings.mkdir(parents=True, exist_ok=True)
     path = chosen.findings / (re.sub(r"[^\w-]+", "-", f"{finding.rule}-{finding.algorithm}-{seed}") + ".json")
-    document = case.to_document() | {"rule": finding.rule, "algorithm": finding.algorithm, "message": finding.message}
+    document = case.to_document() | {"finding": dataclasses.asdict(finding) | {"solves": len(finding.solves)}}
     path.write_text(json.dumps(document | {"portfolio": chosen.portfolio}, indent=1), encoding="utf-8")
     print(f"--only {seed} (after {solves} solves): {finding.rule}: {finding.algorithm}: {finding.message}\n  {path}")
     sys.stdout.flush()
@@ -97,14 +99,14 @@ def _again(chosen):
     text = chosen.again.read_text(encoding="utf-8")
     about, case = json.loads(text), Case.read(text)
     look = judge_portfolio if about.get("portfolio") else judge
-    cause = about["rule"], about["algorithm"]
+    cause = Finding(**about["finding"]).cause
     _, findings = look(case)
     for finding in findings:
         print(f"{finding.rule}: {finding.algorithm}: {finding.message}")
     if chosen.shrink and any(finding.cause == cause for finding in findings):
         case, finding = shrunk(case, cause, look)
         path = chosen.again.with_suffix(".small.json")
-        path.write_text(json.dumps(about | case.to_document() | {"message": finding.message}), encoding="utf-8")
+        path.write_text(json.dumps(about | case.to_document()), encoding="utf-8")
         print(f"{path}: {finding.message}\n{json.dumps(case.to_document())}")
     return 1 if findings else 0
 

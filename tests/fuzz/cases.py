@@ -105,7 +105,7 @@ def draw_case(seed):
 
 def _solves(draw, drawn):
     draw.scale = _scale_of(drawn)
-    budgets = [_budget(draw, drawn) for _ in range(draw.pick([1, 1, 2]))]
+    budgets = [draw_budget(draw, drawn) for _ in range(draw.pick([1, 1, 2]))]
     entries = registry.algorithms(drawn["kind"], available=True)
     for budget in budgets:
         for entry in entries:
@@ -143,7 +143,7 @@ def _scale_of(drawn):
     return next((scale for scale in sorted(set(drawing.SIZES), reverse=True) if all(s % scale == 0 for s in sizes)), 1)
 
 
-def _budget(draw, drawn):
+def draw_budget(draw, drawn):
     """Draw a budget for the first memory (None: unbounded), now and then for another one too."""
     if draw.chance(10):
         return None

@@ -28,8 +28,9 @@ class Finding:
 
     @property
     def cause(self):
-        """What findings are grouped by."""
-        return self.rule, self.algorithm
+        """What findings are grouped by: the rule, the algorithm, and of errors the text without its figures."""
+        told = re.sub(r"[\d.]+|'[^']*'", "#", self.message) if self.rule in ("claim", "exception") else ""
+        return self.rule, self.algorithm, told
 
 
 @dataclass

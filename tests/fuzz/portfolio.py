@@ -3,17 +3,18 @@
 import dataclasses
 
 from remat.plugin import registry
-from tests.fuzz.cases import SECONDS, Solve, _budget, draw_case
+from tests.fuzz.cases import SECONDS, WORK, Solve, draw_budget, draw_case
 from tests.fuzz.drawing import Draw
 from tests.fuzz.judging import Finding, answer, at_most
 
 
 def portfolio_case(seed):
-    """Draw a case with one budget: `auto` first, then every algorithm with its default options."""
+    """Draw a case with one budget: `auto` first, then every algorithm, with options that bound its work."""
     case = draw_case(seed)
-    budget = _budget(Draw(f"{seed}/portfolio"), case.document)
+    budget = draw_budget(Draw(f"{seed}/portfolio"), case.document)
     names = ["auto", *(entry.name for entry in registry.algorithms(case.document["kind"], available=True))]
-    return dataclasses.replace(case, solves=tuple(Solve(name, budget, time_limit=SECONDS.get(name)) for name in names))
+    solves = (Solve(name, budget, WORK.get(name, {}), time_limit=SECONDS.get(name)) for name in names)
+    return dataclasses.replace(case, solves=tuple(solves))
 
 
 def judge_portfolio(case, begin=lambda algorithm: None):
@@ -23,8 +24,6 @@ def judge_portfolio(case, begin=lambda algorithm: None):
     begin(first.algorithm)
     own = answer(case, first)
     answers, findings = [own], list(own.findings)
-    if own.refusal:
-        findings.append(Finding("auto-refuses", "auto", own.refusal, (first,)))
     for solve in others:
         if solve.algorithm not in cheap and own.found:
             continue
@@ -36,7 +35,7 @@ def judge_portfolio(case, begin=lambda algorithm: None):
         shown = f"{solve.algorithm} finds {other.result.makespan!r} at {solve.budget}"
         if not own.found:
             rule = "auto-finds-none"
-            shown += f"; auto ({own.result.algorithm}): {own.result.status}" if own.result else ""
+            shown += f"; auto ({own.result.algorithm}): {own.result.status}" if own.result else f"; auto: {own.refusal}"
         elif at_most(own.result.makespan, other.result.makespan):
             continue
         else:

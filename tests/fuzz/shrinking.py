@@ -15,7 +15,8 @@ def shrunk(case, cause, judge):
     ----------
     case : Case
         One with such a finding.
-    cause : (rule, algorithm)
+    cause : tuple
+        `Finding.cause`.
     judge : callable
         As `tests.fuzz.trial.judge`.
     """
