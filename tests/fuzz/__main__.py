@@ -12,10 +12,8 @@ from pathlib import Path
 
 from tests.fuzz.cases import Case
 from tests.fuzz.judging import Finding
-from tests.fuzz.portfolio import judge_portfolio
 from tests.fuzz.shrinking import shrunk
-from tests.fuzz.trial import judge
-from tests.fuzz.workers import MODES, farm, tally_of
+from tests.fuzz.workers import Mode, farm, tally_of
 
 CASES_OF_A_SEED = 1_000_000
 """Case number i of seed S has the seed S * this + i: what `--only` takes."""
@@ -67,6 +65,7 @@ def _parse(arguments):
     parser.add_argument("--jobs", type=int, default=1, help="processes; 0: in this one, without a watchdog")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds after which a solve hangs")
     parser.add_argument("--only", type=int, metavar="SEED", help="the one case of this seed")
+    parser.add_argument("--algorithm", action="append", default=[], metavar="NAME", help="only these; may be repeated")
     parser.add_argument("--portfolio", action="store_true", help="only what `auto` promises")
     parser.add_argument("--without", action="append", default=[], metavar="RULE", help="findings not to be spoken of")
     parser.add_argument("--findings", type=Path, default=Path("build/fuzz"), help="where findings are written")
@@ -77,16 +76,16 @@ def _parse(arguments):
 
 
 def _tallies(seeds, chosen):
+    mode = Mode(chosen.portfolio, frozenset(chosen.algorithm))
     if chosen.jobs == 0 or chosen.only is not None:
-        return (tally_of(seed, portfolio=chosen.portfolio) for seed in seeds)
-    return farm(seeds, jobs=chosen.jobs, limit=chosen.limit, portfolio=chosen.portfolio)
+        return (tally_of(seed, mode) for seed in seeds)
+    return farm(seeds, mode, jobs=chosen.jobs, limit=chosen.limit)
 
 
 def _show(seed, finding, solves, chosen):
     """Print the first finding of a kind, and write it to a file."""
-    case = MODES[chosen.portfolio][0](seed)
     names = {solve.algorithm for solve in finding.solves} | {finding.algorithm}
-    case = case.only(names)
+    case = Mode(chosen.portfolio).case(seed).only(names)
     chosen.findings.mkdir(parents=True, exist_ok=True)
     path = chosen.findings / (re.sub(r"[^\w-]+", "-", f"{finding.rule}-{finding.algorithm}-{seed}") + ".json")
     document = case.to_document() | {"finding": dataclasses.asdict(finding) | {"solves": len(finding.solves)}}
@@ -98,7 +97,7 @@ def _show(seed, finding, solves, chosen):
 def _again(chosen):
     text = chosen.again.read_text(encoding="utf-8")
     about, case = json.loads(text), Case.read(text)
-    look = judge_portfolio if about.get("portfolio") else judge
+    look = Mode(about["portfolio"]).judge
     cause = Finding(**about["finding"]).cause
     _, findings = look(case)
     for finding in findings:

@@ -166,7 +166,7 @@ def adjoint(draw):
     drawn = {"steps": count if draw.chance(2) else [_step(draw) for _ in range(count)]}
     draw.seldom(drawn, 2, forward_time=draw.time, backward_time=draw.time, state_size=draw.size)
     draw.seldom(drawn, 3, adjoint_size=draw.size)
-    draw.seldom(drawn, 4, tape_size=draw.size)
+    draw.seldom(drawn, 3, tape_size=draw.size)
     if "tape_size" in drawn:
         draw.seldom(drawn, 2, tape_time=draw.time)
     if draw.whole(1, 5) < 3:

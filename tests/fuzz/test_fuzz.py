@@ -200,12 +200,12 @@ def test_whole_figures_are_compared_exactly():
 
 def test_a_hang_is_a_finding():
     # No time at all: the process is ended before it has drawn the case.
-    (tally,) = workers.farm([4], jobs=1, limit=0.0)
+    (tally,) = workers.farm([4], workers.Mode(), jobs=1, limit=0.0)
     assert tally.findings[0].rule == "hangs"
 
 
 def test_the_end_of_a_process_is_a_finding():
-    worker = workers._Worker(portfolio=False)
+    worker = workers._Worker(workers.Mode())
     worker.process.kill()
     assert workers._heard(worker) == "ends-the-process (-9)"
     worker.end()
@@ -213,7 +213,7 @@ def test_the_end_of_a_process_is_a_finding():
 
 def test_auto_is_held_to_its_portfolio(monkeypatch):
     asked = case("auto", "chain-exact")
-    look = fuzz.judge_portfolio
+    look = workers.Mode(portfolio=True).judge
     assert not look(asked)[1]
     spoil(monkeypatch, "auto", nothing)
     assert rules(look(asked)[1]) == {"auto-finds-none"}

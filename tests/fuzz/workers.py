@@ -11,8 +11,6 @@ from tests.fuzz.judging import Finding
 from tests.fuzz.portfolio import judge_portfolio, portfolio_case
 from tests.fuzz.trial import judge
 
-MODES = {False: (draw_case, judge), True: (portfolio_case, judge_portfolio)}
-
 
 @dataclass
 class Tally:
@@ -24,12 +22,29 @@ class Tally:
     findings: list = field(default_factory=list)
 
 
-def tally_of(seed, *, portfolio=False, without=(), begin=lambda algorithm: None):
-    """Draw and judge the case of a seed; `without` algorithms that are known to hang."""
-    draw, look = MODES[portfolio]
-    case = draw(seed)
-    if without:
-        case = case.only({solve.algorithm for solve in case.solves} - set(without))
+@dataclass(frozen=True)
+class Mode:
+    """What is done with each seed: draw a case, of it what is asked `among` some algorithms (none: all), and judge."""
+
+    portfolio: bool = False
+    among: frozenset = frozenset()
+
+    def case(self, seed, without=()):
+        """Draw the case of a seed, `without` algorithms that are known to hang."""
+        case = (portfolio_case if self.portfolio else draw_case)(seed)
+        names = {solve.algorithm for solve in case.solves}
+        if self.among:
+            names &= self.among | ({"auto"} if self.portfolio else set())
+        return case.only(names - set(without))
+
+    @property
+    def judge(self):
+        return judge_portfolio if self.portfolio else judge
+
+
+def tally_of(seed, mode, *, without=(), begin=lambda algorithm: None):
+    """Draw and judge the case of a seed."""
+    case, look = mode.case(seed, without), mode.judge
     answers, findings = look(case, begin)
     tally = Tally(seed, findings=findings)
     for given in answers:
@@ -37,17 +52,17 @@ def tally_of(seed, *, portfolio=False, without=(), begin=lambda algorithm: None)
     return tally
 
 
-def _work(pipe, portfolio):
+def _work(pipe, mode):
     while (order := pipe.recv()) is not None:
         seed, without = order
-        pipe.send(tally_of(seed, portfolio=portfolio, without=without, begin=pipe.send))
+        pipe.send(tally_of(seed, mode, without=without, begin=pipe.send))
 
 
 class _Worker:
-    def __init__(self, portfolio):
+    def __init__(self, mode):
         context = multiprocessing.get_context("spawn")
         self.pipe, other = context.Pipe()
-        self.process = context.Process(target=_work, args=(other, portfolio), daemon=True)
+        self.process = context.Process(target=_work, args=(other, mode), daemon=True)
         self.process.start()
         other.close()
         self.seed, self.without, self.doing, self.since = None, [], "", 0.0
@@ -62,19 +77,19 @@ class _Worker:
         self.pipe.close()
 
 
-def farm(seeds, *, jobs, limit, portfolio=False):
+def farm(seeds, mode, *, jobs, limit):
     """Yield a `Tally` for each seed, in the order in which they end; close the generator to stop early.
 
     Parameters
     ----------
     seeds : iterable of int
+    mode : Mode
     jobs : int
         Processes.
     limit : float
         Seconds after which a solve counts as hanging.
-    portfolio : bool
     """
-    seeds, workers = iter(seeds), [_Worker(portfolio) for _ in range(jobs)]
+    seeds, workers = iter(seeds), [_Worker(mode) for _ in range(jobs)]
     try:
         idle = list(workers)
         while True:
@@ -94,7 +109,7 @@ def farm(seeds, *, jobs, limit, portfolio=False):
                 elif trouble or time.monotonic() - worker.since > limit:
                     rule = trouble or "hangs"
                     yield _blamed(worker, rule, limit)
-                    workers[workers.index(worker)] = fresh = _Worker(portfolio)
+                    workers[workers.index(worker)] = fresh = _Worker(mode)
                     worker.end()
                     name = worker.doing.split()[0]
                     if name in worker.without or name in ("drawing", "the"):
