@@ -124,10 +124,12 @@ def chain(draw):
         drawn["stages"] = [drawn["stages"][0] | {"repeat": count}]
     draw.seldom(drawn, 4, loss=lambda: {"time": draw.time(), "workspace": draw.size()}, input_gradient=lambda: False)
     draw.seldom(drawn, 2, machine=lambda: machine(draw))
+    if draw.chance(3):
+        drawn["stages"] = [stage | {"name": draw.pick(["conv", "pool", "conv 3×3"])} for stage in drawn["stages"]]
+    if draw.chance(4):
+        _add_parameters(draw, drawn)
     if not plain:
         draw.seldom(drawn, 6, in_place=lambda: True, backward_reads=lambda: draw.some(READS, 3))
-        if draw.chance(4):
-            _add_parameters(draw, drawn)
     return drawn
 
 
@@ -136,7 +138,6 @@ def _stage(draw, plain):
     draw.seldom(stage, 2, saved_size=draw.size)
     draw.seldom(stage, 4, forward_workspace=draw.size, backward_workspace=lambda: draw.size(12))
     draw.seldom(stage, 6, saving_workspace=draw.size, saving_forward_time=draw.time, gradient_size=draw.size)
-    draw.seldom(stage, 8, name=lambda: draw.pick(["conv", "pool", "conv 3×3"]))
     if not plain:
         draw.seldom(stage, 10, backward_reads=lambda: draw.some(READS, 3))
         draw.seldom(stage, 6, variants=lambda: [_variant(draw) for _ in range(draw.whole(1, 3))])
@@ -153,24 +154,27 @@ def _variant(draw):
 
 def _add_parameters(draw, drawn):
     for stage in drawn["stages"]:
-        draw.seldom(stage, 2, parameter_size=draw.size)
-        draw.seldom(stage, 3, optimizer_size=draw.size, update_time=draw.time, parameter_gradient_size=draw.size)
-    homes = memories_of(drawn)
-    draw.seldom(drawn, 2, parameter_memory=lambda: draw.pick(homes), optimizer_memory=lambda: draw.pick(homes))
+        draw.seldom(stage, 2, parameter_size=draw.size, optimizer_size=draw.size)
+        draw.seldom(stage, 3, update_time=draw.time, parameter_gradient_size=draw.size)
+    if not draw.chance(3):
+        drawn["machine"] = machine(draw)
+    *_, home = memories_of(drawn)
+    draw.seldom(drawn, 2, optimizer_memory=lambda: home)
+    draw.seldom(drawn, 3, parameter_memory=lambda: home)
     draw.seldom(drawn, 4, master_copy=lambda: True)
 
 
 def adjoint(draw):
     """Draw an adjoint: equal steps or not, tapes, storage levels or a machine."""
     count = draw.whole(1, 7)
-    drawn = {"steps": count if draw.chance(2) else [_step(draw) for _ in range(count)]}
+    drawn = {"steps": [_step(draw) for _ in range(count)] if draw.chance(3) else count}
     draw.seldom(drawn, 2, forward_time=draw.time, backward_time=draw.time, state_size=draw.size)
     draw.seldom(drawn, 3, adjoint_size=draw.size)
     draw.seldom(drawn, 3, tape_size=draw.size)
     if "tape_size" in drawn:
         draw.seldom(drawn, 2, tape_time=draw.time)
     if draw.whole(1, 5) < 3:
-        drawn["storage"] = [_level(draw, number) for number in range(draw.pick([1, 1, 2, 2, 3]))]
+        drawn["storage"] = [_level(draw, number) for number in range(draw.pick([1, 2, 2, 3]))]
         draw.seldom(drawn, 4, initial_state=lambda: draw.pick(drawn["storage"])["name"])
     else:
         draw.seldom(drawn, 2, machine=lambda: machine(draw))
