@@ -30,7 +30,7 @@ endif
 PINNED := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover test-all mutants lint format type bench build pins clean distclean
+.PHONY: help setup demo test cover test-all mutants fuzz lint format type bench build pins clean distclean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -73,6 +73,9 @@ test-all: $(STAMP) ## Run every test, the slow ones included, and check the cove
 
 mutants: $(STAMP) ## Put single faults into a copy: do the tests notice? (MUTANTS="--only NAME --jobs N")
 	$(PY) -m tests.mutants $(MUTANTS)
+
+fuzz: $(STAMP) ## Draw instances, solve them with everything, and judge the answers (FUZZ="--solves N --seed S --jobs N")
+	$(PY) -m tests.fuzz $(FUZZ)
 
 lint: $(STAMP) ## Check style and format (ruff)
 	$(PY) -m ruff check .

@@ -121,8 +121,9 @@ def machine(document, budget=None):
     ----------
     document : dict
         An instance.
-    budget : int, optional
-        Overrides a capacity: that of the first memory, or of the first storage level of an adjoint.
+    budget : int or dict, optional
+        Overrides a capacity: that of the first memory, or of the first storage level of an adjoint; a dictionary
+        those of the memories that it names ("" is that same one).
 
     Returns
     -------
@@ -134,8 +135,9 @@ def machine(document, budget=None):
         built, budgeted = _storage_machine(document), 1
     else:
         built, budgeted = Machine({"memory": None}, {"processor": "memory"}, []), 0
-    if budget is not None:
-        built.memories[list(built.memories)[budgeted]] = budget
+    for name, size in (budget if isinstance(budget, dict) else {"": budget}).items():
+        if size is not None:
+            built.memories[name or list(built.memories)[budgeted]] = size
     return built
 
 

@@ -95,8 +95,8 @@ def check(document, schedule, budget=None):
         The instance.
     schedule : dict or list
         A schedule document, or its list of steps; every step with its `start`.
-    budget : int, optional
-        Overrides a capacity, as in `lowering.machine`; not used when the schedule has a machine.
+    budget : int or dict, optional
+        Overrides capacities, as in `lowering.machine`; not used when the schedule has a machine.
 
     Returns
     -------

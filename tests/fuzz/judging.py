@@ -1,0 +1,177 @@
+"""What is asked of one answer: the referee of the oracles, the answer against itself, and errors that are clear."""
+
+import json
+import math
+import re
+import traceback
+import warnings
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import remat
+from remat.errors import ClaimError
+from tests.fuzz.cases import plain
+from tests.oracles import actions, lowering, referee
+
+ALL = "all schedules"
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong, and the solves of the case that show it."""
+
+    rule: str
+    algorithm: str
+    message: str
+    solves: tuple = ()
+
+    @property
+    def cause(self):
+        """What findings are grouped by: the rule, the algorithm, and of errors the text without its figures."""
+        told = re.sub(r"[\d.]+|'[^']*'", "#", self.message) if self.rule in ("claim", "exception") else ""
+        return self.rule, self.algorithm, told
+
+
+@dataclass
+class Answer:
+    """What came of a solve: a result, or a refusal, or neither (then there is a finding)."""
+
+    solve: object
+    result: object = None
+    refusal: str = ""
+    findings: list = field(default_factory=list)
+
+    @property
+    def found(self):
+        return self.result is not None and self.result.columns is not None
+
+    @property
+    def excluded(self):
+        """The class of schedules that is said to have none; None if none is."""
+        return None if self.result is None or self.found else self.result.scope
+
+    def blame(self, rule, message):
+        self.findings.append(Finding(rule, self.solve.algorithm, message, (self.solve,)))
+
+
+def at_most(one, other):
+    """Whether a figure is at most another one: exactly, unless the makespan to compare with is fractional."""
+    if isinstance(other, int):
+        return Fraction(one) <= other
+    return one - other <= TOLERANCE * max(abs(one), abs(other))
+
+
+def equal(one, other):
+    """Whether two figures are the same, whole ones exactly."""
+    if isinstance(one, int) and isinstance(other, int):
+        return one == other
+    return math.isclose(one, other, rel_tol=TOLERANCE)
+
+
+def answer(case, solve):
+    """Solve, and judge what comes."""
+    given = Answer(solve)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "builtin type .* has no __module__", DeprecationWarning)
+        try:
+            given.result = _solved(case, solve)
+        except remat.RematError as error:
+            given.refusal = str(error)
+            if not given.refusal.strip() or re.search(r"(?<![\w-])--\w", given.refusal):
+                given.blame("unclear-error", f"{type(error).__name__}: {given.refusal!r}")
+        except ClaimError as error:
+            given.blame("claim", str(error))
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{last.filename.rpartition('/remat')[2]}:{last.name}"
+            given.blame("exception", f"{type(error).__name__} in {place}: {error}")
+    if given.result is not None:
+        _judge(case, given)
+        if solve.twice:
+            _ask_again(case, given)
+    return given
+
+
+def _solved(case, solve):
+    return remat.solve(json.loads(json.dumps(case.document)), **solve.arguments())
+
+
+def _ask_again(case, given):
+    one, other = (_lasting(result) for result in (given.result, _solved(case, given.solve)))
+    limited = {"time limit", "interrupted"} & {one["termination"], other["termination"]}
+    if one != other and not limited:
+        keys = [key for key in one.keys() | other.keys() if one.get(key) != other.get(key)]
+        given.blame("not-the-same-twice", f"differs in {sorted(keys)}")
+
+
+def _lasting(result):
+    document = result.to_dict()
+    del document["solve_seconds"]
+    return document
+
+
+# --- one answer -------------------------------------------------------------------------------------------------------
+
+
+def _judge(case, given):
+    result = given.result
+    try:
+        document = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    except ValueError as error:
+        given.blame("no-json", str(error))
+        return
+    solved = result.status in ("optimal", "feasible")
+    if solved != given.found:
+        given.blame("status", f"{result.status}, and {'a' if given.found else 'no'} schedule")
+    if (result.status == "optimal") != (given.found and result.optimal_within == ALL):
+        given.blame("status", f"{result.status}, optimal within {result.optimal_within}")
+    if result.status == "infeasible" and result.scope != ALL:
+        given.blame("infeasible-in-a-class", f"infeasible, and the class is {result.scope!r}")
+    for bound in result.bounds:
+        if not (type(bound.value) in (int, float) and math.isfinite(bound.value) and bound.value >= 0 and bound.scope):
+            given.blame("bound-is-no-time", f"{bound}")
+    if given.found:
+        if not at_most(result.lower_bound, result.makespan) and not equal(result.lower_bound, result.makespan):
+            given.blame("own-bound", f"lower bound {result.lower_bound!r}, makespan {result.makespan!r}")
+        _judge_schedule(case, given, document)
+
+
+def _judge_schedule(case, given, document):
+    result, instance, budget = given.result, plain(case.document), given.solve.budget
+    report = referee.check(instance, document["steps"], budget)
+    if not report.ok:
+        given.blame("rejected", f"the referee finds {report.violations[:3]}")
+    for name, said, found in (
+        ("makespan", result.makespan, report.makespan),
+        ("recompute time", result.recompute_time, report.recompute_time),
+        ("peaks", dict(result.peak_memory), report.peaks),
+        ("transfers", dict(result.report.transferred), report.transferred),
+    ):
+        if not _same(said, found):
+            given.blame("figures", f"{name} {said}, the referee has {found}")
+    for resource, busy in _work(instance, document["steps"]).items():
+        if busy > Fraction(report.makespan) * (1 + Fraction(TOLERANCE)):
+            given.blame("overworked", f"{resource} works for {float(busy)} in {report.makespan}")
+
+
+def _same(said, found):
+    if isinstance(found, dict):
+        # A link of no name and no use is listed by one and not by the other.
+        keys = said.keys() | found.keys()
+        return all(_same(said.get(key, 0), found.get(key, 0)) for key in keys)
+    if type(said) is int and type(found) is int:
+        return said == found
+    return math.isclose(said, found, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+
+
+def _work(instance, steps):
+    """Sum up, exactly, for how long each processor and channel is busy."""
+    machine = lowering.machine(instance)
+    graph, busy = lowering.lower(instance, machine), {}
+    for index, step in enumerate(steps):
+        action, _ = actions.read_step(graph, machine, index, step)
+        for resource in action.resources if action else ():
+            busy[resource] = busy.get(resource, 0) + Fraction(action.duration)
+    return busy
