@@ -76,16 +76,8 @@ def largest_batch(
     problem = make_problem(load(instance), budget=budget, machine=machine)
     limits = Limits.of(max_overhead, max_makespan, problem)
     measured = read_batch(batch)
-    effort = Effort.of(
-        algorithm,
-        options or {},
-        time_limit=time_limit,
-        gap=gap,
-        patience=patience,
-        seed=seed,
-        threads=threads,
-        listener=progress,
-    )
+    ends = (time_limit, gap, patience)
+    effort = Effort.of(algorithm, options or {}, ends, seed=seed, threads=threads, listener=progress)
     memory = budget_memory(problem.instance, problem.machine)
     capacity = problem.machine.memories[memory].capacity
     name = problem.machine.memories[memory].name

@@ -74,16 +74,8 @@ def least_budget(
     limits = Limits.of(max_overhead, max_makespan, problem)
     if not limits.text:
         raise OptionError("how slow may it be? Give max_overhead or max_makespan", argument="max_overhead")
-    effort = Effort.of(
-        algorithm,
-        options or {},
-        time_limit=time_limit,
-        gap=gap,
-        patience=patience,
-        seed=seed,
-        threads=threads,
-        listener=progress,
-    )
+    ends = (time_limit, gap, patience)
+    effort = Effort.of(algorithm, options or {}, ends, seed=seed, threads=threads, listener=progress)
     memory = budget_memory(problem.instance, problem.machine)
     name = problem.machine.memories[memory].name
     if (isinstance(budget, Mapping) and budget.keys() & {"", name}) or isinstance(budget, (int, str)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
@@ -73,15 +73,14 @@ class Effort:
     def of(
         algorithm: str,
         options: Mapping[str, Any],
+        limits: Sequence[float | str | None],
         *,
-        time_limit: float | str | None,
-        gap: float | str | None = None,
-        patience: float | str | None = None,
         seed: int,
         threads: int,
         listener: Callable[[Progress], None] | None,
     ) -> Effort:
-        """Check the arguments, which are those of `remat.solve`."""
+        """Check the arguments, which are those of `remat.solve`; limits are time limit, gap and patience."""
+        time_limit, gap, patience = limits
         limit = read_seconds(time_limit, default=None)
         return Effort(
             algorithm=algorithm,

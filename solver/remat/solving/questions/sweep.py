@@ -53,15 +53,12 @@ def sweep(
         Capacities of the first memory (of the first storage level, for an adjoint with storage), or shares such as
         ``"80%"``. Default: between the least feasible budget and the peak of the schedule without a budget.
     points : int, optional
-        How many budgets to choose. Default: all breakpoints of an algorithm that answers many budgets at once, 20 for
-        the others.
-    machine : path, dict or MachineModel, optional
-    options : mapping, optional
-        Options of the algorithms. Each goes to those that have it, ``rotor.slots`` to `rotor` alone.
+        Budgets to choose. Default: all breakpoints of an algorithm that answers many budgets at once, else 20.
+    machine, options : optional
+        As in `remat.solve`; each option goes to the algorithms that have it, ``rotor.slots`` to `rotor` alone.
     time_limit : float or str, optional
         For each curve. Default: none, but 60 s (10 s if it is anytime) for each solve of ``auto``.
-    gap, patience, seed, threads, progress
-        As in `remat.solve`.
+    gap, patience, seed, threads, progress : see `remat.solve`
 
     Returns
     -------
@@ -93,16 +90,8 @@ def sweep(
     unbounded = with_budget(problem, memory, None)
     curves = []
     for name, own in zip(names, _options(problem, names, options or {}), strict=True):
-        effort = Effort.of(
-            name,
-            own,
-            time_limit=time_limit,
-            gap=gap,
-            patience=patience,
-            seed=seed,
-            threads=threads,
-            listener=progress,
-        )
+        ends = (time_limit, gap, patience)
+        effort = Effort.of(name, own, ends, seed=seed, threads=threads, listener=progress)
         with interruptible(effort.outer):
             curves.append(_Sweeping(Prober(unbounded, memory, effort), chosen, count).curve())
         if effort.outer.interrupted:
@@ -143,7 +132,7 @@ def _options(problem: Problem, names: Sequence[str], given: Mapping[str, Any]) -
     shares: list[dict[str, Any]] = [{} for _ in names]
     fields = []
     for name in names:
-        effort = Effort.of(name, {}, time_limit=None, seed=0, threads=1, listener=None)
+        effort = Effort.of(name, {}, (None, None, None), seed=0, threads=1, listener=None)
         model = Prober(problem, budget_memory(problem.instance, problem.machine), effort).solver.load_options()
         fields.append(set() if model is None else set(model.model_fields))
     for key, value in given.items():
