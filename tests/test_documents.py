@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import os
-import re
 import stat
 import tracemalloc
 from decimal import Decimal
