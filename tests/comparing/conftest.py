@@ -58,8 +58,8 @@ def flee(problem, options, context):
     """Start processes in sessions of their own, one of them an orphan, write down who is there, and wait or end."""
     sleep = [sys.executable, "-c", "import time; time.sleep(1000)"]
     child = subprocess.Popen(sleep, start_new_session=True)
-    fork = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:], start_new_session=True).pid)"
-    orphan = subprocess.run([sys.executable, "-c", fork, *sleep], capture_output=True, text=True, stdin=-3, check=True)
+    fork = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:], start_new_session=True, stdout=-3).pid)"
+    orphan = subprocess.run([sys.executable, "-c", fork, *sleep], stdout=-1, text=True, check=True)
     with open(os.environ["NOTED"] + ".part", "w") as file:
         file.write(f"{child.pid} {orphan.stdout.strip()}")
     os.replace(file.name, os.environ["NOTED"])

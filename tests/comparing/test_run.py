@@ -314,7 +314,7 @@ def test_a_killed_run_takes_its_solvers_children_along(misbehaving, tmp_path):
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="the system does not tell who started whom")
 def test_sessions_of_their_own_end_with_the_worker(misbehaving, tmp_path, monkeypatch):
-    monkeypatch.setattr("remat.comparing.supervision.GRACE", 6.0)
+    monkeypatch.setattr("remat.comparing.supervision.GRACE", 3.0)
     noted = tmp_path / "pids"
     monkeypatch.setenv("NOTED", str(noted))
     found = remat.compare(CHAIN, algorithms="test-flee", jobs=1, time_limit=0.1)

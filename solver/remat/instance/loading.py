@@ -114,7 +114,7 @@ def _messages_of(problem: Any) -> Iterator[tuple[str, str]]:
     if problem["type"] == "literal_error":
         yield "", f"{brief(problem.get('input'))} is not one of {context.get('expected')}"
         return
-    message = {
+    known = {
         "missing": "the key is missing",
         "extra_forbidden": "unknown key",
         "too_short": "the list is empty",
@@ -122,8 +122,8 @@ def _messages_of(problem: Any) -> Iterator[tuple[str, str]]:
         "tuple_type": f"expected a list, not {_json_type(problem.get('input'))}",
         "string_type": f"expected a text, not {_json_type(problem.get('input'))}",
         "string_unicode": "not valid Unicode text",
-    }.get(problem["type"], problem["msg"])
-    yield str(context.get("at") or ""), message
+    }
+    yield str(context.get("at") or ""), known.get(problem["type"]) or str(problem["msg"])
     yield from context.get("others", ())
 
 
