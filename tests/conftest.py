@@ -4,18 +4,21 @@ import gc
 
 import pytest
 
-# Collecting makes hundreds of thousands of objects, all of which stay: the collector would only look at them in vain.
-gc.disable()
-
 
 def pytest_make_parametrize_id(val, argname):
     """Name byte strings by their argument: compressed ones carry the time, and workers must collect equal names."""
     return argname if isinstance(val, bytes) else None
 
 
-def pytest_collection_finish():
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collect tests without the collector: all of the hundreds of thousands of objects stay, and it looks in vain."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -146,12 +146,12 @@ def judge_mutants(chunk, worlds):
     assert rejected > worlds
 
 
-@pytest.mark.parametrize("chunk", range(2))
+@pytest.mark.parametrize("chunk", range(4))
 def test_both_judges_agree_on_anything(chunk):
     judge_mutants(chunk, 25)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(2, 24))
+@pytest.mark.parametrize("chunk", range(4, 24))
 def test_both_judges_agree_on_much_more(chunk):
     judge_mutants(chunk, 100)
