@@ -248,6 +248,14 @@ def test_shrinking_stays_with_instances():
     remat.load(smallest.document)
 
 
+def test_a_search_in_two_memories_counts_inputs_that_nobody_reads():
+    machine = {"memories": [{"name": "device"}, {"name": "host"}], "processors": [{"name": "gpu", "memory": "device"}]}
+    document = {"schema": "remat.instance/1", "kind": "dag", "machine": machine, "inputs": ["x"], "outputs": []}
+    document |= {"values": [{"id": "x", "size": 3}], "tasks": [{"id": "t", "time": 1, "size": 1}]}
+    assert truth._best(document, 2, 2) is None
+    assert truth._best(document, 4, 2) == 1
+
+
 def test_searches_are_for_tiny_instances_only():
     assert truth._tiny(CHAIN, 1)
     assert not truth._tiny(CHAIN | {"stages": CHAIN["stages"] * 2}, 1)

@@ -31,7 +31,8 @@ def least_makespan(document, budget=None, *, recompute=False, states=None):
     """
     space = _Space(document, budget, recompute)
     start = space.start()
-    if not space.fits(start):
+    # Inputs that serve nobody count, too, before anything frees them.
+    if not space.fits((space.inputs, *start[1:])):
         return None
     # A* with a bound that never overestimates; a state is taken up again if it is reached sooner.
     best, settled = {start: 0}, {}
