@@ -31,6 +31,9 @@ from benchmarks.harness import table
 LIMIT = 20.0
 """Time limit of an interrupted solve."""
 
+LOADED = 6
+"""What it is multiplied by where the machine has other work."""
+
 ALLOWED = 2.0
 """Seconds within which an interrupt is answered."""
 
@@ -187,8 +190,8 @@ def _wait(process: subprocess.Popen[str], seconds: float) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def interrupted(given: dict[str, Any], moment: float, planner: bool, folder: Path) -> Ending:
-    """Send an interrupt at a moment from where the command, or the planner's solve, begins."""
+def interrupted(given: dict[str, Any], moment: float, *, planner: bool, by_cpu: bool, folder: Path) -> Ending:
+    """Send an interrupt at a moment, of the wall or of its own CPU, from where the work begins."""
     saved, out, errors = (folder / name for name in ("saved.json", "out.txt", "errors.txt"))
     saved.unlink(missing_ok=True)
     if planner:
@@ -201,7 +204,10 @@ def interrupted(given: dict[str, Any], moment: float, planner: bool, folder: Pat
         process = subprocess.Popen(command, stdout=output, stderr=messages, text=True)
         while process.poll() is None and "begun" not in out.read_text(encoding="utf-8"):
             time.sleep(0.01)
-        time.sleep(moment)
+        begun = time.monotonic()
+        start = _cpu(process.pid)
+        while process.poll() is None and (_cpu(process.pid) - start if by_cpu else time.monotonic() - begun) < moment:
+            time.sleep(0.01)
         sent = process.poll() is None
         before, began = _cpu(process.pid), time.monotonic()
         if not sent:
@@ -229,10 +235,10 @@ def interrupts(count: int, seed: int, by_cpu: bool, only: Sequence[str], folder:
         name, planner = names[trials % len(names)], trials // len(names) % 2 == 1
         case, budget = CASES[name]
         given = {"path": paths[case], "algorithm": name, "budget": budget}
-        given |= {"options": {}, "limit": LIMIT, "threads": 1}
+        given |= {"options": {}, "limit": LIMIT * (LOADED if by_cpu else 1), "threads": 1}
         for _ in range(5):  # it may be over before
             moment = rng.uniform(0.05, LATEST)
-            ending = interrupted(given, moment, planner, folder)
+            ending = interrupted(given, moment, planner=planner, by_cpu=by_cpu, folder=folder)
             if ending.sent:
                 break
         trials += 1
