@@ -37,8 +37,11 @@ LOADED = 6
 ALLOWED = 2.0
 """Seconds within which an interrupt is answered."""
 
-LATEST = 6.0
+LATEST = 4.0
 """Latest moment of an interrupt, in seconds from the start."""
+
+EARLY = 0.05
+"""Earliest one: what was over before counts as such."""
 
 PATIENCE = 60.0
 """Seconds after which a process that was interrupted is killed."""
@@ -107,6 +110,8 @@ class Ending:
     @property
     def word(self) -> str:
         """What it says."""
+        if not self.sent:
+            return "over before"
         if self.code < 0 or self.code not in (0, 4, 130):
             return f"exit {self.code}"
         if self.code == 130:
@@ -118,7 +123,7 @@ class Ending:
         """Whether it kept the schedule, said why, and took no longer than allowed."""
         told = self.answer.get("termination") in ("interrupted", "completed", "iteration limit")
         # Exit code 4: interrupted without a schedule.
-        kept = self.code == 130 or (self.code in (0, 4) and told)
+        kept = not self.sent or self.code == 130 or (self.code in (0, 4) and told)
         return kept and (self.cpu if by_cpu else self.wall) <= ALLOWED
 
 
@@ -222,7 +227,9 @@ def interrupted(given: dict[str, Any], moment: float, *, planner: bool, by_cpu: 
         else:
             document = json.loads(saved.read_text(encoding="utf-8"))
             answer = {"termination": document["termination"], "found": bool(document.get("steps"))}
-    return Ending(process.returncode or 0, wall, cpu, answer, errors.read_text(encoding="utf-8"))
+    if planner and answer and process.returncode == -signal.SIGINT:
+        sent = False  # it had ended, and the interpreter was on its way out
+    return Ending(process.returncode or 0, wall, cpu, answer, errors.read_text(encoding="utf-8"), sent)
 
 
 def interrupts(count: int, seed: int, by_cpu: bool, only: Sequence[str], folder: Path) -> None:
@@ -236,11 +243,11 @@ def interrupts(count: int, seed: int, by_cpu: bool, only: Sequence[str], folder:
         case, budget = CASES[name]
         given = {"path": paths[case], "algorithm": name, "budget": budget}
         given |= {"options": {}, "limit": LIMIT * (LOADED if by_cpu else 1), "threads": 1}
-        for _ in range(5):  # it may be over before
-            moment = rng.uniform(0.05, LATEST)
+        moment = rng.uniform(EARLY, LATEST)
+        ending = interrupted(given, moment, planner=planner, by_cpu=by_cpu, folder=folder)
+        while not ending.sent and moment > EARLY:  # it was over before
+            moment /= 2
             ending = interrupted(given, moment, planner=planner, by_cpu=by_cpu, folder=folder)
-            if ending.sent:
-                break
         trials += 1
         endings.setdefault((name, "planner" if planner else "command"), []).append(ending)
         if not ending.right(by_cpu):

@@ -96,7 +96,7 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
     early = search.without_reruns()
     if early is not None:
         return early
-    if context.stopped:
+    if search.context.stopped:
         return search.propose(proved=False)
     front = search.front
     if front.start > search.budget:

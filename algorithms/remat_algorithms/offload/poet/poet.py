@@ -56,7 +56,7 @@ def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
     early = search.without_reruns()
     if early is not None:
         return early
-    if context.stopped:
+    if search.context.stopped:
         return _fallback(search)
     if search.front.start > search.budget:
         return search.infeasible()
