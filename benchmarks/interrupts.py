@@ -124,7 +124,7 @@ class Ending:
         told = self.answer.get("termination") in ("interrupted", "completed", "iteration limit")
         # Exit code 4: interrupted without a schedule.
         kept = not self.sent or self.code == 130 or (self.code in (0, 4) and told)
-        return kept and (self.cpu if by_cpu else self.wall) <= ALLOWED
+        return kept and (min(self.cpu, self.wall) if by_cpu else self.wall) <= ALLOWED
 
 
 def instances(folder: Path) -> dict[str, str]:
