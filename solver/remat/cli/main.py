@@ -117,6 +117,12 @@ def _leave_at_once_if_asked_again() -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(ExitCode.INTERRUPTED))
 
 
+def _ignore_interrupts() -> None:
+    """Keep the exit code from an interrupt that comes while the interpreter ends: the answer is out."""
+    with suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
@@ -139,6 +145,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
+        if arguments is None:
+            _ignore_interrupts()
         return code
     except BrokenPipeError:
         abandon(sys.stdout, sys.stderr)

@@ -76,6 +76,8 @@ def solve(problem: Problem, options: CheckmateOptions, context: Context) -> Prop
     early = search.without_reruns()
     if early is not None:
         return early
+    if context.stopped:
+        return search.propose(proved=False)
     if search.front.start > search.budget:
         return search.infeasible()
     try:
@@ -227,6 +229,8 @@ def solve_rounded(problem: Problem, options: RoundingOptions, context: Context) 
     early = search.without_reruns()
     if early is not None:
         return early
+    if context.stopped:
+        return search.propose(proved=False)
     if search.front.start > search.budget:
         return search.infeasible()
     try:

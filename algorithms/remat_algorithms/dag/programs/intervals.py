@@ -9,6 +9,7 @@ from math import gcd
 from typing import Any
 
 from remat.plugin import Number
+from remat_algorithms.dag.programs.formulation import TooLarge
 from remat_algorithms.dag.programs.frontier import Frontier
 from remat_algorithms.dag.programs.search import Runs, Search
 
@@ -31,6 +32,13 @@ class Intervals:
         Most runs of one task.
     most_cost : float
         The time beyond the forced runs of a known schedule; nothing dearer is looked for.
+    stopped : callable
+        Looked at all the time: a large program takes seconds.
+
+    Raises
+    ------
+    TooLarge
+        If it says that the time is over.
 
     Attributes
     ----------
@@ -52,9 +60,16 @@ class Intervals:
     the bytes of these copies beyond what it writes are added, so that the larger of both counts.
     """
 
-    def __init__(self, front: Frontier, budget: int, copies: int, most_cost: float) -> None:
+    def __init__(
+        self,
+        front: Frontier,
+        budget: int,
+        copies: int,
+        most_cost: float,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.cp: Any = import_module("ortools.sat.python.cp_model")
-        self.front, self.most_cost = front, most_cost
+        self.front, self.most_cost, self.stopped = front, most_cost, stopped
         self.model = self.cp.CpModel()
         self.infeasible = False
         self.room = budget - front.fixed
@@ -65,6 +80,9 @@ class Intervals:
             if front.may_run(stage, position)
         ]
         self.slot = {key: index for index, key in enumerate(self.slots)}
+        self.slots_of: list[list[int]] = [[] for _ in front.tasks]
+        for index, (_, position) in enumerate(self.slots):
+            self.slots_of[position].append(index)
         self._scale()
         self._add_runs(copies)
         self._add_copies()
@@ -106,6 +124,10 @@ class Intervals:
 
         return take
 
+    def _look_at_the_clock(self) -> None:
+        if self.stopped():
+            raise TooLarge("the time was over while the constraint program was built")
+
     # --- model --------------------------------------------------------------------------------------------------------
 
     def _add_runs(self, copies: int) -> None:
@@ -114,7 +136,8 @@ class Intervals:
         self.runs: list[list[tuple[Any, Any]]] = []  # for each position: (slot, present)
         cost = []
         for position in range(len(front.tasks)):
-            own = [index for index, (_, other) in enumerate(self.slots) if other == position]
+            self._look_at_the_clock()
+            own = self.slots_of[position]
             runs: list[tuple[Any, Any]] = []
             later = own
             if front.forced[position]:
@@ -147,6 +170,7 @@ class Intervals:
         self.copies: dict[int, list[tuple[Any, Any, Any]]] = {}
         self.demands: list[tuple[Any, int]] = []
         for value, size in enumerate(front.size):
+            self._look_at_the_clock()
             if not (front.makers[value] or front.users[value] or value in front.outputs):
                 continue
             starts: list[tuple[Any, Any]] = [(None, True)] if value in front.inputs else []
@@ -192,6 +216,7 @@ class Intervals:
         front, model = self.front, self.model
         horizon = len(self.slots)
         for position, runs in enumerate(self.runs):
+            self._look_at_the_clock()
             reads, writes = front.reads[position], set(front.writes[position])
             dead = front.written[position] - sum(front.size[value] for value in writes)
             for slot, present in runs:

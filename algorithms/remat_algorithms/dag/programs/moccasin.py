@@ -96,6 +96,8 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
     early = search.without_reruns()
     if early is not None:
         return early
+    if search.context.stopped:
+        return search.propose(proved=False)
     front = search.front
     if front.start > search.budget:
         return search.infeasible()
@@ -112,7 +114,11 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
         if context.stopped:
             search.notes.append("the time was over before the constraint program was begun")
             return search.propose(proved=False, termination=search.limit)
-    return _solve(search, options.copies)
+    try:
+        return _solve(search, options.copies)
+    except TooLarge as error:
+        search.notes.append(str(error))
+        return search.propose(proved=False, termination=search.limit)
 
 
 def _possible(search: Search) -> bool:
@@ -125,7 +131,7 @@ def _possible(search: Search) -> bool:
 
 def _solve(search: Search, copies: int) -> Proposal:
     context = search.context
-    model = Intervals(search.front, search.budget, copies, search.most_cost)
+    model = Intervals(search.front, search.budget, copies, search.most_cost, lambda: context.stopped)
     if model.infeasible:
         return search.infeasible() if search.best is None else search.propose(proved=True)
     if search.best_runs is not None:

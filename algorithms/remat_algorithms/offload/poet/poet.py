@@ -42,7 +42,7 @@ def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
     schedule that is reported. It need not be the best one.
 
     Takes instances of kind `chain`, `adjoint` or `dag`; uses the first processor, its memory and one more. Seed and
-    threads are CBC's; PuLP's solvers know a deadline, and are left behind when interrupted. Comes with start times, and
+    threads are CBC's; PuLP's solvers know a deadline, and are ended when interrupted. Comes with start times, and
     without a claim; infeasible within `SCOPE` if the solver says so. A note has the stages' makespan.
 
     Raises
@@ -56,6 +56,8 @@ def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
     early = search.without_reruns()
     if early is not None:
         return early
+    if search.context.stopped:
+        return _fallback(search)
     if search.front.start > search.budget:
         return search.infeasible()
     most = MOST_COLUMNS if options.solver else MOST_FOR_CBC
