@@ -1,7 +1,7 @@
 """Chains with parameters: whatever offloads refuses them, or its schedule ends with all where it belongs."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import remat
@@ -11,6 +11,16 @@ from tests.algorithms.offload import trained
 
 NAMES = [entry.name for entry in catalogue if entry.accepts("chain") and entry.several_memories]
 SLOW = {"offload-exact": {"work": 0.001}, "swapadvisor": {"iterations": 5}, "weight-offload": {"evaluations": 5}}
+
+EMPTY = {"forward_time": 0, "backward_time": 0, "output_size": 0}
+UPDATES_IN_THE_MIDDLE = {
+    "schema": "remat.instance/2",
+    "kind": "chain",
+    "input_size": 0,
+    "stages": [EMPTY | {"parameter_size": 1}, EMPTY | {"parameter_size": 1}, EMPTY],
+    "machine": trained.machine(host_processor=False),
+}
+"""As many updates as make the loss something else than the middle of the order."""
 
 
 @st.composite
@@ -30,6 +40,7 @@ def test_parameters_are_refused_or_kept(name):
 
     @settings(max_examples=6, derandomize=True, database=None, deadline=None)
     @given(with_parameters())
+    @example(UPDATES_IN_THE_MIDDLE)
     def run(document):
         options = SLOW.get(name, {})
         try:
