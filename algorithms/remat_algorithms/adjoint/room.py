@@ -25,7 +25,7 @@ Given = TypeVar("Given")
 Solve = Callable[[Problem, Given, Context], Proposal]
 
 
-def within_room(name: str, *, recount: bool = True) -> Callable[[Solve[Given]], Solve[Given]]:
+def within_room(name: str) -> Callable[[Solve[Given]], Solve[Given]]:
     """Let placement have the last word on the room that an algorithm for adjoints counts.
 
     Two schedules may take less than the least that is counted: the one that recomputes nothing, and the one with the
@@ -40,8 +40,6 @@ def within_room(name: str, *, recount: bool = True) -> Callable[[Solve[Given]], 
     ----------
     name : str
         The algorithm, whose solver is decorated.
-    recount : bool
-        False: the count stands, since the schedule follows from it alone.
     """
 
     def decorate(solve: Solve[Given]) -> Solve[Given]:
@@ -56,7 +54,7 @@ def within_room(name: str, *, recount: bool = True) -> Callable[[Solve[Given]], 
                     return None
 
             answer = solve(problem, options, context)
-            return _in_working_memory(problem, _as_counted(problem, answer, at) if recount else answer, name)
+            return _in_working_memory(problem, _as_counted(problem, answer, at), name)
 
         return solve_within
 

@@ -1,7 +1,8 @@
 """`remat-offload-best`: of every value, keep it, remake it, or send it away; anytime.
 
 1. The starts are the schedules of `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo`, and others between:
-   rotor's schedules for larger budgets than there is, of which as much leaves as must.
+   rotor's schedules for larger budgets than there is, of which as much leaves as must; and those of the rules of the
+   literature (`tflms`, `capuchin`, `superneurons` and their like), the best of which is the answer if nothing beats it.
 2. The rest is a walk over bit matrices (`remat_algorithms.chain.phases`: which forwards run before which backward). A
    round spares some forwards, or adds some, or merely ranks anew what shall leave; gaps are then taken in that ranking
    until everything fits, and the dispatcher says how long it takes. What is not much slower is accepted, and now and
@@ -12,6 +13,7 @@ Most rounds end early: the runs alone, or the bytes that must leave and come bac
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,8 +30,11 @@ from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
 from remat_algorithms.chain.rotor.table import Grid, RotorTable
 from remat_algorithms.chain.segments import Segments
+from remat_algorithms.joint.adjoint_best.starts import judged
+from remat_algorithms.kit.asking import asked
 from remat_algorithms.offload.offload_greedy import greedy_plan, rankings
 from remat_algorithms.offload.pofo.pofo import OFFLOAD_SLOTS, POFO_SLOTS, modelled_plans, rotor_plan
+from remat_algorithms.offload.rules.catalogue import ALGORITHMS as RULES
 from remat_algorithms.offload.swaps.choice import BestPlan, Choice, Plan, quicker
 from remat_algorithms.offload.swaps.fluid import volume_bound
 from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
@@ -38,6 +43,9 @@ from remat_algorithms.offload.swaps.swaps import Order, Swap
 
 BETWEEN = 32
 """Budgets above the given one for which rotor's schedules are taken as starts."""
+
+SEARCHING = ("swapadvisor",)
+"""Rules that search for long, and are not asked."""
 
 SLOTS = 400
 """Slots of the table that answers them."""
@@ -69,7 +77,8 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
     """Solve a chain, by recomputation and offloading together.
 
     Takes instances of kind `chain`. Without a way out of the processor's memory and back, the answer is that of
-    `rotor`. Is never slower than `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo` within the same time.
+    `rotor`. Is never slower than `rotor`, `chain-best`, `offload-greedy`, `offload-dp`, `pofo` and the
+    quick rules for offloading, within the same time.
 
     Raises
     ------
@@ -85,13 +94,16 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
     search.consider(rotor_plan(problem, ways, context))
     search.consider(greedy_plan(reference))
     search.starts()
+    search.rules()
     if search.best is None:
-        return nothing_fits(reference, "remat-offload-best", within=None)
+        return search.by_rule or nothing_fits(reference, "remat-offload-best", within=None)
     rounds = options.iterations
     if rounds is None:
         rounds = min(ROUNDS, WORK // problem.chain.length)
     search.walk(rounds)
     proposal = proposal_of(search.best, context, source="remat-offload-best")
+    if search.by_rule is not None and search.rule_makespan < search.best.makespan:
+        proposal = replace(search.by_rule, termination=context.termination)
     limited = options.iterations is not None and not context.stopped
     return replace(proposal, termination=Termination.ITERATION_LIMIT) if limited else proposal
 
@@ -102,6 +114,8 @@ class _Search(BestPlan):
     def __init__(self, problem: Problem, ways: tuple[Route, ...], context: Context) -> None:
         super().__init__(problem, context)
         self.ways = ways
+        self.by_rule: Proposal | None = None
+        self.rule_makespan: Number = math.inf
 
     def consider_tasks(self, tasks: list[int]) -> None:
         """Take what fits of some runs, values leaving in each of the rankings."""
@@ -128,6 +142,24 @@ class _Search(BestPlan):
                 return
             for found in modelled_plans(self.problem, self.ways, slots, self.context, remake=remake):
                 self.consider(found.plan)
+
+    def rules(self) -> None:
+        """Ask the rules of the zoo that search little: their runs are starts, and the quickest schedule is kept."""
+        for entry in RULES:
+            if entry.name in SEARCHING or self.done:
+                continue
+            proposal = asked(entry, self.problem, self.context, share=0.1)
+            if proposal is None or proposal.steps is None:
+                continue
+            makespan = proposal.makespan
+            if proposal.steps.start is None or makespan is None:
+                start = judged(self.problem, entry.name, proposal)
+                if start is None:
+                    continue
+                makespan = start.makespan
+            if makespan < self.rule_makespan:
+                self.by_rule, self.rule_makespan = Proposal(steps=proposal.steps, makespan=makespan), makespan
+            self.consider_tasks(proposal.steps.runs.tolist())
 
     def walk(self, rounds: int) -> None:
         """Improve the best plan, a round at a time."""

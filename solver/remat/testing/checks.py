@@ -20,6 +20,9 @@ from remat.units import Number
 TOLERANCE = 1e-9
 """Share by which figures made of fractional times may differ (sums in another order)."""
 
+OF_THE_CORE = ("needed tasks", "memory x time")
+"""Sources of the bounds that the core adds to every answer: they are no algorithm's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rung:
@@ -90,11 +93,14 @@ def check_schedule(document: Mapping[str, Any], result: Result) -> None:
 
 def check_bounds(result: Result) -> None:
     """Check that every bound is a number with a scope and a source, and holds for the result's own schedule."""
+    whole = _only_whole_times(result)
     for bound in result.bounds:
         shown = f"bound {bound.value!r} (scope {bound.scope!r}, source {bound.source!r})"
         number = type(bound.value) in (int, float) and math.isfinite(bound.value)
         require(number and bound.value >= 0, f"{shown} is no finite time")
         require(bool(bound.scope) and bool(bound.source), f"{shown} lacks its scope or its source")
+        exact = whole and bound.source not in OF_THE_CORE
+        require(not exact or type(bound.value) is int, f"{shown} is no integer, although all times are whole")
         if result.makespan is not None and bound.scope in (ALL_SCHEDULES, result.optimal_within):
             require(at_most(bound.value, result.makespan), f"{shown} is above the makespan {result.makespan}")
     if result.makespan is not None:
@@ -104,6 +110,14 @@ def check_bounds(result: Result) -> None:
             require(result.status is Status.OPTIMAL, "optimal over all schedules, and yet the status does not say so")
     else:
         require(result.optimal_within is None, "there is no schedule to be optimal")
+
+
+def _only_whole_times(result: Result) -> bool:
+    """Whether every run and every transfer, of however many bytes, takes a whole time."""
+    graph, machine = result.graph, result.machine
+    slowed = graph.parallel_max is not None or any(processor.speed != 1 for processor in machine.processors)
+    links = all(type(link.latency) is int and link.bandwidth in (None, 1) for link in machine.links)
+    return graph.exact_times and not slowed and links
 
 
 # --- results at several budgets ---------------------------------------------------------------------------------------
@@ -129,9 +143,11 @@ def check_budgets(algorithm: Algorithm, memory: str, rungs: Sequence[Rung]) -> N
 
 
 def _check_not_above(found: Rung, proof: Rung, memory: str) -> None:
-    """Check that no least budget is above what a schedule of the same algorithm takes."""
+    """Check that no budget is named as the least that is above what a schedule of the same algorithm takes."""
     least, peak = proof.result.least_budget, found.result.peak_memory[memory]
-    if least is not None and proof.result.machine.memories[least.memory].name == memory:
+    if least is None or not least.sufficient:
+        return
+    if proof.result.machine.memories[least.memory].name == memory:
         here = f"(budget {found.budget}: peak {peak}; budget {proof.budget}: least {least.size})"
         require(least.size <= peak, f"the least budget is above the peak of a schedule {here}")
 

@@ -17,7 +17,10 @@ DocumentStrategy = st.SearchStrategy[Document]
 SCALES = (1, 1, 1, 1, 3, 1000, 2**20 + 7, 2**40)
 """Sizes are small integers times one of these."""
 
-TIME_SCALES: tuple[int | float, ...] = (1, 1, 1, 1, 7, 1000, 0.5, 0.1)
+LARGE = 10**12
+"""Times around multiples of this differ by less than any tolerance for floats, and yet they differ."""
+
+TIME_SCALES: tuple[int | float, ...] = (1, 1, 1, 1, 7, 1000, 0.5, 0.1, LARGE)
 
 
 class _Figures:
@@ -32,7 +35,8 @@ class _Figures:
         return self._draw(st.integers(least, most)) * self._scale
 
     def time(self, least: int = 0, most: int = 6) -> int | float:
-        return self._draw(st.integers(least, most)) * self._time_scale
+        time = self._draw(st.integers(least, most)) * self._time_scale
+        return time + self._draw(st.integers(0, 3)) if self._time_scale == LARGE else time
 
     def seldom(self, document: Document, key: str, value: Callable[[], Any], odds: int = 4) -> None:
         """Set a key in one document of `odds`, and leave its default in the others."""

@@ -126,7 +126,7 @@ class OnlinePlacement:
         yield from reverse_ranges(ranges, Alike(self._level, self._slots), Splits(end))
 
 
-@within_room("online-revolve", recount=False)
+@within_room("online-revolve")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint with the slots of its first storage level, or of its one memory, as if n were not known.
 

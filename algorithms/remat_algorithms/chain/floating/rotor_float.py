@@ -125,7 +125,8 @@ def _within(
             if lower is not None and lower.best() < math.inf:
                 bound = round(lower.best()) if isinstance(time, int) else lower.best()
     # Float sums in another order differ in their last digits: nothing lies between such values.
-    proved = bound is not None and (bound >= time or math.isclose(bound, time, rel_tol=1e-12))
+    whole = isinstance(time, int)
+    proved = bound is not None and (bound >= time or (not whole and math.isclose(bound, time, rel_tol=1e-12)))
     return Proposal(
         steps=steps,
         makespan=time,

@@ -218,5 +218,7 @@ def _rounding(setting: Setting, search: Search) -> list[str]:
 
 
 def nearly(value: Number, makespan: Number) -> bool:
-    """Whether two times differ by no more than float rounding."""
+    """Whether two times differ by no more than float rounding; whole ones are equal or they are not."""
+    if isinstance(value, int) and isinstance(makespan, int):
+        return value == makespan
     return math.isclose(value, makespan, rel_tol=1e-12)

@@ -20,12 +20,12 @@ from remat.plugin import (
     Problem,
     Proposal,
     StepBuilder,
-    StepKind,
     Steps,
     concatenate,
 )
 from remat_algorithms.adjoint.slots import initially_in
 from remat_algorithms.kit.asking import asked
+from remat_algorithms.kit.makespan import makespan_of
 
 QUICK = ("store-all", "revolve", "multistage", "two-level", "periodic-disk-revolve", "treeverse", "recompute-all")
 """They search nothing, and are asked even when the time is over."""
@@ -218,26 +218,3 @@ def judged(problem: Problem, name: str, proposal: Proposal) -> Start | None:
         return None
     bound = max((bound.value for bound in proposal.bounds if bound.scope == ALL_SCHEDULES), default=0)
     return Start(name, steps, makespan_of(problem, steps, placed), bound)
-
-
-def makespan_of(problem: Problem, steps: Steps, placed: Placement) -> Number:
-    """Return when the last step ends."""
-    graph, machine = problem.graph, problem.machine
-    start = placed.start
-    if len(start) == 0:
-        return 0
-    runs = steps.kind == StepKind.RUN
-    ends: list[Number] = [start.max().item()]
-    if runs.any():
-        ends.append((start[runs] + graph.time[steps.item[runs]]).max().item())
-    for (source, target), index in machine.link_index.items():
-        mine = (steps.kind == StepKind.COPY) & (steps.source == source) & (steps.target == target)
-        if mine.any():
-            link = machine.links[index]
-            size = np.where(steps.amount[mine] >= 0, steps.amount[mine], graph.size[steps.item[mine]])
-            took = np.full(len(size), link.latency)
-            if link.bandwidth is not None:
-                whole = isinstance(link.bandwidth, int) and not (size % link.bandwidth).any()
-                took = took + (size // link.bandwidth if whole else size / link.bandwidth)
-            ends.append((start[mine] + took).max().item())
-    return max(ends)

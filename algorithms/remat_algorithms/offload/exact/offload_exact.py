@@ -26,9 +26,11 @@ from remat.plugin import (
 from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.kit.programs.answers import Answer, Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
+from remat_algorithms.kit.whole import raised
 from remat_algorithms.offload.exact.model import Model
 from remat_algorithms.offload.exact.scale import Scale, rational, scales
 from remat_algorithms.offload.exact.setting import Effort, Plan, Setting
+from remat_algorithms.offload.exact.starts import starts
 from remat_algorithms.offload.exact.steps import Timed, timed_steps
 
 COPIES = 2
@@ -106,6 +108,8 @@ def solve_below(problem: Problem, options: OffloadExactOptions, context: Context
         return early
     if context.stopped:
         return search.propose()
+    for start in starts(problem, order, setting.effort, context) if known is None else ():
+        search.take(start, start.makespan)
     if options.recompute:
         search.start_from(once)
     return search.run(setting)
@@ -229,7 +233,7 @@ class _Search(Incumbent[Timed]):
 
             def told(objective: float) -> None:
                 if bounds and math.isfinite(objective):
-                    self.take_bound(_time(math.ceil(objective - 1e-6), scale))
+                    self.take_bound(raised(self.problem, _time(math.ceil(objective - 1e-6), scale)))
 
             left = None if end is None else max(0.0, end - time.monotonic())
             job = CpSatJob(

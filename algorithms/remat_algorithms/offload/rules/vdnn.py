@@ -54,7 +54,7 @@ def solve_all(problem: Problem, options: VdnnOptions, context: Context) -> Propo
     Raises
     ------
     remat.OptionError
-        If the machine has no way out, or none back, or no stage has such a name.
+        If the machine has no way out, or none back, no stage has such a name, or stages have parameters.
 
     Notes
     -----
@@ -75,6 +75,8 @@ def solve_pp(problem: Problem, options: VdnnOptions, context: Context) -> Propos
 
 def _solve(problem: Problem, options: VdnnOptions, context: Context, name: str, *, barriers: bool) -> Proposal:
     ways = required_routes(problem, name)
+    # Updates are no stage's forward or backward: a chain with parameters is refused where its arrays are asked for.
+    assert problem.chain.length
     order = Order.of(problem)
     names = stage_names(problem)
     chosen = range(len(names)) if options.stages is None else stages_named(names, options.stages)

@@ -190,5 +190,7 @@ def best_of(plans: Iterable[Plan | None]) -> Plan | None:
 
 
 def quicker(makespan: Number, other: Number) -> bool:
-    """Whether a makespan is below another one by more than rounding."""
+    """Whether a makespan is below another one by more than rounding; whole ones are not rounded."""
+    if isinstance(makespan, int) and isinstance(other, int):
+        return makespan < other
     return makespan < other and not math.isclose(makespan, other, rel_tol=1e-12)

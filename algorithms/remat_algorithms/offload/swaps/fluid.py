@@ -24,6 +24,7 @@ from remat.plugin import Context, Link, Number
 from remat_algorithms.kit.programs.answers import Outcome
 from remat_algorithms.kit.programs.program import INFINITY, ProgramBuilder
 from remat_algorithms.kit.programs.solvers import LINEAR, solve_program
+from remat_algorithms.kit.whole import raised
 from remat_algorithms.offload.swaps.choice import Choice
 from remat_algorithms.offload.swaps.routes import device_of
 
@@ -46,7 +47,7 @@ def volume_bound(choice: Choice) -> Number:
     before = np.maximum(times[:-1], away * _time_per_byte(out))
     after = np.maximum(total - times[1:], away * _time_per_byte(back))
     longest = float((before + (times[1:] - times[:-1]) + after).max())
-    return max(total, longest * (1 - 1e-12))
+    return max(total, raised(choice.problem, longest * (1 - 1e-12)))
 
 
 def fluid_bound(choice: Choice, context: Context, *, seconds: float | None = None) -> Number:
@@ -62,7 +63,7 @@ def fluid_bound(choice: Choice, context: Context, *, seconds: float | None = Non
     answer = solve_program(relaxation.builder.build(), LINEAR, context, seconds=seconds)
     if answer.outcome is not Outcome.OPTIMAL:
         return bound
-    return max(bound, answer.bound * relaxation.time_unit * (1 - _SAFETY))
+    return max(bound, raised(choice.problem, answer.bound * relaxation.time_unit * (1 - _SAFETY)))
 
 
 def _links(choice: Choice) -> tuple[list[Link], list[Link]]:

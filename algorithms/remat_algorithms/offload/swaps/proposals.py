@@ -24,7 +24,8 @@ def proposal_of(
 ) -> Proposal:
     """Propose a plan; where its makespan meets a bound of its class, it is optimal in it."""
     bounds = () if bound is None else (Bound(min(bound, plan.makespan), REFERENCE_ORDER, source),)
-    met = bound is not None and plan.makespan <= bound * (1 + 1e-12)
+    rounded = isinstance(plan.makespan, float)
+    met = bound is not None and plan.makespan <= (bound * (1 + 1e-12) if rounded else bound)
     return Proposal(
         steps=plan.outcome.steps,
         makespan=plan.makespan,

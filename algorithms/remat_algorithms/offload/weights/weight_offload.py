@@ -16,6 +16,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from pydantic import Field
 
@@ -32,6 +33,7 @@ from remat.plugin import (
     makespan_bound,
 )
 from remat_algorithms.kit.incumbent import Incumbent
+from remat_algorithms.kit.whole import raised
 from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
 from remat_algorithms.offload.weights.parameters import Choice, Setting, Training
 from remat_algorithms.offload.weights.rules import setting_of
@@ -293,8 +295,7 @@ def _bounds(problem: Problem) -> tuple[Bound, ...]:
     ):
         total: Number = sum(rate for rate in rates if rate is not None)
         if rates and None not in rates:
-            whole = isinstance(total, int) and moved % total == 0
-            values.append(moved // total if whole else moved / total)
+            values.append(raised(problem, Fraction(moved) / Fraction(total)))
     best = max(values, default=0)
     return (Bound(best, ALL_SCHEDULES, "parameters that must cross the links"),) if best else ()
 

@@ -98,6 +98,17 @@ def check_several(segments: Segments, grid: Grid, monkeypatch: pytest.MonkeyPatc
             assert floors[0] == floors[1]
 
 
+@pytest.mark.parametrize("seed", seeds(4, 12))
+def test_the_row_of_a_limit_is_the_lowest_with_no_fewer_bytes(seed: int) -> None:
+    segments = segments_of(draw_chain(seed, most=5))
+    for grid in grids(segments, slots=7):
+        for room in range(grid.budget - 3 * grid.unit, grid.budget + 1):
+            row = grid.row_above(room)
+            assert grid.bytes(row) >= room > grid.bytes(row - 1)
+            # What is read for the budget is filled for it.
+            assert grid.row(room) <= row
+
+
 @pytest.mark.parametrize("seed", seeds(8, 25))
 def test_what_some_budget_needs_is_exact(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     segments = segments_of(draw_chain(seed, most=9))
