@@ -15,4 +15,17 @@ from remat_algorithms.parallel.catalogue import ALGORITHMS as PARALLEL
 from remat_algorithms.tree.catalogue import ALGORITHMS as TREE
 from remat_algorithms.tree.out_of_core.catalogue import ALGORITHMS as OUT_OF_CORE
 
-catalogue = (*CHAIN, *ADJOINT, *DAG, *DAG_AUTO, *DAG_ILP, *DAG_EXACT, *ORDER, *TREE, *OUT_OF_CORE, *PARALLEL, *OFFLOAD, *JOINT)
+catalogue = (
+    *CHAIN,
+    *ADJOINT,
+    *DAG,
+    *DAG_AUTO,
+    *DAG_ILP,
+    *DAG_EXACT,
+    *ORDER,
+    *TREE,
+    *OUT_OF_CORE,
+    *PARALLEL,
+    *OFFLOAD,
+    *JOINT,
+)
