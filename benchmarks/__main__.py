@@ -27,6 +27,7 @@ NAMES = (
     "dag_large",
     "dag_reorder",
     "dag_exact",
+    "dag_programs",
     "dag_table",
     "limits",
     "interrupts",

@@ -156,6 +156,18 @@ def check_chain_exact(document, share):
                 assert result.status == "optimal"
 
 
+def check_dag_exact(document, share):
+    """All schedules there are of a graph, and the least budget of them."""
+    least = search.chain_least_budget(document)
+    high = max(least, remat.solve(document, algorithm="keep-all").peak_memory["memory"])
+    for budget in {least - 1, least, least + (high - least) * share // 100}:
+        if budget >= 0:
+            result = remat.solve(document, algorithm="dag-exact", budget=budget)
+            assert result.makespan == search.chain_best(document, budget)
+            assert result.status == ("infeasible" if result.makespan is None else "optimal")
+            assert result.makespan is not None or result.least_budget.size == least
+
+
 def check_revolve(document, share, name="revolve"):
     """Least advances for the slots; least cost, too, where transfers take no time."""
     n = document["steps"]
@@ -346,6 +358,7 @@ WITHIN_THEIR_CLASS = {
     "minmem": (check_minmem, strategies.trees(largest=7, plain=True, exact=True)),
     "checkmate": (check_checkmate, SMALL_GRAPHS),
     "moccasin": (check_moccasin, SMALL_GRAPHS),
+    "dag-exact": (check_dag_exact, strategies.dags(largest=5, exact=True).filter(one_memory)),
     "dag-order-exact": (check_dag_order_exact, strategies.dags(largest=7, plain=True, exact=True)),
     "sp-order": (check_sp_order, strategies.dags(largest=7, plain=True, exact=True)),
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from pydantic import Field
 
+from remat.placement import Unplaceable, place
 from remat.plugin import (
     ALL_SCHEDULES,
     Bound,
@@ -19,10 +22,11 @@ from remat.plugin import (
     Steps,
     Termination,
     concatenate,
+    reference_order,
     run_in_order,
 )
 from remat_algorithms.dag.exact.masks import members
-from remat_algorithms.dag.exact.search import Path, Work, lowest, quickest
+from remat_algorithms.dag.exact.search import Path, Work, beam, lowest, quickest
 from remat_algorithms.dag.exact.states import States
 
 ONE_MEMORY = "sequential schedules in one memory"
@@ -32,10 +36,17 @@ MOST_TASKS = 256
 """Tasks, or values, beyond which no search is tried."""
 
 
+BRIEF = 2_000
+"""States that a first search may keep, before much is done for incumbents."""
+
+NARROW, WIDE = (16, 64), (256, 1024, 4096, 16384)
+"""States side by side in the searches for incumbents, before and after the search for proof."""
+
+
 class DagExactOptions(Options):
     """Options of `dag-exact`."""
 
-    states: int = Field(500_000, ge=0, description="most states (sets of values that are asked for) to keep")
+    states: int = Field(400_000, ge=0, description="most states (sets of values that are asked for) to keep")
 
 
 def solve(problem: Problem, options: DagExactOptions, context: Context) -> Proposal:
@@ -49,104 +60,150 @@ def solve(problem: Problem, options: DagExactOptions, context: Context) -> Propo
     over the runs that fit. The order of the queue adds the time of all tasks that must run before a state (A*, with a
     consistent bound); a state that asks for all that another one does, and is no sooner reached, is left out.
 
-    First the schedule of least peak is looked for in the same way (the highest place of a path instead of its length),
-    as far as the budget asks for it: it is the incumbent, or shows that nothing fits, and which budget does.
+    The first incumbent is the reference order. Where that does not fit, a schedule of least peak is looked for in the
+    same way (the highest place of a path instead of its length), as far as the budget asks for it: it is the incumbent,
+    or shows that nothing fits, and what would. If a short search proves nothing, better incumbents come from beams: so
+    many states for each number of runs.
 
-    Takes instances of any kind, with up to `MOST_TASKS` tasks and values. Optimal, or infeasible, over all schedules
-    (`ONE_MEMORY` on larger machines). If a limit is hit, which a note names, it gives the incumbent, if there is one,
-    and the bound proved so far.
+    Takes instances of any kind; of those with more than `MOST_TASKS` tasks or values it only tries the reference order.
+    Optimal, or infeasible, over all schedules (`ONE_MEMORY` on larger machines). If a limit is hit, which a note names,
+    it gives the incumbent, if there is one, and the bound proved so far. Times are added without rounding: what is
+    called optimal does not depend on the order of a sum.
     """
     graph, machine = problem.graph, problem.machine
     scope = ALL_SCHEDULES if len(machine.memories) == 1 and len(machine.processors) == 1 else ONE_MEMORY
     if max(len(graph.tasks), len(graph.values)) > MOST_TASKS:
-        note = f"more than {MOST_TASKS} tasks or values: not searched"
-        return Proposal(termination=Termination.SIZE_LIMIT, notes=(note,))
-    states = States(problem)
-    return _Solve(problem, states, scope, options.states, context).answer()
+        return _unsearched(problem)
+    return _Solve(problem, scope, options.states, context).answer()
+
+
+def _unsearched(problem: Problem) -> Proposal:
+    """What is known of a graph that is too large: the reference order, if that fits."""
+    note = f"more than {MOST_TASKS} tasks or values: not searched"
+    limited = Proposal(termination=Termination.SIZE_LIMIT, notes=(note,))
+    if problem.exceeded is not None:
+        return limited
+    steps = run_in_order(problem.graph, problem.machine, reference_order(problem.graph, problem.needed.once))
+    if isinstance(place(problem.graph, problem.machine, steps), Unplaceable):
+        return limited
+    return replace(limited, steps=steps, makespan=problem.no_recompute_time)
 
 
 class _Solve:
-    """One solve: what is searched, and what has been found."""
+    """One solve: what is searched, and what has been found.
 
-    def __init__(self, problem: Problem, states: States, scope: str, limit: int, context: Context) -> None:
-        self.problem, self.states, self.scope, self.context = problem, states, scope, context
+    Attributes
+    ----------
+    tasks : list of int or None
+        The runs of the incumbent.
+    time : int or None
+        Its time, in the unit of the states.
+    bound : int
+        What no schedule takes less than.
+    """
+
+    def __init__(self, problem: Problem, scope: str, limit: int, context: Context) -> None:
+        self.problem, self.scope, self.context = problem, scope, context
+        self.states = States(problem)
         self.limit = limit
         self.work = Work(limit, lambda: context.stopped)
-        self.best: Path | None = None
+        self.tasks: list[int] | None = None
+        self.time: int | None = None
+        self.bound = self.states.time_before(self.states.end) or 0
 
     def answer(self) -> Proposal:
-        """Search first for room, then for time."""
+        """Search first for room, then for time: briefly, which is enough for most small graphs, and then at length."""
         budget = self.problem.budget
-        if budget is None:
-            budget = _everything(self.problem)
-        half = self.limit // 2
-        low = lowest(self.states, budget, work := Work(half, self.work.stopped))
-        self.work.left += work.left - half
-        if low.finished and (low.value is None or low.value > budget):
-            return self._infeasible(low.value)
-        if low.tasks is not None:
-            self._take(low)
-        limit = None if self.best is None else self._time(self.best)
-        path = quickest(self.states, budget, self.work, limit=limit, told=self._tell)
-        if path.tasks is not None:
-            self._take(path)
-        if not path.finished:
-            return self._limited(path.value)
-        if self.best is None:
-            return self._infeasible(None)
-        makespan = self._makespan(self.best)
-        return Proposal(
-            steps=self._steps(self.best),
-            makespan=makespan,
-            bounds=(Bound(makespan, self.scope, "dag-exact"),),
-            optimal_within=self.scope,
-        )
+        room = _everything(self.problem) if budget is None else budget
+        once: list[int] = reference_order(self.problem.graph, self.problem.needed.once).tolist()
+        if self.states.replay(once)[1] <= room:
+            self._take(once)
+        else:
+            part = self.work.part(self.limit // 4)
+            low = lowest(self.states, room, part)
+            self.work.give_back(part)
+            if low.finished and (low.value is None or low.value > room):
+                return self._infeasible(low)
+            self._take(low.tasks)
+        finished = self._search(room, min(BRIEF, self.work.left // 4))
+        if not finished and not self.work.over:
+            self._widen(room, NARROW, self.work.left // 4)
+            finished = self._search(room, 2 * self.work.left // 3)
+            if not finished:
+                self._widen(room, WIDE, self.work.left)
+        if not finished:
+            return self._limited()
+        if self.time is None:
+            return self._infeasible(lowest(self.states, room + 1, self.work.part(self.limit // 4)))
+        makespan = self._number(self.time)
+        bounds = (Bound(makespan, self.scope, "dag-exact"),)
+        return Proposal(steps=self._steps(), makespan=makespan, bounds=bounds, optimal_within=self.scope)
 
-    def _take(self, path: Path) -> None:
-        self.best = path
-        self.context.report(self._steps(path), makespan=self._makespan(path))
+    def _search(self, room: int, share: int) -> bool:
+        """Search for what is quicker than the incumbent; return whether that is settled."""
+        part = self.work.part(share)
+        path = quickest(self.states, room, part, limit=self.time, told=self._tell)
+        self.work.give_back(part)
+        self._take(path.tasks)
+        if not path.finished and path.value is not None:
+            self._tell(path.value)
+        return path.finished
+
+    def _widen(self, room: int, widths: Sequence[int], share: int) -> None:
+        """Look for better incumbents, with ever more states side by side, until the share is spent."""
+        part = self.work.part(share)
+        for width in widths:
+            if part.over:
+                break
+            self._take(beam(self.states, room, width, part, self.time).tasks)
+        self.work.give_back(part)
+
+    def _take(self, tasks: list[int] | None) -> None:
+        """Take over a better incumbent, if there is one."""
+        if tasks is not None:
+            self.tasks, self.time = tasks, sum(self.states.times[task] for task in tasks)
+            self.context.report(self._steps(), makespan=self._number(self.time))
 
     def _tell(self, bound: int) -> None:
-        self.context.report(bound=self._number(bound) if self.scope == ALL_SCHEDULES else None)
+        self.bound = max(self.bound, bound)
+        self.context.report(bound=self._proved if self.scope == ALL_SCHEDULES else None)
 
-    def _infeasible(self, least: int | None) -> Proposal:
+    def _infeasible(self, low: Path) -> Proposal:
+        """Nothing fits: name the budget in which something does, or one below which nothing does."""
         own = self.problem.machine.processors[0].memory
-        named = None if least is None else LeastBudget(least, None, sufficient=True, memory=own)
+        named = None if low.value is None else LeastBudget(low.value, None, sufficient=low.finished, memory=own)
         return Proposal(infeasible_within=self.scope, least=named)
 
-    def _limited(self, bound: int | None) -> Proposal:
+    def _limited(self) -> Proposal:
         """What is known when a limit ends the search."""
         stopped = self.context.stopped
         why = "stopped" if stopped else f"the limit of {self.limit:,} states was reached"
-        proved: Number = 0 if bound is None else self._number(bound)
-        makespan = None if self.best is None else self._makespan(self.best)
-        if makespan is not None:
-            proved = min(proved, makespan)
         return Proposal(
-            steps=None if self.best is None else self._steps(self.best),
-            makespan=makespan,
-            bounds=(Bound(proved, self.scope, "dag-exact"),),
+            steps=self._steps(),
+            makespan=None if self.time is None else self._number(self.time),
+            bounds=(Bound(self._proved, self.scope, "dag-exact"),),
             termination=self.context.termination if stopped else Termination.ITERATION_LIMIT,
             notes=(f"{why}: not proved",),
         )
 
-    def _time(self, path: Path) -> int:
-        """Time of a schedule in the unit of the states."""
-        return sum(self.states.times[task] for task in path.tasks or ())
+    @property
+    def _proved(self) -> Number:
+        """The bound: the incumbent takes no less."""
+        return self._number(self.bound if self.time is None else min(self.bound, self.time))
 
     def _number(self, time: int) -> Number:
         """Return a time in the instance's unit."""
         exact: Fraction = time * self.states.unit
         return int(exact) if exact.denominator == 1 and self.problem.graph.exact_times else float(exact)
 
-    def _makespan(self, path: Path) -> Number:
-        return self._number(self._time(path))
-
-    def _steps(self, path: Path) -> Steps:
-        """Return the steps of a schedule: inputs that no run finds are dropped first, every value after its last use."""
+    def _steps(self) -> Steps | None:
+        """Return the steps of the incumbent: inputs that no run finds are dropped first."""
+        if self.tasks is None:
+            return None
         problem = self.problem
-        steps = run_in_order(problem.graph, problem.machine, path.tasks or [])
-        unused = members(self.states.inputs & ~path.resident)
+        steps = run_in_order(problem.graph, problem.machine, self.tasks)
+        found, _ = self.states.replay(self.tasks)
+        unused = members(self.states.inputs & ~found)
         if not unused:
             return steps
         head = StepBuilder()

@@ -12,6 +12,9 @@ from remat_algorithms.dag.exact.states import States
 EACH = 64
 """States after which it is asked whether to stop."""
 
+PATIENCE = 100
+"""Nodes of a trie that are looked at for a state that asks for less: in time it pays less often than in bytes."""
+
 TOLD = 4096
 """States after which a bound is told."""
 
@@ -31,6 +34,20 @@ class Work:
     left: int
     stopped: Callable[[], bool]
 
+    def part(self, states: int) -> Work:
+        """Set a part aside."""
+        self.left -= states
+        return Work(states, self.stopped)
+
+    def give_back(self, part: Work) -> None:
+        """Take back what is left of a part."""
+        self.left += part.left
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left, or something else says so."""
+        return self.left < 0 or self.stopped()
+
 
 @dataclass(frozen=True, slots=True)
 class Path:
@@ -40,8 +57,6 @@ class Path:
     ----------
     tasks : list of int or None
         The runs of the best schedule, in order; None if none was found.
-    resident : int
-        Inputs that its runs find, as bits; pinned ones aside.
     value : int or None
         Its time, or its peak. Without one, what no schedule can beat; None if no schedule is there to be found.
     finished : bool
@@ -49,7 +64,6 @@ class Path:
     """
 
     tasks: list[int] | None
-    resident: int
     value: int | None
     finished: bool
 
@@ -74,10 +88,10 @@ def quickest(
         Receives the bound from time to time.
     """
     if max(states.start_memory, states.end_memory) > room:
-        return Path(None, 0, None, True)
+        return Path(None, None, True)
     came: Came = {}
     settled: set[int] = set()
-    covers = Covers()
+    covers = Covers(PATIENCE)
     queue: list[tuple[int, int, int]] = []
     ticket = 0
     before = states.time_before(states.end)
@@ -90,9 +104,9 @@ def quickest(
             continue
         time = came[state][0]
         if states.is_start(state):
-            return Path(*_trace(states, came, state), time, True)
+            return Path(_trace(came, state), time, True)
         if work.left < 0 or (len(settled) % EACH == 0 and work.stopped()):
-            return Path(None, 0, whole, False)
+            return Path(None, whole, False)
         if told is not None and len(settled) % TOLD == TOLD - 1:
             told(whole)
         settled.add(state)
@@ -113,7 +127,7 @@ def quickest(
             came[then] = (longer, state, task)
             ticket -= 1
             heapq.heappush(queue, (longer + before, ticket, then))
-    return Path(None, 0, None, True)
+    return Path(None, None, True)
 
 
 def lowest(states: States, floor: int, work: Work) -> Path:
@@ -136,9 +150,9 @@ def lowest(states: States, floor: int, work: Work) -> Path:
         if state in settled:
             continue
         if states.is_start(state):
-            return Path(*_trace(states, came, state), height, True)
+            return Path(_trace(came, state), height, True)
         if work.left < 0 or (len(settled) % EACH == 0 and work.stopped()):
-            return Path(None, 0, height, False)
+            return Path(None, height, False)
         settled.add(state)
         if covers.has_part(state, 0):
             continue
@@ -155,14 +169,59 @@ def lowest(states: States, floor: int, work: Work) -> Path:
             came[then] = (higher, state, task)
             ticket -= 1
             heapq.heappush(queue, (higher, before, ticket, then))
-    return Path(None, 0, None, True)
+    return Path(None, None, True)
 
 
-def _trace(states: States, came: Came, state: int) -> tuple[list[int], int]:
-    """Return the runs from the start to the end, and what they find resident."""
-    tasks, resident = [], states.resident(state)
+def beam(states: States, room: int, width: int, work: Work, limit: int | None) -> Path:
+    """Look for a quick schedule within `room` bytes, run by run, and keep only so many states after each.
+
+    Those are kept whose schedules take the least time if nothing else runs twice.
+
+    Parameters
+    ----------
+    states : States
+    room : int
+    width : int
+        Most states with equally many runs behind them.
+    work : Work
+    limit : int or None
+        Only schedules that take less are looked for.
+
+    Returns
+    -------
+    Path
+        Which never is the end of the search.
+    """
+    came: Came = {states.end: (0, -1, -1)}
+    front = [states.end] if max(states.start_memory, states.end_memory) <= room else []
+    best = None
+    while front and not work.over:
+        ahead: dict[int, int] = {}
+        for state in front:
+            if states.is_start(state):
+                continue
+            for task, then, duration, memory in states.moves(state, room):
+                longer = came[state][0] + duration
+                known = came.get(then)
+                if memory > room or (known is not None and known[0] <= longer):
+                    continue
+                before = states.time_before(then)
+                if before is None or (limit is not None and longer + before >= limit):
+                    continue
+                work.left -= known is None
+                came[then] = (longer, state, task)
+                ahead[then] = longer + before
+                if states.is_start(then):
+                    best, limit = then, longer
+        front = heapq.nsmallest(width, ahead, key=lambda state: (ahead[state], state))
+    return Path(None, None, False) if best is None else Path(_trace(came, best), came[best][0], False)
+
+
+def _trace(came: Came, state: int) -> list[int]:
+    """Return the runs from the start to the end."""
+    tasks = []
     _, behind, task = came[state]
     while task >= 0:
         tasks.append(task)
         _, behind, task = came[behind]
-    return tasks, resident
+    return tasks

@@ -15,7 +15,7 @@ for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
@@ -100,7 +100,7 @@ class States:
         self.inputs = inputs & ~pinned
         self._always = self._bytes.of(pinned) + (graph.static_memory if own == 0 else 0)
         self.start_memory = self._always + self._bytes.of(self.inputs)
-        times, self.unit = _whole(graph.time.tolist(), machine.processors[0].speed)
+        times, self.unit = _whole(graph.time.tolist())
         self.times, self._time = times, Sums(times)
         self._tasks = _tasks(problem, times, pinned)
         self._required = mask_of([task for task, asked in enumerate((graph.required | graph.once).tolist()) if asked])
@@ -144,9 +144,21 @@ class States:
         """Whether the inputs are all that a state asks for."""
         return not state & ~self.inputs & (self._all_values | self._all_tasks << self._values)
 
-    def resident(self, state: int) -> int:
-        """Return the values that must be resident, as bits, without pinned inputs."""
-        return state & self._all_values
+    def replay(self, tasks: Sequence[int]) -> tuple[int, int]:
+        """Return the values, as bits, that runs in this order ask for at their start, and their peak."""
+        resident, peak = self.end & self._all_values, max(self.start_memory, self.end_memory)
+        for index in reversed(tasks):
+            before, memory = self._before(self._tasks[index], resident)
+            resident, peak = before, max(peak, memory)
+        return resident, peak
+
+    def _before(self, task: _Task, resident: int) -> tuple[int, int]:
+        """Return what must be resident before a run so that this is after it, and the bytes during the run."""
+        before = resident & ~task.writes | task.reads
+        added = task.written
+        if task.in_place:
+            added = max(0, added - self._bytes.of(task.reads & ~resident))
+        return before, self._always + self._bytes.of(before) + added + task.workspace
 
     def time_before(self, state: int) -> int | None:
         """Return a bound on the time of all runs before a state; None if it cannot be reached.
@@ -182,12 +194,7 @@ class States:
         for index in members((self._producers.of(resident) | missing) & ~spent):
             task = self._tasks[index]
             made = task.writes & resident
-            before = resident & ~task.writes | task.reads
-            left = self._bytes.of(before)
-            added = task.written
-            if task.in_place:
-                added = max(0, added - self._bytes.of(task.reads & ~resident))
-            memory = self._always + left + added + task.workspace
+            before, memory = self._before(task, resident)
             then = self._least(before, missing & ~task.own, spent | task.own if task.once else spent)
             move = Move(index, then, task.time, memory)
             if (
@@ -224,9 +231,9 @@ class States:
         return useful | self._useful_by_task.of(state >> self._values & self._all_tasks)
 
 
-def _whole(times: list[Number], speed: Number) -> tuple[list[int], Fraction]:
+def _whole(times: list[Number]) -> tuple[list[int], Fraction]:
     """Return times as exact multiples of a common unit, and that unit."""
-    exact = [Fraction(time) / Fraction(speed) for time in times]
+    exact = [Fraction(time) for time in times]
     parts = lcm(*(time.denominator for time in exact))
     return [int(time * parts) for time in exact], Fraction(1, parts)
 

@@ -9,8 +9,13 @@ import pytest
 
 import remat
 from remat.generate.layered import layered_dag
+from remat.instance import load
 from remat.plugin import ALL_SCHEDULES
+from remat.solving.single import make_problem
+from remat_algorithms.dag.exact.covers import Covers
 from remat_algorithms.dag.exact.dag_exact import MOST_TASKS, ONE_MEMORY
+from remat_algorithms.dag.exact.search import Work, beam, quickest
+from remat_algorithms.dag.exact.states import States
 from tests.algorithms.dag.exact.graphs import random_graph
 from tests.oracles import search
 
@@ -23,6 +28,8 @@ def check(graph: dict[str, Any], shares: tuple[int, ...]) -> bool:
         alone = remat.solve(graph, algorithm="dag-exact")
         assert (str(alone.status), alone.scope, alone.least_budget) == ("infeasible", ALL_SCHEDULES, None)
         return False
+    states = States(make_problem(load(graph)))
+    proved = states.time_before(states.end)
     highest = max(least, *remat.solve(graph, algorithm="keep-all").peak_memory.values())
     paid = False
     for budget in {least - 1, *(least + (highest - least) * share // 100 for share in shares), least, highest}:
@@ -36,6 +43,8 @@ def check(graph: dict[str, Any], shares: tuple[int, ...]) -> bool:
             assert (result.least_budget.size, result.least_budget.sufficient) == (least, True)
             continue
         assert str(result.status) == "optimal"
+        assert proved is not None
+        assert float(proved * states.unit) <= optimum * (1 + 1e-9)
         assert result.makespan == (optimum if isinstance(optimum, int) else pytest.approx(optimum, rel=1e-9, abs=0))
         paid = paid or result.recompute_time > 0
     return paid
@@ -59,6 +68,14 @@ def test_exhaustive_search_agrees_on_larger_graphs(seed: int) -> None:
 
 def layered(count: int, seed: int) -> dict[str, Any]:
     return layered_dag(nodes=count, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_exhaustive_search_agrees_on_layered_graphs(seed: int) -> None:
+    graph = layered(12, seed)
+    least, peak = search.chain_least_budget(graph), remat.solve(graph, algorithm="keep-all").peak_memory["memory"]
+    for budget in (least, least + (peak - least) // 4, least + (peak - least) // 2):
+        assert remat.solve(graph, algorithm="dag-exact", budget=budget).makespan == search.chain_best(graph, budget)
 
 
 def test_orders_and_reruns_together() -> None:
@@ -91,8 +108,45 @@ def test_states_are_limited() -> None:
 
 
 def test_large_graphs_are_not_searched() -> None:
-    result = remat.solve(layered(MOST_TASKS + 1, 1), algorithm="dag-exact", budget=1_000)
-    assert str(result.termination) == "size limit" or str(result.status) == "infeasible"
+    graph = layered(MOST_TASKS + 1, 1)
+    keep = remat.solve(graph, algorithm="keep-all")
+    peak = keep.peak_memory["memory"]
+    ample, short = (remat.solve(graph, algorithm="dag-exact", budget=budget) for budget in (peak, peak - 1))
+    assert (str(ample.status), ample.makespan) == ("optimal", keep.makespan)
+    assert (str(short.status), str(short.termination)) == ("unknown", "size limit")
+    assert f"{MOST_TASKS} tasks" in short.notes[0]
+
+
+def test_beams_find_schedules_and_prove_nothing() -> None:
+    graph = layered(20, 1)
+    states = States(make_problem(load(graph)))
+    room = remat.solve(graph, algorithm="dag-exact", budget=1).least_budget.size  # type: ignore[union-attr]
+    ample = 100_000
+    best = quickest(states, room, Work(ample, lambda: False)).value
+    times = []
+    for width in (1, 8, 1_000):
+        found = beam(states, room, width, Work(ample, lambda: False), None)
+        assert not found.finished
+        if found.tasks is not None:
+            assert states.replay(found.tasks)[1] <= room
+            assert sum(states.times[task] for task in found.tasks) == found.value
+            times.append(found.value)
+    assert best is not None
+    assert times[-1] == best  # nothing was left out
+    assert beam(states, room, 1_000, Work(ample, lambda: False), best).tasks is None
+
+
+def test_covers_know_the_parts_of_a_set() -> None:
+    rng = random.Random(1)
+    for _ in range(30):
+        covers, kept = Covers(), [(rng.getrandbits(6), rng.randint(0, 5)) for _ in range(rng.randint(0, 12))]
+        for mask, price in kept:
+            covers.add(mask, price)
+        for mask in range(64):
+            for price in range(6):
+                expected = any(part & ~mask == 0 and asked <= price for part, asked in kept)
+                assert covers.has_part(mask, price) == expected
+    assert not Covers(patience=0).has_part(1, 9)
 
 
 def test_more_than_one_memory_is_named() -> None:
