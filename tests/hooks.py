@@ -20,6 +20,7 @@ class Swept(Options):
 
     slots: int | None = Field(None, description="as rotor's")
     certificate: bool = Field(True, description="as rotor's")
+    gap: None = Field(None, description="as rotor's")
 
 
 class Own(Options):

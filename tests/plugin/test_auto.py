@@ -107,7 +107,7 @@ def test_documentation_shows_the_table():
         for kind in registry.KINDS
         if any(kind in algorithm.cheap for algorithm in registry.algorithms(kind))
     }
-    many = re.findall(r"^\| a (\w+) \| ([^|]*) \| `([a-z0-9-]+)`", page, flags=re.MULTILINE)
+    many = re.findall(r"^\| an? (\w+) \| ([^|]*) \| `([a-z0-9-]+)`", page, flags=re.MULTILINE)
     assert many == [(rule.kind, rule.when, name) for rule in TABLE for name in rule.many]
 
 

@@ -439,7 +439,7 @@ def test_interrupted_solver_returns_what_it_has(use):
     assert (result.makespan, result.termination) == (6, Termination.INTERRUPTED)
 
 
-@pytest.mark.parametrize("moment", ["make_problem", "make_options", "conclude"])
+@pytest.mark.parametrize("moment", ["make_problem", "check_reach", "conclude"])
 def test_an_interrupt_beside_the_solver_loses_nothing(use, monkeypatch, moment):
     def solver(problem, options, context):
         return Proposal(steps=order(problem, "abc"), termination=context.termination)

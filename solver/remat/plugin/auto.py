@@ -118,6 +118,25 @@ MODERATE_STEPS = 2000
 """Most steps whose best schedule is searched for with all means."""
 
 
+def _one_free_level(problem: Problem) -> bool:
+    """Whether equal steps have one place for checkpoints that cost nothing: then Revolve's closed form says it all."""
+    machine, chain = problem.machine, problem.chain
+    free = not any(link.latency or link.bandwidth is not None for link in machine.links)
+    return _uniform_adjoint(problem) and len(machine.memories) == 2 and free and not chain.saves
+
+
+def _uniform_otherwise(problem: Problem) -> bool:
+    return _uniform_adjoint(problem) and not _one_free_level(problem)
+
+
+def _alone(problem: Problem) -> bool:
+    return _one_processor(problem) and not problem.machine.links
+
+
+def _not_alone(problem: Problem) -> bool:
+    return not _alone(problem)
+
+
 def _slots_of_one_size(problem: Problem) -> bool:
     """Whether states of one size go to one level, beside computing, in a table of moderate size."""
     chain, machine = problem.chain, problem.machine
@@ -188,7 +207,7 @@ def _one_processor(problem: Problem) -> bool:
     return len(problem.machine.processors) == 1
 
 
-MOST_EXACT = 20
+MOST_EXACT = 40
 """Tasks up to which every schedule is looked at."""
 
 MOST_SERIES_PARALLEL = 1000
@@ -242,32 +261,48 @@ TABLE: tuple[Rule, ...] = (
         _otherwise,
         many=("rotor",),
     ),
-    Rule("adjoint", "everything fits", ("store-all",), _fits_whole, first=True),
+    Rule("adjoint", "everything fits", ("store-all",), _fits_whole, first=True, many=("store-all",)),
     Rule(
         "adjoint",
         "one memory, states and adjoints of one size",
         ("adjoint-dp", "revolve"),
         _shared_equal_sizes,
         first=True,
+        many=("adjoint-dp",),
     ),
     Rule(
-        "adjoint", "uniform steps, several levels, or checkpoints that take time", ("h-revolve",), _levels, first=True
+        "adjoint",
+        "uniform steps, several levels, or checkpoints that take time",
+        ("h-revolve",),
+        _levels,
+        first=True,
+        many=("h-revolve",),
     ),
-    Rule("adjoint", "uniform steps", ("revolve",), _uniform_adjoint, first=True),
+    Rule(
+        "adjoint",
+        "uniform steps, one level whose transfers take no time",
+        ("revolve",),
+        _one_free_level,
+        first=True,
+        many=("revolve",),
+    ),
+    Rule("adjoint", "uniform steps, otherwise", ("revolve",), _uniform_otherwise, first=True),
     Rule(
         "adjoint",
         "states of one size, one level, a table of moderate size",
         ("walther-griewank",),
         _slots_of_one_size,
         first=True,
+        many=("walther-griewank",),
     ),
     Rule("adjoint", "at most 2000 steps, or 200 uniform ones", ("adjoint-best",), _parked),
     Rule("adjoint", "more steps, of their own", ("adjoint-best",), _many_own_steps),
     Rule("adjoint", "another memory than the first computes", ("recompute-all",), _starts_elsewhere),
-    Rule("tree", "any", ("liu",), _always, first=True),
+    Rule("tree", "one processor, no links", ("liu",), _alone, first=True, many=("liu",)),
+    Rule("tree", "several processors, or links", ("liu",), _not_alone, first=True),
     Rule("dag", "all values fit at once", ("keep-all",), _nothing_to_free, first=True),
     Rule("dag", "at most 1000 tasks", ("sp-order",), _moderate_graph, free=True),
-    Rule("dag", "one processor, at most 20 tasks", ("dag-exact",), _few_tasks, free=True),
+    Rule("dag", "one processor, at most 40 tasks", ("dag-exact",), _few_tasks, free=True),
     Rule("dag", "links to another memory and back", ("offload-greedy",), _way_out),
     Rule("dag", "links to another memory and back, at most 8 tasks", ("offload-exact",), _few_moves),
     Rule("dag", "any", ("dag-auto", "keep-all"), _always),

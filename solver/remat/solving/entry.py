@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -119,7 +119,15 @@ def _solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, 
     result = conclude(problem, solver, proposal, values_of(chosen), seed=context.seed, solve_seconds=taken)
     if warm is not None:
         result = _at_least_as_good(problem, solver, proposal, result, warm)
-    return replace(result, history=tuple(context.history))
+    return replace(result, history=(*context.history, *_end(result, context)))
+
+
+def _end(result: Result, context: Context) -> Iterator[Progress]:
+    """Yield the verified answer as the last event, where it was not reported just so."""
+    figures = (context.best_makespan, context.best_bound)
+    if result.makespan is not None and figures != (result.makespan, result.lower_bound):
+        seconds = time.monotonic() - context.started
+        yield Progress(seconds, result.makespan, result.lower_bound, "verified", result.algorithm)
 
 
 def _at_least_as_good(problem: Problem, solver: Algorithm, proposal: Proposal, result: Result, warm: Warm) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -246,7 +247,10 @@ def _time_bound(problem: Problem) -> tuple[Number, str]:
         return bound, "all needed tasks, one after the other"
     tasks = problem.needed.forced
     work = float(problem.graph.time[tasks].sum()) + float(problem.needed.packed_time)
-    if bound > work / sum(processor.speed for processor in problem.machine.processors) * (1 + 1e-9):
+    share = work / sum(processor.speed for processor in problem.machine.processors)
+    if problem.graph.exact_times:
+        share = math.ceil(share * (1 - 1e-9))
+    if bound > share * (1 + 1e-9):
         return bound, "the longest path through the task graph"
     return bound, f"all needed tasks, shared by {processors} processors"
 

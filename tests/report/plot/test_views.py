@@ -3,12 +3,15 @@
 import json
 import xml.etree.ElementTree as ElementTree
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("matplotlib")
 
 import remat
 from remat.errors import OptionError
+from remat.plugin.context import Progress
 from remat.report import VIEWS
 from remat.report.plot.schedule import plot
 from remat.report.plot.views import MOST_BOXES, drawing
@@ -27,7 +30,9 @@ def said(result, view, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("view", VIEWS)
 def test_each_view_is_for_its_kinds(kind, view, tmp_path):
-    result = KINDS[kind]()
+    made = KINDS[kind]()
+    events = [Progress(0.5, 2 * made.makespan, None, "", "one"), Progress(1.5, made.makespan, made.makespan, "", "two")]
+    result = replace(made, history=tuple(events))
     for suffix in ("svg", "png"):
         path = tmp_path / f"view.{suffix}"
         if kind in VIEWS[view]:
@@ -43,6 +48,9 @@ def test_each_view_is_for_its_kinds(kind, view, tmp_path):
             assert not path.exists()
     with pytest.raises(OptionError, match="'gantt' is no view"):
         drawing(result, "gantt")
+    if view == "convergence":
+        with pytest.raises(OptionError, match="'convergence' is no view"):
+            drawing(made, view)
 
 
 def test_stages(tmp_path):

@@ -172,7 +172,8 @@ def test_chains(document, budget, of, share):
         assert digest(found.answer.instance) == digest(load(at_batch(document, largest, of))) == found.instance_digest
         assert remat.verify(found.answer.instance, found.to_dict()).ok
     else:
-        assert found.status is Status.INFEASIBLE
+        assert found.makespan is None
+        assert found.scope in (ALL_SCHEDULES, "memory-persistent schedules")
 
 
 @draws(30)
@@ -228,7 +229,7 @@ def test_latencies_weigh_less_in_larger_batches():
 
 def test_not_even_one():
     found = remat.largest_batch(CHAIN, budget=12)
-    assert (found.status, found.answer.value, found.answer.bound) == (Status.UNKNOWN, None, None)
+    assert (found.status, found.answer.value, found.answer.bound) == (Status.INFEASIBLE, None, None)
     assert found.notes[-1] == "not even a batch of 1 fits"
     assert found.least_budget.sufficient
     slow = remat.largest_batch(CHAIN, budget=1000, max_makespan=3)

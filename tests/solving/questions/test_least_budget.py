@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import remat
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
-from remat.solving.questions.limits import read_share
+from remat.solving.single import read_share
 from remat.testing import strategies
 from remat_algorithms.dag import keep_all
 from tests import hooks
@@ -120,13 +120,13 @@ def test_no_proof_is_refuted_by_any_schedule(document, share):
 
 @pytest.mark.parametrize("given", [0.2, "0.2", "20%", " 20 % ", "2e-1", Fraction(1, 5)])
 def test_shares(given):
-    assert read_share(given if not isinstance(given, Fraction) else float(given)) == Fraction(1, 5)
+    assert read_share(given if not isinstance(given, Fraction) else float(given), "max_overhead") == Fraction(1, 5)
 
 
 @pytest.mark.parametrize("given", ["", "%", "-1%", "nan", "inf", "ten", True, "20%%", -0.1, "1e99", None, [1]])
 def test_no_shares(given):
     with pytest.raises(remat.OptionError, match=r"max_overhead.*0\.2 or 20%"):
-        read_share(given)
+        read_share(given, "max_overhead")
 
 
 def test_exactly_at_the_limit():

@@ -11,8 +11,9 @@ _SHOWN = 4
 
 
 def stage_names(problem: Problem) -> list[str]:
-    """Return the name of each stage of a chain, repeats expanded; empty where it has none."""
-    assert isinstance(problem.instance, ChainInstance)
+    """Return the name of each stage of a chain, repeats expanded; empty where it has none, as the steps of a loop."""
+    if not isinstance(problem.instance, ChainInstance):
+        return [""] * problem.chain.length
     return [stage.name for stage in problem.instance.stages for _ in range(stage.repeat)]
 
 

@@ -73,7 +73,8 @@ def drawing(result: Result, view: str) -> Callable[[], Figure] | None:
         suited["reversal"] = lambda: _reversal(result, chain)
     if tree is not None:
         suited["tree"] = lambda: _tree(result, tree)
-    suited["convergence"] = lambda: convergence(result)
+    if result.history:
+        suited["convergence"] = lambda: convergence(result)
     if view not in suited:
         raise OptionError(f"{view!r} is no view of this schedule; it has {', '.join(suited)}", argument="view")
     return suited[view]

@@ -14,6 +14,7 @@ from remat.instance.scaling import scaled
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
+from remat.solving import portfolio
 from remat.solving.budget import Budget, budget_memory
 from remat.solving.conclusion import conclude
 from remat.solving.questions.limits import Limits
@@ -83,7 +84,7 @@ def largest_batch(
     name = problem.machine.memories[memory].name
     if capacity is None:
         raise OptionError(f"how much memory is there? Give one for {name!r}", argument="budget")
-    effort.chosen(problem, effort.solver(problem))  # or say what is wrong with them
+    portfolio.read_options(problem, effort.solver(problem), effort.options)  # or say what is wrong with them
     limit = f" with {limits.text}" if limits.text else ""
     answer = Answer(
         question=f"the largest batch within {format_size(capacity, problem.units)} of {name}{limit}; "

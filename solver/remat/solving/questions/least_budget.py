@@ -11,6 +11,7 @@ from remat.graph.bounds import makespan_bound
 from remat.instance import load
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
+from remat.solving import portfolio
 from remat.solving.budget import Budget, budget_memory
 from remat.solving.conclusion import conclude
 from remat.solving.questions.bisection import Limit, Search, search_least
@@ -84,7 +85,7 @@ def least_budget(
             argument="budget",
         )
     prober = Prober(with_budget(problem, memory, None), memory, effort)
-    effort.chosen(problem, prober.solver)  # or say what is wrong with them
+    portfolio.read_options(problem, prober.solver, effort.options)  # or say what is wrong with them
     limit = limits.of_problem(problem)
     answer = Answer(
         question=f"the least budget of {name} for {limits.text}", quantity="budget", value=None, memory=name
