@@ -146,7 +146,7 @@ class _Search(BestPlan):
     def rules(self) -> None:
         """Ask the rules of the zoo that search little: their runs are starts, and the quickest schedule is kept."""
         for entry in RULES:
-            if entry.name in SEARCHING or self.done:
+            if entry.name in SEARCHING or not entry.accepts(self.problem.kind) or self.done:
                 continue
             proposal = asked(entry, self.problem, self.context, share=0.1)
             if proposal is None or proposal.steps is None:
