@@ -53,8 +53,16 @@ def check(document, name, options, budget):
         assert [replace(step, start=None) for step in result.steps] == steps
     elif isinstance(result, str):
         assert refused == result
+    elif result.columns is not None:
+        # What the counting of slots leaves open, placement tells `solve` for short loops; a stream is not held.
+        counted = int(refused.rsplit("ask for ", 1)[1].rsplit("=", 1)[-1])
+        asked = counted if "=" not in refused.rsplit("ask for ", 1)[1] else {"": counted}
+        assert (
+            result.peak_memory[result.machine.memories[-1 if len(result.machine.memories) == 1 else 1].name] < counted
+        )
+        if not document.get("storage"):
+            assert next(remat.stream(document, algorithm=name, options=options, budget=asked), None) is not None
     else:
-        assert result.columns is None, (refused, document, budget)
         least = result.least_budget
         if least is not None and least.sufficient:
             assert str(least.size) in refused
@@ -93,7 +101,7 @@ def test_steps_are_those_of_the_solver_on_every_small_loop(name, tape, lengths):
                 done += check(loop(n, ram(slots), {**DISK, "slots": 2}, **taped), name, options, None)
                 done += check(loop(n, ram(slots), DISK, initial_state="disk", **taped), name, options, None)
                 done += check(loop(n, ram(slots), DISK, initial_state="ram", **taped), name, options, None)
-    assert done > 20
+    assert done > 15
 
 
 @pytest.mark.parametrize("steps", [1, 2, 50])

@@ -44,7 +44,7 @@ PARAMETERS = moderate("chain") | {
 }
 
 DAG = moderate("dag")
-CHAIN_SEARCH, LISTED = ["chain-best"], ["sp-order", "dag-auto", "dag-auto"]
+CHAIN_SEARCH, LISTED = ["chain-best"], ["sp-order", "dag-exact", "dag-auto", "dag-auto"]
 
 ROWS = [
     ("chain", moderate("chain"), None, CHAIN_SEARCH),

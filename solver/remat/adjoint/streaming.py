@@ -131,7 +131,8 @@ def stream(
 ) -> Stream:
     """Stream the schedule of an adjoint: the steps of `remat.solve`, without holding them.
 
-    Starts at once for up to 10^9 equal steps, and holds O(slots).
+    Starts at once for up to 10^9 equal steps, and holds O(slots). Loops of at most 100 steps may have a schedule for
+    less than the least budget that a refusal names here: only what is held can be placed.
 
     Parameters
     ----------

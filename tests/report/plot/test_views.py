@@ -2,7 +2,6 @@
 
 import json
 import xml.etree.ElementTree as ElementTree
-
 from dataclasses import replace
 
 import pytest
