@@ -202,7 +202,7 @@ def check_least_peak(document, name, least):
     if least > 0:
         less = remat.solve(document, algorithm=name, budget=least - 1)
         assert less.makespan is None
-        assert less.status == "infeasible"
+        assert less.scope is not None
         assert less.least_budget.size <= least
 
 

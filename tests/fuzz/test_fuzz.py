@@ -200,7 +200,7 @@ def test_whole_figures_are_compared_exactly():
 
 def test_a_hang_is_a_finding():
     # No time at all: the process is ended before it has drawn the case.
-    (tally,) = workers.farm([4], workers.Mode(), jobs=1, limit=0.0)
+    tally = next(iter(workers.farm([4], workers.Mode(), jobs=1, limit=0.0)))
     assert tally.findings[0].rule == "hangs"
 
 

@@ -232,6 +232,10 @@ def _few_moves(problem: Problem) -> bool:
     return _way_out(problem) and _one_processor(problem) and len(problem.graph.tasks) <= MOST_WHOLE_MOVES
 
 
+LITTLE_WORK = 0.05
+"""Work of the programs for small adjoints, as where there is no time limit: they would take all the time there is."""
+
+
 def _parked(problem: Problem) -> bool:
     return _searchable(problem) and (not _uniform_adjoint(problem) or problem.chain.length <= MOST_PARKED)
 
@@ -295,7 +299,9 @@ TABLE: tuple[Rule, ...] = (
         first=True,
         many=("walther-griewank",),
     ),
-    Rule("adjoint", "at most 2000 steps, or 200 uniform ones", ("adjoint-best",), _parked),
+    Rule(
+        "adjoint", "at most 2000 steps, or 200 uniform ones", ("adjoint-best",), _parked, options={"work": LITTLE_WORK}
+    ),
     Rule("adjoint", "more steps, of their own", ("adjoint-best",), _many_own_steps),
     Rule("adjoint", "another memory than the first computes", ("recompute-all",), _starts_elsewhere),
     Rule("tree", "one processor, no links", ("liu",), _alone, first=True, many=("liu",)),

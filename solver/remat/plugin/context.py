@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -202,7 +203,7 @@ class Context:
         known = self.best_makespan
         if steps is not None and (known is None or makespan is None or makespan <= known):
             self.best_steps, self.best_makespan = steps, makespan
-        if bound is not None and scope == ALL_SCHEDULES:
+        if bound is not None and scope == ALL_SCHEDULES and math.isfinite(bound):
             self.best_bound = bound if self.best_bound is None else max(bound, self.best_bound)
         now = time.monotonic()
         progress = Progress(now - self.started, self.best_makespan, self.best_bound, message, self.source)

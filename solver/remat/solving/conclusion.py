@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -37,6 +38,7 @@ def conclude(
     solve_seconds: float = 0.0,
 ) -> Result:
     """Place and verify what an algorithm proposes, check its claims, and draw the conclusion."""
+    _check_bounds(solver, proposal)
     proposal = scoped(problem, solver, proposal)
     least = proposal.least
     scope = proposal.infeasible_within
@@ -93,6 +95,13 @@ def _overfull(problem: Problem, machine: Machine) -> Unplaceable | None:
         if resident > memory.capacity:
             return Unplaceable(0, index, resident, memory.capacity)
     return None
+
+
+def _check_bounds(solver: Algorithm, proposal: Proposal) -> None:
+    """Refuse what is no time, before anything is written that no JSON could hold."""
+    for bound in proposal.bounds:
+        if type(bound.value) not in (int, float) or not math.isfinite(bound.value) or bound.value < 0:
+            raise ClaimError(f"{solver.name} claims bound {bound.value!r}, which is no finite time")
 
 
 def _check_claims(problem: Problem, solver: Algorithm, proposal: Proposal, report: Report) -> None:

@@ -186,7 +186,7 @@ class _Portfolio:
         context = self.context.part(solver.name, share=share, admits=admits)
         try:
             check_reach(problem, solver)
-            chosen = make_options(solver, {**self._others(solver), **(options or {})})
+            chosen = make_options(solver, {**(options or {}), **self._others(solver)})
             proposal: Proposal = solver.load()(problem, chosen, context)
         except OptionError as error:
             self.refusals.append(f"{solver.name}: {error}")

@@ -14,11 +14,15 @@ from remat.graph.taskgraph import TaskGraph
 from remat.instance import Instance, MachineModel, digest, load, load_machine
 from remat.instance.lowering import lower, machine_of
 from remat.placement import Unplaceable, place
-from remat.plugin.proposal import Status, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.schedule.document import parse_steps
 from remat.schedule.steps import Steps
 from remat.solving.result import Result
+from remat.units import Number
 from remat.verifier import Report, Violation, check
+
+AS_STATED = "status and lower bound are as the file states them"
+"""Note on what no verifier can tell from a schedule."""
 
 
 def verify(
@@ -77,8 +81,8 @@ class Examined:
     def as_result(self) -> Result:
         """Return the schedule as a result, for those who draw results.
 
-        Whatever was measured is the verifier's; of the bounds and the status that the document states, nothing is taken
-        over.
+        Whatever was measured is the verifier's. Status, bound and class are what the document states, where it states
+        what was measured, and are marked so; otherwise nothing of them is taken over.
 
         Raises
         ------
@@ -87,6 +91,7 @@ class Examined:
         """
         if not self.report.ok:
             raise OptionError("the schedule breaks rules (remat verify names them), so there is nothing to draw")
+        status, lower, within = self._stated()
         return Result(
             instance_name=self.instance.name or "",
             instance_digest=digest(self.instance),
@@ -96,13 +101,28 @@ class Examined:
             algorithm=str(self.document.get("algorithm") or "(not stated)"),
             options={},
             seed=0,
-            status=Status.FEASIBLE,
+            status=status,
             termination=Termination.COMPLETED,
             columns=self.steps,
             report=self.report,
-            lower_bound=0,
+            lower_bound=lower,
             no_recompute_time=self.report.run_time - self.report.recompute_time,
+            optimal_within=within,
+            notes=(AS_STATED,) if lower else (),
         )
+
+    def _stated(self) -> tuple[Status, Number, str | None]:
+        """Return status, bound and class of optimality as stated, where instance and makespan are the stated ones."""
+        named = self.document.get("instance")
+        own = isinstance(named, dict) and named.get("digest") == digest(self.instance)
+        lower, within = self.document.get("lower_bound"), self.document.get("optimal_within")
+        makespan = self.report.makespan
+        if not own or self.document.get("makespan") != makespan or not isinstance(lower, (int, float)):
+            return Status.FEASIBLE, 0, None
+        if not 0 <= lower <= makespan * (1 + 1e-9):
+            return Status.FEASIBLE, 0, None
+        stated = self.document.get("status") == Status.OPTIMAL and within == ALL_SCHEDULES
+        return Status.OPTIMAL if stated else Status.FEASIBLE, lower, within if isinstance(within, str) else None
 
 
 def examine(

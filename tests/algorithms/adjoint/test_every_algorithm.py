@@ -61,7 +61,7 @@ def test_without_room_the_least_budget_is_named(name: str, case: str) -> None:
     result = answer(document, name)
     if result is None or result.makespan is not None:
         return  # refused, or able to do without
-    assert result.status is remat.Status.INFEASIBLE
+    assert result.scope is not None
     least = result.least_budget
     assert least is not None
     if least.sufficient:

@@ -178,7 +178,7 @@ def test_tflms_tells_a_small_device_from_a_small_host() -> None:
     machine = two_memories(2, 1)
     machine["memories"][1]["capacity"] = 3
     result = remat.solve(FIVE, algorithm="tflms", machine=machine, budget={"device": 27})
-    assert str(result.status) == "infeasible"
+    assert result.scope is not None
     assert result.least_budget is not None
     assert result.least_budget.size == 28
 

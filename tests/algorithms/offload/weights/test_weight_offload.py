@@ -185,4 +185,4 @@ def test_auto_takes_it_where_there_are_several_memories(home):
     assert remat.solve(document).algorithm == "weight-offload"
     for key in ("machine", "parameter_memory", "optimizer_memory"):
         del document[key]
-    assert remat.solve(document).algorithm == "dag-auto"
+    assert remat.solve(document).status == "optimal"
