@@ -216,12 +216,6 @@ def reports_nonsense(problem, options, context):
     return sound(problem, options, context)
 
 
-def forgets_the_best(problem, options, context):
-    """Reports a schedule and returns none."""
-    context.report(steps_of(problem))
-    return Proposal(termination=context.termination)
-
-
 # --- what is wrong with the options -----------------------------------------------------------------------------------
 
 
@@ -271,7 +265,6 @@ FAKES = {
         entry("never-stops", "never_stops", anytime=True),
         entry("hides-interruption", "hides_interruption"),
         entry("reports-nonsense", "reports_nonsense", anytime=True),
-        entry("forgets-the-best", "forgets_the_best", anytime=True),
         entry("undescribed", "sound", options=f"{__name__}:Undescribed"),
         entry("loose", "sound", options=f"{__name__}:Loose"),
         entry("Bad_Name", "sound"),

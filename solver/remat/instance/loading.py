@@ -59,7 +59,7 @@ def instance_from_document(document: Any) -> Instance:
     schema = document.get("schema")
     if schema not in SCHEMAS:
         hint = "the key is missing" if schema is None else f"found {brief(schema)}"
-        if str(schema).startswith(("remat.schedule/", "remat.summary/")):
+        if isinstance(schema, str) and schema.startswith(("remat.schedule/", "remat.summary/")):
             raise ScheduleForInstanceError(f"an instance is wanted, and this is a schedule: {hint}", "$.schema")
         raise InstanceError(f"expected {SCHEMA!r} or {SCHEMA_2!r}: {hint}", "$.schema")
     kind = document.get("kind")
