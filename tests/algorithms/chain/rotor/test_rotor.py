@@ -278,7 +278,10 @@ def test_unread_values_and_in_place(step: int) -> None:
 def test_an_input_far_larger_than_all_else_does_not_make_the_table_larger() -> None:
     """Dropping x_0 gives back more than everything else takes: rows of single bytes would fill any machine."""
     document = {
-        "schema": "remat.instance/2", "kind": "adjoint", "state_size": 399, "tape_size": 19401,
+        "schema": "remat.instance/2",
+        "kind": "adjoint",
+        "state_size": 399,
+        "tape_size": 19401,
         "steps": [{"state_size": 10**15}, {"forward_time": 585335}, {"forward_time": 63}],
     }
     problem = make_problem(remat.load(document))
