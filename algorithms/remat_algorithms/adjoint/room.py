@@ -34,7 +34,7 @@ def within_room(name: str) -> Callable[[Solve[Given]], Solve[Given]]:
     never hurts.
 
     With storage, a schedule for which the working memory is too small is an answer, and not a claim: the least
-    capacity with which it can be placed.
+    capacity with which it can be placed. Nor is so much storage called enough with which it still would be too small.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def within_room(name: str) -> Callable[[Solve[Given]], Solve[Given]]:
                     return None
 
             answer = solve(problem, options, context)
-            return _in_working_memory(problem, _as_counted(problem, answer, at), name)
+            return _in_working_memory(problem, _as_counted(problem, answer, at), name, at)
 
         return solve_within
 
@@ -95,20 +95,39 @@ def _as_counted(problem: Problem, answer: Proposal, at: Callable[[int | None], P
     return answer
 
 
-def _in_working_memory(problem: Problem, answer: Proposal, name: str) -> Proposal:
+def _in_working_memory(
+    problem: Problem, answer: Proposal, name: str, at: Callable[[int | None], Proposal | None]
+) -> Proposal:
     """Return an answer, or, where the working memory beside storage is too small for it, how large that must be."""
     steps, capacity = answer.steps, problem.machine.memories[0].capacity
-    if steps is None or capacity is None or len(problem.machine.memories) == 1:
+    if capacity is None or len(problem.machine.memories) == 1:
         return answer
     facts = Facts.of(problem)
     if capacity >= facts.working + facts.state:
         return answer
+    if steps is None:
+        return _with_storage_alone(problem, answer, at)
     outcome = place(problem.graph, problem.machine, steps)
     if not isinstance(outcome, Unplaceable):
         return answer
     need = least_capacity(problem.graph, problem.machine, steps, outcome)
     least = None if need is None else LeastBudget(need, None, True, outcome.memory)
     return Proposal(infeasible_within=f"the schedule of {name}", least=least, notes=answer.notes)
+
+
+def _with_storage_alone(problem: Problem, answer: Proposal, at: Callable[[int | None], Proposal | None]) -> Proposal:
+    """Return a refusal that calls so much storage enough only if the schedule there fits the working memory, too."""
+    least = answer.least
+    if least is None or not least.sufficient or least.memory != _counted(problem):
+        return answer
+    # Long loops are not solved again for it: nothing is promised then.
+    other = at(least.size) if Facts.of(problem).steps <= MOST_STEPS else None
+    if other is not None and other.steps is not None:
+        machine = problem.machine
+        enough = machine.with_capacities({machine.memories[least.memory].name: least.size})
+        if not isinstance(place(problem.graph, enough, other.steps), Unplaceable):
+            return answer
+    return replace(answer, least=replace(least, sufficient=False))
 
 
 def _all_take_at_least(problem: Problem) -> int:

@@ -39,15 +39,26 @@ class Slots:
         state, steps = facts.state, facts.steps
         if len(problem.machine.memories) > 1:
             capacity = problem.machine.memories[1].capacity
-            for ends in ((0, 1), (1, 0)):
-                if ends not in problem.machine.link_index:
-                    names = [problem.machine.memories[m].name for m in ends]
-                    raise OptionError(f"checkpoints need a link from {names[0]} to {names[1]}", argument="machine")
+            require_links(problem, 1)
             count = _fitting(capacity, 0, state, steps)
             return Slots(count, 1, 1, LeastBudget(state, None, True, 1))
         fixed = facts.working
         count = _fitting(problem.budget, fixed, state, steps)
         return Slots(count, 0, 0, LeastBudget(fixed + state, None, True, 0))
+
+
+def require_links(problem: Problem, level: int) -> None:
+    """Demand links between the working memory and a storage level, both ways: what is stored is read again.
+
+    Raises
+    ------
+    remat.OptionError
+        If there is none one way.
+    """
+    for ends in ((0, level), (level, 0)):
+        if ends not in problem.machine.link_index:
+            names = [problem.machine.memories[m].name for m in ends]
+            raise OptionError(f"checkpoints need a link from {names[0]} to {names[1]}", argument="machine")
 
 
 def _fitting(capacity: int | None, fixed: int, state: int, most: int) -> int:

@@ -11,7 +11,7 @@ from remat.plugin import Context, Entry, LeastBudget, OptionError, Problem, Prop
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE
-from remat_algorithms.adjoint.slots import forgotten, initially_in
+from remat_algorithms.adjoint.slots import forgotten, initially_in, require_links
 
 
 def store_all(problem: Problem) -> Proposal:
@@ -31,10 +31,9 @@ def fixed(problem: Problem, checkpoints: Sequence[int]) -> Proposal:
         if not 0 <= state < n:
             raise OptionError(f"{state} is out of range; the states are 0 to {n - 1}", option="checkpoints")
     level = 1 if len(problem.machine.memories) > 1 else 0
-    if level and (0, 1) not in problem.machine.link_index:
-        names = [memory.name for memory in problem.machine.memories]
-        raise OptionError(f"checkpoints need a link from {names[0]} to {names[1]}", argument="machine")
     stored = sorted({0, *checkpoints} - {n - 1})
+    if level and stored:
+        require_links(problem, level)
     gaps = np.diff([*stored, n - 1])
     check_length(n + int((gaps * (gaps - 1) // 2).sum()), "this set of checkpoints")
     plan = Plan()
@@ -58,9 +57,8 @@ def _stream(problem: Problem, name: str, stored: range) -> Proposal | Iterator[E
     if facts.least_state != facts.state:
         raise OptionError(f"{name} streams states of equal size only; use solve", argument="algorithm")
     level = 1 if len(machine.memories) > 1 else 0
-    if level and not {(0, 1), (1, 0)} <= machine.link_index.keys():
-        names = [memory.name for memory in machine.memories]
-        raise OptionError(f"checkpoints need links from {names[0]} to {names[1]} and back", argument="machine")
+    if level and stored:
+        require_links(problem, level)
     count, capacity = len(stored), machine.memories[level].capacity
     need = count * facts.state
     if not level:

@@ -28,7 +28,7 @@ from remat_algorithms.chain.phases import Phases
 from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
-from remat_algorithms.chain.rotor.table import Grid, RotorTable
+from remat_algorithms.chain.rotor.table import Grid, RotorTable, finest_unit
 from remat_algorithms.chain.segments import Segments
 from remat_algorithms.joint.adjoint_best.starts import judged
 from remat_algorithms.kit.asking import asked
@@ -213,7 +213,7 @@ class _Search(BestPlan):
         """Yield rotor's runs for larger and larger budgets."""
         segments = Segments.of(self.problem.chain)
         whole: int = segments.states.whole().need
-        unit = max(1, -(-whole // SLOTS))
+        unit = max(finest_unit(segments, SLOTS), -(-whole // SLOTS))
         table = RotorTable.of(segments, Grid.of(segments, whole, unit, up=True), stopped=lambda: self.context.stopped)
         if table is None:
             return

@@ -145,3 +145,31 @@ def test_slots_of_the_largest_state_are_pointed_out(name: str) -> None:
     assert result is not None
     assert "each checkpoint counts as the largest state (3)" in result.notes[0]
     assert "x0 in 'level1' is not used" in result.notes[1]
+
+
+ONE_WAY = {
+    "memories": [{"name": "device"}, {"name": "host"}],
+    "processors": [{"name": "gpu", "memory": "device"}],
+    "links": [{"source": "device", "target": "host"}],
+}
+
+
+@pytest.mark.parametrize("name", [*NAMES, "fixed"])
+def test_storage_that_cannot_be_read_is_refused_or_left_alone(name: str) -> None:
+    for ends in (("device", "host"), ("host", "device")):
+        links = [dict(zip(("source", "target"), ends, strict=True))]
+        answer(loop(2, machine=ONE_WAY | {"links": links}), name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_storage_is_not_called_enough_beside_too_small_a_working_memory(name: str) -> None:
+    links = [*ONE_WAY["links"], {"source": "host", "target": "device"}]
+    document = loop([{}, {}], state_size=5, tape_size=2, static_memory=10, machine=ONE_WAY | {"links": links})
+    for device in range(15, 32, 2):
+        result = answer(document, name, budget={"device": device, "host": 0})
+        least = None if result is None else result.least_budget
+        if least is not None and least.sufficient:
+            memory = result.machine.memories[least.memory].name
+            enough = answer(document, name, budget={"device": device, "host": 0} | {memory: least.size})
+            assert enough is not None
+            assert enough.makespan is not None, f"{device} in the device, and {least.size} in {memory}"

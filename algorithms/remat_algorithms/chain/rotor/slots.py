@@ -22,7 +22,7 @@ import numpy as np
 from remat.plugin import Context, OptionError
 from remat_algorithms.chain.least_memory import LeastMemory
 from remat_algorithms.chain.rotor.limit import SLACK, TimeLimit, once_bound, quick_bound
-from remat_algorithms.chain.rotor.table import Grid, RotorTable, RowLimits, WholeTimes, cells_of
+from remat_algorithms.chain.rotor.table import Grid, RotorTable, RowLimits, WholeTimes, cells_of, finest_unit
 from remat_algorithms.chain.segments import COMPILED_FROM, Segments
 from remat_algorithms.chain.states import Whole
 
@@ -45,21 +45,23 @@ class Ladder:
 
     units: tuple[int, ...]
     slots: int
-    exact: bool
+    exact: bool  # whether the finest unit rounds nothing
 
     @staticmethod
     def of(segments: Segments, whole: int, slots: int) -> Ladder:
         """Build the ladder; `whole` are the bytes beyond x_0 of the no-recompute schedule."""
         states = segments.states
         common = math.gcd(*states.kept[: states.saved_through].tolist(), *segments.activation[1:].tolist())
-        unit = max(1, -(-whole // slots))
+        least = finest_unit(segments, slots)
+        unit = max(least, -(-whole // slots))
         if common == 0:
             return Ladder((unit,), slots, True)
         units = []
-        while unit > common:
+        while unit > common and unit >= least:
             units.append(unit)
             unit = min(unit - 1, -(-unit * 5 // 7))
-        return Ladder((*units, common), slots, True)
+        exact = common >= least
+        return Ladder((*units, common) if exact else tuple(units), slots, exact)
 
     def rung(self, room: int) -> int:
         """Return the index of the finest unit that makes no more than the slots of a room."""
@@ -72,7 +74,7 @@ class Ladder:
 
     def is_exact(self, rung: int) -> bool:
         """Whether a rung rounds nothing."""
-        return rung == len(self.units) - 1
+        return self.exact and rung == len(self.units) - 1
 
 
 @dataclass

@@ -25,7 +25,7 @@ from remat_algorithms.chain.rotor.slots import (
     default_slots,
     is_limited,
 )
-from remat_algorithms.chain.rotor.table import Grid, RotorTable, RowLimits
+from remat_algorithms.chain.rotor.table import Grid, RotorTable, RowLimits, finest_unit
 from remat_algorithms.chain.segments import Segments
 
 
@@ -88,7 +88,7 @@ class _Curve:
         slots = options.slots or default_slots(segments)
         check_size(segments, slots)
         measure = common_measure(segments)
-        aligned = measure > 0 and room // measure <= slots
+        aligned = measure >= finest_unit(segments, slots) and room // measure <= slots
         if aligned:
             unit, exact, room = measure, True, room // measure * measure
         else:

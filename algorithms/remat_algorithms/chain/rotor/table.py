@@ -31,6 +31,10 @@ STEP = 200_000_000
 """Additions between two looks at the clock: about a tenth of a second of the compiled kernel."""
 
 
+MOST_ABOVE = 16
+"""Most rows for what dropping x_0 gives back, for each slot: x_0 may be larger than all else."""
+
+
 @dataclass(frozen=True)
 class Grid:
     """How bytes map to rows.
@@ -59,11 +63,8 @@ class Grid:
     def of(segments: Segments, budget: int, unit: int, *, up: bool) -> Grid:
         """Lay the rows for a budget."""
         start = budget // unit
-        states = segments.states
         above = 0
-        count = states.saved_through
-        stage = np.repeat(states.stage, np.diff(states.start))[:count]
-        early = len(np.unique(stage[states.kept[:count] < segments.activation[stage + 1]]))
+        early = drops_inputs(segments)
         if early:  # dropped inputs give back what storing them took, up to x_0 more than the budget
             above = int(segments.activation[0]) // unit + 1 + (0 if up else early)
         return Grid(budget, unit, start, start + above + 1, up)
@@ -92,6 +93,19 @@ class Grid:
     def bytes(self, row: int) -> int:
         """Bytes beyond x_0 of a row."""
         return self.budget - (self.start - row) * self.unit
+
+
+def drops_inputs(segments: Segments) -> int:
+    """Return the number of stages that may keep less than their output, so that inputs are dropped early."""
+    states = segments.states
+    count = states.saved_through
+    stage = np.repeat(states.stage, np.diff(states.start))[:count]
+    return len(np.unique(stage[states.kept[:count] < segments.activation[stage + 1]]))
+
+
+def finest_unit(segments: Segments, slots: int) -> int:
+    """Return the least unit of a table of so many slots: what dropping x_0 gives back takes rows, too."""
+    return max(1, -(-int(segments.activation[0]) // (MOST_ABOVE * slots))) if drops_inputs(segments) else 1
 
 
 @dataclass(frozen=True)

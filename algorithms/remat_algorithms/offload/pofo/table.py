@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.plugin import Chain
-from remat_algorithms.chain.rotor.table import Grid, RotorTable
+from remat_algorithms.chain.rotor.table import Grid, RotorTable, finest_unit
 from remat_algorithms.chain.segments import Segments
 
 FloatArray = NDArray[np.float64]
@@ -117,7 +117,8 @@ class PofoTable:
         """Fill the table from the loss back; False if it was stopped."""
         if self.remake:
             first = int(self.chain.activation_size[0])
-            grid = Grid.of(self.segments, max(0, self.memory - first), max(1, round(self.unit)), up=True)
+            unit = max(finest_unit(self.segments, self.slots), round(self.unit))
+            grid = Grid.of(self.segments, max(0, self.memory - first), unit, up=True)
             self.rotor = RotorTable.of(self.segments, grid, stopped=stopped)
             if self.rotor is None:
                 return False

@@ -8,7 +8,7 @@ by when it must be back.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -81,7 +81,8 @@ class Order:
     Raises
     ------
     remat.OptionError
-        If a value that is read begins, or an output ends, elsewhere than in the processor's memory.
+        If a value that is read, or an output that nothing writes, begins elsewhere than in the processor's memory, or
+        if an output ends elsewhere.
     """
 
     def __init__(self, graph: TaskGraph, machine: Machine, tasks: Sequence[int]) -> None:
@@ -144,9 +145,7 @@ class Order:
         for position, task in enumerate(self.tasks):
             writes = self.graph.writes[task].tolist()
             for value in self.graph.reads[task].tolist():
-                if value not in current:
-                    name = self.machine.memories[device_of(self.machine)].name
-                    raise OptionError(f"{self.graph.values[value]!r} does not begin in {name!r}", argument="algorithm")
+                self._require(value, current)
                 copy, latest = current[value]
                 if value not in self.graph.pinned:
                     self.gaps.append(Gap(value, latest, position, copy))
@@ -156,11 +155,18 @@ class Order:
                     self._drop(value, current[value][1], rewritten_by=position)
                 current[value] = (copies, position)
                 copies += 1
+        for value in sorted(self.outputs):
+            self._require(value, current)
         for value, (copy, latest) in current.items():
             if value in self.outputs and value not in self.graph.pinned:
                 self.gaps.append(Gap(value, latest, len(self.tasks), copy))
             elif value not in self.outputs:
                 self._drop(value, latest)
+
+    def _require(self, value: int, current: Container[int]) -> None:
+        if value not in current:
+            name = self.machine.memories[device_of(self.machine)].name
+            raise OptionError(f"{self.graph.values[value]!r} does not begin in {name!r}", argument="algorithm")
 
     def _drop(self, value: int, latest: int, rewritten_by: int | None = None) -> None:
         # A run that reads and writes a value replaces the old copy itself.

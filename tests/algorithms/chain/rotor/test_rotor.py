@@ -13,9 +13,11 @@ import remat
 import remat.placement
 from remat.instance.lowering.chain_arrays import chain_arrays
 from remat.plugin.emit import run_in_order
+from remat.solving.single import make_problem
 from remat_algorithms.chain import least_memory
 from remat_algorithms.chain.least_memory import LeastMemory
 from remat_algorithms.chain.rotor import table as rotor_table
+from remat_algorithms.chain.rotor.slots import Ladder
 from remat_algorithms.chain.rotor.table import Grid, RotorTable
 from remat_algorithms.chain.segments import PERSISTENT, RunList, Segments
 from tests import places
@@ -271,3 +273,21 @@ def test_unread_values_and_in_place(step: int) -> None:
                 assert best is not None
                 assert result.makespan is not None
                 assert result.makespan >= best
+
+
+def test_an_input_far_larger_than_all_else_does_not_make_the_table_larger() -> None:
+    """Dropping x_0 gives back more than everything else takes: rows of single bytes would fill any machine."""
+    document = {
+        "schema": "remat.instance/2",
+        "kind": "adjoint",
+        "state_size": 399,
+        "tape_size": 19401,
+        "steps": [{"state_size": 10**15}, {"forward_time": 585335}, {"forward_time": 63}],
+    }
+    problem = make_problem(remat.load(document))
+    segments = Segments.of(problem.chain)
+    whole = segments.states.whole().need
+    ladder = Ladder.of(segments, whole, 1000)
+    assert ladder.rung(-(10**14)) == len(ladder.units) - 1
+    assert Grid.of(segments, -(10**14), ladder.units[-1], up=True).rows < 20_000
+    assert not ladder.is_exact(len(ladder.units) - 1)

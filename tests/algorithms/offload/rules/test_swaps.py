@@ -195,3 +195,18 @@ def test_tflms_leaves_alone_what_would_come_back_at_once() -> None:
     }
     given: dict[str, Any] = {"algorithm": "tflms", "machine": two_memories(1), "budget": {"device": 1}}
     assert remat.solve(document, **given, options={"threshold": 1}).makespan == 2
+
+
+@pytest.mark.parametrize("name", [*NAMES, "capuchin", "swapadvisor"])
+def test_an_output_that_begins_elsewhere_and_is_never_written_is_refused(name: str) -> None:
+    document = {
+        "schema": "remat.instance/2",
+        "kind": "dag",
+        "machine": two_memories(1),
+        "tasks": [{"id": "t", "time": 1, "writes": ["v"]}],
+        "values": [{"id": "i", "size": 1}, {"id": "v", "size": 1}],
+        "inputs": [{"value": "i", "memory": "host"}],
+        "outputs": ["i", "v"],
+    }
+    with pytest.raises(remat.OptionError, match="'i' does not begin in 'device'"):
+        remat.solve(document, algorithm=name)
