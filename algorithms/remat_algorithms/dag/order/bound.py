@@ -40,7 +40,7 @@ def residency_bounds(model: OrderModel) -> IntArray:
     if n == 0 or n * len(model.size) > LARGEST_TABLE:
         return bound
     ancestors = model.ancestors
-    descendants = _descendants(model)
+    descendants = model.descendants
     everything = (1 << n) - 1
     for value, readers in enumerate(model.readers):
         if not readers or not model.size[value]:
@@ -57,14 +57,6 @@ def residency_bounds(model: OrderModel) -> IntArray:
         if model.kept[task]:
             _add(bound, descendants[task], model.kept[task])
     return bound
-
-
-def _descendants(model: OrderModel) -> list[int]:
-    masks = [0] * len(model)
-    for task in range(len(model) - 1, -1, -1):
-        for other in model.successors[task]:
-            masks[task] |= masks[other] | 1 << other
-    return masks
 
 
 def _add(bound: IntArray, mask: int, size: int) -> None:

@@ -50,7 +50,7 @@ def solve(problem: Problem, options: ExactOptions, context: Context) -> Proposal
     """
     model = order_model(problem, "dag-order-exact")
     state = _State(model, good_order(model))
-    _try_series_parallel(problem, state)
+    _try_series_parallel(problem, state, context)
     _report(problem, state, context)
     if not state.proved:
         state.adopt(improved(model, state.order, lambda: context.stopped, state.bound))
@@ -96,12 +96,15 @@ class _State:
         self.bound, self.setting = bound, setting
 
 
-def _try_series_parallel(problem: Problem, state: _State) -> None:
+def _try_series_parallel(problem: Problem, state: _State, context: Context) -> None:
     """Take over the order and the bound of `sp-order` where the graph is series-parallel."""
     try:
-        order, bound = series_parallel_order(problem, state.model)
+        found = series_parallel_order(problem, state.model, lambda: context.stopped)
     except OptionError:
         return
+    if found is None:
+        return
+    order, bound = found
     if state.model.peak(order) < state.peak:
         state.adopt(order)
     if bound > state.bound:

@@ -77,6 +77,15 @@ class OrderModel:
             masks.append(mask)
         return masks
 
+    @cached_property
+    def descendants(self) -> list[int]:
+        """For each task the bit mask of the tasks that must come after it; as `ancestors`."""
+        masks = [0] * len(self)
+        for task in range(len(self) - 1, -1, -1):
+            for other in self.successors[task]:
+                masks[task] |= masks[other] | 1 << other
+        return masks
+
     def usage(self, order: Sequence[int]) -> list[int]:
         """Return the bytes held while each task of an order runs."""
         left = [len(readers) for readers in self.readers]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from remat.plugin import Context, OptionError, Problem, Proposal
@@ -32,7 +32,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     the two are equal (always, if nothing is in doubt) the order is optimal, otherwise a note gives both.
 
     Takes instances of any kind. Claims makespan and peak; infeasible within `NO_RECOMPUTATION` if the bound is above
-    the budget; unknown if only the order's peak is.
+    the budget; unknown if only the order's peak is, or if it was stopped.
 
     Raises
     ------
@@ -40,7 +40,10 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
         If the precedence of the needed tasks is not series-parallel, or a value has several origins.
     """
     model = order_model(problem, "sp-order")
-    order, relaxed = series_parallel_order(problem, model)
+    found = series_parallel_order(problem, model, lambda: context.stopped)
+    if found is None:
+        return Proposal(termination=context.termination)
+    order, relaxed = found
     bound, setting = proved_bound(model)
     peak = model.peak(order)
     if relaxed >= bound:
@@ -51,16 +54,19 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     return propose(problem, model, order, bound=bound, setting=setting, notes=notes)
 
 
-def series_parallel_order(problem: Problem, model: OrderModel) -> tuple[list[int], int]:
-    """Return the order, and a peak below which no order stays."""
+def series_parallel_order(
+    problem: Problem, model: OrderModel, stopped: Callable[[], bool]
+) -> tuple[list[int], int] | None:
+    """Return the order, and a peak below which no order stays; None if it was stopped."""
     if not len(model):
         return [], model.start_peak
     shared = _shared_values(problem, model)
     in_doubt = any(len(last) > 1 for last in shared.values())
-    attempts = [_with_releases(model, shared)] if in_doubt else []
-    attempts.append(_with_shares(model, shared))
     failed = 0
-    for figures in attempts:
+    for with_releases in (True, False) if in_doubt else (False,):
+        figures = _with_releases(model, shared, stopped) if with_releases else _with_shares(model, shared)
+        if figures is None or stopped():
+            return None
         strings = Strings(figures.hill, figures.net)
         try:
             string = evaluate(reduced(figures.predecessors), strings.single, strings.series, strings.parallel)
@@ -127,11 +133,11 @@ def _figures(model: OrderModel, shared: dict[int, list[int]]) -> tuple[list[int]
     return hill, net
 
 
-def _with_releases(model: OrderModel, shared: dict[int, list[int]]) -> _Figures:
+def _with_releases(model: OrderModel, shared: dict[int, list[int]], stopped: Callable[[], bool]) -> _Figures | None:
     """Make the release of each value in doubt a task of its own.
 
     It runs right after the last of the readers, so what needs all of them may as well wait for it. (If a reader
-    works in place it would come too late: there the shares remain.)
+    works in place it would come too late: there the shares remain.) None if it was stopped.
     """
     hill, net = _figures(model, shared)
     in_place = {value for value, last in shared.items() if any(model.in_place[task] for task in last)}
@@ -139,13 +145,19 @@ def _with_releases(model: OrderModel, shared: dict[int, list[int]]) -> _Figures:
     behind: list[list[int]] = [[] for _ in range(len(model))]  # values whose last possible reader the task is
     releases: list[list[int]] = [[] for _ in range(len(model))]  # values whose release the task waits for
     for value, last in shared.items():
+        if stopped():
+            return None
         if len(last) > 1 and value not in in_place:
             behind[max(last)].append(value)
-            readers = sum(1 << task for task in last)
-            for task in range(max(last) + 1, len(model)):
-                above = model.predecessors[task]
-                if not readers & ~model.ancestors[task] and all(readers & ~model.ancestors[o] for o in above):
-                    releases[task].append(value)
+            # What needs all of them, from its first tasks on: those behind none of the others.
+            behind_all = model.descendants[last[0]]
+            for reader in last[1:]:
+                behind_all &= model.descendants[reader]
+            while behind_all:
+                lowest = behind_all & -behind_all
+                task = lowest.bit_length() - 1
+                releases[task].append(value)
+                behind_all &= ~(model.descendants[task] | lowest)
     predecessors: list[list[int]] = []
     figures = _Figures([], predecessors, [], [])
     number: list[int] = []

@@ -9,10 +9,11 @@ import pytest
 
 import remat
 from remat.instance import load
+from remat.plugin import Context, Termination
 from remat.solving.single import make_problem
 from remat_algorithms.dag.order.model import order_model
 from remat_algorithms.dag.order.series_parallel import NotSeriesParallelError, evaluate, reduced
-from remat_algorithms.dag.order.sp_order import series_parallel_order
+from remat_algorithms.dag.order.sp_order import series_parallel_order, solve
 from tests.algorithms.dag.order.graphs import document, random_graph, random_series_parallel
 from tests.oracles.search import dag_best_order_peak
 
@@ -50,9 +51,11 @@ def test_bound_holds_where_the_last_reader_is_in_doubt(seed: int) -> None:
     problem = make_problem(load(graph))
     model = order_model(problem, "test")
     try:
-        order, bound = series_parallel_order(problem, model)
+        found = series_parallel_order(problem, model, lambda: False)
     except remat.OptionError:
         return
+    assert found is not None
+    order, bound = found
     assert sorted(order) == list(range(len(model)))
     assert bound <= dag_best_order_peak(graph) <= model.peak(order)
 
@@ -121,3 +124,28 @@ def test_long_trees(family: str) -> None:
     made = generate("tree", family, nodes=1000, seed=1)
     liu = remat.solve(made, algorithm="liu-postorder").peak_memory["memory"]
     assert peak(made, "sp-order") <= liu
+
+
+def test_unknown_where_it_is_stopped() -> None:
+    graph = random_series_parallel(random.Random(0), 9)
+    problem = make_problem(load(graph))
+    assert series_parallel_order(problem, order_model(problem, "test"), lambda: True) is None
+    proposal = solve(problem, None, Context(deadline=0.0))
+    assert proposal.steps is None
+    assert proposal.termination is Termination.TIME_LIMIT
+
+
+def test_releases_are_asked_about_the_stop_one_by_one() -> None:
+    """The third of the values in doubt is not looked at any more."""
+    tasks: list[dict[str, Any]] = [{"id": f"s{i}", "time": 1, "size": 1} for i in range(5)]
+    for reader in "ab":
+        tasks.append({"id": reader, "time": 1, "reads": [f"s{i}" for i in range(5)], "size": 1})
+    problem = make_problem(load(document(values=[], tasks=tasks, outputs=["a", "b"])))
+    asked: list[bool] = []
+
+    def stopped() -> bool:
+        asked.append(len(asked) == 2)
+        return asked[-1]
+
+    assert series_parallel_order(problem, order_model(problem, "test"), stopped) is None
+    assert len(asked) == 3
