@@ -39,7 +39,7 @@ def ask_least(case, given):
         others = {place.name: place.capacity for place in machine.memories if place is not memory}
         message = f"{least.size} in {memory.name} is named as enough beside {others}, and there: {said}"
         yield Finding("least-is-not-enough", given.solve.algorithm, message, (given.solve,))
-    if given.solve.algorithm != "auto" and _own_class(given)[0] is None:
+    if _own_class(given)[0] is None and (given.solve.algorithm != "auto" or least.scope != ALL):
         return  # a heuristic that names some budget at which it finds a schedule
     for less in sorted({least.size - 1, (least.size + memory.capacity) // 2}):
         if memory.capacity < less < least.size and (found := _at(case, given, memory.name, less)).found:
