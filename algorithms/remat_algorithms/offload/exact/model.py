@@ -198,6 +198,8 @@ class Model:
                 own = self.taken[act, index] = model.new_bool_var("")
                 model.add_implication(own, self.picks[act, index])
                 model.add(self.free[index] == self.end[act]).only_enforce_if(own)
+                if index in self.stays:  # an output is not given up, not even at the very end
+                    model.add_implication(own, ~self.stays[index])
                 self._keep_readers_off(act, index, own)
             model.add(sum(self.taken[act, index] for index in self.at.get((value, memory), ())) == taken)
             # A credit is rounded the other way.

@@ -236,3 +236,18 @@ def test_a_solver_that_meets_its_limit_a_moment_early_says_so(monkeypatch):
     assert result.makespan is not None
     assert result.optimal_within is None
     assert result.termination == "time limit"
+
+
+def test_an_output_is_not_given_up_in_place():
+    """What a run in place could take over must stay, be it at the very end."""
+    document = {
+        "schema": "remat.instance/1",
+        "kind": "dag",
+        "units": {"time": "unit", "memory": "unit"},
+        "tasks": [{"id": "t", "time": 5, "reads": ["i"], "writes": ["a", "b"], "workspace": 3, "in_place": True}],
+        "values": [{"id": "i", "size": 3}, {"id": "a", "size": 3}, {"id": "b", "size": 4}],
+        "inputs": ["i"],
+        "outputs": ["i"],
+    }
+    assert solve(document, 12, copies=1).columns is None
+    assert solve(document, 13, copies=1).makespan == 5
