@@ -138,8 +138,7 @@ def test_unknown_where_it_is_stopped() -> None:
 def test_releases_are_asked_about_the_stop_one_by_one() -> None:
     """The third of the values in doubt is not looked at any more."""
     tasks: list[dict[str, Any]] = [{"id": f"s{i}", "time": 1, "size": 1} for i in range(5)]
-    for reader in "ab":
-        tasks.append({"id": reader, "time": 1, "reads": [f"s{i}" for i in range(5)], "size": 1})
+    tasks += [{"id": reader, "time": 1, "reads": [f"s{i}" for i in range(5)], "size": 1} for reader in "ab"]
     problem = make_problem(load(document(values=[], tasks=tasks, outputs=["a", "b"])))
     asked: list[bool] = []
 
