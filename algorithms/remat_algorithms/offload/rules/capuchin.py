@@ -70,6 +70,8 @@ def by_free_time(choice: Choice, stopped: Callable[[], bool]) -> tuple[list[int]
     been looked at counts as not hidden.
     """
     gaps = choice.candidates
+    if not choice.routes:
+        return [], gaps.tolist()
     free = free_time(choice)[gaps]
     assert choice.budget is not None
     room = choice.budget - choice.profile
@@ -173,6 +175,8 @@ class _Arranged:
 
 def _mixed(choice: Choice, hidden: Sequence[int], exposed: list[int], context: Context, *, keep: bool) -> Plan | None:
     """Decide gap after gap until the load fits; None where it never does."""
+    if context.stopped:  # before what remaking needs to know is gathered
+        return None
     mixture = _Mixture(choice, keep=keep)
     mixture.swapped += hidden
     left = list(exposed)
