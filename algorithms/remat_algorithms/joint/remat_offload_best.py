@@ -129,7 +129,7 @@ class _Search(BestPlan):
 
     def starts(self) -> None:
         """Look at the plans of the other algorithms, and between."""
-        if self.done:
+        if self.context.stopped:
             return
         alone = solve_chain_best(self.problem, ChainBestOptions(iterations=None, states=None), self.context.aside())
         if alone.steps is not None:

@@ -41,23 +41,26 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     O(gaps^2) estimates of what remaking takes, each O(runs) at worst.
     """
     ways = routes(problem.machine)
-    choice = Choice(problem, Order.of(problem), ways)
 
     def stopped() -> bool:
         return context.stopped
 
+    order = Order.of(problem)
+    if not ways and stopped():  # what could still be answered takes longer
+        return Proposal(termination=context.termination)
+    choice = Choice(problem, order, ways)
     if choice.fits:
         plan = choice.plan([])
         assert plan is not None, "nothing moves"
         return proposal_of(plan, context, source="capuchin")
     hidden, exposed = by_free_time(choice, stopped)
-    plan = best_of(_mixed(choice, hidden, exposed, context, keep=keep) for keep in (True, False))
+    plan = best_of(_mixed(choice, hidden, exposed, stopped, keep=keep) for keep in (True, False))
     if plan is None and ways:
         # What is remade needs room as well; and the other memories may be too small.
         plan = choice.plan(choice.select([*hidden, *exposed]))
-        alone = Choice(problem, choice.order, ())
         if plan is None:
-            plan = best_of(_mixed(alone, *by_free_time(alone, stopped), context, keep=keep) for keep in (True, False))
+            alone = Choice(problem, choice.order, ())
+            plan = best_of(_mixed(alone, *by_free_time(alone, stopped), stopped, keep=keep) for keep in (True, False))
     if plan is None:
         return Proposal(termination=context.termination, notes=("capuchin found no schedule within the budget",))
     return proposal_of(plan, context, source="capuchin")
@@ -173,14 +176,16 @@ class _Arranged:
         return self.choice.plan(chosen)
 
 
-def _mixed(choice: Choice, hidden: Sequence[int], exposed: list[int], context: Context, *, keep: bool) -> Plan | None:
+def _mixed(
+    choice: Choice, hidden: Sequence[int], exposed: list[int], stopped: Callable[[], bool], *, keep: bool
+) -> Plan | None:
     """Decide gap after gap until the load fits; None where it never does."""
-    if context.stopped:  # before what remaking needs to know is gathered
+    if stopped():  # before what remaking needs to know is gathered
         return None
     mixture = _Mixture(choice, keep=keep)
     mixture.swapped += hidden
     left = list(exposed)
-    while not context.stopped:
+    while not stopped():
         arranged = mixture.arranged()
         if arranged is None:
             return None
@@ -195,7 +200,7 @@ def _mixed(choice: Choice, hidden: Sequence[int], exposed: list[int], context: C
             return None
         times: list[float] = []
         for index in helpful:
-            if context.stopped:
+            if stopped():
                 return None
             times.append(float(mixture.remaking.time(index, mixture.lost)))
         savings = [_per_time(int(choice.size[index]), time) for index, time in zip(helpful, times, strict=True)]
