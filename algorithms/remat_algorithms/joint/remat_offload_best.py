@@ -32,7 +32,7 @@ from remat_algorithms.chain.rotor.table import Grid, RotorTable, finest_unit
 from remat_algorithms.chain.segments import Segments
 from remat_algorithms.joint.adjoint_best.starts import judged
 from remat_algorithms.kit.asking import asked
-from remat_algorithms.offload.offload_greedy import greedy_plan, rankings
+from remat_algorithms.offload.offload_greedy import greedy_plan, greedy_plans
 from remat_algorithms.offload.pofo.pofo import OFFLOAD_SLOTS, POFO_SLOTS, modelled_plans, rotor_plan
 from remat_algorithms.offload.rules.catalogue import ALGORITHMS as RULES
 from remat_algorithms.offload.swaps.choice import BestPlan, Choice, Plan, quicker
@@ -92,11 +92,13 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
         return solve_rotor(problem, RotorOptions(slots=None, certificate=True, gap=None), context)
     search = _Search(problem, ways, context)
     search.consider(rotor_plan(problem, ways, context))
-    search.consider(greedy_plan(reference))
+    search.consider(greedy_plan(reference, lambda: context.stopped))
     search.starts()
     search.rules()
     if search.best is None:
-        return search.by_rule or nothing_fits(reference, "remat-offload-best", within=None)
+        return search.by_rule or replace(
+            nothing_fits(reference, "remat-offload-best", within=None), termination=context.termination
+        )
     rounds = options.iterations
     if rounds is None:
         rounds = min(ROUNDS, WORK // problem.chain.length)
@@ -122,14 +124,13 @@ class _Search(BestPlan):
         choice = Choice(self.problem, Order(self.problem.graph, self.problem.machine, tasks), self.ways)
         if not self._promising(choice, 1.0):
             return
-        if choice.fits:
-            self.consider(choice.plan([]))
-            return
-        for ranking in rankings(choice):
-            self.consider(choice.plan(choice.select(ranking)))
+        for plan in greedy_plans(choice, lambda: self.context.stopped):
+            self.consider(plan)
 
     def starts(self) -> None:
         """Look at the plans of the other algorithms, and between."""
+        if self.context.stopped:
+            return
         alone = solve_chain_best(self.problem, ChainBestOptions(iterations=None, states=None), self.context.aside())
         if alone.steps is not None:
             self.consider_tasks(alone.steps.runs.tolist())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 from pydantic import Field
 
@@ -36,7 +38,7 @@ def solve(problem: Problem, options: OffloadOptions, context: Context) -> Propos
     O(rankings * (gaps + runs) * runs), and the linear program of the bound.
     """
     choice = Choice(problem, Order.of(problem), required_routes(problem, "offload-greedy"))
-    plan = greedy_plan(choice)
+    plan = greedy_plan(choice, lambda: context.stopped)
     if plan is None:
         return nothing_fits(choice, "offload-greedy")
     context.report(plan.outcome.steps, makespan=plan.makespan)
@@ -44,11 +46,23 @@ def solve(problem: Problem, options: OffloadOptions, context: Context) -> Propos
     return proposal_of(plan, context, bound=bound, source="fluid relaxation")
 
 
-def greedy_plan(choice: Choice) -> Plan | None:
-    """Return the quickest of the plans that the rankings make."""
+def greedy_plan(choice: Choice, stopped: Callable[[], bool]) -> Plan | None:
+    """Return the quickest of `greedy_plans`."""
+    return best_of(greedy_plans(choice, stopped))
+
+
+def greedy_plans(choice: Choice, stopped: Callable[[], bool]) -> Iterator[Plan | None]:
+    """Yield the plans that the rankings make (None where one does not fit); a first one even if it is stopped."""
     if choice.fits:
-        return choice.plan([])
-    return best_of(choice.plan(choice.select(ranking)) for ranking in rankings(choice))
+        yield choice.plan([])
+        return
+    some = False
+    for ranking in rankings(choice):
+        if some and stopped():
+            return
+        plan = choice.plan(choice.select(ranking))
+        some = some or plan is not None
+        yield plan
 
 
 def rankings(choice: Choice) -> list[np.ndarray]:

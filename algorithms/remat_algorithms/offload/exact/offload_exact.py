@@ -124,13 +124,16 @@ def _order(problem: Problem) -> list[int]:
     chain = problem.chain
     length, stages = chain.length, chain.alternatives.stage.tolist()
     saves = len(stages) if chain.saves else 0
+    ways_of: list[list[int]] = [[] for _ in range(length)]
+    for way, stage in enumerate(stages):
+        ways_of[stage].append(way)
     order = []
     for stage in range(length):
         order.append(stage)
-        order += [length + way for way in range(saves) if stages[way] == stage]
+        order += [length + way for way in ways_of[stage] if way < saves]
     order.append(length + saves)
     for stage in reversed(range(length)):
-        order += [length + saves + 1 + way for way, own in enumerate(stages) if own == stage]
+        order += [length + saves + 1 + way for way in ways_of[stage]]
     return order
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pydantic import Field
@@ -68,7 +68,7 @@ def solve_offload_dp(problem: Problem, options: OffloadDpOptions, context: Conte
     refuse_alternatives(problem, "offload-dp")
     ways = required_routes(problem, "offload-dp")
     choice = Choice(problem, Order.of(problem), ways)
-    greedy = greedy_plan(choice)
+    greedy = greedy_plan(choice, lambda: context.stopped)
     if greedy is None:
         return nothing_fits(choice, "offload-dp")
     context.report(greedy.outcome.steps, makespan=greedy.makespan)
@@ -103,13 +103,13 @@ def solve_pofo(problem: Problem, options: PofoOptions, context: Context) -> Prop
     choice = Choice(problem, Order.of(problem), ways)
     if not ways or choice.fits:
         return solve_rotor(problem, RotorOptions(slots=None, certificate=True, gap=None), context)
-    start = best_of([rotor_plan(problem, ways, context), greedy_plan(choice)])
+    start = best_of([rotor_plan(problem, ways, context), greedy_plan(choice, lambda: context.stopped)])
     if start is not None:
         context.report(start.outcome.steps, makespan=start.makespan)
     modelled = modelled_plans(problem, ways, options.slots, context, remake=True)
     plan = best_of([*(found.plan for found in modelled), start])
     if plan is None:
-        return nothing_fits(choice, "pofo", within=None)
+        return replace(nothing_fits(choice, "pofo", within=None), termination=context.termination)
     return proposal_of(plan, context, source="pofo", notes=_notes(plan, modelled))
 
 
@@ -137,6 +137,8 @@ def modelled_plans(
     rates = _rates(problem, ways[0])
     base = float(problem.no_recompute_time)
     for margin in MARGINS:
+        if context.stopped:  # the table takes a while to be laid out
+            break
         memory = int((capacity - chain.static_memory) * margin)
         table = PofoTable(chain, memory, rates, slots, remake=remake)
         if memory <= 0 or not table.fill(lambda: context.stopped):

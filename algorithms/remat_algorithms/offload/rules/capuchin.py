@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,38 +33,48 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Swap what is hidden, then swap or remake, value by value, until the load fits.
 
     Takes instances of kind `chain` or `dag`. Without a way out of the processor's memory and back, values are only
-    remade. When stopped, the choice ends early. Gives the quicker of two schedules: one keeps what is remade on the way
-    to other values, one does not.
+    remade. When stopped, the choice ends early: nothing but swaps is tried then. Gives the quicker of two schedules:
+    one keeps what is remade on the way to other values, one does not.
 
     Notes
     -----
     O(gaps^2) estimates of what remaking takes, each O(runs) at worst.
     """
     ways = routes(problem.machine)
-    choice = Choice(problem, Order.of(problem), ways)
+
+    def stopped() -> bool:
+        return context.stopped
+
+    order = Order.of(problem)
+    if not ways and stopped():  # what could still be answered takes longer
+        return Proposal(termination=context.termination)
+    choice = Choice(problem, order, ways)
     if choice.fits:
         plan = choice.plan([])
         assert plan is not None, "nothing moves"
         return proposal_of(plan, context, source="capuchin")
-    hidden, exposed = by_free_time(choice)
-    plan = best_of(_mixed(choice, hidden, exposed, context, keep=keep) for keep in (True, False))
+    hidden, exposed = by_free_time(choice, stopped)
+    plan = best_of(_mixed(choice, hidden, exposed, stopped, keep=keep) for keep in (True, False))
     if plan is None and ways:
         # What is remade needs room as well; and the other memories may be too small.
         plan = choice.plan(choice.select([*hidden, *exposed]))
-        alone = Choice(problem, choice.order, ())
         if plan is None:
-            plan = best_of(_mixed(alone, *by_free_time(alone), context, keep=keep) for keep in (True, False))
+            alone = Choice(problem, choice.order, ())
+            plan = best_of(_mixed(alone, *by_free_time(alone, stopped), stopped, keep=keep) for keep in (True, False))
     if plan is None:
         return Proposal(termination=context.termination, notes=("capuchin found no schedule within the budget",))
     return proposal_of(plan, context, source="capuchin")
 
 
-def by_free_time(choice: Choice) -> tuple[list[int], list[int]]:
+def by_free_time(choice: Choice, stopped: Callable[[], bool]) -> tuple[list[int], list[int]]:
     """Return the gaps that leave as they are hidden and make room where there is none, and all other candidates.
 
-    Both the most free time first, as it is on channels that are idle otherwise.
+    Both the most free time first, as it is on channels that are idle otherwise. Once `stopped` is true, what has not
+    been looked at counts as not hidden.
     """
     gaps = choice.candidates
+    if not choice.routes:
+        return [], gaps.tolist()
     free = free_time(choice)[gaps]
     assert choice.budget is not None
     room = choice.budget - choice.profile
@@ -72,7 +82,7 @@ def by_free_time(choice: Choice) -> tuple[list[int], list[int]]:
     exposed: list[int] = []
     for gap in gaps[np.argsort(-free, kind="stable")].tolist():
         inside = slice(int(choice.after[gap]) + 1, int(choice.before[gap]))
-        if int(room[inside].min()) < 0 and wait(choice, [*hidden, gap]) <= 0:
+        if not stopped() and int(room[inside].min()) < 0 and wait(choice, [*hidden, gap]) <= 0:
             room[inside] += choice.size[gap]
             hidden.append(gap)
         else:
@@ -96,19 +106,20 @@ def wait(choice: Choice, gaps: Sequence[int]) -> float:
     """
     if not choice.routes:
         return math.inf
-    machine, route, begins = choice.problem.machine, choice.routes[0], choice.order.start_times
+    machine, route = choice.problem.machine, choice.routes[0]
     names = {processor.name for processor in machine.processors}
     if any(machine.links[link].channel in names for link in (*route.out, *route.back)):
         return float(sum(choice.round_trip[gap] for gap in gaps))
+    legs = [choice.legs[gap] for gap in gaps]
     free = -math.inf
     left: dict[int, float] = {}
-    for gap in sorted(gaps, key=lambda gap: (choice.after[gap], gap)):
-        free = max(free, float(begins[choice.after[gap] + 1])) + route.out_time(machine, int(choice.size[gap]))
-        left[gap] = free
+    for leg in sorted(legs, key=lambda leg: (leg.after, leg.gap)):
+        free = max(free, leg.begin) + leg.out
+        left[leg.gap] = free
     longest, free = -math.inf, math.inf
-    for gap in sorted(gaps, key=lambda gap: (-choice.before[gap], gap)):
-        free = min(free, float(begins[choice.before[gap]])) - route.back_time(machine, int(choice.size[gap]))
-        longest = max(longest, left[gap] - free)
+    for leg in sorted(legs, key=lambda leg: (-leg.before, leg.gap)):
+        free = min(free, leg.end) - leg.back
+        longest = max(longest, left[leg.gap] - free)
     return longest
 
 
@@ -165,12 +176,16 @@ class _Arranged:
         return self.choice.plan(chosen)
 
 
-def _mixed(choice: Choice, hidden: Sequence[int], exposed: list[int], context: Context, *, keep: bool) -> Plan | None:
+def _mixed(
+    choice: Choice, hidden: Sequence[int], exposed: list[int], stopped: Callable[[], bool], *, keep: bool
+) -> Plan | None:
     """Decide gap after gap until the load fits; None where it never does."""
+    if stopped():  # before what remaking needs to know is gathered
+        return None
     mixture = _Mixture(choice, keep=keep)
     mixture.swapped += hidden
     left = list(exposed)
-    while not context.stopped:
+    while not stopped():
         arranged = mixture.arranged()
         if arranged is None:
             return None
@@ -183,7 +198,11 @@ def _mixed(choice: Choice, hidden: Sequence[int], exposed: list[int], context: C
         ]
         if not helpful:
             return None
-        times = [float(mixture.remaking.time(index, mixture.lost)) for index in helpful]
+        times: list[float] = []
+        for index in helpful:
+            if stopped():
+                return None
+            times.append(float(mixture.remaking.time(index, mixture.lost)))
         savings = [_per_time(int(choice.size[index]), time) for index, time in zip(helpful, times, strict=True)]
         best = int(np.argmax(savings))
         index = helpful[best]

@@ -38,6 +38,29 @@ class Plan:
         return self.outcome.makespan
 
 
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """A gap and its transfers on the nearest route.
+
+    Attributes
+    ----------
+    gap, after, before : int
+        The gap, and the positions of the runs around it.
+    begin, end : float
+        When it begins, and ends, when nothing waits.
+    out, back : int or float
+        Times of the transfers.
+    """
+
+    gap: int
+    after: int
+    before: int
+    begin: float
+    end: float
+    out: Number
+    back: Number
+
+
 class Choice:
     """An order of runs on a machine, and what is known of choosing among its gaps.
 
@@ -77,6 +100,24 @@ class Choice:
         machine, route = self.problem.machine, self.routes[0]
         times = [route.out_time(machine, size) + route.back_time(machine, size) for size in self.size.tolist()]
         return np.array(times, dtype=np.float64)
+
+    @cached_property
+    def legs(self) -> list[Leg]:
+        """Each gap's transfers on the nearest route."""
+        machine, route, begins = self.problem.machine, self.routes[0], self.order.start_times
+        rows = zip(self.after.tolist(), self.before.tolist(), self.size.tolist(), strict=True)
+        return [
+            Leg(
+                gap,
+                after,
+                before,
+                float(begins[after + 1]),
+                float(begins[before]),
+                route.out_time(machine, size),
+                route.back_time(machine, size),
+            )
+            for gap, (after, before, size) in enumerate(rows)
+        ]
 
     @property
     def fits(self) -> bool:

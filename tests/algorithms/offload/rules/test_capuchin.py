@@ -34,9 +34,10 @@ def test_free_times() -> None:
     # Out: x0 1-5, x1 5-9; back: x0 9-13, x1 5-9: x1 would be late by 4.
     assert [wait(choice, [gap]) for gap in gaps] == [-4, -1, 2, 5, 8]
     assert wait(choice, gaps[:2].tolist()) == 4
-    hidden, exposed = by_free_time(choice)
+    hidden, exposed = by_free_time(choice, lambda: False)
     assert hidden == gaps[:1].tolist()
     assert exposed == gaps[1:].tolist()
+    assert by_free_time(choice, lambda: True) == ([], gaps.tolist())
 
 
 # EQUAL in 20, at 1 a unit of time. x0 is hidden and leaves; with it, x1 would wait for 4. Too many are then 4 with the
