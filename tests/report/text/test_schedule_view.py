@@ -12,6 +12,7 @@ from remat.solving.verifying import examine
 from remat.testing import strategies
 from remat.verifier import Profile
 from tests.cli.helpers import CHAIN
+from tests.report.views.by_hand import a_schedule
 
 DOCUMENTS = st.one_of(*(strategies.documents(kind) for kind in ("chain", "adjoint", "dag", "tree")))
 
@@ -23,10 +24,10 @@ def at_peak(examined, index):
     )
 
 
-@settings(max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
-@given(DOCUMENTS)
-def test_residents_add_up_to_the_peak(document):
-    result = remat.solve(document)
+@settings(max_examples=30, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@given(DOCUMENTS, st.booleans())
+def test_residents_add_up_to_the_peak(document, quickly):
+    result = remat.solve(document, algorithm=a_schedule(document, quickly=quickly))
     if result.columns is None:
         return
     examined = examine(document, result.to_dict())

@@ -99,3 +99,9 @@ def spilled_tree():
     steps = [run(5), run(2, 5), part | {"from": "core", "to": "disk"}]
     steps += [run(3), run(4), run(1, 3, 4), part | {"from": "disk", "to": "core"}, run(0, 1, 2)]
     return result_of(TREE | DISK, steps)
+
+
+def a_schedule(document, *, quickly):
+    """Return an algorithm whose schedules move and repeat: `auto`, or one of the kind that answers at once."""
+    plain = {"chain": "dtr", "adjoint": "dtr", "dag": "dtr", "tree": "postorder-min-io"}
+    return plain[document["kind"]] if quickly else "auto"

@@ -11,6 +11,7 @@ from remat.report.views.lives import Origin, lives_of
 from remat.schedule.steps import StepKind
 from remat.testing import strategies
 from tests.report.results import MOVES, OFFLOAD, chain_result, offload_result, result_of
+from tests.report.views.by_hand import a_schedule
 
 DOCUMENTS = st.one_of(*(strategies.documents(kind) for kind in ("chain", "adjoint", "dag", "tree")))
 
@@ -41,10 +42,10 @@ def bytes_at(result, memory, time):
     return total + int(graph.workspace[steps.item[mine]].sum())
 
 
-@settings(max_examples=80, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
-@given(DOCUMENTS)
-def test_they_add_up_to_the_profile(document):
-    result = remat.solve(document)
+@settings(max_examples=50, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@given(DOCUMENTS, st.booleans())
+def test_they_add_up_to_the_profile(document, quickly):
+    result = remat.solve(document, algorithm=a_schedule(document, quickly=quickly))
     if result.columns is None:
         return
     found, graph = lives(result), result.graph

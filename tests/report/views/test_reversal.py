@@ -56,10 +56,13 @@ def test_saving_forwards_and_other_memories():
     assert fetched[1] == away[3]  # for its backward; the copy takes no time
 
 
-@pytest.mark.parametrize("name", ["lecture_l5", "heterogeneous_n200", "resnet50_b32_224"])
-def test_sweeps_put_together_are_the_same_sweeps(name):
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [("lecture_l5", "auto"), ("heterogeneous_n200", "walther-griewank"), ("resnet50_b32_224", "rotor")],
+)
+def test_sweeps_put_together_are_the_same_sweeps(name, algorithm):
     """With little room, runs that follow each other are one line: as long, and over the same states."""
-    result = remat.solve(remat.example(name), budget=3 if name == "lecture_l5" else None)
+    result = remat.solve(remat.example(name), algorithm=algorithm, budget=3 if name == "lecture_l5" else None)
     runs = int((result.columns.kind == StepKind.RUN).sum())
     single, _ = lines(result)
     assert int((single.stroke > Stroke.CHECKPOINT).sum()) == runs
