@@ -1,0 +1,173 @@
+"""Orders of a pipeline: which device runs which operation of which stage and micro-batch, one list a device.
+
+An *operation* is what a device does at one go: the forward (F) of a stage for one micro-batch, its backward (B), or,
+where layers give a `weight_time`, the two halves of that, the gradient of the input (B) and of the parameters (W), apart
+or together (BW). As text it is ``F2.0``: stage 2, micro-batch 0, both counted from 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from remat.errors import InstanceError
+
+
+class Phase(IntEnum):
+    """What an operation does for its stage and micro-batch."""
+
+    F = 0
+    B = 1
+    W = 2
+    BW = 3
+
+
+class Operation(NamedTuple):
+    """One operation: what, of which stage, for which micro-batch (both counted from 0)."""
+
+    phase: Phase
+    stage: int
+    batch: int
+
+    def __str__(self) -> str:
+        return f"{self.phase.name}{self.stage}.{self.batch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Layers (counted from 0, in order) that one device runs as one.
+
+    Several stages may hold the same layers, on other devices: each micro-batch passes one of them.
+    """
+
+    layers: tuple[int, ...]
+    device: int
+
+
+@dataclass(frozen=True)
+class Orders:
+    """Stages, and for each device what it runs, in order.
+
+    Attributes
+    ----------
+    stages : tuple of Stage
+    lists : tuple of tuple of Operation
+        One list a processor of the machine, in its order; empty for those that run nothing.
+    """
+
+    stages: tuple[Stage, ...]
+    lists: tuple[tuple[Operation, ...], ...]
+
+    def __len__(self) -> int:
+        return sum(len(operations) for operations in self.lists)
+
+    def to_document(self, devices: Sequence[str]) -> dict[str, Any]:
+        """Return the keys `stages` and `orders` of a `remat.schedule/2` document."""
+        return {
+            "stages": [{"layers": _shown(stage.layers), "device": devices[stage.device]} for stage in self.stages],
+            "orders": {
+                devices[index]: [str(operation) for operation in operations]
+                for index, operations in enumerate(self.lists)
+                if operations
+            },
+        }
+
+
+def chain_of_stages(cuts: Sequence[int], devices: Iterable[int]) -> tuple[Stage, ...]:
+    """Return stages of consecutive layers: stage i holds layers cuts[i] .. cuts[i+1]-1, on the i-th of the devices."""
+    pairs = zip(cuts[:-1], cuts[1:], devices, strict=True)
+    return tuple(Stage(tuple(range(first, end)), device) for first, end, device in pairs)
+
+
+_OPERATION = re.compile(r"(BW|F|B|W)(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")
+
+
+def read_operation(text: object, path: str) -> Operation:
+    """Read ``F2.0``; InstanceError for anything else."""
+    found = _OPERATION.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise InstanceError(f"{str(text)[:60]!r} is no operation such as F2.0 (F, B, W or BW; stage; micro-batch)", path)
+    return Operation(Phase[found[1]], int(found[2]), int(found[3]))
+
+
+def read_orders(document: dict[str, Any], devices: Sequence[str], layers: int, batches: int) -> Orders:
+    """Read `stages` and `orders` of a schedule document.
+
+    Parameters
+    ----------
+    document : dict
+        The schedule document.
+    devices : sequence of str
+        Names of the machine's processors.
+    layers, batches : int
+        How many the instance has.
+
+    Raises
+    ------
+    InstanceError
+        For what is no list of operations of these stages on these devices; whether they are all there, and can be run
+        in this order, is for the verifier to say.
+    """
+    stages = _read_stages(document.get("stages"), devices, layers)
+    listed = document.get("orders")
+    if not isinstance(listed, dict):
+        raise InstanceError("expected an object: the name of a device -> its list of operations", "$.orders")
+    known = {name: index for index, name in enumerate(devices)}
+    lists: list[tuple[Operation, ...]] = [()] * len(devices)
+    for name, operations in listed.items():
+        path = f"$.orders.{name}"
+        if name not in known:
+            raise InstanceError(f"unknown device {name[:60]!r}", "$.orders")
+        if not isinstance(operations, list):
+            raise InstanceError("expected a list of operations", path)
+        read = tuple(read_operation(text, f"{path}[{k}]") for k, text in enumerate(operations))
+        for k, operation in enumerate(read):
+            if operation.stage >= len(stages):
+                raise InstanceError(f"{operation}: there are {len(stages)} stages, counted from 0", f"{path}[{k}]")
+            if operation.batch >= batches:
+                raise InstanceError(f"{operation}: there are {batches} micro-batches, counted from 0", f"{path}[{k}]")
+            if stages[operation.stage].device != known[name]:
+                where = devices[stages[operation.stage].device]
+                raise InstanceError(f"{operation}: stage {operation.stage} is on {where}", f"{path}[{k}]")
+        lists[known[name]] = read
+    return Orders(stages, tuple(lists))
+
+
+def _read_stages(listed: object, devices: Sequence[str], layers: int) -> tuple[Stage, ...]:
+    if not isinstance(listed, list) or not listed:
+        raise InstanceError("expected a list of stages, each with its layers and its device", "$.stages")
+    known = {name: index for index, name in enumerate(devices)}
+    stages = []
+    for index, stage in enumerate(listed):
+        path = f"$.stages[{index}]"
+        if not isinstance(stage, dict) or stage.keys() != {"layers", "device"}:
+            raise InstanceError("a stage is an object with the keys layers and device", path)
+        if not isinstance(stage["device"], str) or stage["device"] not in known:
+            raise InstanceError(f"unknown device {str(stage['device'])[:60]!r}", f"{path}.device")
+        stages.append(Stage(_read_layers(stage["layers"], layers, f"{path}.layers"), known[stage["device"]]))
+    return tuple(stages)
+
+
+def _read_layers(listed: object, layers: int, path: str) -> tuple[int, ...]:
+    """Read ``[a, b)`` as two numbers under `from` and `to`, or a list of layers; both counted from 1, as tasks are."""
+    if isinstance(listed, dict) and listed.keys() == {"from", "to"}:
+        ends = (listed["from"], listed["to"])
+        if any(type(end) is not int for end in ends) or not 1 <= ends[0] <= ends[1] <= layers:
+            raise InstanceError(f"from and to are layers, 1 to {layers}", path)
+        return tuple(range(ends[0] - 1, ends[1]))
+    good = isinstance(listed, list) and listed and all(type(one) is int and 1 <= one <= layers for one in listed)
+    if not good:
+        raise InstanceError(f'expected {{"from": 1, "to": 3}} or a list of layers, 1 to {layers}', path)
+    assert isinstance(listed, list)
+    if sorted(set(listed)) != listed:
+        raise InstanceError("layers are listed in order, each once", path)
+    return tuple(one - 1 for one in listed)
+
+
+def _shown(layers: tuple[int, ...]) -> Any:
+    if layers == tuple(range(layers[0], layers[-1] + 1)):
+        return {"from": layers[0] + 1, "to": layers[-1] + 1}
+    return [layer + 1 for layer in layers]
