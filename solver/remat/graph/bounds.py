@@ -49,7 +49,7 @@ def needed_tasks(graph: TaskGraph) -> NeededTasks:
     writes = graph.writes.to_lists()
     producers = _first_producers(graph, reads)
     time = graph.time.tolist()
-    available = {resident.value for resident in graph.inputs}
+    available = graph.available
     made: set[int] = set()
     wanted: list[int] = [resident.value for resident in graph.outputs]
     seen = set(wanted)
@@ -160,7 +160,7 @@ def _run_all(
     graph: TaskGraph, chosen: list[bool], reads: list[list[int]], writes: list[list[int]]
 ) -> tuple[list[int], set[int]]:
     """Run the chosen tasks as soon as their reads are available; return them in that order, and what they make."""
-    available = {place.value for place in graph.inputs}
+    available = set(graph.available)
     waiting: dict[int, list[int]] = {}
     missing: dict[int, int] = {}
     ready = []
@@ -191,7 +191,7 @@ def _all_evidently_forced(graph: TaskGraph) -> bool:
     wanted = np.zeros(len(graph.values), dtype=bool)
     wanted[graph.reads.items[graph.required[graph.reads.rows]]] = True
     wanted[[place.value for place in graph.outputs]] = True
-    wanted[[place.value for place in graph.inputs]] = False
+    wanted[list(graph.available)] = False
     wanted &= graph.producers.counts == 1
     forced = graph.required.copy()
     forced[graph.writes.rows[wanted[graph.writes.items]]] = True
@@ -277,7 +277,7 @@ def _critical_path(graph: TaskGraph, needed: NeededTasks) -> Number:
     reads = graph.reads.to_lists()
     writes = graph.writes.to_lists()
     readers = graph.readers.to_lists()
-    inputs = {resident.value for resident in graph.inputs}
+    inputs = graph.available
     count = len(reads)
     before: list[list[int]] = [
         [producers[value][0] for value in reads[task] if len(producers[value]) == 1 and value not in inputs]

@@ -21,33 +21,42 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """One processor, working in the memory of this index; a task takes time / `speed` on it, 0 < `speed` <= 1."""
+    """One processor, working in the memory of this index; a task takes time / `speed` on it, 0 < `speed` <= 1.
+
+    `type` is the one that times by type name; empty where there are none.
+    """
 
     name: str
     memory: int
     speed: Number = 1
+    type: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A directed way between two memories (by index); `bandwidth` `None` is infinite."""
+    """A directed way between two memories (by index); `bandwidth` `None` is infinite.
+
+    A transfer occupies the channel for `latency` + size / `bandwidth`, and has arrived `delay` later.
+    """
 
     source: int
     target: int
     bandwidth: Number | None = None
     latency: Number = 0
     channel: str
+    delay: Number = 0
 
     def time(self, size: int) -> Number:
         """Return how long an algorithm may expect a transfer to take: an integer where the division is exact.
 
         Placement and the verifier each have their own arithmetic, on purpose.
         """
+        before = self.latency + self.delay
         if self.bandwidth is None:
-            return self.latency
+            return before
         if isinstance(self.bandwidth, int) and size % self.bandwidth == 0:
-            return self.latency + size // self.bandwidth
-        return self.latency + size / self.bandwidth
+            return before + size // self.bandwidth
+        return before + size / self.bandwidth
 
 
 @dataclass(frozen=True)
@@ -122,6 +131,7 @@ class Machine:
             "processors": [
                 {"name": processor.name, "memory": self.memories[processor.memory].name}
                 | ({} if processor.speed == 1 else {"speed": processor.speed})
+                | ({"type": processor.type} if processor.type else {})
                 for processor in self.processors
             ],
         }
@@ -132,6 +142,7 @@ class Machine:
                     "target": self.memories[link.target].name,
                     **({} if link.bandwidth is None else {"bandwidth": link.bandwidth}),
                     **({} if link.latency == 0 else {"latency": link.latency}),
+                    **({} if link.delay == 0 else {"delay": link.delay}),
                     "channel": link.channel,
                 }
                 for link in self.links

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -92,6 +92,14 @@ class Resident:
     memory: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Placeable:
+    """An input whose place is the schedule's choice: one memory at the start, or up to `copies` of them."""
+
+    value: int
+    copies: int = 1
+
+
 @dataclass(frozen=True)
 class TaskGraph:
     """Tasks and values as arrays.
@@ -109,6 +117,12 @@ class TaskGraph:
         What is resident at the start, and must be at the end.
     pinned : frozenset of int
         Input values that may not be freed.
+    placeable : tuple of Placeable
+        Inputs that lie wherever a schedule's `initial` says.
+    types : tuple of str
+        Types of processors that `times` tells apart; empty where all processors are of one kind.
+    times : (types, tasks) int64 or float64, or None
+        Time of each task on a processor of each type; negative where it cannot run there. `time` is the least.
     static_memory : int
         Bytes resident in the first memory throughout.
     parallel_max : (tasks,) int64
@@ -134,6 +148,9 @@ class TaskGraph:
     inputs: tuple[Resident, ...] = ()
     outputs: tuple[Resident, ...] = ()
     pinned: frozenset[int] = frozenset()
+    placeable: tuple[Placeable, ...] = ()
+    types: tuple[str, ...] = ()
+    times: NumberArray | None = None
     static_memory: int = 0
     parallel_max: IntArray | None = None
     parallel_alpha: NDArray[np.float64] | None = None
@@ -152,9 +169,22 @@ class TaskGraph:
         return self.reads.transposed(len(self.values))
 
     @cached_property
+    def available(self) -> frozenset[int]:
+        """Values that are there from the start, wherever that is."""
+        return frozenset([place.value for place in self.inputs] + [place.value for place in self.placeable])
+
+    def starting_with(self, initial: Iterable[tuple[int, str]]) -> TaskGraph:
+        """Return the graph with its placeable inputs in these memories, as (value, memory): there they stay."""
+        places = tuple(Resident(value, memory) for value, memory in initial)
+        if not self.placeable and not places:
+            return self
+        pinned = self.pinned | {place.value for place in places}
+        return replace(self, inputs=(*self.inputs, *places), pinned=pinned, placeable=())
+
+    @cached_property
     def exact_times(self) -> bool:
         """Whether all times are integers."""
-        return self.time.dtype == np.int64
+        return self.time.dtype == np.int64 and (self.times is None or self.times.dtype == np.int64)
 
     def task(self, name: str) -> int:
         """Return the index of a task by its name.

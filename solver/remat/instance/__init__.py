@@ -1,4 +1,4 @@
-"""The instance formats `remat.instance/1` and `/2`: pydantic models, one kind a module, loading and digests."""
+"""The instance formats `remat.instance/1`, `/2` and `/3`: pydantic models, one kind a module, loading and digests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from remat.instance.chain import ChainInstance, Loss, Stage
 from remat.instance.dag import DagInstance, Parallel, Task, Value
 from remat.instance.digest import digest
 from remat.instance.loading import Instance, instance_from_document, json_schema, load, load_machine
+from remat.instance.cluster import ClusterModel, DeviceModel, LevelModel
 from remat.instance.machine import LinkModel, MachineModel, MemoryModel, ProcessorModel
+from remat.instance.pipeline import Layer, PipelineInstance
 from remat.instance.saving import instance_document, save_instance
 from remat.instance.tree import TreeInstance
 
@@ -17,13 +19,18 @@ __all__ = [
     "AdjointInstance",
     "BaseInstance",
     "ChainInstance",
+    "ClusterModel",
     "DagInstance",
+    "DeviceModel",
     "Instance",
+    "Layer",
+    "LevelModel",
     "LinkModel",
     "Loss",
     "MachineModel",
     "MemoryModel",
     "Parallel",
+    "PipelineInstance",
     "ProcessorModel",
     "Stage",
     "Step",

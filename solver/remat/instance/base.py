@@ -14,7 +14,9 @@ from remat.units import Units
 SCHEMA: Literal["remat.instance/1"] = "remat.instance/1"
 SCHEMA_2: Literal["remat.instance/2"] = "remat.instance/2"
 """`remat.instance/1`, and the fields that `Model.since_2` names."""
-SCHEMAS = (SCHEMA, SCHEMA_2)
+SCHEMA_3: Literal["remat.instance/3"] = "remat.instance/3"
+"""`remat.instance/2`, kind `pipeline`, and the fields that `Model.since_3` names."""
+SCHEMAS = (SCHEMA, SCHEMA_2, SCHEMA_3)
 
 Text = Annotated[str, Field(strict=True, max_length=100_000)]
 
@@ -42,8 +44,8 @@ class BaseInstance(Model):
 
     model_config = ConfigDict(json_schema_extra=_require_its_head)
     schema_: Annotated[
-        Literal["remat.instance/1", "remat.instance/2"],
-        Field(alias="schema", description="The format; /2 is /1 with some fields more."),
+        Literal["remat.instance/1", "remat.instance/2", "remat.instance/3"],
+        Field(alias="schema", description="The format; each is the one before with some fields more."),
     ] = SCHEMA
     name: Text = Field(default="", description="What results call it.")
     description: Text = Field(default="", description="What it is, for people.")
@@ -70,21 +72,25 @@ class BaseInstance(Model):
 
     @model_validator(mode="after")
     def _said_by_its_schema(self) -> Self:
-        if self.schema_ == SCHEMA and "schema_" in self.model_fields_set:
+        if self.schema_ != SCHEMA_3 and "schema_" in self.model_fields_set:
             for model, at in self.parts_with_newer_fields():
-                for key in sorted(model.since_2 & model.model_fields_set):
-                    raise fail(f"this field needs the schema {SCHEMA_2!r}; the document says {SCHEMA!r}", f"{at}.{key}")
+                for schema, newer in ((SCHEMA_3, model.since_3), (SCHEMA_2, model.since_2)):
+                    for key in sorted(newer & model.model_fields_set if schema > self.schema_ else ()):
+                        said = f"the document says {self.schema_!r}"
+                        raise fail(f"this field needs the schema {schema!r}; {said}", f"{at}.{key}")
         return self
 
     @property
     def least_schema(self) -> str:
         """The lowest schema that can say what this instance says."""
-        newer = any(
-            getattr(model, key) != type(model).model_fields[key].default
-            for model, _ in self.parts_with_newer_fields()
-            for key in model.since_2
-        )
-        return SCHEMA_2 if newer else SCHEMA
+        for schema, since in ((SCHEMA_3, "since_3"), (SCHEMA_2, "since_2")):
+            if any(
+                getattr(model, key) != type(model).model_fields[key].default
+                for model, _ in self.parts_with_newer_fields()
+                for key in getattr(model, since)
+            ):
+                return schema
+        return SCHEMA
 
     @property
     def length(self) -> int | None:
@@ -112,6 +118,11 @@ class BaseInstance(Model):
         return False
 
     @property
+    def budgets_are_for_all(self) -> bool:
+        """Whether a bare budget is the capacity of every memory, as of the devices of a pipeline."""
+        return False
+
+    @property
     def has_equal_steps(self) -> bool:
         """Whether the steps of a time loop are all alike."""
         return False
@@ -131,6 +142,8 @@ class BaseInstance(Model):
         yield self, ""
         for index, processor in enumerate(self.machine.processors if self.machine else ()):
             yield processor, f".machine.processors[{index}]"
+        for index, link in enumerate(self.machine.links if self.machine else ()):
+            yield link, f".machine.links[{index}]"
 
 
 def check_in_memory_names(names: list[str | None], machine: MachineModel | None, at: str) -> None:

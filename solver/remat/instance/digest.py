@@ -18,7 +18,7 @@ _SECONDS = {"s": 0, "ms": -3, "us": -6, "ns": -9}
 _TIMES = frozenset(
     [
         *("time", "forward_time", "backward_time", "saving_forward_time"),
-        *("tape_time", "write_time", "read_time", "latency", "update_time"),
+        *("tape_time", "write_time", "read_time", "latency", "update_time", "weight_time", "delay"),
     ]
 )
 
@@ -49,7 +49,7 @@ def canonical(instance: BaseInstance) -> dict[str, Any]:
 def _leave_out_derived_defaults(document: dict[str, Any]) -> None:
     """Drop values that equal what they default to (a stage's saving workspace, say)."""
     reads = document.get("backward_reads", ("input", "output", "saved"))
-    for stage in document.get("stages", ()):
+    for stage in (*document.get("stages", ()), *document.get("layers", ())):
         _drop_equal(stage, "saving_workspace", stage.get("forward_workspace", 0))
         _drop_equal(stage, "saving_forward_time", stage.get("forward_time", 0))
         _drop_equal(stage, "gradient_size", stage.get("output_size", 0))
@@ -82,7 +82,8 @@ def _same(one: Any, other: Any) -> bool:
 
 def _numbers(node: Any, exponent: int, key: str = "") -> Any:
     if isinstance(node, dict):
-        return {name: _numbers(child, exponent, name) for name, child in node.items()}
+        # A time may be an object, too: one time for each type of device.
+        return {name: _numbers(child, exponent, key if key in _TIMES else name) for name, child in node.items()}
     if isinstance(node, (list, tuple)):
         if not exponent and set(map(type, node)) <= {int}:
             return list(node)  # whole arrays of plain integers are canonical as they are

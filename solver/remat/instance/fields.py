@@ -55,6 +55,8 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
     since_2: ClassVar[frozenset[str]] = frozenset()
     """Fields that came with `remat.instance/2`."""
+    since_3: ClassVar[frozenset[str]] = frozenset()
+    """Fields that came with `remat.instance/3`."""
 
 
 @dataclass(frozen=True)
@@ -258,8 +260,24 @@ def _parent_array(values: object) -> tuple[int, ...]:
 
 
 # Plain validators bypass pydantic's own coercions: "8" is no count, 1 is no flag.
+def _time_by_type(value: object) -> Number | dict[str, Number]:
+    """Read a time, or an object: name of a type of device -> time."""
+    parse = _in_units(parse_time)
+    if not isinstance(value, dict):
+        number: Number = parse(value)
+        return number
+    if not value:
+        raise fail("an object without any type of device; write a time, or one for each type that can run it")
+    return {_name(key): parse(time) for key, time in value.items()}
+
+
 Size = Annotated[int, PlainValidator(_in_units(parse_size)), WithJsonSchema(_SIZE_SCHEMA)]
 Time = Annotated[Number, PlainValidator(_in_units(parse_time)), WithJsonSchema(_TIME_SCHEMA)]
+TimeByType = Annotated[
+    Number | dict[str, Number],
+    PlainValidator(_time_by_type),
+    WithJsonSchema({"anyOf": [*_TIME_SCHEMA["anyOf"], {"type": "object", "additionalProperties": _TIME_SCHEMA}]}),
+]
 Bandwidth = Annotated[Number | None, PlainValidator(_in_units(parse_bandwidth)), WithJsonSchema(_RATE_SCHEMA)]
 Count = Annotated[int, PlainValidator(_count), WithJsonSchema(_COUNT_SCHEMA)]
 Speed = Annotated[Number, PlainValidator(_speed), WithJsonSchema(_SPEED_SCHEMA)]

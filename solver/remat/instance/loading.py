@@ -12,21 +12,26 @@ from pydantic import Field, TypeAdapter, ValidationError
 from remat.documents import read_document
 from remat.errors import InstanceError, ScheduleForInstanceError
 from remat.instance.adjoint import AdjointInstance
-from remat.instance.base import SCHEMA, SCHEMA_2, SCHEMAS, BaseInstance
+from remat.instance.base import SCHEMA, SCHEMA_3, SCHEMAS, BaseInstance
 from remat.instance.chain import ChainInstance
 from remat.instance.dag import DagInstance
 from remat.instance.fields import MOST_COUNTED, MOST_NAMED, UNCOUNTED, units_scope
 from remat.instance.machine import MachineModel
+from remat.instance.pipeline import PipelineInstance
 from remat.instance.tree import TreeInstance
 from remat.units import Units, brief
 
-Instance = ChainInstance | AdjointInstance | DagInstance | TreeInstance
+Instance = ChainInstance | AdjointInstance | DagInstance | TreeInstance | PipelineInstance
 
-KINDS: dict[str, type[ChainInstance] | type[AdjointInstance] | type[DagInstance] | type[TreeInstance]] = {
+KINDS: dict[
+    str,
+    type[ChainInstance] | type[AdjointInstance] | type[DagInstance] | type[TreeInstance] | type[PipelineInstance],
+] = {
     "chain": ChainInstance,
     "adjoint": AdjointInstance,
     "dag": DagInstance,
     "tree": TreeInstance,
+    "pipeline": PipelineInstance,
 }
 
 
@@ -40,7 +45,7 @@ def load(source: str | os.PathLike[str] | IO[Any] | dict[str, Any] | BaseInstanc
 
     Returns
     -------
-    ChainInstance, AdjointInstance, DagInstance or TreeInstance
+    ChainInstance, AdjointInstance, DagInstance, TreeInstance or PipelineInstance
 
     Raises
     ------
@@ -61,7 +66,7 @@ def instance_from_document(document: Any) -> Instance:
         hint = "the key is missing" if schema is None else f"found {brief(schema)}"
         if isinstance(schema, str) and schema.startswith(("remat.schedule/", "remat.summary/")):
             raise ScheduleForInstanceError(f"an instance is wanted, and this is a schedule: {hint}", "$.schema")
-        raise InstanceError(f"expected {SCHEMA!r} or {SCHEMA_2!r}: {hint}", "$.schema")
+        raise InstanceError(f"expected {SCHEMA!r} to {SCHEMA_3!r}: {hint}", "$.schema")
     kind = document.get("kind")
     model = KINDS.get(kind) if isinstance(kind, str) else None
     if model is None:
@@ -134,11 +139,11 @@ def _json_type(value: object) -> str:
 
 @cache
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of `remat.instance/2`, which reads documents of `/1`, too."""
+    """Return the JSON Schema (draft 2020-12) of `remat.instance/3`, which reads documents of `/1` and `/2`, too."""
     adapter: TypeAdapter[Any] = TypeAdapter(Annotated[Instance, Field(discriminator="kind")])
     schema = adapter.json_schema(by_alias=True)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": SCHEMA_2,
+        "title": SCHEMA_3,
         **schema,
     }

@@ -26,21 +26,32 @@ class ProcessorModel(Model):
     """
 
     since_2 = frozenset(["speed"])
+    since_3 = frozenset(["type"])
     name: Name = Field(description="Its name, unique among the processors.")
     memory: Name = Field(description="The memory in which its tasks read and write.")
     count: Count = Field(default=1, description="How many equal ones there are.")
     speed: Speed = Field(
         default=1, description="A task takes time / speed; 1 for the first processor. Needs remat.instance/2."
     )
+    type: Name | None = Field(
+        default=None, description="The type that times by type name; null: none. Needs remat.instance/3."
+    )
 
 
 class LinkModel(Model):
-    """A way from one memory to another: a transfer takes latency + size/bandwidth on its channel."""
+    """A way from one memory to another: a transfer takes latency + size/bandwidth on its channel, and then `delay`."""
+
+    since_3 = frozenset(["delay"])
 
     source: Name = Field(description="The memory that it reads.")
     target: Name = Field(description="The memory that it writes.")
     bandwidth: Bandwidth = Field(default=None, description="Bytes per time; null: transfers take the latency only.")
     latency: Time = Field(default=0, description="Time that each transfer takes beside size/bandwidth.")
+    delay: Time = Field(
+        default=0,
+        description="Time from when the channel is free again until the data has arrived: any number of transfers are "
+        "under way at once. Needs remat.instance/3.",
+    )
     channel: Name | None = Field(
         default=None,
         description="What a transfer occupies; null: a channel of the link's own. Links that share one take turns; one "
@@ -94,7 +105,7 @@ class MachineModel(Model):
         memories = tuple(Memory(memory.name, memory.capacity) for memory in self.memories)
         index = {memory.name: i for i, memory in enumerate(memories)}
         processors = tuple(
-            Processor(name, index[processor.memory], processor.speed)
+            Processor(name, index[processor.memory], processor.speed, processor.type or "")
             for processor in self.processors
             for name in _expanded(processor)
         )
@@ -104,6 +115,7 @@ class MachineModel(Model):
                 target=index[link.target],
                 bandwidth=link.bandwidth,
                 latency=link.latency,
+                delay=link.delay,
                 channel=link.channel or f"{link.source}->{link.target}",
             )
             for link in self.links

@@ -6,6 +6,7 @@ The twin of the verifier, and independent of it on purpose: one chooses start ti
 from __future__ import annotations
 
 from remat.placement.least import least_capacity
+from remat.placement.orders import Stuck, place_orders
 from remat.placement.place import Placement, Unplaceable, place
 
-__all__ = ["Placement", "Unplaceable", "least_capacity", "place"]
+__all__ = ["Placement", "Stuck", "Unplaceable", "least_capacity", "place", "place_orders"]

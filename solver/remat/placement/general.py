@@ -35,6 +35,8 @@ class _Placer:
         self.values = len(graph.values)
         self.size = graph.size.tolist()
         self.time = graph.time.tolist()
+        self.types = graph.types
+        self.times = None if graph.times is None else graph.times.tolist()
         self.workspace = graph.workspace.tolist()
         self.in_place = graph.in_place.tolist()
         self.reads = graph.reads.to_lists()
@@ -101,6 +103,8 @@ class _Placer:
         memory = self.memory_of[processors[0]]
         base = memory * self.values
         duration = self.time[task]
+        if self.times is not None and self.machine.processors[processors[0]].type in self.types:
+            duration = max(0, self.times[self.types.index(self.machine.processors[processors[0]].type)][task])
         if len(processors) > 1 and self.alpha is not None:
             duration = duration / len(processors) ** self.alpha[task]
         slowest = min([self.speed[processor] for processor in processors])
@@ -179,12 +183,13 @@ class _Placer:
         # After a move of a part, the rest is read here: no earlier than that part has gone.
         earliest = max(earliest, self.free_at[channel], self.written[here], self.freed[here], self.touched[there])
         if drop:
-            earliest = _ending_after(earliest, duration, self.accessed[here])
+            earliest = _ending_after(earliest, duration + ends.delay, self.accessed[here])
         start = self._fit(target, moved, earliest)
         if isinstance(start, tuple):
             return start
+        self.free_at[channel] = start + duration
+        duration += ends.delay
         end = start + duration
-        self.free_at[channel] = end
         self.written[there] = end
         self._access(there, end)
         self._access(here, end)

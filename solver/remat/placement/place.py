@@ -9,7 +9,7 @@ from remat.graph.taskgraph import TaskGraph
 from remat.placement.general import place_general
 from remat.placement.outcome import Placement, Unplaceable
 from remat.placement.sequential import place_sequential
-from remat.schedule.steps import StepKind, Steps
+from remat.schedule.steps import StepKind, Steps, started
 
 __all__ = ["Placement", "Unplaceable", "place"]
 
@@ -38,7 +38,8 @@ def place(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement | Unpla
     O(accesses log steps). Where all steps share one resource they simply follow each other, and the whole
     list is placed with array operations.
     """
-    if _one_resource(machine, steps):
+    graph = started(graph, machine, steps)
+    if graph.times is None and _one_resource(machine, steps):
         return place_sequential(graph, machine, steps)
     return place_general(graph, machine, steps)
 
@@ -57,6 +58,6 @@ def _one_resource(machine: Machine, steps: Steps) -> bool:
     pairs = np.unique(np.column_stack((steps.source[copies], steps.target[copies])), axis=0)
     for source, target in pairs.tolist():
         link = machine.link_index.get((source, target))
-        if link is None or machine.resource_of_link[link] != 0:
+        if link is None or machine.resource_of_link[link] != 0 or machine.links[link].delay != 0:
             return False
     return True

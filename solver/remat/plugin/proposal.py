@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from remat.schedule.orders import Orders
 from remat.schedule.steps import Steps
 from remat.units import Number
 
@@ -109,6 +110,8 @@ class Proposal:
     ----------
     steps : Steps or None
         Ordered steps, usually without start times; None if no schedule was found.
+    orders : Orders or None
+        Of a pipeline, instead of steps: one order per device, from which the steps follow.
     makespan : int, float or None
         The claimed makespan. An algorithm that only promises an upper bound claims nothing.
     peak : int or None
@@ -130,6 +133,7 @@ class Proposal:
     """
 
     steps: Steps | None = None
+    orders: Orders | None = None
     makespan: Number | None = None
     peak: int | None = None
     bounds: tuple[Bound, ...] = ()

@@ -19,7 +19,9 @@ Guarantee = Literal["exact", "bounded", "heuristic", "strategy"]
 `strategy`: builds exactly one schedule for an instance, whatever the budget."""
 
 ANY_KIND = "taskgraph"
-KINDS = ("chain", "adjoint", "dag", "tree")
+KINDS = ("chain", "adjoint", "dag", "tree", "pipeline")
+ONE_DEVICE_KINDS = frozenset(["chain", "adjoint", "dag", "tree"])
+"""Kinds all of whose tasks can run on the first processor: through lowering, any algorithm for task graphs takes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class Algorithm:
     solver : str
         ``"module:function"``; the function is ``solve(problem, options, context) -> Proposal``.
     kinds : tuple of str
-        Instance kinds that it accepts; ``taskgraph`` stands for all of them (through lowering).
+        Instance kinds that it accepts; ``taskgraph`` stands for all that one device can run (through lowering).
     summary : str
         One line.
     guarantee : str
@@ -84,7 +86,7 @@ class Algorithm:
 
     def accepts(self, kind: str) -> bool:
         """Whether instances of this kind can be handed to the algorithm."""
-        return kind in self.kinds or ANY_KIND in self.kinds
+        return kind in self.kinds or (ANY_KIND in self.kinds and kind in ONE_DEVICE_KINDS)
 
     def is_available(self) -> bool:
         """Whether what it requires is installed (without importing it)."""

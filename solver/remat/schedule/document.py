@@ -1,11 +1,11 @@
-"""The schedule format `remat.schedule/1`: steps as JSON, and back."""
+"""The schedule formats `remat.schedule/1` and `/2`: steps as JSON, and back."""
 
 from __future__ import annotations
 
 import difflib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, overload
 
@@ -19,6 +19,9 @@ from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps
 from remat.units import LARGEST_TOTAL, Number, Units, parse_size, parse_time
 
 SCHEMA = "remat.schedule/1"
+SCHEMA_2 = "remat.schedule/2"
+"""`remat.schedule/1`, and where placeable inputs lie (`initial`), or orders of a pipeline instead of steps."""
+SCHEMAS = (SCHEMA, SCHEMA_2)
 SUMMARY_SCHEMA = "remat.summary/1"
 """The figures of a result without its steps."""
 
@@ -30,6 +33,7 @@ KEYS: Mapping[str, frozenset[str]] = {
             *("bounds", "least_budget", "answer", "solve_seconds", "notes", "steps"),
         }
     ),
+    SCHEMA_2: frozenset({"initial", "stages", "orders"}),
     "instance": frozenset({"name", "digest"}),
     "bounds": frozenset({"value", "scope", "source"}),
     "least_budget": frozenset({"memory", "size", "task", "sufficient", "scope"}),
@@ -186,6 +190,28 @@ def document_chunks(head: dict[str, Any], steps: Steps | None, graph: TaskGraph,
     yield "\n  ]\n}\n"
 
 
+def read_head(document: Any) -> dict[str, Any]:
+    """Check that a document is a schedule, with keys that its schema knows; return it.
+
+    Raises
+    ------
+    InstanceError
+        For anything else.
+    """
+    if not isinstance(document, dict):
+        raise InstanceError("a schedule is a JSON object", "$")
+    schema = document.get("schema")
+    if schema not in SCHEMAS:
+        hint = "the key is missing" if schema is None else f"found {str(schema)[:60]!r}"
+        if str(schema).startswith("remat.instance/"):
+            hint += ", an instance"
+        elif schema == SUMMARY_SCHEMA:
+            hint += ", the figures of a schedule without its steps"
+        raise InstanceError(f"expected {SCHEMA!r} or {SCHEMA_2!r}: {hint}", "$.schema")
+    _check_keys(document)
+    return document
+
+
 def parse_steps(document: Any, graph: TaskGraph, machine: Machine, units: Units) -> Steps:
     """Read the steps of a schedule document; unknown names are noted for the verifier, not refused.
 
@@ -194,22 +220,45 @@ def parse_steps(document: Any, graph: TaskGraph, machine: Machine, units: Units)
     InstanceError
         For what is no schedule at all: wrong types, unknown keys anywhere, start times on some steps only.
     """
-    if not isinstance(document, dict):
-        raise InstanceError("a schedule is a JSON object", "$")
-    schema = document.get("schema")
-    if schema != SCHEMA:
-        hint = "the key is missing" if schema is None else f"found {str(schema)[:60]!r}"
-        if str(schema).startswith("remat.instance/"):
-            hint += ", an instance"
-        elif schema == SUMMARY_SCHEMA:
-            hint += ", the figures of a schedule without its steps"
-        raise InstanceError(f"expected {SCHEMA!r}: {hint}", "$.schema")
-    _check_keys(document)
-    listed = document.get("steps")
+    listed = read_head(document).get("steps")
     if not isinstance(listed, list):
         raise InstanceError("the schedule has no list of steps", "$.steps")
     with units_scope(units):
-        return _StepParser(graph, machine, units).parse(listed)
+        steps = _StepParser(graph, machine, units).parse(listed)
+    return replace(steps, initial=read_initial(document, graph, machine) or ())
+
+
+def read_initial(document: dict[str, Any], graph: TaskGraph, machine: Machine) -> tuple[tuple[int, int], ...] | None:
+    """Read where placeable inputs lie from the start, as (value, memory); None where the document does not say."""
+    given = document.get("initial")
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise InstanceError("expected an object: the name of a value -> its memories", "$.initial")
+    places: list[tuple[int, int]] = []
+    for name, memories in given.items():
+        value = graph.values.find(name)
+        if value is None:
+            raise InstanceError(f"unknown value {name[:60]!r}", "$.initial")
+        for memory in memories if isinstance(memories, list) else [memories]:
+            index = machine.memory_index.get(memory) if isinstance(memory, str) else None
+            if index is None:
+                raise InstanceError(f"unknown memory {str(memory)[:60]!r}", f"$.initial.{name}")
+            places.append((value, index))
+    return tuple(places)
+
+
+def initial_document(steps: Steps, graph: TaskGraph, machine: Machine) -> dict[str, list[str]]:
+    """Return the key `initial` of a schedule document."""
+    found: dict[str, list[str]] = {}
+    for value, memory in steps.initial:
+        found.setdefault(graph.values[value], []).append(machine.memories[memory].name)
+    return found
+
+
+def schema_of(steps: Steps | None, orders: object) -> str:
+    """Return the lowest schema that can say a schedule."""
+    return SCHEMA_2 if orders is not None or (steps is not None and steps.initial) else SCHEMA
 
 
 def _start_array(starts: list[Number]) -> NumberArray:
@@ -219,9 +268,10 @@ def _start_array(starts: list[Number]) -> NumberArray:
 
 def _check_keys(document: dict[str, Any]) -> None:
     """Refuse what a schedule document has no room for: it would be taken for something that was judged."""
-    _refuse_unknown(document, KEYS[""], "a schedule", "$")
+    newer = KEYS[SCHEMA_2] if document["schema"] == SCHEMA_2 else frozenset[str]()
+    _refuse_unknown(document, KEYS[""] | newer, "a schedule", "$")
     for key, known in KEYS.items():
-        part = document.get(key) if key else None
+        part = document.get(key) if key and key != SCHEMA_2 else None
         for index, one in enumerate(part if isinstance(part, list) else [part]):
             if isinstance(one, dict):
                 path = f"$.{key}[{index}]" if isinstance(part, list) else f"$.{key}"

@@ -11,9 +11,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from remat.errors import InstanceError
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import IntArray, TaskGraph
+
+if TYPE_CHECKING:
+    from remat.instance import PipelineInstance
 
 
 class Phase(IntEnum):
@@ -76,10 +83,62 @@ class Orders:
         }
 
 
+@dataclass(frozen=True)
+class PipelineTasks:
+    """Where the tasks of a lowered pipeline stand: all forwards, all backwards, all second halves, layer by layer.
+
+    Attributes
+    ----------
+    layers, batches : int
+    weight : (layers,) int64
+        The group of each layer's W among these; -1 where its backward is whole.
+    """
+
+    layers: int
+    batches: int
+    weight: IntArray
+
+    def of(self, operation: Operation, layers: tuple[int, ...]) -> list[int]:
+        """Return the tasks of an operation on a stage of these layers, in the order in which they run."""
+        phase, _, batch = operation
+        if phase is Phase.F:
+            return [layer * self.batches + batch for layer in layers]
+        found = []
+        if phase in (Phase.B, Phase.BW):
+            found = [(self.layers + layer) * self.batches + batch for layer in reversed(layers)]
+        if phase in (Phase.W, Phase.BW):
+            found += [
+                int(2 * self.layers + self.weight[layer]) * self.batches + batch
+                for layer in reversed(layers)
+                if self.weight[layer] >= 0
+            ]
+        return found
+
+
+def tasks_of(instance: PipelineInstance) -> PipelineTasks:
+    """Return where an instance's tasks stand."""
+    split = np.array([layer.is_split for layer in instance.each_layer()], dtype=bool)
+    weight = np.where(split, np.cumsum(split) - 1, -1)
+    return PipelineTasks(len(split), instance.micro_batches, weight)
+
+
 def chain_of_stages(cuts: Sequence[int], devices: Iterable[int]) -> tuple[Stage, ...]:
     """Return stages of consecutive layers: stage i holds layers cuts[i] .. cuts[i+1]-1, on the i-th of the devices."""
     pairs = zip(cuts[:-1], cuts[1:], devices, strict=True)
     return tuple(Stage(tuple(range(first, end)), device) for first, end, device in pairs)
+
+
+def initial_of(graph: TaskGraph, machine: Machine, orders: Orders) -> tuple[tuple[int, int], ...]:
+    """Return where a pipeline's parameters lie from the start, as (value, memory): wherever their layers run."""
+    places: dict[tuple[int, int], None] = {}
+    for stage in orders.stages:
+        memory = machine.processors[stage.device].memory
+        for layer in stage.layers:
+            for name in "wgo":
+                value = graph.values.find(f"{name}{layer + 1}")
+                if value is not None:
+                    places[value, memory] = None
+    return tuple(places)
 
 
 _OPERATION = re.compile(r"(BW|F|B|W)(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")

@@ -9,7 +9,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.graph.taskgraph import IntArray, NumberArray, Ragged
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph
 
 WHOLE = -1
 """`amount` of a copy that takes the whole value."""
@@ -49,6 +50,8 @@ class Steps:
         Start times; None until the list is placed.
     unknown : mapping of int to (rule, name)
         Steps that name something unknown (they carry -2), for the verifier to report.
+    initial : tuple of (value, memory)
+        Where placeable inputs lie from the start.
     """
 
     kind: NDArray[np.int8]
@@ -61,6 +64,7 @@ class Steps:
     after: Ragged | None = None
     start: NumberArray | None = None
     unknown: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    initial: tuple[tuple[int, int], ...] = ()
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -88,6 +92,11 @@ class Steps:
             amount=none,
             drop=Ragged.empty(count) if drop is None else drop,
         )
+
+
+def started(graph: TaskGraph, machine: Machine, steps: Steps) -> TaskGraph:
+    """Return the graph with its placeable inputs where the steps' `initial` puts them."""
+    return graph.starting_with((value, machine.memories[memory].name) for value, memory in steps.initial)
 
 
 class StepBuilder:
@@ -189,6 +198,7 @@ def concatenate(parts: Iterable[Steps]) -> Steps:
         on=_join([piece.on or Ragged.empty(len(piece)) for piece in pieces]) if some_on else None,
         after=_join(_shifted(pieces)) if some_after else None,
         start=np.concatenate(starts) if len(starts) == len(pieces) else None,
+        initial=pieces[0].initial if pieces else (),
     )
 
 

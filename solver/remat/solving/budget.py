@@ -20,11 +20,17 @@ def budget_memory(instance: Instance, machine: Machine) -> int:
 
 
 def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Units) -> Machine:
-    """Override capacities; a bare budget means the first memory, or an adjoint's first storage level."""
+    """Override capacities; a bare budget means the first memory, or an adjoint's first storage level.
+
+    Of a pipeline it means the memory of every device that is not named beside it.
+    """
     if budget is None:
         return machine
     # A bare budget among named ones has the empty name; no memory has it.
     given: Mapping[str, int | str | None] = budget if isinstance(budget, Mapping) else {"": budget}
+    if instance.budgets_are_for_all and "" in given:
+        bare = {memory.name: given[""] for memory in machine.memories}
+        given = {name: size for name, size in (bare | dict(given)).items() if name}
     default = machine.memories[budget_memory(instance, machine)].name
     wholes = Wholes(instance, machine)
     capacities: dict[str, int | None] = {}

@@ -16,8 +16,9 @@ from remat.placement import Unplaceable, place
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
-from remat.schedule.steps import Steps
+from remat.schedule.steps import Steps, started
 from remat.solving.least_of_strategy import least_of_strategy
+from remat.solving.orders import follow
 from remat.solving.remedies import remedies
 from remat.solving.result import Result
 from remat.solving.scopes import scope_of, scoped
@@ -43,7 +44,13 @@ def conclude(
     least = proposal.least
     scope = proposal.infeasible_within
     steps, report = None, None
-    if proposal.steps is not None:
+    if proposal.orders is not None:
+        steps, report, excess = _followed(problem, solver, proposal)
+        if excess is not None:
+            least = excess
+            if solver.guarantee == "strategy":
+                scope = scope_of(problem.machine, solver, solver.within or f"the {solver.name} schedule")
+    elif proposal.steps is not None:
         placed = _place(problem, problem.machine, proposal.steps)
         if isinstance(placed, Unplaceable):
             if solver.guarantee == "strategy":
@@ -74,6 +81,31 @@ def conclude(
         seed=seed,
         solve_seconds=solve_seconds,
     )
+
+
+def _followed(
+    problem: Problem, solver: Algorithm, proposal: Proposal
+) -> tuple[Steps | None, Report | None, LeastBudget | None]:
+    """Place and verify a pipeline's orders; where they take too much memory, return the budget that is enough."""
+    assert proposal.orders is not None
+    unbounded = problem.machine.with_capacities({memory.name: None for memory in problem.machine.memories})
+    steps = follow(problem.instance, problem.graph, problem.machine, proposal.orders)
+    if not isinstance(steps, Steps):
+        raise ClaimError(f"{solver.name}: the verifier rejects the orders: {steps[0]}")
+    report = check(problem.graph, problem.machine, steps, reference_time=problem.no_recompute_time)
+    rules = {violation.rule for violation in report.violations}
+    if rules == {"capacity"}:
+        free = check(problem.graph, unbounded, steps, reference_time=problem.no_recompute_time)
+        sizes = [free.peaks[memory.name].size for memory in problem.machine.memories]
+        over = [
+            (size, -index)
+            for index, (size, memory) in enumerate(zip(sizes, problem.machine.memories, strict=True))
+            if memory.capacity is not None and size > memory.capacity
+        ]
+        size, index = max(over)
+        return None, None, LeastBudget(size, None, solver.guarantee == "strategy", -index)
+    _check_claims(problem, solver, proposal, report)
+    return steps, report, None
 
 
 def _place(problem: Problem, machine: Machine, steps: Steps) -> Steps | Unplaceable:
@@ -164,7 +196,9 @@ def _judge(
     return Result(
         instance_name=problem.instance.name,
         instance_digest=digest(problem.instance),
-        graph=problem.graph,
+        # Parameters lie where the schedule has put them: whoever draws it need not ask.
+        graph=problem.graph if steps is None else started(problem.graph, problem.machine, steps),
+        orders=proposal.orders if steps is not None else None,
         machine=problem.machine,
         units=problem.units,
         algorithm=solver.name if proposal.author is None else proposal.author.algorithm,

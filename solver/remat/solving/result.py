@@ -15,6 +15,7 @@ from remat.graph.taskgraph import TaskGraph
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.schedule import document as schedule
 from remat.schedule.document import StepView
+from remat.schedule.orders import Orders
 from remat.schedule.steps import Steps
 from remat.units import Number, Units
 from remat.verifier import Report
@@ -116,6 +117,8 @@ class Result:
         If a question was asked around the solve: its answer.
     history : tuple of Progress
         Each better schedule and each better bound on the way, with its time; as the algorithms reported them.
+    orders : Orders or None
+        Of a pipeline: what each device runs, in order; the steps follow from that.
     """
 
     instance_name: str
@@ -141,6 +144,7 @@ class Result:
     notes: tuple[str, ...] = ()
     answer: Answer | None = None
     history: tuple[Progress, ...] = ()
+    orders: Orders | None = None
 
     @property
     def steps(self) -> Sequence[schedule.Step]:
@@ -191,9 +195,9 @@ class Result:
                 return f"drop of {', '.join(step.values)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the schedule document `remat.schedule/1`."""
+        """Return the schedule document."""
         document = self.head()
-        if self.columns is not None:
+        if self.columns is not None and self.orders is None:
             lines = schedule.step_lines(self.columns, self.graph, self.machine)
             document["steps"] = json.loads("[" + ",".join(lines) + "]")
         return document
@@ -202,7 +206,7 @@ class Result:
         """Return the schedule document without its steps."""
         report = self.report
         head: dict[str, Any] = {
-            "schema": schedule.SCHEMA,
+            "schema": schedule.schema_of(self.columns, self.orders),
             "instance": {"name": self.instance_name, "digest": self.instance_digest},
             "machine": self.machine.to_document(),
             "algorithm": self.algorithm,
@@ -237,11 +241,16 @@ class Result:
         head["solve_seconds"] = round(self.solve_seconds, 6)
         if self.notes:
             head["notes"] = list(self.notes)
+        if self.orders is not None:
+            head |= self.orders.to_document([processor.name for processor in self.machine.processors])
+        elif self.columns is not None and self.columns.initial:
+            head["initial"] = schedule.initial_document(self.columns, self.graph, self.machine)
         return head
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schedule document atomically; ``-`` is standard output, ``.gz`` is compressed."""
-        write_text(path, schedule.document_chunks(self.head(), self.columns, self.graph, self.machine))
+        steps = self.columns if self.orders is None else None
+        write_text(path, schedule.document_chunks(self.head(), steps, self.graph, self.machine))
 
     @property
     def proved_optimal(self) -> bool:

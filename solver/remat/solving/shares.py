@@ -18,6 +18,7 @@ from remat.solving.conclusion import conclude
 
 NO_RECOMPUTE_ALGORITHM = "keep-all"
 STORE_ALL_ALGORITHM = "store-all"
+PIPELINE_ALGORITHM = "1f1b"
 
 
 def share_of(text: str) -> Decimal | None:
@@ -44,7 +45,7 @@ class Wholes:
     """What the memories of a machine (by name) hold at most when nothing is recomputed and nothing is limited.
 
     Everything runs once, in the reference order, and each value is freed after its last use; of an adjoint with storage
-    all states are stored in its first level.
+    all states are stored in its first level. Of a pipeline it is the largest peak of any device under 1F1B.
     """
 
     instance: Instance
@@ -57,6 +58,7 @@ class Wholes:
         problem = Problem(self.instance, unbounded)
         try:
             name = STORE_ALL_ALGORITHM if self.instance.has_storage else NO_RECOMPUTE_ALGORITHM
+            name = PIPELINE_ALGORITHM if self.instance.budgets_are_for_all else name
             solver = registry.find(name, problem.kind)
             proposal = solver.load()(problem, make_options(solver, {}), Context())
             return conclude(problem, solver, proposal, {}).peak_memory or None
@@ -75,7 +77,7 @@ class Wholes:
             raise OptionError(
                 f"{shown} of nothing: there is no schedule without recomputation or transfers", argument="budget"
             )
-        whole = self.peaks.get(memory, 0)
+        whole = max(self.peaks.values()) if self.instance.budgets_are_for_all else self.peaks.get(memory, 0)
         if whole == 0:
             raise OptionError(
                 f"{shown} of nothing: {memory!r} holds nothing when nothing is recomputed; write a size such as 8GB",

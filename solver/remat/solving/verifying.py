@@ -11,15 +11,17 @@ from remat.documents import read_document
 from remat.errors import InstanceError, OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
-from remat.instance import Instance, MachineModel, digest, load, load_machine
+from remat.instance import Instance, MachineModel, PipelineInstance, digest, load, load_machine
 from remat.instance.lowering import lower, machine_of
 from remat.placement import Unplaceable, place
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
-from remat.schedule.document import parse_steps
-from remat.schedule.steps import Steps
+from remat.schedule.document import parse_steps, read_head, read_initial
+from remat.schedule.orders import read_orders
+from remat.schedule.steps import StepBuilder, Steps, started
+from remat.solving.orders import follow
 from remat.solving.result import Result
-from remat.units import Number
-from remat.verifier import Report, Violation, check
+from remat.units import Number, Units
+from remat.verifier import Report, Violation, check, nothing_run
 
 AS_STATED = "status and lower bound are as the file states them"
 """Note on what no verifier can tell from a schedule."""
@@ -150,7 +152,10 @@ def examine(
     else:
         used = own
     graph = lower(loaded)
-    steps = parse_steps(document, graph, used, units)
+    steps = _steps_of(loaded, document, graph, used, units)
+    if not isinstance(steps, Steps):
+        refused = replace(nothing_run(used), violations=steps, notes=tuple(notes))
+        return Examined(loaded, document, graph, used, StepBuilder().build(), refused)
     about = document.get("instance")
     stated = about.get("digest") if isinstance(about, dict) else None
     foreign = stated is not None and stated != digest(loaded)
@@ -177,7 +182,24 @@ def examine(
         message = f"the schedule was made for an instance of digest {str(stated)[:60]}, this one's is {digest(loaded)}"
         violations = (*violations, Violation(None, "other-instance", message))
     judged = replace(report, violations=violations, notes=(*report.notes, *notes, *_claims(document, report)))
-    return Examined(loaded, document, graph, used, steps, judged)
+    return Examined(loaded, document, started(graph, used, steps), used, steps, judged)
+
+
+def _steps_of(
+    instance: Instance, document: Any, graph: TaskGraph, machine: Machine, units: Units
+) -> Steps | tuple[Violation, ...]:
+    """Return the steps of a schedule document, or why its orders cannot be run."""
+    if "orders" not in read_head(document):
+        if "stages" in document:
+            raise InstanceError("stages without orders: what does each device run?", "$.stages")
+        return parse_steps(document, graph, machine, units)
+    if not isinstance(instance, PipelineInstance):
+        raise InstanceError(f"orders are for pipelines, and the instance is a {instance.kind}", "$.orders")
+    if "steps" in document:
+        raise InstanceError("steps beside orders: the steps follow from the orders", "$.steps")
+    devices = [processor.name for processor in machine.processors]
+    orders = read_orders(document, devices, instance.length, instance.micro_batches)
+    return follow(instance, graph, machine, orders, read_initial(document, graph, machine))
 
 
 def _differences(own: dict[str, Any], used: dict[str, Any]) -> list[str]:

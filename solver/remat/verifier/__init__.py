@@ -6,7 +6,8 @@ peaks that remat shows.
 
 from __future__ import annotations
 
-from remat.verifier.referee import check
+from remat.verifier.referee import check, nothing_run
 from remat.verifier.report import Peak, Profile, Report, Violation
+from remat.verifier.waits import check_orders
 
-__all__ = ["Peak", "Profile", "Report", "Violation", "check"]
+__all__ = ["Peak", "Profile", "Report", "Violation", "check", "check_orders", "nothing_run"]

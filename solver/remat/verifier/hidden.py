@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
+from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
 from remat.schedule.steps import Steps
 from remat.verifier.memory import changes
 from remat.verifier.residency import FREE, INITIAL, PART_FREE, PART_READ, PART_WRITE, READ, WRITE, Residency
@@ -33,11 +33,12 @@ def check_hidden_time(
     residency: Residency,
     valid: BoolArray,
     uses: tuple[IntArray, IntArray],
+    delay: NumberArray,
     findings: Findings,
 ) -> None:
     """Report the steps that would be late by more than the tolerance if everything took its time.
 
-    `uses` are (step, resource) pairs. What is refused by another rule need not come here.
+    `uses` are (step, resource) pairs; `delay` is how long before its end each step has left its resources. What is refused by another rule need not come here.
     """
     count = len(steps)
     if not timeline.merged:
@@ -49,7 +50,7 @@ def check_hidden_time(
     # A step can wait at its start and at its frees: as little as this, all steps together cannot hide too much.
     if (np.maximum.accumulate(time) - time).max() <= tolerance / (2 * count):
         return
-    replay = _Replay(machine, timeline, tolerance)
+    replay = _Replay(machine, timeline, tolerance, delay)
     replay.look_up(residency, changes(graph, machine, steps, timeline, residency, valid), uses, graph.static_memory)
     for step, late in replay.late():
         findings.add(
@@ -63,8 +64,8 @@ def check_hidden_time(
 class _Replay:
     """All events once more, in the order that the verifier gave them, each as late as those before it make it."""
 
-    def __init__(self, machine: Machine, timeline: Timeline, tolerance: float) -> None:
-        self.timeline, self.tolerance = timeline, tolerance
+    def __init__(self, machine: Machine, timeline: Timeline, tolerance: float, delay: NumberArray) -> None:
+        self.timeline, self.tolerance, self.delay = timeline, tolerance, delay.tolist()
         self.capacity = [memory.capacity for memory in machine.memories]
         self.used = [0] * len(machine.memories)
         self.keys: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -108,6 +109,9 @@ class _Replay:
                 begun = self._begin(position, step, start[step])
                 ended[step] = max(end[step], begun + (end[step] - start[step]))
                 delay = begun - start[step]
+                if self.delay[step]:  # others may begin on its channel long before it has ended
+                    for resource in self.resources[step]:
+                        self.free_at[resource] = ended[step] - self.delay[step]
             elif position == releases[step]:
                 delay = self._release(position, step, ended[step])
             else:
@@ -149,7 +153,7 @@ class _Replay:
         return time
 
     def _release(self, position: int, step: int, ended: float) -> float:
-        for resource in self.resources[step]:
+        for resource in self.resources[step] if not self.delay[step] else ():
             self.free_at[resource] = max(self.free_at[resource], ended)
         for key, operation in self.keys[position]:
             self.touched[key] = max(self.touched[key], ended)

@@ -14,10 +14,11 @@ from remat.units import Number
 from remat.verifier.exact import total
 from remat.verifier.findings import Findings
 from remat.verifier.hidden import check_hidden_time
+from remat.verifier.initial import settled
 from remat.verifier.memory import memory_use
-from remat.verifier.report import Report
+from remat.verifier.report import Peak, Report
 from remat.verifier.residency import Residency, follow_values
-from remat.verifier.timeline import Timeline, build_timeline, durations
+from remat.verifier.timeline import Timeline, build_timeline, delays, durations, first_processor
 
 RUN, COPY, DROP = 0, 1, 2
 
@@ -45,19 +46,23 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
     if steps.start is None:
         raise ValueError("steps without start times are placed before they are verified")
     findings = Findings()
+    graph = settled(graph, machine, steps, findings)
     valid, link = _check_shapes(graph, machine, steps, findings)
     duration = durations(graph, machine, steps, valid=valid, link=link)
+    delay = delays(machine, link)
     for step in np.flatnonzero(steps.start < 0).tolist():
         findings.add(step, "bad-step", f"starts at {steps.start[step]}, before time 0")
-    timeline = build_timeline(steps.start, duration)
+    # While a transfer is delayed, its channel is free for others: it occupies that for its duration alone.
+    occupying = build_timeline(steps.start, duration)
+    timeline = build_timeline(steps.start, duration + delay) if delay.any() else occupying
     uses = _occupied(machine, steps, valid, link)
-    busy = _check_resources(machine, timeline, uses, findings)
+    busy = _check_resources(machine, occupying, uses, findings)
     run_count = _check_counts(graph, steps, timeline, valid, findings)
     residency = follow_values(graph, machine, steps, timeline, valid, findings)
     _check_ends(graph, machine, residency, findings)
     peaks, profiles = memory_use(graph, machine, steps, timeline, residency, valid, findings)
     if not findings:
-        check_hidden_time(graph, machine, steps, timeline, residency, valid, uses, findings)
+        check_hidden_time(graph, machine, steps, timeline, residency, valid, uses, delay, findings)
     ran = np.flatnonzero(run_count)
     run_time = _exact_sum(graph.time[ran], run_count[ran])
     reference = no_recompute_time(graph, needed_tasks(graph)) if reference_time is None else reference_time
@@ -71,12 +76,30 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
         peaks=peaks,
         transferred=_transferred(graph, machine, steps, link),
         busy=busy,
-        overlap=_overlap(machine, steps, timeline, link),
+        overlap=_overlap(machine, steps, occupying, link),
         run_time=run_time,
         recompute_time=recompute_time,
         profiles=profiles,
         start=timeline.start,
         end=timeline.end,
+    )
+
+
+def nothing_run(machine: Machine) -> Report:
+    """Return the report of a schedule whose steps are not known: nothing was measured."""
+    none = np.zeros(0, dtype=np.int64)
+    return Report(
+        violations=(),
+        makespan=0,
+        peaks={memory.name: Peak(0, None) for memory in machine.memories},
+        transferred={},
+        busy={},
+        overlap={},
+        run_time=0,
+        recompute_time=0,
+        profiles={},
+        start=none,
+        end=none,
     )
 
 
@@ -209,6 +232,7 @@ def _check_drop_lists(graph: TaskGraph, steps: Steps, valid: BoolArray, findings
 
 
 def _check_processors(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, findings: Findings) -> None:
+    _check_types(graph, machine, steps, valid, findings)
     if steps.on is None:
         return
     several = np.flatnonzero((steps.on.counts > 0) & valid)
@@ -225,6 +249,19 @@ def _check_processors(graph: TaskGraph, machine: Machine, steps: Steps, valid: B
             findings.add(step, "bad-step", f"{len(on)} processors are more than the task can use")
         else:
             continue
+        valid[step] = False
+
+
+def _check_types(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, findings: Findings) -> None:
+    """A processor runs only what has a time on its type."""
+    if graph.times is None:
+        return
+    known = np.array([graph.types.index(p.type) if p.type in graph.types else -1 for p in machine.processors])
+    runs = np.flatnonzero((steps.kind == RUN) & valid)
+    first = first_processor(steps, len(machine.processors))[runs]
+    unable = (known[first] < 0) | (graph.times[known[first], steps.item[runs]] < 0)
+    for step, processor in zip(runs[unable].tolist(), first[unable].tolist(), strict=True):
+        findings.add(step, "bad-step", f"{machine.processors[processor].name} cannot run this task")
         valid[step] = False
 
 

@@ -53,7 +53,7 @@ def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolAr
     count = len(steps)
     is_run = (steps.kind == 0) & valid
     task = np.where(is_run, steps.item, 0)
-    result: NumberArray = np.where(is_run, graph.time[task], 0)
+    result: NumberArray = np.where(is_run, _times_of(graph, machine, steps, task), 0)
     if steps.on is not None and graph.parallel_max is not None and graph.parallel_alpha is not None:
         several = is_run & (steps.on.counts > 1)
         if several.any():
@@ -81,6 +81,30 @@ def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolAr
     if result.dtype == np.int64 and float(np.abs(result.astype(np.float64)).sum()) >= 2.0**62:
         result = result.astype(np.float64)
     return result
+
+
+def first_processor(steps: Steps, processors: int) -> IntArray:
+    """Return the first processor that each step names; 0, the machine's first, where it names none that exists."""
+    first = np.zeros(len(steps), dtype=np.int64)
+    if steps.on is not None and len(steps.on.items):
+        named = steps.on.counts > 0
+        first[named] = steps.on.items[steps.on.start[:-1][named]]
+    return np.where((first >= 0) & (first < processors), first, 0)
+
+
+def _times_of(graph: TaskGraph, machine: Machine, steps: Steps, task: IntArray) -> NumberArray:
+    """Return the time of each step's task on the type of its processor; what cannot run there is refused elsewhere."""
+    if graph.times is None:
+        return graph.time[task]
+    known = np.array([graph.types.index(p.type) if p.type in graph.types else 0 for p in machine.processors])
+    times: NumberArray = graph.times[known[first_processor(steps, len(machine.processors))], task]
+    return np.maximum(times, 0)
+
+
+def delays(machine: Machine, link: IntArray) -> NumberArray:
+    """Return for each step how long after its channel is free its data has arrived; 0 for what is no copy."""
+    of_link: NumberArray = np.array([*(ends.delay for ends in machine.links), 0])
+    return of_link[link]
 
 
 def _is_whole(link: Link, moved: IntArray) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from remat.graph.chain import Chain
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
-from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, TreeInstance
+from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, PipelineInstance, TreeInstance
 from remat.instance.lowering.chain import lower_adjoint, lower_chain, machine_of_adjoint
 from remat.instance.lowering.chain_arrays import adjoint_arrays, chain_arrays
 from remat.instance.lowering.dag import lower_dag
+from remat.instance.lowering.pipeline import lower_pipeline
 from remat.instance.lowering.tree import lower_tree
 
 __all__ = ["chain_of", "lower", "machine_of"]
@@ -25,6 +26,8 @@ def lower(instance: Instance) -> TaskGraph:
             return lower_dag(instance)
         case TreeInstance():
             return lower_tree(instance)
+        case PipelineInstance():
+            return lower_pipeline(instance)
 
 
 def chain_of(instance: Instance) -> Chain:
@@ -42,6 +45,8 @@ def machine_of(instance: Instance) -> Machine:
     """Return the machine of an instance: its own, the one built from an adjoint's storage, or the default."""
     if instance.machine is not None:
         return instance.machine.build()
+    if isinstance(instance, PipelineInstance):
+        return instance.build_machine()
     if isinstance(instance, AdjointInstance) and instance.has_storage:
         return machine_of_adjoint(instance)
     return Machine()

@@ -1,0 +1,121 @@
+"""The cluster of a pipeline: devices of one or more types, and the levels of their topology."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from remat.graph.machine import Link, Machine, Memory, Processor
+from remat.instance.fields import Bandwidth, Count, Model, Name, Size, Time, fail
+
+MOST_DEVICES = 256
+
+
+class DeviceModel(Model):
+    """A device with a memory of its own, or `count` equal ones called name0, name1, ..."""
+
+    name: Name = Field(description="Its name, unique among the devices; also that of its memory.")
+    type: Name | None = Field(default=None, description="What times by type call it; null: its name.")
+    count: Count = Field(default=1, description="How many equal ones there are.")
+    memory: Size | None = Field(default=None, description="Bytes that it holds at most; null: any number.")
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the devices, one by one."""
+        return [self.name] if self.count == 1 else [f"{self.name}{index}" for index in range(self.count)]
+
+    @property
+    def type_name(self) -> str:
+        """What times by type call it."""
+        return self.type or self.name
+
+
+class LevelModel(Model):
+    """One level of the topology: how devices of one group, and of no smaller one, reach each other."""
+
+    devices: Count | None = Field(
+        default=None, description="Devices of a group: so many in the order of the list; null, the last level: all."
+    )
+    bandwidth: Bandwidth = Field(default=None, description="Bytes per time, each way; null: no limit.")
+    latency: Time = Field(default=0, description="Time for which each transfer occupies its way beside size/bandwidth.")
+    delay: Time = Field(
+        default=0, description="Time from when the way is free again until the data has arrived; others may be under way."
+    )
+
+
+class ClusterModel(Model):
+    """Devices, and how they reach each other: any one any other, by a way of their own in each direction."""
+
+    devices: Annotated[tuple[DeviceModel, ...], Field(min_length=1, max_length=MOST_DEVICES)] = Field(
+        description="At least one."
+    )
+    levels: Annotated[tuple[LevelModel, ...], Field(max_length=16)] = Field(
+        default=(), description="From the smallest group to all; none: transfers take no time."
+    )
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all devices, in order."""
+        return [name for device in self.devices for name in device.names]
+
+    @property
+    def types(self) -> list[str]:
+        """The type of each device."""
+        return [device.type_name for device in self.devices for _ in range(device.count)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if sum(device.count for device in self.devices) > MOST_DEVICES:
+            raise fail(f"more than {MOST_DEVICES} devices", ".devices")
+        names = self.names
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                raise fail(f"two devices are called {name!r}", ".devices")
+            seen.add(name)
+        sizes = [level.devices for level in self.levels]
+        for index, size in enumerate(sizes):
+            at = f".levels[{index}].devices"
+            if size is None and index < len(sizes) - 1:
+                raise fail("only the last level may leave out how many devices its groups have", at)
+            before = (sizes[index - 1] if index else None) or 1
+            if size is not None and (size % before or (index and size == before)):
+                raise fail(f"{size} devices a group; a multiple of the level before, {before}, is wanted", at)
+        if sizes and sizes[-1] is not None and sizes[-1] < len(names):
+            raise fail(
+                f"the last level joins {sizes[-1]} of {len(names)} devices; leave its `devices` out to join all",
+                f".levels[{len(sizes) - 1}].devices",
+            )
+        return self
+
+    def build(self) -> Machine:
+        """Build the machine: a memory and a processor a device, and a link between any two of them each way."""
+        memories: list[Memory] = []
+        processors: list[Processor] = []
+        for device in self.devices:
+            for name in device.names:
+                processors.append(Processor(name, len(memories), type=device.type_name))
+                memories.append(Memory(name, device.memory))
+        count = len(memories)
+        links = tuple(
+            self._link(source, target, memories)
+            for source in range(count)
+            for target in range(count)
+            if source != target
+        )
+        return Machine(tuple(memories), tuple(processors), links)
+
+    def _link(self, source: int, target: int, memories: list[Memory]) -> Link:
+        channel = f"{memories[source].name}->{memories[target].name}"
+        for level in self.levels:
+            if level.devices is None or source // level.devices == target // level.devices:
+                return Link(
+                    source=source,
+                    target=target,
+                    bandwidth=level.bandwidth,
+                    latency=level.latency,
+                    delay=level.delay,
+                    channel=channel,
+                )
+        return Link(source=source, target=target, channel=channel)

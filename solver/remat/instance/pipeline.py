@@ -1,0 +1,154 @@
+"""Kind `pipeline`: one training step, cut into micro-batches, of a network whose layers lie on several devices."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from remat.graph.machine import Machine
+from remat.instance.base import SCHEMA_3, BaseInstance, Text
+from remat.instance.chain import ALL_READS, Reads
+from remat.instance.cluster import ClusterModel
+from remat.instance.fields import LARGEST_COUNT, Count, Many, Model, Size, TimeByType, check_total, fail
+from remat.units import Number
+
+PHASE_TIMES = ("forward_time", "backward_time", "weight_time")
+
+
+class Layer(Model):
+    """A layer (or `repeat` equal ones), with times and sizes of one micro-batch.
+
+    Where `weight_time` is given, the backward is in two halves: `backward_time` makes the gradient of the layer's
+    input, and `weight_time`, any time later, that of its parameters; `weight_saved_size` is kept from the one to the
+    other. A time may be an object, one time for each type of device: others cannot run the layer.
+    """
+
+    name: Text = Field(default="", description="What people call it.")
+    forward_time: TimeByType = Field(description="Time of the forward of one micro-batch.")
+    backward_time: TimeByType = Field(description="Time of its backward, or of the half that makes the input's gradient.")
+    weight_time: TimeByType = Field(default=0, description="Time of the half that makes the parameters' gradient.")
+    output_size: Size = Field(default=0, description="Bytes of what the next layer reads.")
+    saved_size: Size = Field(default=0, description="Bytes that the backward needs beyond the layer's input and output.")
+    weight_saved_size: Size = Field(default=0, description="Bytes kept from `backward_time`'s half to the other.")
+    gradient_size: Size | None = Field(default=None, description="Bytes of the output's gradient; null: as the output.")
+    forward_workspace: Size = Field(default=0, description="Bytes used while the forward runs.")
+    backward_workspace: Size = Field(default=0, description="Bytes used while a backward, or a half of it, runs.")
+    backward_reads: Reads | None = Field(default=None, description="What the backward reads; null: as the instance.")
+    parameter_size: Size = Field(default=0, description="Bytes of its parameters.")
+    parameter_gradient_size: Size | None = Field(
+        default=None, description="Bytes in which their gradients are added up; null: as the parameters."
+    )
+    optimizer_size: Size = Field(default=0, description="Bytes of the optimizer's state.")
+    repeat: Count = Field(default=1, description="So many equal layers, one after the other.")
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the backward is in two halves."""
+        return self.weight_time != 0
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of the gradient of its output."""
+        return self.output_size if self.gradient_size is None else self.gradient_size
+
+    @property
+    def parameter_gradient_bytes(self) -> int:
+        """Bytes in which the gradients of its parameters are added up."""
+        return self.parameter_size if self.parameter_gradient_size is None else self.parameter_gradient_size
+
+    @property
+    def of_parameters(self) -> tuple[int, int, int]:
+        """Bytes of parameters, their gradients and the optimizer's state, which lie wherever the layer runs."""
+        return self.parameter_size, self.parameter_gradient_bytes, self.optimizer_size
+
+    def time_on(self, phase: str, device: str) -> Number | None:
+        """Return a time of the layer on a type of device; None if that cannot run it."""
+        time = getattr(self, phase)
+        return time.get(device) if isinstance(time, dict) else time
+
+
+class PipelineInstance(BaseInstance):
+    """Layers in a row, micro-batches that pass them forwards and back, and a cluster to run that on.
+
+    `weights` says when parameters change: ``flush``, after all micro-batches of a step. A layer may lie on up to
+    `copies` devices, with its parameters on each; a micro-batch passes one of them.
+    """
+
+    schema_: Annotated[Literal["remat.instance/3"], Field(alias="schema", description="The format.")] = SCHEMA_3
+    kind: Literal["pipeline"] = "pipeline"
+    layers: Annotated[tuple[Layer, ...], Field(min_length=1, description="From the input to the loss."), Many]
+    micro_batches: Count = Field(description="How many micro-batches a step has.")
+    cluster: ClusterModel = Field(description="Devices, and how they reach each other.")
+    weights: Literal["flush"] = Field(default="flush", description="flush: parameters change between two steps only.")
+    backward_reads: Reads = Field(
+        default=ALL_READS, description="What backwards read beside the gradient: any of input, output, saved."
+    )
+    copies: Count = Field(default=1, description="Devices on which one layer may lie at the same time, at most.")
+
+    @property
+    def least_schema(self) -> str:
+        """The lowest schema that can say what this instance says."""
+        return SCHEMA_3
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether any layer has parameters, or an optimizer's state."""
+        return any(any(layer.of_parameters) for layer in self.layers)
+
+    @property
+    def length(self) -> int:
+        """Number of layers, repeats counted."""
+        return sum(layer.repeat for layer in self.layers)
+
+    @property
+    def is_split(self) -> bool:
+        """Whether any layer's backward is in two halves."""
+        return any(layer.is_split for layer in self.layers)
+
+    @property
+    def budgets_are_for_all(self) -> bool:
+        """A bare budget is the memory of every device."""
+        return True
+
+    def each_layer(self) -> list[Layer]:
+        """Return all layers, repeats one by one."""
+        return [layer for layer in self.layers for _ in range(layer.repeat)]
+
+    def build_machine(self) -> Machine:
+        """Build the cluster's machine."""
+        return self.cluster.build()
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        operations = self.length * self.micro_batches
+        if operations > LARGEST_COUNT:
+            raise fail(f"{operations:,} pairs of layer and micro-batch; at most {LARGEST_COUNT:,} are allowed", ".layers")
+        if self.machine is not None:
+            raise fail("a pipeline has a cluster, and no machine beside it", ".machine")
+        if self.static_memory:
+            raise fail("a pipeline has no first memory: give bytes that always lie there to a layer", ".static_memory")
+        total = 0
+        for layer in self.layers:
+            each = layer.output_size + layer.gradient_bytes + layer.saved_size + layer.weight_saved_size
+            total += layer.repeat * (self.micro_batches * each + self.copies * sum(layer.of_parameters))
+            total += layer.repeat * (layer.forward_workspace + layer.backward_workspace)
+        check_total(total, "the sizes of the pipeline")
+        return self
+
+    @model_validator(mode="after")
+    def _devices(self) -> Self:
+        types = set(self.cluster.types)
+        for index, layer in enumerate(self.layers):
+            at = f".layers[{index}]"
+            able = set(types)
+            for key in PHASE_TIMES:
+                time = getattr(layer, key)
+                if isinstance(time, dict):
+                    able &= set(time)
+            if not able:
+                known = ", ".join(sorted(types))
+                raise fail(f"no device of the cluster can run this layer; its types are {known}", at)
+            if layer.weight_saved_size and not layer.is_split:
+                raise fail("only a layer with a weight_time keeps something for it", f"{at}.weight_saved_size")
+        return self

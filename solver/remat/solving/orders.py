@@ -1,0 +1,43 @@
+"""Orders of a pipeline become placed steps: checked by the verifier first, then placed."""
+
+from __future__ import annotations
+
+from remat.errors import OptionError
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import TaskGraph
+from remat.instance import Instance, PipelineInstance
+from remat.placement import Stuck, place_orders
+from remat.schedule.orders import Orders, initial_of, tasks_of
+from remat.schedule.steps import Steps
+from remat.verifier import Violation, check_orders
+
+
+def follow(
+    instance: Instance,
+    graph: TaskGraph,
+    machine: Machine,
+    orders: Orders,
+    initial: tuple[tuple[int, int], ...] | None = None,
+) -> Steps | tuple[Violation, ...]:
+    """Return the placed steps of orders, or what is wrong with them.
+
+    `initial` says where parameters lie from the start; by default on the devices of the stages that hold their layers.
+    """
+    assert isinstance(instance, PipelineInstance)
+    tasks = tasks_of(instance)
+    devices = [processor.name for processor in machine.processors]
+    violations = check_orders(graph, tasks, orders, devices, instance.copies)
+    if violations:
+        return violations
+    lists = [
+        [tasks.of(operation, orders.stages[operation.stage].layers) for operation in operations]
+        for operations in orders.lists
+    ]
+    places = initial_of(graph, machine, orders) if initial is None else initial
+    try:
+        steps = place_orders(graph, machine, lists, places)
+    except OptionError as error:
+        return (Violation(None, "bad-step", str(error)),)
+    # The verifier has found no cycle, so nothing can be stuck, unless one of the two judges is wrong.
+    assert not isinstance(steps, Stuck), f"the verifier sees no deadlock, placement does: {steps.cycle}"
+    return steps
