@@ -129,6 +129,11 @@ _TASKS = (
     _bool("training", False, "Mirror the graph: a loss, then a backward task for every task."),
     _SEED,
 )
+_PIPELINE = (
+    _int("devices", 4, "Number of devices."),
+    _int("micro_batches", 8, "Micro-batches of a step."),
+)
+_COPIES = _int("copies", 1, "Devices on which one layer may lie.")
 _NODES = _int("nodes", 1000, "Number of nodes.")
 _FRONTS = (
     _choice("ordering", ("nd", "natural"), "Geometric nested dissection, or row by row."),
@@ -394,6 +399,46 @@ _CATALOGUE = (
         "grid:grid3d",
         "Assembly tree of the 7-point Laplacian.",
         (*_sides("nx", "ny", "nz", default=12), *_FRONTS),
+    ),
+    Family(
+        "pipeline",
+        "uniform",
+        "pipeline:uniform",
+        "Equal layers on equal devices: the setting in which schedules are compared.",
+        (
+            *_PIPELINE,
+            _int("layers", None, "Number of layers (default: one a device)."),
+            _int("forward_time", 1, "Time of a layer's forward, for one micro-batch."),
+            _int("backward_time", 2, "Time of its backward, or of the half that makes the input's gradient."),
+            _int("weight_time", 0, "Time of the half that makes the parameters' gradient (0: the backward is whole)."),
+            _size("activation", 1, "What a forward saves."),
+            _size("kept", 0, "What of it stays from the first half of the backward to the second."),
+            _size("parameters", 0, "Size of a layer's parameters."),
+            _int("hop", 0, "Delay between two devices."),
+            _COPIES,
+        ),
+    ),
+    Family(
+        "pipeline",
+        "transformer",
+        "pipeline:transformer",
+        "A transformer's training step on a cluster, from published formulas.",
+        (
+            _choice("preset", ("gpt2-small", "gpt2-xl", "llama-7b-like", "bert-large"), "Architecture."),
+            *_PIPELINE,
+            _int("batch", 1, "Sequences in a micro-batch."),
+            Parameter("link", "str", "300GB/s", "Bandwidth each way between two devices of a node."),
+            Parameter("latency", "str", "0s", "What each transfer takes beside that."),
+            _int("node", None, "Devices of a node (default: all are of one)."),
+            Parameter("network", "str", "25GB/s", "Bandwidth each way between devices of different nodes."),
+            Parameter("memory", "str", None, "Memory of each device (default: unbounded)."),
+            _bool("split", True, "Backwards in two halves, input's and parameters' gradient."),
+            _COPIES,
+            _choice("dtype", ("fp32", "fp16", "bf16"), "Type of activations, gradients and weights.", "bf16"),
+            _bool("flash", True, "Attention in tiles, without score matrices."),
+            _choice("optimizer", ("adam", "sgd", "none"), "What lies there for each parameter."),
+            *_DEVICE,
+        ),
     ),
 )
 

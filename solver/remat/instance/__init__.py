@@ -5,10 +5,10 @@ from __future__ import annotations
 from remat.instance.adjoint import AdjointInstance, Step, StorageLevel
 from remat.instance.base import SCHEMA, BaseInstance, UnitsModel
 from remat.instance.chain import ChainInstance, Loss, Stage
+from remat.instance.cluster import ClusterModel, DeviceModel, LevelModel
 from remat.instance.dag import DagInstance, Parallel, Task, Value
 from remat.instance.digest import digest
 from remat.instance.loading import Instance, instance_from_document, json_schema, load, load_machine
-from remat.instance.cluster import ClusterModel, DeviceModel, LevelModel
 from remat.instance.machine import LinkModel, MachineModel, MemoryModel, ProcessorModel
 from remat.instance.pipeline import Layer, PipelineInstance
 from remat.instance.saving import instance_document, save_instance

@@ -40,7 +40,8 @@ class LevelModel(Model):
     bandwidth: Bandwidth = Field(default=None, description="Bytes per time, each way; null: no limit.")
     latency: Time = Field(default=0, description="Time for which each transfer occupies its way beside size/bandwidth.")
     delay: Time = Field(
-        default=0, description="Time from when the way is free again until the data has arrived; others may be under way."
+        default=0,
+        description="Time from when the way is free again until the data has arrived; others may be under way.",
     )
 
 

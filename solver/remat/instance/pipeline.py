@@ -26,10 +26,14 @@ class Layer(Model):
 
     name: Text = Field(default="", description="What people call it.")
     forward_time: TimeByType = Field(description="Time of the forward of one micro-batch.")
-    backward_time: TimeByType = Field(description="Time of its backward, or of the half that makes the input's gradient.")
+    backward_time: TimeByType = Field(
+        description="Time of its backward, or of the half that makes the input's gradient."
+    )
     weight_time: TimeByType = Field(default=0, description="Time of the half that makes the parameters' gradient.")
     output_size: Size = Field(default=0, description="Bytes of what the next layer reads.")
-    saved_size: Size = Field(default=0, description="Bytes that the backward needs beyond the layer's input and output.")
+    saved_size: Size = Field(
+        default=0, description="Bytes that the backward needs beyond the layer's input and output."
+    )
     weight_saved_size: Size = Field(default=0, description="Bytes kept from `backward_time`'s half to the other.")
     gradient_size: Size | None = Field(default=None, description="Bytes of the output's gradient; null: as the output.")
     forward_workspace: Size = Field(default=0, description="Bytes used while the forward runs.")
@@ -123,7 +127,9 @@ class PipelineInstance(BaseInstance):
     def _bounds(self) -> Self:
         operations = self.length * self.micro_batches
         if operations > LARGEST_COUNT:
-            raise fail(f"{operations:,} pairs of layer and micro-batch; at most {LARGEST_COUNT:,} are allowed", ".layers")
+            raise fail(
+                f"{operations:,} pairs of layer and micro-batch; at most {LARGEST_COUNT:,} are allowed", ".layers"
+            )
         if self.machine is not None:
             raise fail("a pipeline has a cluster, and no machine beside it", ".machine")
         if self.static_memory:

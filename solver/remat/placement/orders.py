@@ -247,7 +247,9 @@ class _Orders:
 
 
 def _columns(
-    rows: list[tuple[Number, Number, int, int, int, int, int]], drops: list[list[int]], initial: tuple[tuple[int, int], ...]
+    rows: list[tuple[Number, Number, int, int, int, int, int]],
+    drops: list[list[int]],
+    initial: tuple[tuple[int, int], ...],
 ) -> Steps:
     count = len(rows)
     start, _, kind, item, source, target, on = ([*column] for column in zip(*rows, strict=True)) if rows else [[]] * 7

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from remat.graph.chain import Chain
     from remat.graph.machine import Link, Machine, Memory, Processor
     from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph, number_array
-    from remat.instance import AdjointInstance, ChainInstance, DagInstance, TreeInstance
+    from remat.instance import AdjointInstance, ChainInstance, DagInstance, PipelineInstance, TreeInstance
     from remat.plugin.context import Context, Progress
     from remat.plugin.emit import MOST_RUNS, check_length, run_in_order
     from remat.plugin.options import Options, make_options
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
     from remat.plugin.registry import Algorithm
     from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, task_sequence
+    from remat.schedule.orders import Orders, Pass, Phase, Stage
     from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps, concatenate
     from remat.units import Number, format_size
 
@@ -71,11 +72,16 @@ _HOME = {
     "Operation": "remat.schedule.operations",
     "OptionError": "remat.errors",
     "Options": "remat.plugin.options",
+    "Orders": "remat.schedule.orders",
+    "Pass": "remat.schedule.orders",
+    "Phase": "remat.schedule.orders",
+    "PipelineInstance": "remat.instance",
     "Problem": "remat.plugin.problem",
     "Processor": "remat.graph.machine",
     "Progress": "remat.plugin.context",
     "Proposal": "remat.plugin.proposal",
     "Ragged": "remat.graph.taskgraph",
+    "Stage": "remat.schedule.orders",
     "Status": "remat.plugin.proposal",
     "StepBuilder": "remat.schedule.steps",
     "StepKind": "remat.schedule.steps",
@@ -123,11 +129,16 @@ __all__ = [
     "Operation",
     "OptionError",
     "Options",
+    "Orders",
+    "Pass",
+    "Phase",
+    "PipelineInstance",
     "Problem",
     "Processor",
     "Progress",
     "Proposal",
     "Ragged",
+    "Stage",
     "Status",
     "StepBuilder",
     "StepKind",

@@ -33,7 +33,7 @@ class Phase(IntEnum):
 
 
 class Operation(NamedTuple):
-    """One operation: what, of which stage, for which micro-batch (both counted from 0)."""
+    """One operation of a pipeline: what, of which stage, for which micro-batch (both counted from 0)."""
 
     phase: Phase
     stage: int
@@ -148,7 +148,9 @@ def read_operation(text: object, path: str) -> Operation:
     """Read ``F2.0``; InstanceError for anything else."""
     found = _OPERATION.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        raise InstanceError(f"{str(text)[:60]!r} is no operation such as F2.0 (F, B, W or BW; stage; micro-batch)", path)
+        raise InstanceError(
+            f"{str(text)[:60]!r} is no operation such as F2.0 (F, B, W or BW; stage; micro-batch)", path
+        )
     return Operation(Phase[found[1]], int(found[2]), int(found[3]))
 
 

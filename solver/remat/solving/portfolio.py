@@ -35,7 +35,7 @@ AUTO = registry.Algorithm(
     name=NAME,
     solver="remat.solving.portfolio:solve",
     options="remat.solving.portfolio:AutoOptions",
-    kinds=(registry.ANY_KIND,),
+    kinds=(registry.ANY_KIND, "pipeline"),
     summary="the best of all that the table of `auto` asks, by kind, machine and size",
     guarantee="heuristic",
     complexity="that of the algorithms it asks",
@@ -230,6 +230,7 @@ class _Portfolio:
         result = best.result
         return Proposal(
             steps=result.columns,
+            orders=result.orders,
             makespan=result.makespan,
             bounds=bounds,
             optimal_within=result.optimal_within,

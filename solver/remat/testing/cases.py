@@ -12,7 +12,7 @@ HUGE = 2**50
 
 def degenerate(kind: str) -> Mapping[str, Document]:
     """Return the degenerate instances of a kind, by name."""
-    return {"chain": _CHAINS, "adjoint": _ADJOINTS, "dag": _DAGS, "tree": _TREES}[kind]
+    return {"chain": _CHAINS, "adjoint": _ADJOINTS, "dag": _DAGS, "tree": _TREES, "pipeline": _PIPELINES}[kind]
 
 
 def moderate(kind: str) -> Document:
@@ -38,6 +38,9 @@ def moderate(kind: str) -> Document:
             return _tree(
                 parent, [1 + node * 7 % 11 for node in range(60)], workspace=[node * 5 % 6 for node in range(60)]
             )
+        case "pipeline":
+            layers = [_layer(2 + i * 5 % 3, 3 + i * 7 % 4, 1 + i * 3 % 4) for i in range(8)]
+            return _pipeline(layers, 4, 8, levels=[{"delay": 1}], copies=2)
     raise ValueError(f"there is no kind {kind!r}")
 
 
@@ -217,4 +220,62 @@ _TREES: Mapping[str, Document] = {
     "huge-workspaces": _tree([-1, 0, 0], [1, 2, 3], workspace=[1, HUGE, HUGE + 1]),
     "huge-sizes": _tree([-1, 0, 0, 1], [HUGE, HUGE + 1, HUGE + 2, 2 * HUGE]),
     "needs-no-postorder": _tree([-1, 0, 0, 1, 2, 3, 4], [0, 6, 6, 1, 1, 12, 12]),
+}
+
+
+# --- pipelines --------------------------------------------------------------------------------------------------------
+
+
+def _layer(forward: float, backward: float, saved: int, **more: Any) -> Document:
+    return {"forward_time": forward, "backward_time": backward, "saved_size": saved, **more}
+
+
+def _pipeline(layers: list[Document], devices: int | list[Document], batches: int, **more: Any) -> Document:
+    listed = [{"name": "gpu", "count": devices}] if isinstance(devices, int) else devices
+    levels = {"levels": more.pop("levels")} if "levels" in more else {}
+    body = {"layers": layers, "micro_batches": batches, "cluster": {"devices": listed, **levels}, **more}
+    return _document("pipeline", body) | {"schema": "remat.instance/3"}
+
+
+_FULL = {
+    "output_size": 2,
+    "gradient_size": 3,
+    "parameter_size": 5,
+    "parameter_gradient_size": 4,
+    "optimizer_size": 10,
+    "forward_workspace": 1,
+    "backward_workspace": 2,
+}
+_PIPELINES: Mapping[str, Document] = {
+    "one-device": _pipeline([_layer(1, 2, 3)], 1, 1),
+    "one-micro-batch": _pipeline([_layer(1, 2, 3, repeat=4)], 2, 1),
+    "more-devices-than-micro-batches": _pipeline([_layer(1, 2, 1, repeat=4)], 4, 2),
+    "more-layers-than-devices": _pipeline([_layer(1 + i % 3, 2, i, output_size=1) for i in range(7)], 2, 4),
+    "fewer-layers-than-devices": _pipeline([_layer(1, 2, 1)], 2, 2),
+    "everything-has-a-size": _pipeline([_layer(2, 3, 4, weight_time=1, weight_saved_size=2, **_FULL)] * 4, 2, 4),
+    "halves": _pipeline([_layer(1, 1, 2, weight_time=1, weight_saved_size=1, repeat=4)], 4, 8),
+    "a-half-that-keeps-more": _pipeline([_layer(1, 1, 1, weight_time=1, weight_saved_size=4, repeat=4)], 2, 4),
+    "some-layers-in-halves": _pipeline([_layer(1, 2, 1), _layer(1, 1, 1, weight_time=1)] * 2, 2, 4, copies=2),
+    "zero-times": _pipeline([_layer(0, 0, 1, output_size=1, repeat=4)], 2, 4, levels=[{"bandwidth": 1}]),
+    "zero-sizes": _pipeline([_layer(1, 2, 0, repeat=4)], 2, 4, levels=[{"bandwidth": 1}]),
+    "fractional-times": _pipeline([_layer(0.1, 0.2, 1, output_size=1, repeat=4)], 4, 4, levels=[{"bandwidth": 3}]),
+    "slow-links": _pipeline([_layer(1, 2, 1, output_size=7, repeat=4)], 4, 4, levels=[{"bandwidth": 1, "latency": 2}]),
+    "two-levels": _pipeline(
+        [_layer(1, 2, 1, output_size=4, repeat=4)],
+        4,
+        4,
+        levels=[{"devices": 2, "bandwidth": 4}, {"bandwidth": 1, "delay": 3}],
+        copies=2,
+    ),
+    "two-types": _pipeline(
+        [_layer({"fast": 1, "slow": 3}, {"fast": 2, "slow": 6}, 1)] * 4,  # type: ignore[arg-type]
+        [{"name": "a", "type": "fast", "count": 2}, {"name": "b", "type": "slow"}],
+        4,
+    ),
+    "a-type-that-cannot-run-all": _pipeline(
+        [_layer(1, 2, 1), _layer({"fast": 1}, 2, 1), _layer(1, 2, 1)],  # type: ignore[arg-type]
+        [{"name": "a", "type": "slow"}, {"name": "b", "type": "fast"}, {"name": "c", "type": "slow"}],
+        3,
+    ),
+    "huge-sizes": _pipeline([_layer(1, 2, HUGE + 1, parameter_size=HUGE, repeat=4)], 4, 4, copies=2),
 }

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for small instance documents of all four kinds.
+"""Hypothesis strategies for small instance documents of all kinds.
 
 They draw plain documents (`dict`), so that a falsifying example can be pasted into a file. Sizes and times are
 small, with many zeros and ties, and now and then large or fractional: that is where algorithms go wrong.
@@ -373,6 +373,68 @@ def trees(draw: st.DrawFn, *, largest: int = 9, plain: bool = False, exact: bool
     return document
 
 
+# --- pipelines --------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False) -> Document:
+    """Draw a `pipeline` document.
+
+    Parameters
+    ----------
+    largest : int
+        Most layers, and most micro-batches.
+    exact : bool
+        Integer times and unscaled sizes.
+    """
+    figures = _Figures(draw, exact=exact)
+    document = _head(draw, "pipeline") | {"schema": "remat.instance/3"}
+    count = draw(st.integers(1, largest))
+    equal = draw(st.booleans())
+    split = draw(st.integers(1, 3))  # no layer in halves, all of them, or some
+    types = ["fast", "slow"] if draw(st.integers(1, 5)) == 5 else []
+    layers = [_layer(draw, figures, split, types) for _ in range(1 if equal else count)]
+    if equal:
+        layers[0]["repeat"] = count
+    devices: list[Document] = [{"name": "gpu", "count": draw(st.integers(1, 4))}]
+    if types:
+        devices = [{"name": name, "count": draw(st.integers(1, 2))} for name in types]
+    document |= {
+        "layers": layers,
+        "micro_batches": draw(st.integers(1, largest)),
+        "cluster": {"devices": devices},
+    }
+    level: Document = {}
+    figures.seldom(level, "bandwidth", lambda: draw(st.integers(1, 5)), 2)
+    figures.seldom(level, "latency", figures.time, 3)
+    figures.seldom(level, "delay", figures.time, 3)
+    if level:
+        document["cluster"]["levels"] = [level]
+    figures.seldom(document, "copies", lambda: 2, 2)
+    figures.seldom(document, "backward_reads", lambda: draw(_READS), 4)
+    return document
+
+
+def _layer(draw: st.DrawFn, figures: _Figures, split: int, types: list[str]) -> Document:
+    def time() -> Any:
+        # A type that runs nothing at all would make most draws useless: all types run all layers, mostly.
+        return {name: figures.time() for name in types} if types and draw(st.booleans()) else figures.time()
+
+    layer: Document = {"forward_time": time(), "backward_time": time()}
+    figures.seldom(layer, "saved_size", figures.size, 1)
+    figures.seldom(layer, "output_size", figures.size, 2)
+    figures.seldom(layer, "gradient_size", figures.size, 6)
+    figures.seldom(layer, "forward_workspace", figures.size)
+    figures.seldom(layer, "backward_workspace", figures.size)
+    figures.seldom(layer, "parameter_size", figures.size, 2)
+    figures.seldom(layer, "parameter_gradient_size", figures.size, 6)
+    figures.seldom(layer, "optimizer_size", figures.size)
+    if split == 2 or (split == 3 and draw(st.booleans())):
+        layer["weight_time"] = figures.time(least=1)
+        figures.seldom(layer, "weight_saved_size", figures.size, 2)
+    return layer
+
+
 def documents(kind: str) -> DocumentStrategy:
     """Return the strategy for documents of a kind."""
     match kind:
@@ -384,4 +446,6 @@ def documents(kind: str) -> DocumentStrategy:
             return dags()
         case "tree":
             return trees()
+        case "pipeline":
+            return pipelines()
     raise ValueError(f"there is no kind {kind!r}")

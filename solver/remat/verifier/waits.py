@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from remat.graph.taskgraph import TaskGraph
-from remat.schedule.orders import Operation, Orders, Phase, PipelineTasks
+from remat.schedule.orders import Orders, Pass, Phase, PipelineTasks
 from remat.verifier.findings import Findings
 from remat.verifier.report import Violation
 
@@ -75,7 +75,9 @@ def _check_complete(graph: TaskGraph, tasks: PipelineTasks, orders: Orders, find
         for operation in operations:
             mine = tasks.of(operation, orders.stages[operation.stage].layers)
             if not mine or (operation.phase is Phase.BW and not tasks.of(_half(operation), _layers(orders, operation))):
-                message = f"{operation}: no layer of stage {operation.stage} has a backward in two halves (`weight_time`)"
+                message = (
+                    f"{operation}: no layer of stage {operation.stage} has a backward in two halves (`weight_time`)"
+                )
                 findings.add(None, "bad-step", message)
             count.update(mine)
     for task, times in count.items():
@@ -86,11 +88,11 @@ def _check_complete(graph: TaskGraph, tasks: PipelineTasks, orders: Orders, find
         findings.add(None, "required-missing", f"no operation runs {graph.tasks[task]}")
 
 
-def _half(operation: Operation) -> Operation:
+def _half(operation: Pass) -> Pass:
     return operation._replace(phase=Phase.W)
 
 
-def _layers(orders: Orders, operation: Operation) -> tuple[int, ...]:
+def _layers(orders: Orders, operation: Pass) -> tuple[int, ...]:
     return orders.stages[operation.stage].layers
 
 

@@ -57,13 +57,19 @@ class _Lowering:
         ]
         self.y = [self._of_layer("y", k, layer.gradient_bytes) for k, layer in enumerate(self.layers[:-1])]
         split = [k for k in range(count) if self.layers[k].is_split]
-        self.v = {k: self._of_layer("v", k, min(self.layers[k].saved_size, self.layers[k].weight_saved_size)) for k in split}
+        self.v = {
+            k: self._of_layer("v", k, min(self.layers[k].saved_size, self.layers[k].weight_saved_size)) for k in split
+        }
         self.e = {
             k: self._of_layer("e", k, max(0, self.layers[k].weight_saved_size - self.layers[k].saved_size))
             for k in split
         }
         self.parameters = {
-            name: {k: self.values.add(name, k + 1, [sizes[part]]) for k, sizes in enumerate(self._parameters()) if sizes[part]}
+            name: {
+                k: self.values.add(name, k + 1, [sizes[part]])
+                for k, sizes in enumerate(self._parameters())
+                if sizes[part]
+            }
             for part, name in enumerate("wgo")
         }
 
@@ -154,7 +160,8 @@ class _Lowering:
             if all(layer.time_on(phase, name) is not None for phase in ("forward_time", "backward_time", "weight_time"))
         }
         table = [
-            [layer.time_on(phase, name) if (id(layer), name) in able else None for layer, phase in tasks] for name in types
+            [layer.time_on(phase, name) if (id(layer), name) in able else None for layer, phase in tasks]
+            for name in types
         ]
         least = [min(time for time in column if time is not None) for column in zip(*table, strict=True)]
         time = np.repeat(number_array(least), self.batches)

@@ -1,0 +1,1 @@
+"""Pipelines: training steps in micro-batches on several devices."""

@@ -1,0 +1,121 @@
+"""Cutting layers into consecutive parts, so that the slowest part is as quick as can be."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from remat.errors import OptionError
+from remat.instance import PipelineInstance
+from remat.instance.pipeline import PHASE_TIMES, Layer
+from remat.units import Number
+
+
+@dataclass(frozen=True)
+class Work:
+    """Times of the layers on one type of device, added up.
+
+    Attributes
+    ----------
+    until : (layers + 1,) list
+        Time of the forwards and backwards of the layers before each; those that cannot run count nothing.
+    stop : (layers + 1,) list of int
+        The first layer from each on that cannot run.
+    """
+
+    until: list[Number]
+    stop: list[int]
+
+    @staticmethod
+    def of(layers: Sequence[Layer], device: str) -> Work:
+        """Add up the times on a type of device."""
+        times: list[Number] = []
+        stop = [len(layers)]
+        for layer in layers:
+            known = [time for phase in PHASE_TIMES if (time := layer.time_on(phase, device)) is not None]
+            times.append(sum(known) if len(known) == len(PHASE_TIMES) else -1)
+        for index in range(len(layers) - 1, -1, -1):
+            stop.append(index if times[index] < 0 else stop[-1])
+        return Work([0, *accumulate(max(0, time) for time in times)], stop[::-1])
+
+    def last(self, first: int, limit: Number) -> int:
+        """Return the end of the longest part from `first` on that runs there, and takes no more than the limit."""
+        return min(bisect_right(self.until, self.until[first] + limit) - 1, self.stop[first])
+
+    def time(self, first: int, end: int) -> Number:
+        """Return the time of a part."""
+        return self.until[end] - self.until[first]
+
+
+def balanced_cuts(instance: PipelineInstance, homes: Sequence[Sequence[int]]) -> list[int]:
+    """Cut the layers into one part for each entry of `homes`, the devices (by index) that hold it.
+
+    Returns
+    -------
+    list of int
+        Part i is layers cuts[i] .. cuts[i+1]-1: of all cuts into parts that are not empty, one whose slowest part takes
+        the least time for one micro-batch, on the slowest of its devices.
+
+    Raises
+    ------
+    OptionError
+        For more parts than layers, or devices that cannot run the layers in this order.
+
+    Notes
+    -----
+    Bisection of that time; for each, O(parts x layers) to see which ends each part can have.
+    """
+    layers, types = instance.each_layer(), instance.cluster.types
+    if len(homes) > len(layers):
+        raise OptionError(
+            f"{len(homes)} parts of at least one layer each, and the instance has {len(layers)} layers; "
+            "use fewer devices, or fewer chunks",
+            argument="algorithm",
+        )
+    work = {name: Work.of(layers, name) for name in dict.fromkeys(types)}
+    of_part = [[work[name] for name in dict.fromkeys(types[device] for device in devices)] for devices in homes]
+    low: Number = 0
+    best = _cut(of_part, len(layers), max(one.until[-1] for one in work.values()))
+    if best is None:
+        raise OptionError("these devices cannot run the layers in this order", argument="algorithm")
+    while True:
+        high = max(
+            one.time(first, end)
+            for first, end, works in zip(best[:-1], best[1:], of_part, strict=True)
+            for one in works
+        )
+        middle = (low + high) // 2 if isinstance(high, int) and isinstance(low, int) else (low + high) / 2
+        if not low < high or high - low <= 1e-12 * high:
+            return best
+        found = _cut(of_part, len(layers), middle)
+        if found is not None:
+            best = found
+        elif isinstance(middle, int):
+            low = middle + 1
+        else:
+            low = middle
+
+
+def _cut(of_part: Sequence[Sequence[Work]], layers: int, limit: Number) -> list[int] | None:
+    """Return a cut none of whose parts takes more than the limit; None if there is none."""
+    came: list[list[int]] = []
+    reached = [True] + [False] * layers
+    for works in of_part:
+        before = [-1] * (layers + 1)
+        marked = 0
+        for first in range(layers):
+            if reached[first]:
+                last = min(one.last(first, limit) for one in works)
+                for index in range(max(marked, first) + 1, last + 1):
+                    before[index] = first
+                marked = max(marked, last)
+        came.append(before)
+        reached = [index >= 0 for index in before]
+    if not reached[layers]:
+        return None
+    cuts = [layers]
+    for before in reversed(came):
+        cuts.append(before[cuts[-1]])
+    return cuts[::-1]

@@ -1,0 +1,168 @@
+"""Pipelines: equal layers as in the papers, and transformers from published formulas."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from remat.generate import check
+from remat.generate.document import SECONDS_AND_BYTES, UNITLESS, Document, document
+from remat.generate.networks.transformer import transformer as chain_of_transformer
+
+_OF_LAYERS = (
+    *("name", "forward_time", "output_size", "saved_size", "forward_workspace", "backward_workspace", "gradient_size"),
+    *("parameter_size", "parameter_gradient_size", "optimizer_size", "repeat"),
+)
+
+
+def uniform(
+    *,
+    devices: int = 4,
+    micro_batches: int = 8,
+    layers: int | None = None,
+    forward_time: int = 1,
+    backward_time: int = 2,
+    weight_time: int = 0,
+    activation: int = 1,
+    kept: int = 0,
+    parameters: int = 0,
+    hop: int = 0,
+    copies: int = 1,
+) -> Document:
+    """Return equal layers on equal devices: the setting in which schedules are compared.
+
+    Parameters
+    ----------
+    devices, micro_batches : int
+    layers : int, optional
+        Default: one a device.
+    forward_time, backward_time, weight_time : int
+        Of a layer and micro-batch; with a weight time the backward is in two halves.
+    activation, kept : int
+        What a forward saves, and what of it stays from the first to the second half of the backward.
+    parameters : int
+        Size of a layer's parameters.
+    hop : int
+        Delay between two devices.
+    copies : int
+        Devices on which a layer may lie.
+
+    Returns
+    -------
+    dict
+        Kind ``pipeline``; ValueError for a parameter out of range.
+    """
+    count = check.integer("devices", devices, minimum=1)
+    depth = count if layers is None else check.integer("layers", layers, minimum=1)
+    layer: dict[str, Any] = {
+        "forward_time": check.integer("forward_time", forward_time, minimum=0),
+        "backward_time": check.integer("backward_time", backward_time, minimum=0),
+        "saved_size": check.integer("activation", activation, minimum=0),
+        "repeat": depth,
+    }
+    for key, value in (("weight_time", weight_time), ("weight_saved_size", kept), ("parameter_size", parameters)):
+        if check.integer(key, value, minimum=0):
+            layer[key] = value
+    cluster: dict[str, Any] = {"devices": [{"name": "gpu", "count": count}]}
+    if check.integer("hop", hop, minimum=0):
+        cluster["levels"] = [{"delay": hop}]
+    batches = check.integer("micro_batches", micro_batches, minimum=1)
+    return document(
+        kind="pipeline",
+        name=f"uniform_p{count}_m{batches}" + (f"_l{depth}" if depth != count else "") + (f"_c{hop}" if hop else ""),
+        description=f"{depth} equal layers on {count} devices, {batches} micro-batches",
+        units=UNITLESS,
+        micro_batches=batches,
+        layers=[layer],
+        cluster=cluster,
+        copies=copies if check.integer("copies", copies, minimum=1) > 1 else None,
+    ) | {"schema": "remat.instance/3"}
+
+
+def transformer(
+    *,
+    preset: str = "gpt2-small",
+    devices: int = 4,
+    micro_batches: int = 8,
+    batch: int = 1,
+    link: str = "300GB/s",
+    latency: str = "0s",
+    node: int | None = None,
+    network: str = "25GB/s",
+    memory: str | None = None,
+    split: bool = True,
+    copies: int = 1,
+    dtype: str = "bf16",
+    flash: bool = True,
+    optimizer: str = "adam",
+    flops: float | None = None,
+    bandwidth: float | None = None,
+) -> Document:
+    """Return one training step of a transformer on a cluster: embedding, blocks, head.
+
+    Parameters
+    ----------
+    preset, dtype, flash, optimizer, flops, bandwidth
+        As of the chain.
+    devices, micro_batches, batch : int
+        Devices, micro-batches of a step, and sequences in each.
+    link, latency : str
+        Bandwidth each way between devices of a node, and what each transfer takes beside.
+    node : int, optional
+        Devices of a node; default: all are of one.
+    network : str
+        Bandwidth each way between devices of different nodes.
+    memory : str, optional
+        Of each device; default: unbounded.
+    split : bool
+        Whether the backward is in two halves. That of the parameters takes as long as the forward, at most half of the
+        whole, and keeps half of what the forward saved.
+    copies : int
+        Devices on which a layer may lie.
+
+    Returns
+    -------
+    dict
+        Kind ``pipeline``, seconds and bytes; ValueError for a parameter out of range.
+    """
+    chain = chain_of_transformer(
+        preset=preset,
+        batch=batch,
+        dtype=dtype,
+        flash=flash,
+        optimizer=optimizer,
+        parameters="device",
+        flops=flops,
+        bandwidth=bandwidth,
+    )
+    layers = [_layer(stage, split=split) for stage in chain["stages"]]
+    layers[-1]["backward_workspace"] = max(layers[-1].get("backward_workspace", 0), chain["loss"]["workspace"])
+    layers[-1]["backward_time"] += chain["loss"]["time"]
+    count = check.integer("devices", devices, minimum=1)
+    batches = check.integer("micro_batches", micro_batches, minimum=1)
+    levels: list[dict[str, Any]] = [{"bandwidth": link, "latency": latency}]
+    if node is not None and check.integer("node", node, minimum=1) < count:
+        levels = [{"devices": node, **levels[0]}, {"bandwidth": network, "latency": latency}]
+    device = {"name": "gpu", "count": count} | ({} if memory is None else {"memory": memory})
+    made = document(
+        kind="pipeline",
+        name=f"{chain['name']}_p{count}_m{batches}",
+        description=f"{chain['description']}; {batches} micro-batches on {count} devices, {link} between them",
+        units=SECONDS_AND_BYTES,
+        micro_batches=batches,
+        layers=layers,
+        cluster={"devices": [device], "levels": levels},
+        copies=copies if check.integer("copies", copies, minimum=1) > 1 else None,
+    )
+    return made | {"schema": "remat.instance/3"}
+
+
+def _layer(stage: dict[str, Any], *, split: bool) -> dict[str, Any]:
+    layer = {key: stage[key] for key in _OF_LAYERS if key in stage}
+    whole = stage["backward_time"]
+    weight = min(stage["forward_time"], whole / 2) if split and stage.get("parameter_size") else 0
+    layer["backward_time"] = whole - weight
+    if weight:
+        layer["weight_time"] = weight
+        layer["weight_saved_size"] = math.ceil(stage.get("saved_size", 0) / 2)
+    return layer
