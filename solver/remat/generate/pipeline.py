@@ -60,9 +60,8 @@ def uniform(
         "saved_size": check.integer("activation", activation, minimum=0),
         "repeat": depth,
     }
-    for key, value in (("weight_time", weight_time), ("weight_saved_size", kept), ("parameter_size", parameters)):
-        if check.integer(key, value, minimum=0):
-            layer[key] = value
+    optional = {"weight_time": weight_time, "weight_saved_size": kept, "parameter_size": parameters}
+    layer |= {key: value for key, value in optional.items() if check.integer(key, value, minimum=0)}
     cluster: dict[str, Any] = {"devices": [{"name": "gpu", "count": count}]}
     if check.integer("hop", hop, minimum=0):
         cluster["levels"] = [{"delay": hop}]

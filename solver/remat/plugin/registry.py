@@ -21,7 +21,7 @@ Guarantee = Literal["exact", "bounded", "heuristic", "strategy"]
 ANY_KIND = "taskgraph"
 KINDS = ("chain", "adjoint", "dag", "tree", "pipeline")
 ONE_DEVICE_KINDS = frozenset(["chain", "adjoint", "dag", "tree"])
-"""Kinds all of whose tasks can run on the first processor: through lowering, any algorithm for task graphs takes them."""
+"""Kinds whose tasks can all run on the first processor: any algorithm for task graphs takes them, through lowering."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

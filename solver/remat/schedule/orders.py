@@ -1,8 +1,8 @@
 """Orders of a pipeline: which device runs which operation of which stage and micro-batch, one list a device.
 
 An *operation* is what a device does at one go: the forward (F) of a stage for one micro-batch, its backward (B), or,
-where layers give a `weight_time`, the two halves of that, the gradient of the input (B) and of the parameters (W), apart
-or together (BW). As text it is ``F2.0``: stage 2, micro-batch 0, both counted from 0.
+where layers give a `weight_time`, the two halves of that, the gradient of the input (B) and of the parameters (W),
+apart or together (BW). As text it is ``F2.0``: stage 2, micro-batch 0, both counted from 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Phase(IntEnum):
     BW = 3
 
 
-class Operation(NamedTuple):
+class Pass(NamedTuple):
     """One operation of a pipeline: what, of which stage, for which micro-batch (both counted from 0)."""
 
     phase: Phase
@@ -61,12 +61,12 @@ class Orders:
     Attributes
     ----------
     stages : tuple of Stage
-    lists : tuple of tuple of Operation
+    lists : tuple of tuple of Pass
         One list a processor of the machine, in its order; empty for those that run nothing.
     """
 
     stages: tuple[Stage, ...]
-    lists: tuple[tuple[Operation, ...], ...]
+    lists: tuple[tuple[Pass, ...], ...]
 
     def __len__(self) -> int:
         return sum(len(operations) for operations in self.lists)
@@ -98,7 +98,7 @@ class PipelineTasks:
     batches: int
     weight: IntArray
 
-    def of(self, operation: Operation, layers: tuple[int, ...]) -> list[int]:
+    def of(self, operation: Pass, layers: tuple[int, ...]) -> list[int]:
         """Return the tasks of an operation on a stage of these layers, in the order in which they run."""
         phase, _, batch = operation
         if phase is Phase.F:
@@ -144,14 +144,14 @@ def initial_of(graph: TaskGraph, machine: Machine, orders: Orders) -> tuple[tupl
 _OPERATION = re.compile(r"(BW|F|B|W)(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")
 
 
-def read_operation(text: object, path: str) -> Operation:
+def read_operation(text: object, path: str) -> Pass:
     """Read ``F2.0``; InstanceError for anything else."""
     found = _OPERATION.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise InstanceError(
             f"{str(text)[:60]!r} is no operation such as F2.0 (F, B, W or BW; stage; micro-batch)", path
         )
-    return Operation(Phase[found[1]], int(found[2]), int(found[3]))
+    return Pass(Phase[found[1]], int(found[2]), int(found[3]))
 
 
 def read_orders(document: dict[str, Any], devices: Sequence[str], layers: int, batches: int) -> Orders:
@@ -177,7 +177,7 @@ def read_orders(document: dict[str, Any], devices: Sequence[str], layers: int, b
     if not isinstance(listed, dict):
         raise InstanceError("expected an object: the name of a device -> its list of operations", "$.orders")
     known = {name: index for index, name in enumerate(devices)}
-    lists: list[tuple[Operation, ...]] = [()] * len(devices)
+    lists: list[tuple[Pass, ...]] = [()] * len(devices)
     for name, operations in listed.items():
         path = f"$.orders.{name}"
         if name not in known:

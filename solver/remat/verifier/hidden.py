@@ -38,7 +38,8 @@ def check_hidden_time(
 ) -> None:
     """Report the steps that would be late by more than the tolerance if everything took its time.
 
-    `uses` are (step, resource) pairs; `delay` is how long before its end each step has left its resources. What is refused by another rule need not come here.
+    `uses` are (step, resource) pairs; `delay` is how long before its end each step has left its resources. What is
+    refused by another rule need not come here.
     """
     count = len(steps)
     if not timeline.merged:

@@ -1,4 +1,4 @@
-"""Orders before they are placed: is every operation there, once, and does none wait for itself (rule `deadlock`)?
+"""Orders before they are placed: every operation is there, once, and none waits for itself (rule `deadlock`).
 
 Independent of placement, which runs the orders: here nothing has a time. An operation comes after the one before it on
 its device, and after those that make what it reads; if these relations have a cycle, no times can satisfy them.
