@@ -10,28 +10,30 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from remat.errors import OptionError
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import NumberArray, Ragged, TaskGraph
+from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.units import Number
-
-Tasks = Sequence[int]
-"""The tasks of one operation, in the order in which they run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """Orders in which operations wait for each other for ever: (processor, position) of each of a cycle."""
+    """Orders in which operations wait for each other for ever: their numbers, in a cycle."""
 
-    cycle: tuple[tuple[int, int], ...]
+    cycle: tuple[int, ...]
 
 
 def place_orders(
-    graph: TaskGraph, machine: Machine, orders: Sequence[Sequence[Tasks]], initial: Sequence[tuple[int, int]] = ()
+    graph: TaskGraph,
+    machine: Machine,
+    processors: IntArray,
+    operations: Ragged,
+    initial: Sequence[tuple[int, int]] = (),
 ) -> Steps | Stuck:
     """Turn one order per processor into placed steps.
 
@@ -39,8 +41,10 @@ def place_orders(
     ----------
     graph, machine
         What is to be computed, and on what.
-    orders : sequence, one a processor, of sequences of operations
-        Every task stands in at most one operation.
+    processors : (operations,) int64
+        Where each operation runs; ascending. Those of one processor run in the order in which they stand.
+    operations : Ragged
+        The tasks of each, in the order in which they run. Every task stands in at most one operation.
     initial : sequence of (value, memory)
         Where placeable inputs lie from the start, and stay.
 
@@ -52,218 +56,278 @@ def place_orders(
     Raises
     ------
     OptionError
-        For a value that no operation makes, or a copy for which there is no link.
+        For a value that no operation makes, a copy for which there is no link, a processor that cannot run a task.
 
     Notes
     -----
-    O(accesses log operations). Capacities play no part: the verifier says whether it fits.
+    O(accesses log accesses). Capacities play no part: the verifier says whether it fits.
     """
-    return _Orders(graph, machine, orders, initial).steps()
+    waits = _Waits(graph, machine, processors, operations, tuple(initial))
+    return _simulate(waits)
 
 
-class _Orders:
-    def __init__(
-        self,
-        graph: TaskGraph,
-        machine: Machine,
-        orders: Sequence[Sequence[Tasks]],
-        initial: Sequence[tuple[int, int]],
-    ) -> None:
-        self.graph, self.machine, self.orders = graph, machine, orders
-        self.initial = tuple(initial)
-        self.memory_of = [processor.memory for processor in machine.processors]
-        self.reads, self.writes = graph.reads.to_lists(), graph.writes.to_lists()
-        self.maker: dict[int, tuple[int, int]] = {}
-        for processor, operations in enumerate(orders):
-            for position, tasks in enumerate(operations):
-                for task in tasks:
-                    for value in self.writes[task]:
-                        self.maker[value] = (processor, position)
-        self.there = {(value, memory) for value, memory in self.initial}
-        first = machine.memories[0].name
-        self.there |= {(place.value, machine.memory_index[place.memory or first]) for place in graph.inputs}
-        self.fixed = {value for value, _ in self.there}
-        # What each operation still waits for, who waits for a value in a memory, and where a value is to be sent.
-        self.missing: list[list[int]] = [[0] * len(operations) for operations in orders]
-        self.waiting: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        self.targets: dict[int, list[int]] = {}
-        # One entry a step: start, end, kind, item, source, target, processor.
-        self.rows: list[tuple[Number, Number, int, int, int, int, int]] = []
-        self._find_waits()
+@dataclass
+class _Waits:
+    """Who waits for whom: operations for operations of their memory, and for transfers from others."""
 
-    def _find_waits(self) -> None:
-        for processor, operations in enumerate(self.orders):
-            memory = self.memory_of[processor]
-            for position, tasks in enumerate(operations):
-                wanted: set[int] = set()
-                made: set[int] = set()
-                for task in tasks:
-                    wanted.update(value for value in self.reads[task] if value not in made)
-                    made.update(self.writes[task])
-                count = 0
-                for value in sorted(wanted):
-                    if (value, memory) in self.there:
-                        continue
-                    if value not in self.maker:
-                        name, reader = self.graph.values[value], self.graph.tasks[tasks[0]]
-                        raise OptionError(f"{reader} reads {name}, which no operation makes", argument="orders")
-                    count += 1
-                    self.waiting.setdefault((value, memory), []).append((processor, position))
-                    if self.memory_of[self.maker[value][0]] != memory:
-                        targets = self.targets.setdefault(value, [])
-                        if memory not in targets:
-                            targets.append(memory)
-                self.missing[processor][position] = count
+    graph: TaskGraph
+    machine: Machine
+    processors: IntArray
+    operations: Ragged
+    initial: tuple[tuple[int, int], ...]
 
-    def steps(self) -> Steps | Stuck:
-        """Run the simulation, and list what happened."""
-        next_up = [0] * len(self.orders)
-        idle = [True] * len(self.orders)
-        free_at: list[Number] = [0] * len(self.machine.resources)
-        # Events: (time, number, memory or processor, position or -1, value or -1).
-        events: list[tuple[Number, int, int, int, int]] = []
-        number = 0
-
-        def start_next(processor: int, now: Number) -> None:
-            nonlocal number
-            position = next_up[processor]
-            if idle[processor] and position < len(self.orders[processor]) and not self.missing[processor][position]:
-                idle[processor] = False
-                end = self._run(processor, position, now)
-                number += 1
-                heapq.heappush(events, (end, number, processor, position, -1))
-
-        def arrived(value: int, memory: int, now: Number) -> None:
-            for processor, position in self.waiting.get((value, memory), ()):
-                self.missing[processor][position] -= 1
-                if position == next_up[processor]:
-                    start_next(processor, now)
-
-        for processor in range(len(self.orders)):
-            start_next(processor, 0)
-        while events:
-            now, _, where, position, value = heapq.heappop(events)
-            if position < 0:
-                arrived(value, where, now)
-                continue
-            memory = self.memory_of[where]
-            next_up[where] += 1
-            idle[where] = True
-            for task in self.orders[where][position]:
-                for made in self.writes[task]:
-                    for target in self.targets.get(made, ()):
-                        end = self._copy(made, memory, target, now, free_at)
-                        number += 1
-                        heapq.heappush(events, (end, number, target, -1, made))
-                    arrived(made, memory, now)
-            start_next(where, now)
-        if any(done < len(operations) for done, operations in zip(next_up, self.orders, strict=True)):
-            return Stuck(self._cycle(next_up))
-        return self._listed()
-
-    def _run(self, processor: int, position: int, now: Number) -> Number:
-        for task in self.orders[processor][position]:
-            end = now + self._duration(task, processor)
-            self.rows.append((now, end, StepKind.RUN, task, -1, -1, processor))
-            now = end
-        return now
-
-    def _duration(self, task: int, processor: int) -> Number:
-        place = self.machine.processors[processor]
-        times: NumberArray = self.graph.time
-        if self.graph.times is not None:
-            times = self.graph.times[self.graph.types.index(place.type)]
-        duration: Number = times[task].item()
-        if duration < 0:
-            raise OptionError(f"{place.name} cannot run {self.graph.tasks[task]}", argument="orders")
-        return duration if place.speed == 1 else duration / place.speed
-
-    def _copy(self, value: int, source: int, target: int, now: Number, free_at: list[Number]) -> Number:
-        link = self.machine.link_index.get((source, target))
-        if link is None:
-            ends = [self.machine.memories[memory].name for memory in (source, target)]
-            raise OptionError(f"there is no link from {ends[0]} to {ends[1]}", argument="orders")
-        ends_of = self.machine.links[link]
-        channel = self.machine.resource_of_link[link]
-        begin = max(now, free_at[channel])
-        size = int(self.graph.size[value])
-        occupied: Number = ends_of.latency
-        if ends_of.bandwidth is not None:
-            exact = isinstance(ends_of.bandwidth, int) and size % ends_of.bandwidth == 0
-            occupied += size // ends_of.bandwidth if exact else size / ends_of.bandwidth
-        free_at[channel] = begin + occupied
-        end = begin + occupied + ends_of.delay
-        self.rows.append((begin, end, StepKind.COPY, value, source, target, -1))
-        return end
-
-    def _cycle(self, next_up: list[int]) -> tuple[tuple[int, int], ...]:
-        """Follow who waits for whom, from a processor that has not ended, until one comes twice."""
-        path: list[tuple[int, int]] = []
-        at = next(k for k, operations in enumerate(self.orders) if next_up[k] < len(operations))
-        seen: dict[int, int] = {}
-        while at not in seen:
-            seen[at] = len(path)
-            position = next_up[at]
-            path.append((at, position))
-            memory = self.memory_of[at]
-            at = next(
-                self.maker[value][0]
-                for value, where in self.waiting
-                if where == memory
-                and (at, position) in self.waiting[value, where]
-                and self.maker[value][1] >= next_up[self.maker[value][0]]
-            )
-        return tuple(path[seen[at] :])
-
-    def _listed(self) -> Steps:
-        """Sort what happened, and drop each value after its last use in each memory."""
-        # Events were met in the order of time: of steps that start together, who waits for whom comes later.
-        rows = sorted(self.rows, key=lambda row: row[0])
-        count = len(rows)
-        last: dict[tuple[int, int], int] = {}
-
-        def use(value: int, memory: int, step: int) -> None:
-            before = last.get((value, memory))
-            if before is None or (rows[before][1], rows[before][0]) <= (rows[step][1], rows[step][0]):
-                last[value, memory] = step
-
-        for step, (_, _, kind, item, source, target, processor) in enumerate(rows):
-            if kind == StepKind.RUN:
-                memory = self.memory_of[processor]
-                for value in self.reads[item]:
-                    use(value, memory, step)
-                for value in self.writes[item]:
-                    use(value, memory, step)
-            else:
-                use(item, source, step)
-                use(item, target, step)
+    def __post_init__(self) -> None:
+        graph, values = self.graph, len(self.graph.values)
+        memory_of = np.array([processor.memory for processor in self.machine.processors], dtype=np.int64)
+        self.task_memory = memory_of[self.processors[self.operations.rows]]
+        owner = np.full(len(graph.tasks), -1, dtype=np.int64)
+        owner[self.operations.items] = self.operations.rows
+        maker = np.full(values, -1, dtype=np.int64)
+        maker[graph.writes.items] = owner[graph.writes.rows]
         first = self.machine.memories[0].name
-        stays = {(place.value, self.machine.memory_index[place.memory or first]) for place in self.graph.outputs}
-        drops: list[list[int]] = [[] for _ in range(count)]
-        for (value, memory), step in last.items():
-            if value not in self.fixed and (value, memory) not in stays:
-                drops[step].append(value)
-        return _columns(rows, drops, self.initial)
+        there = [(place.value, self.machine.memory_index[place.memory or first]) for place in graph.inputs]
+        there += self.initial
+        self.fixed = np.zeros(len(self.machine.memories) * values, dtype=bool)
+        self.fixed[[memory * values + value for value, memory in there]] = True
+
+        reads = graph.reads.gather(self.operations.items)
+        reader = self.operations.rows[reads.rows]
+        memory = self.task_memory[reads.rows]
+        wanted = ~self.fixed[memory * values + reads.items] & (maker[reads.items] != reader)
+        pairs = np.unique(np.column_stack((reader, reads.items))[wanted], axis=0)
+        reader, value = pairs[:, 0], pairs[:, 1]
+        missing = np.flatnonzero(maker[value] < 0)
+        if len(missing):
+            task = int(self.operations[int(reader[missing[0]])][0])
+            name = graph.values[int(value[missing[0]])]
+            raise OptionError(f"{graph.tasks[task]} reads {name}, which no operation makes", argument="orders")
+        target, source = memory_of[self.processors[reader]], memory_of[self.processors[maker[value]]]
+        remote = target != source
+        codes, sent = np.unique(value[remote] * len(self.machine.memories) + target[remote], return_inverse=True)
+        self.sent_value, self.sent_to = codes // len(self.machine.memories), codes % len(self.machine.memories)
+        self.sent_by = maker[self.sent_value]
+        self.sent_from = memory_of[self.processors[self.sent_by]]
+        count = len(self.operations)
+        here = np.unique(np.column_stack((maker[value[~remote]], reader[~remote])), axis=0)
+        self.followers = _grouped(here[:, 0], here[:, 1], count)
+        self.transfers = _grouped(self.sent_by, np.arange(len(codes)), count)
+        self.receivers = _grouped(sent.ravel(), reader[remote], len(codes))
+        self.missing = np.bincount(np.concatenate((here[:, 1], reader[remote])), minlength=count)
+
+    @cached_property
+    def task_time(self) -> NumberArray:
+        """Time of each task of the operations, where it runs."""
+        machine, graph, tasks = self.machine, self.graph, self.operations.items
+        on = self.processors[self.operations.rows]
+        times: NumberArray = graph.time[tasks]
+        if graph.times is not None:
+            types = np.array([graph.types.index(processor.type) for processor in machine.processors])
+            times = graph.times[types[on], tasks]
+            for k in np.flatnonzero(times < 0)[:1].tolist():
+                name = machine.processors[int(on[k])].name
+                raise OptionError(f"{name} cannot run {graph.tasks[int(tasks[k])]}", argument="orders")
+        speeds = [processor.speed for processor in machine.processors]
+        return times if set(speeds) == {1} else times / np.array(speeds)[on]
+
+    @cached_property
+    def links(self) -> tuple[IntArray, list[Number], list[Number]]:
+        """Channel, occupied time and delay of each transfer."""
+        channel = np.empty(len(self.sent_value), dtype=np.int64)
+        occupied: list[Number] = []
+        delay: list[Number] = []
+        ends = zip(self.sent_from.tolist(), self.sent_to.tolist(), strict=True)
+        sizes = self.graph.size[self.sent_value].tolist()
+        for number, (between, size) in enumerate(zip(ends, sizes, strict=True)):
+            index = self.machine.link_index.get(between)
+            if index is None:
+                names = [self.machine.memories[memory].name for memory in between]
+                raise OptionError(f"there is no link from {names[0]} to {names[1]}", argument="orders")
+            link = self.machine.links[index]
+            time: Number = link.latency
+            if link.bandwidth is not None:
+                exact = isinstance(link.bandwidth, int) and size % link.bandwidth == 0
+                time += size // link.bandwidth if exact else size / link.bandwidth
+            channel[number] = self.machine.resource_of_link[index]
+            occupied.append(time)
+            delay.append(link.delay)
+        return channel, occupied, delay
+
+    def cycle(self, done: list[bool]) -> tuple[int, ...]:
+        """Follow who waits for whom, from an operation that was not run, until one comes twice."""
+        before: dict[int, list[int]] = {}
+        for number, following in enumerate(self.followers):
+            for other in following:
+                before.setdefault(other, []).append(number)
+        for maker, receivers in zip(self.sent_by.tolist(), self.receivers, strict=True):
+            for other in receivers:
+                before.setdefault(other, []).append(maker)
+        processors = self.processors.tolist()
+        for number in range(1, len(processors)):
+            if processors[number] == processors[number - 1]:
+                before.setdefault(number, []).append(number - 1)
+        at, path = done.index(False), dict[int, None]()
+        while at not in path:
+            path[at] = None
+            at = next(other for other in before[at] if not done[other])
+        listed = list(path)
+        return tuple(listed[listed.index(at) :])
 
 
-def _columns(
-    rows: list[tuple[Number, Number, int, int, int, int, int]],
-    drops: list[list[int]],
-    initial: tuple[tuple[int, int], ...],
-) -> Steps:
-    count = len(rows)
-    start, _, kind, item, source, target, on = ([*column] for column in zip(*rows, strict=True)) if rows else [[]] * 7
-    exact = set(map(type, start)) <= {int}
-    places = np.array(on, dtype=np.int64)
-    named = places >= 0
-    return Steps(
-        kind=np.array(kind, dtype=np.int8),
-        item=np.array(item, dtype=np.int64),
-        source=np.array(source, dtype=np.int64),
-        target=np.array(target, dtype=np.int64),
-        amount=np.full(count, WHOLE, dtype=np.int64),
-        drop=Ragged.from_lists(drops),
-        on=Ragged(np.concatenate(([0], np.cumsum(named))).astype(np.int64), places[named]),
-        start=np.array(start, dtype=np.int64 if exact else np.float64),
-        initial=initial,
-    )
+def _grouped(group: IntArray, item: IntArray, groups: int) -> list[list[int]]:
+    order = np.argsort(group, kind="stable")
+    start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(group, minlength=groups))))
+    return Ragged(start, item[order]).to_lists()
+
+
+def _simulate(waits: _Waits) -> Steps | Stuck:
+    """Run the operations as events in time; an event is the end of an operation, or the arrival of a transfer."""
+    count = len(waits.operations)
+    first = np.searchsorted(waits.processors, np.arange(len(waits.machine.processors) + 1)).tolist()
+    processors = waits.processors.tolist()
+    times = waits.task_time
+    ended = np.concatenate((np.zeros(1, dtype=times.dtype), np.cumsum(times)))
+    exact = times.dtype == np.int64
+    durations = (ended[waits.operations.start[1:]] - ended[waits.operations.start[:-1]]).tolist()
+    if not exact:  # each on its own: differences of a long sum are not what its parts add up to
+        durations = [sum(times[a:b].tolist()) for a, b in zip(*_bounds(waits.operations), strict=True)]
+    channel, occupied, delay = waits.links
+    channels, missing = channel.tolist(), waits.missing.tolist()
+    followers, transfers, receivers = waits.followers, waits.transfers, waits.receivers
+    free_at: list[Number] = [0] * len(waits.machine.resources)
+    up, last = first[:-1], first[1:]
+    idle = [True] * len(up)
+    started: list[Number] = [0] * count
+    sent: list[Number] = [0] * len(channels)
+    number_of, sent_number = [0] * count, [0] * len(channels)
+    done = [False] * count
+    # Events: time, number in the order in which they were made, operation (or, after those, transfer).
+    events: list[tuple[Number, int, int]] = []
+    made = 0
+    ready = [up[k] for k in range(len(up)) if up[k] < last[k] and not missing[up[k]]]
+    now: Number = 0
+    while True:
+        for operation in ready:
+            idle[processors[operation]] = False
+            made += 1
+            started[operation], number_of[operation] = now, made
+            heapq.heappush(events, (now + durations[operation], made, operation))
+        if not events:
+            break
+        now, _, item = heapq.heappop(events)
+        ready = []
+        if item >= count:
+            waiting = receivers[item - count]
+        else:
+            done[item] = True
+            processor = processors[item]
+            idle[processor] = True
+            up[processor] = item + 1
+            for transfer in transfers[item]:
+                way = channels[transfer]
+                begin = max(now, free_at[way])
+                free_at[way] = begin + occupied[transfer]
+                made += 1
+                sent[transfer], sent_number[transfer] = begin, made
+                heapq.heappush(events, (begin + occupied[transfer] + delay[transfer], made, count + transfer))
+            waiting = followers[item]
+            if item + 1 < last[processor] and not missing[item + 1]:
+                ready.append(item + 1)
+        for operation in waiting:
+            missing[operation] -= 1
+            if not missing[operation] and up[processors[operation]] == operation and idle[processors[operation]]:
+                ready.append(operation)
+    if not all(done):
+        return Stuck(waits.cycle(done))
+    return _Listing(waits, started, number_of, sent, sent_number).steps()
+
+
+def _bounds(rows: Ragged) -> tuple[list[int], list[int]]:
+    return rows.start[:-1].tolist(), rows.start[1:].tolist()
+
+
+class _Listing:
+    """What happened, as steps: sorted by time, with the drops."""
+
+    def __init__(
+        self, waits: _Waits, started: list[Number], number_of: list[int], sent: list[Number], sent_number: list[int]
+    ) -> None:
+        self.waits = waits
+        operations = waits.operations
+        inside = _running(waits.task_time, operations)
+        begin = np.array(started)[operations.rows] + inside
+        self.start: NumberArray = np.concatenate((begin, np.array(sent, dtype=np.array(sent).dtype if sent else np.int64)))
+        _, occupied, delay = waits.links
+        arrival = np.array(sent) + np.array(occupied) + np.array(delay) if sent else np.zeros(0, dtype=np.int64)
+        self.end: NumberArray = np.concatenate((begin + waits.task_time, arrival))
+        number = np.concatenate((np.array(number_of)[operations.rows], np.array(sent_number, dtype=np.int64)))
+        within = np.concatenate((np.arange(len(begin)) - operations.start[operations.rows], np.zeros(len(sent))))
+        # Of steps that start together, who waits for whom was met later.
+        self.order = np.lexsort((within, number, self.start))
+
+    def steps(self) -> Steps:
+        """Return the steps."""
+        waits, order = self.waits, self.order
+        runs, copies = len(waits.operations.items), len(waits.sent_value)
+        is_run = order < runs
+
+        def column(of_runs: IntArray | int, of_copies: IntArray | int, dtype: type = np.int64) -> IntArray:
+            both = np.empty(runs + copies, dtype=dtype)
+            both[:runs], both[runs:] = of_runs, of_copies
+            listed: IntArray = both[order]
+            return listed
+
+        on = column(waits.processors[waits.operations.rows], -1)
+        return Steps(
+            kind=column(int(StepKind.RUN), int(StepKind.COPY), np.int8),  # type: ignore[arg-type]
+            item=column(waits.operations.items, waits.sent_value),
+            source=column(-1, waits.sent_from),
+            target=column(-1, waits.sent_to),
+            amount=np.full(len(order), WHOLE, dtype=np.int64),
+            drop=self._drops(),
+            on=Ragged(np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(is_run))), on[is_run]),
+            start=self.start[order],
+            initial=waits.initial,
+        )
+
+    def _drops(self) -> Ragged:
+        """Each value is dropped in each memory by the step that uses it last there, the later one of those that end."""
+        waits, graph = self.waits, self.waits.graph
+        tasks, values = waits.operations.items, len(graph.values)
+        runs = len(tasks)
+        transfers = runs + np.arange(len(waits.sent_value))
+        uses = [graph.reads.gather(tasks), graph.writes.gather(tasks)]
+        step = np.concatenate([*(of.rows for of in uses), transfers, transfers])
+        memory = np.concatenate([*(waits.task_memory[of.rows] for of in uses), waits.sent_from, waits.sent_to])
+        value = np.concatenate([*(of.items for of in uses), waits.sent_value, waits.sent_value])
+        key = memory * values + value
+        place = np.empty(len(self.order), dtype=np.int64)
+        place[self.order] = np.arange(len(self.order))
+        stays = waits.fixed.copy()
+        first = waits.machine.memories[0].name
+        for output in graph.outputs:
+            stays[waits.machine.memory_index[output.memory or first] * values + output.value] = True
+        keep = ~stays[key]
+        step, key = step[keep], key[keep]
+        ranked = np.lexsort((place[step], self.start[step], self.end[step], key))
+        step, key = step[ranked], key[ranked]
+        last = np.flatnonzero(np.diff(key, append=-1))
+        step, value = place[step[last]], key[last] % values
+        listed = np.argsort(step, kind="stable")
+        counts = np.bincount(step, minlength=len(self.order))
+        return Ragged(np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts))), value[listed])
+
+
+def _running(times: NumberArray, rows: Ragged) -> NumberArray:
+    """Return how long before each task of an operation the operation has started."""
+    if int(rows.counts.max(initial=0)) <= 1:
+        return times * 0
+    if times.dtype == np.int64:
+        before = np.cumsum(times) - times
+        return before - before[rows.start[:-1]][rows.rows]
+    found = np.zeros(len(times))
+    for first, end in zip(*_bounds(rows), strict=True):
+        total = 0.0
+        for k in range(first, end):
+            found[k] = total
+            total += float(times[k])
+    return found

@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from remat.errors import InstanceError
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import IntArray, TaskGraph
+from remat.graph.taskgraph import IntArray, Ragged, TaskGraph
 
 if TYPE_CHECKING:
     from remat.instance import PipelineInstance
@@ -71,6 +72,17 @@ class Orders:
     def __len__(self) -> int:
         return sum(len(operations) for operations in self.lists)
 
+    @cached_property
+    def columns(self) -> IntArray:
+        """Device, phase, stage and micro-batch of all operations, device by device: shape (4, operations)."""
+        counts = [len(operations) for operations in self.lists]
+        found = np.empty((4, sum(counts)), dtype=np.int64)
+        found[0] = np.repeat(np.arange(len(counts)), counts)
+        for column in range(3):
+            listed = (operation[column] for operations in self.lists for operation in operations)
+            found[column + 1] = np.fromiter(listed, dtype=np.int64, count=found.shape[1])
+        return found
+
     def to_document(self, devices: Sequence[str]) -> dict[str, Any]:
         """Return the keys `stages` and `orders` of a `remat.schedule/2` document."""
         return {
@@ -113,6 +125,27 @@ class PipelineTasks:
                 if self.weight[layer] >= 0
             ]
         return found
+
+    def of_all(self, orders: Orders) -> Ragged:
+        """Return the tasks of all operations, in the order of `Orders.columns`."""
+        _, phase, stage, batch = orders.columns
+        counts = np.zeros(len(phase), dtype=np.int64)
+        parts: list[tuple[IntArray, IntArray]] = []
+        order = np.lexsort((stage, phase))
+        code = phase[order] * len(orders.stages) + stage[order]
+        bounds = np.flatnonzero(np.diff(code, prepend=-1, append=-1))
+        for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            mine = order[first:end]
+            own = orders.stages[int(stage[mine[0]])].layers
+            # Tasks of micro-batch 0, and of all others that many further on.
+            begin = self.of(Pass(Phase(int(phase[mine[0]])), 0, 0), own)
+            counts[mine] = len(begin)
+            parts.append((mine, batch[mine][:, None] + np.array(begin, dtype=np.int64)))
+        start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
+        items = np.empty(int(start[-1]), dtype=np.int64)
+        for mine, tasks in parts:
+            items[start[mine][:, None] + np.arange(tasks.shape[1])] = tasks
+        return Ragged(start, items)
 
 
 def tasks_of(instance: PipelineInstance) -> PipelineTasks:

@@ -29,13 +29,9 @@ def follow(
     violations = check_orders(graph, tasks, orders, devices, instance.copies)
     if violations:
         return violations
-    lists = [
-        [tasks.of(operation, orders.stages[operation.stage].layers) for operation in operations]
-        for operations in orders.lists
-    ]
     places = initial_of(graph, machine, orders) if initial is None else initial
     try:
-        steps = place_orders(graph, machine, lists, places)
+        steps = place_orders(graph, machine, orders.columns[0], tasks.of_all(orders), places)
     except OptionError as error:
         return (Violation(None, "bad-step", str(error)),)
     # The verifier has found no cycle, so nothing can be stuck, unless one of the two judges is wrong.

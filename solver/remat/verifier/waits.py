@@ -6,10 +6,11 @@ its device, and after those that make what it reads; if these relations have a c
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
-from remat.graph.taskgraph import TaskGraph
+import numpy as np
+
+from remat.graph.taskgraph import Ragged, TaskGraph
 from remat.schedule.orders import Orders, Pass, Phase, PipelineTasks
 from remat.verifier.findings import Findings
 from remat.verifier.report import Violation
@@ -70,76 +71,60 @@ def _check_places(
 
 def _check_complete(graph: TaskGraph, tasks: PipelineTasks, orders: Orders, findings: Findings) -> None:
     """Every task runs once; an operation that is there is one that its layers have."""
-    count: Counter[int] = Counter()
-    for operations in orders.lists:
-        for operation in operations:
-            mine = tasks.of(operation, orders.stages[operation.stage].layers)
-            if not mine or (operation.phase is Phase.BW and not tasks.of(_half(operation), _layers(orders, operation))):
-                message = (
-                    f"{operation}: no layer of stage {operation.stage} has a backward in two halves (`weight_time`)"
-                )
-                findings.add(None, "bad-step", message)
-            count.update(mine)
-    for task, times in count.items():
-        if times > 1:
-            findings.add(None, "bad-step", f"{graph.tasks[task]} is run by {times} operations")
-    missing = [task for task in range(len(graph.tasks)) if task not in count]
-    for task in missing:
+    _, phase, stage, _ = orders.columns
+    codes, first = np.unique(stage * len(Phase) + phase, return_index=True)
+    for code, number in zip(codes.tolist(), first.tolist(), strict=True):
+        own, kind = divmod(code, len(Phase))
+        if kind in (Phase.W, Phase.BW) and not tasks.of(Pass(Phase.W, own, 0), orders.stages[own].layers):
+            name = f"{Phase(kind).name}{own}.{int(orders.columns[3][number])}"
+            message = f"{name}: no layer of stage {own} has a backward in two halves (`weight_time`)"
+            findings.add(None, "bad-step", message)
+    count = np.bincount(tasks.of_all(orders).items, minlength=len(graph.tasks))
+    for task in np.flatnonzero(count > 1).tolist():
+        findings.add(None, "bad-step", f"{graph.tasks[task]} is run by {count[task]} operations")
+    for task in np.flatnonzero(count == 0).tolist():
         findings.add(None, "required-missing", f"no operation runs {graph.tasks[task]}")
-
-
-def _half(operation: Pass) -> Pass:
-    return operation._replace(phase=Phase.W)
-
-
-def _layers(orders: Orders, operation: Pass) -> tuple[int, ...]:
-    return orders.stages[operation.stage].layers
 
 
 def _check_waits(
     graph: TaskGraph, tasks: PipelineTasks, orders: Orders, devices: Sequence[str], findings: Findings
 ) -> None:
     """Remove operations that wait for nobody, until none is left: what cannot be removed has a cycle."""
-    flat = [(device, operation) for device, operations in enumerate(orders.lists) for operation in operations]
-    parts = [tasks.of(operation, orders.stages[operation.stage].layers) for _, operation in flat]
-    owner = [-1] * len(graph.tasks)
-    for number, mine in enumerate(parts):
-        for task in mine:
-            owner[task] = number
-    makers: list[int] = [-1] * len(graph.values)
-    for value, task in zip(graph.writes.items.tolist(), graph.writes.rows.tolist(), strict=True):
-        makers[value] = owner[task]
-    reads = graph.reads.to_lists()
-    before: list[set[int]] = []
-    for number, mine in enumerate(parts):
-        needs = {makers[value] for task in mine for value in reads[task]} - {-1, number}
-        if number and flat[number - 1][0] == flat[number][0]:
-            needs.add(number - 1)
-        before.append(needs)
-    after: list[list[int]] = [[] for _ in flat]
-    left = [len(needs) for needs in before]
-    for number, needs in enumerate(before):
-        for other in needs:
-            after[other].append(number)
+    parts = tasks.of_all(orders)
+    device, *described = orders.columns
+    count = len(device)
+    owner = np.full(len(graph.tasks), -1, dtype=np.int64)
+    owner[parts.items] = parts.rows
+    maker = np.full(len(graph.values), -1, dtype=np.int64)
+    maker[graph.writes.items] = owner[graph.writes.rows]
+    reader, wanted = owner[graph.reads.rows], maker[graph.reads.items]
+    real = (wanted >= 0) & (wanted != reader)
+    next_up = np.flatnonzero(device[1:] == device[:-1]) + 1
+    edges = np.concatenate((wanted[real] * count + reader[real], (next_up - 1) * count + next_up))
+    before, after = np.divmod(np.unique(edges), count)
+    following = Ragged(np.searchsorted(before, np.arange(count + 1)), after).to_lists()
+    left = np.bincount(after, minlength=count).tolist()
     ready = [number for number, needs in enumerate(left) if needs == 0]
-    done = [False] * len(flat)
-    while ready:
-        number = ready.pop()
-        done[number] = True
-        for other in after[number]:
+    for number in ready:
+        for other in following[number]:
             left[other] -= 1
             if left[other] == 0:
                 ready.append(other)
-    if all(done):
+    if len(ready) == count:
         return
-    cycle = _shortest_cycle_through([k for k, is_done in enumerate(done) if not is_done], before, done)
-    shown = [f"{flat[number][1]} on {devices[flat[number][0]]}" for number in cycle]
+    done = [needs == 0 for needs in left]
+    needs = Ragged.from_lists(following).transposed(count).to_lists()
+    cycle = _shortest_cycle_through([k for k, is_done in enumerate(done) if not is_done], needs, done)
+    shown = []
+    for number in cycle:
+        phase, stage, batch = (int(column[number]) for column in described)
+        shown.append(f"{Pass(Phase(phase), stage, batch)} on {devices[int(device[number])]}")
     if len(shown) > MOST_SHOWN:
         shown = [*shown[: MOST_SHOWN - 1], f"({len(shown) - MOST_SHOWN + 1} more)"]
     findings.add(None, "deadlock", f"{' waits for '.join([*shown, shown[0]])}")
 
 
-def _shortest_cycle_through(stuck: list[int], before: list[set[int]], done: list[bool]) -> list[int]:
+def _shortest_cycle_through(stuck: list[int], before: list[list[int]], done: list[bool]) -> list[int]:
     """Return a cycle of operations that wait for each other: a shortest one through some operation of a cycle."""
     # Everyone who is stuck waits for somebody who is: following that leads into a cycle.
     at, seen = stuck[0], set[int]()
