@@ -12,6 +12,7 @@ from remat_algorithms.dag.programs.catalogue import ALGORITHMS as DAG_ILP
 from remat_algorithms.joint.catalogue import ALGORITHMS as JOINT
 from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
 from remat_algorithms.parallel.catalogue import ALGORITHMS as PARALLEL
+from remat_algorithms.parallel.pipeline.catalogue import ALGORITHMS as PIPELINE
 from remat_algorithms.tree.catalogue import ALGORITHMS as TREE
 from remat_algorithms.tree.out_of_core.catalogue import ALGORITHMS as OUT_OF_CORE
 
@@ -26,6 +27,7 @@ catalogue = (
     *TREE,
     *OUT_OF_CORE,
     *PARALLEL,
+    *PIPELINE,
     *OFFLOAD,
     *JOINT,
 )

@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from remat.comparing.comparison import Comparison
     from remat.comparing.run import compare
     from remat.errors import ClaimError, InstanceError, MissingExtraError, OptionError, RematError
-    from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, TreeInstance, load
+    from remat.instance import (
+        AdjointInstance,
+        ChainInstance,
+        DagInstance,
+        Instance,
+        PipelineInstance,
+        TreeInstance,
+        load,
+    )
     from remat.instance.shipped import example, examples
     from remat.plugin.proposal import Bound, LeastBudget, Status, Termination
     from remat.plugin.registry import Algorithm, algorithms
@@ -54,6 +62,7 @@ _HOME = {
     "LeastBudget": "remat.plugin.proposal",
     "MissingExtraError": "remat.errors",
     "OptionError": "remat.errors",
+    "PipelineInstance": "remat.instance",
     "Point": "remat.solving.questions.curves",
     "RematError": "remat.errors",
     "Report": "remat.verifier",
@@ -94,6 +103,7 @@ __all__ = [
     "LeastBudget",
     "MissingExtraError",
     "OptionError",
+    "PipelineInstance",
     "Point",
     "RematError",
     "Report",

@@ -229,7 +229,10 @@ def test_either_every_step_has_a_start_or_none_has(starts):
     [
         ([], "$", "a schedule is a JSON object"),
         ({}, "$.schema", "the key is missing"),
-        ({"schema": "remat.schedule/2"}, "$.schema", "found 'remat.schedule/2'"),
+        ({"schema": "remat.schedule/9"}, "$.schema", "found 'remat.schedule/9'"),
+        ({"schema": "remat.schedule/2"}, "$.steps", "no list of steps"),
+        ({"schema": SCHEMA, "steps": [], "initial": {}}, "$", "unknown key 'initial'"),
+        ({"schema": "remat.schedule/2", "steps": [], "period": 3}, "$", "unknown key 'period'"),
         ({"schema": SCHEMA}, "$.steps", "no list of steps"),
         ({"schema": SCHEMA, "steps": {}}, "$.steps", "no list of steps"),
     ],

@@ -234,7 +234,7 @@ def holds_schedule(path: str) -> bool:
     import gzip
     import zlib
 
-    from remat.schedule.document import SCHEMA
+    from remat.schedule.document import SCHEMAS
 
     try:
         if not os.path.isfile(path):
@@ -245,7 +245,8 @@ def holds_schedule(path: str) -> bool:
             head = file.read(MOST_OF_HEAD)
     except (OSError, EOFError, zlib.error):
         return False
-    return SCHEMA.encode() in head[:400] and b'"steps":' in head
+    listed = b'"steps":' in head or b'"orders":' in head
+    return listed and any(schema.encode() in head[:400] for schema in SCHEMAS)
 
 
 def check_plot(path: str) -> None:

@@ -33,7 +33,10 @@ that is a shipped one.
   remat show --examples                    the shipped instances
   remat show --schema                      the JSON Schema of instances"""
 
-LENGTH_OF_KIND = {"chain": "stages", "adjoint": "steps", "tree": "nodes"}
+MOST_LINKS = 8
+"""Links that are listed one by one."""
+
+LENGTH_OF_KIND = {"chain": "stages", "adjoint": "steps", "tree": "nodes", "pipeline": "layers"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,14 +104,14 @@ def _schedule(path: str, of: str | None) -> dict[str, Any] | None:
     """Read the document if it is a schedule; None if it is anything else, or does not even begin as one."""
     from remat.documents import read_document
     from remat.errors import InstanceError
-    from remat.schedule.document import SCHEMA
+    from remat.schedule.document import SCHEMAS
 
     if path.startswith(common.EXAMPLE) or path == common.STANDARD_STREAM:
         return None
     says_so = False
     try:
         # A schedule says so at its beginning; whole documents are not read twice for nothing.
-        says_so = _begins_as(path, SCHEMA)
+        says_so = any(_begins_as(path, schema) for schema in SCHEMAS)
         if of is None and not says_so:
             return None
         document = read_document(path, "schedule")
@@ -116,7 +119,7 @@ def _schedule(path: str, of: str | None) -> dict[str, Any] | None:
         if says_so:
             raise
         return None
-    return document if isinstance(document, dict) and document.get("schema") == SCHEMA else None
+    return document if isinstance(document, dict) and document.get("schema") in SCHEMAS else None
 
 
 def _begins_as(path: str, schema: str) -> bool:
@@ -248,6 +251,10 @@ def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
     if len(listed) > 4:
         listed = [*listed[:2], f"... {listed[-1]} ({len(listed)} in all)"]
     yield "processors", ", ".join(listed)
+    if len(machine.links) > MOST_LINKS:
+        speeds = sorted({_speed(link, units) for link in machine.links})
+        yield "links", f"{len(machine.links):,}: {'; '.join(speeds[:4])}{'; ...' if len(speeds) > 4 else ''}"
+        return
     for k, link in enumerate(machine.links):
         about = f"{_speed(link, units)}, channel {shown_name(link.channel)}"
         yield "links" if k == 0 else "", f"{shown_name(machine.link_name(k))}: {about}"

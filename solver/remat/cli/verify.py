@@ -13,8 +13,12 @@ from remat.cli.session import ExitCode, Session, emit
 from remat.errors import InstanceError, RematError, ScheduleForInstanceError
 
 if TYPE_CHECKING:
+    from remat.solving.verifying import Examined
     from remat.units import Units
     from remat.verifier import Report
+
+MOST_LINKS = 8
+"""Links that are listed one by one whatever they do."""
 
 MOST_SHOWN = 20
 """Violations in the table; the JSON document has all that the verifier names."""
@@ -45,7 +49,7 @@ def command(
 ) -> int:
     """Verify and print the verdict."""
     common.one_standard_input({"INSTANCE": instance, "SCHEDULE": schedule, "--machine": machine})
-    from remat.solving.verifying import verify
+    from remat.solving.verifying import examine
 
     try:
         loaded = common.load_instance(instance)
@@ -57,8 +61,9 @@ def command(
     document = common.load_schedule(schedule)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'} and its schedule")
     model = common.load_machine_option(machine, units)
-    report = verify(loaded, document, machine=model, any_instance=any_instance)
-    causes = {name: _step_name(document, peak.step) for name, peak in report.peaks.items()}
+    examined = examine(loaded, document, machine=model, any_instance=any_instance)
+    report = examined.report
+    causes = {name: _step_name(examined, peak.step) for name, peak in report.peaks.items()}
     if format_ == "json":
         emit(json.dumps(_verdict(report, causes), indent=2, ensure_ascii=False))
     elif not session.quiet:
@@ -77,15 +82,16 @@ def _is_instance(path: str) -> bool:
     return True
 
 
-def _step_name(document: Any, index: int | None) -> str:
-    """Name a step of the document: the task that it runs, or the value that it moves."""
+def _step_name(examined: Examined, index: int | None) -> str:
+    """Name a step: the task that it runs, or the value that it moves."""
+    from remat.schedule.document import Copy, Run, StepView
+
     if index is None:
         return "initial residency"
-    step = document["steps"][index]
-    if "run" in step:
-        return f"{step['run']} (step {index})"
-    what = f"copy of {step['copy']}" if "copy" in step else "drop"
-    return f"{what} (step {index})"
+    step = StepView(examined.steps, examined.graph, examined.machine)[index]
+    if isinstance(step, Run):
+        return f"{step.task} (step {index})"
+    return f"copy of {step.value} (step {index})" if isinstance(step, Copy) else f"drop (step {index})"
 
 
 def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -101,10 +107,13 @@ def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tup
     yield "makespan", format_time(report.makespan, units)
     yield "recompute time", format_time(report.recompute_time, units)
     yield from peaks(report, units, causes)
-    for k, (link, size) in enumerate(report.transferred.items()):
+    many = len(report.transferred) > MOST_LINKS
+    moved = [item for item in report.transferred.items() if item[1] or not many]
+    for k, (link, size) in enumerate(moved):
         yield "transferred" if k == 0 else "", f"{link}: {format_size(size, units, both=True)}"
     if len(report.busy) > 1:
-        for k, (resource, idle) in enumerate(report.idle.items()):
+        shown = report.spans.keys() if many else report.idle.keys()
+        for k, (resource, idle) in enumerate((name, report.idle[name]) for name in shown):
             yield "idle time" if k == 0 else "", f"{resource}: {format_time(idle, units)}"
     yield "steps", f"{len(report.start):,}"
     for k, note in enumerate(report.notes):

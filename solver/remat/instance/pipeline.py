@@ -71,6 +71,11 @@ class Layer(Model):
         time = getattr(self, phase)
         return time.get(device) if isinstance(time, dict) else time
 
+    def work_on(self, device: str) -> Number | None:
+        """Return the time of forward and backward of one micro-batch on a type of device; None if it cannot run it."""
+        known = [time for phase in PHASE_TIMES if (time := self.time_on(phase, device)) is not None]
+        return sum(known) if len(known) == len(PHASE_TIMES) else None
+
 
 class PipelineInstance(BaseInstance):
     """Layers in a row, micro-batches that pass them forwards and back, and a cluster to run that on.

@@ -255,7 +255,9 @@ class _Listing:
         operations = waits.operations
         inside = _running(waits.task_time, operations)
         begin = np.array(started)[operations.rows] + inside
-        self.start: NumberArray = np.concatenate((begin, np.array(sent, dtype=np.array(sent).dtype if sent else np.int64)))
+        self.start: NumberArray = np.concatenate(
+            (begin, np.array(sent, dtype=np.array(sent).dtype if sent else np.int64))
+        )
         _, occupied, delay = waits.links
         arrival = np.array(sent) + np.array(occupied) + np.array(delay) if sent else np.zeros(0, dtype=np.int64)
         self.end: NumberArray = np.concatenate((begin + waits.task_time, arrival))
@@ -271,7 +273,7 @@ class _Listing:
         is_run = order < runs
 
         def column(of_runs: IntArray | int, of_copies: IntArray | int, dtype: type = np.int64) -> IntArray:
-            both = np.empty(runs + copies, dtype=dtype)
+            both: IntArray = np.empty(runs + copies, dtype=dtype)
             both[:runs], both[runs:] = of_runs, of_copies
             listed: IntArray = both[order]
             return listed

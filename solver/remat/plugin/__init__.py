@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from remat.graph.chain import Chain
     from remat.graph.machine import Link, Machine, Memory, Processor
     from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph, number_array
-    from remat.instance import AdjointInstance, ChainInstance, DagInstance, PipelineInstance, TreeInstance
+    from remat.instance import AdjointInstance, ChainInstance, DagInstance, Layer, PipelineInstance, TreeInstance
     from remat.plugin.context import Context, Progress
     from remat.plugin.emit import MOST_RUNS, check_length, run_in_order
     from remat.plugin.options import Options, make_options
@@ -61,6 +61,7 @@ _HOME = {
     "DagInstance": "remat.instance",
     "Entry": "remat.schedule.operations",
     "IntArray": "remat.graph.taskgraph",
+    "Layer": "remat.instance",
     "Layout": "remat.schedule.operations",
     "LeastBudget": "remat.plugin.proposal",
     "Link": "remat.graph.machine",
@@ -119,6 +120,7 @@ __all__ = [
     "DagInstance",
     "Entry",
     "IntArray",
+    "Layer",
     "Layout",
     "LeastBudget",
     "Link",

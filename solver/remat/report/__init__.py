@@ -1,11 +1,11 @@
 """Renderers of results: table, actions, plot, trace. They compute nothing that the verifier has not measured."""
 
 VIEWS = {
-    "time": ("chain", "adjoint", "dag", "tree"),
-    "values": ("chain", "adjoint", "dag", "tree"),
+    "time": ("chain", "adjoint", "dag", "tree", "pipeline"),
+    "values": ("chain", "adjoint", "dag", "tree", "pipeline"),
     "stages": ("chain", "adjoint"),
     "reversal": ("chain", "adjoint"),
     "tree": ("tree",),
-    "convergence": ("chain", "adjoint", "dag", "tree"),
+    "convergence": ("chain", "adjoint", "dag", "tree", "pipeline"),
 }
 """The pictures of a schedule (see `remat.report.plot.schedule`), each with the kinds of instances that it is for."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from remat.solving.result import Result
 
 NO_RECOMPUTE_ALGORITHM = "keep-all"
+PIPELINE_ALGORITHM = "1f1b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +191,8 @@ def show(
     graph = problem.graph
     working = problem.machine.memories[problem.machine.processors[0].memory].name
     alone = _without_recomputation(loaded, problem, model)
+    if alone is not None and loaded.budgets_are_for_all:
+        working = max(alone.peak_memory, key=lambda name: alone.peak_memory[name])
     bound, cause = _time_bound(problem)
     needs = {
         memory.name: Need(need.size, None if need.task is None else graph.tasks[need.task])
@@ -219,7 +222,7 @@ def show(
         memory_needs=needs,
         machine=problem.machine,
         working_memory=working,
-        hiding=None if alone is None else _hiding(alone, problem, working, needs),
+        hiding=None if alone is None or loaded.budgets_are_for_all else _hiding(alone, problem, working, needs),
     )
 
 
@@ -227,7 +230,8 @@ def _without_recomputation(instance: Instance, problem: Problem, machine: Machin
     """Run everything once without limits; through the registry, like any solve."""
     unbounded = {memory.name: None for memory in problem.machine.memories}
     try:
-        return solve(instance, algorithm=NO_RECOMPUTE_ALGORITHM, budget=unbounded, machine=machine)
+        name = PIPELINE_ALGORITHM if instance.budgets_are_for_all else NO_RECOMPUTE_ALGORITHM
+        return solve(instance, algorithm=name, budget=unbounded, machine=machine)
     except (ClaimError, OptionError):  # inputs or outputs elsewhere: it takes transfers; or no such algorithm
         return None
 

@@ -21,6 +21,13 @@ STORE_ALL_ALGORITHM = "store-all"
 PIPELINE_ALGORITHM = "1f1b"
 
 
+def plainest(instance: Instance) -> str:
+    """Return the algorithm whose peak is the whole of which budgets are shares: it runs everything once."""
+    if instance.budgets_are_for_all:
+        return PIPELINE_ALGORITHM
+    return STORE_ALL_ALGORITHM if instance.has_storage else NO_RECOMPUTE_ALGORITHM
+
+
 def share_of(text: str) -> Decimal | None:
     """Return the share that a text such as ``80%`` means; None for another text.
 
@@ -57,9 +64,7 @@ class Wholes:
         unbounded = self.machine.with_capacities({memory.name: None for memory in self.machine.memories})
         problem = Problem(self.instance, unbounded)
         try:
-            name = STORE_ALL_ALGORITHM if self.instance.has_storage else NO_RECOMPUTE_ALGORITHM
-            name = PIPELINE_ALGORITHM if self.instance.budgets_are_for_all else name
-            solver = registry.find(name, problem.kind)
+            solver = registry.find(plainest(self.instance), problem.kind)
             proposal = solver.load()(problem, make_options(solver, {}), Context())
             return conclude(problem, solver, proposal, {}).peak_memory or None
         except (ClaimError, OptionError):  # inputs or outputs elsewhere: it takes transfers; or no such algorithm

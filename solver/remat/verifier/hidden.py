@@ -33,6 +33,7 @@ def check_hidden_time(
     residency: Residency,
     valid: BoolArray,
     uses: tuple[IntArray, IntArray],
+    *,
     delay: NumberArray,
     findings: Findings,
 ) -> None:

@@ -62,7 +62,7 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
     _check_ends(graph, machine, residency, findings)
     peaks, profiles = memory_use(graph, machine, steps, timeline, residency, valid, findings)
     if not findings:
-        check_hidden_time(graph, machine, steps, timeline, residency, valid, uses, delay, findings)
+        check_hidden_time(graph, machine, steps, timeline, residency, valid, uses, delay=delay, findings=findings)
     ran = np.flatnonzero(run_count)
     run_time = _exact_sum(graph.time[ran], run_count[ran])
     reference = no_recompute_time(graph, needed_tasks(graph)) if reference_time is None else reference_time
@@ -82,7 +82,18 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
         profiles=profiles,
         start=timeline.start,
         end=timeline.end,
+        spans=_spans(machine, timeline, uses),
     )
+
+
+def _spans(machine: Machine, timeline: Timeline, uses: tuple[IntArray, IntArray]) -> dict[str, Number]:
+    """Return for each processor how long it takes from its first start to its last end."""
+    step, used = uses
+    found: dict[str, Number] = {}
+    for index, processor in enumerate(machine.processors):
+        mine = step[used == index]
+        found[processor.name] = (timeline.end[mine].max() - timeline.start[mine].min()).item() if len(mine) else 0
+    return found
 
 
 def nothing_run(machine: Machine) -> Report:

@@ -73,6 +73,9 @@ class Report:
         `run_time` minus the no-recompute time.
     profiles : mapping of memory name to Profile
     start, end : (steps,) arrays
+    spans : mapping of processor name to time
+        From the start of each processor's first run to the end of its last; 0 for those that run nothing. Steps of
+        training that follow each other without a barrier take as long as the largest.
     notes : tuple of str
         Remarks that are no violations (a machine that differs from the instance's).
     """
@@ -88,6 +91,7 @@ class Report:
     profiles: Mapping[str, Profile]
     start: NumberArray
     end: NumberArray
+    spans: Mapping[str, Number] = field(default_factory=dict)
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -99,6 +103,11 @@ class Report:
     def peak_memory(self) -> dict[str, int]:
         """Peak bytes per memory."""
         return {name: peak.size for name, peak in self.peaks.items()}
+
+    @property
+    def bubble(self) -> dict[str, float]:
+        """Share of its span in which each processor runs nothing."""
+        return {name: 1 - self.busy[name] / span if span else 0.0 for name, span in self.spans.items()}
 
     @property
     def idle(self) -> dict[str, Number]:

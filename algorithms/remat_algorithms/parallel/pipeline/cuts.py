@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from remat.errors import OptionError
-from remat.instance import PipelineInstance
-from remat.instance.pipeline import PHASE_TIMES, Layer
-from remat.units import Number
+from remat.plugin import Layer, Number, OptionError, PipelineInstance
 
 
 @dataclass(frozen=True)
@@ -34,8 +31,8 @@ class Work:
         times: list[Number] = []
         stop = [len(layers)]
         for layer in layers:
-            known = [time for phase in PHASE_TIMES if (time := layer.time_on(phase, device)) is not None]
-            times.append(sum(known) if len(known) == len(PHASE_TIMES) else -1)
+            taken = layer.work_on(device)
+            times.append(-1 if taken is None else taken)
         for index in range(len(layers) - 1, -1, -1):
             stop.append(index if times[index] < 0 else stop[-1])
         return Work([0, *accumulate(max(0, time) for time in times)], stop[::-1])

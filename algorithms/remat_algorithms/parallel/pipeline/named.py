@@ -1,7 +1,4 @@
-"""The schedules that have a name: layers cut evenly by time, and operations in the order of a rule.
-
-One function a schedule; which rule it is, and what it promises, says `rules`.
-"""
+"""The schedules that have a name: layers cut evenly by time, and operations in the order of a rule (see `rules`)."""
 
 from __future__ import annotations
 
@@ -9,10 +6,7 @@ from collections.abc import Callable
 
 from pydantic import Field
 
-from remat.errors import OptionError
-from remat.instance import PipelineInstance
-from remat.plugin import Options, Problem, Proposal
-from remat.schedule.orders import Orders, Stage
+from remat.plugin import Context, OptionError, Options, Orders, Pass, Phase, PipelineInstance, Problem, Proposal, Stage
 from remat_algorithms.parallel.pipeline import rules
 from remat_algorithms.parallel.pipeline.cuts import balanced_cuts
 
@@ -20,15 +14,22 @@ from remat_algorithms.parallel.pipeline.cuts import balanced_cuts
 class ChunkOptions(Options):
     """Options of the interleaved schedule."""
 
-    chunks: int = Field(default=2, ge=1, le=64, description="Parts of the model that each device holds.")
+    chunks: int = Field(default=2, ge=1, le=64, description="parts of the model that each device holds")
 
 
 def orders_of(instance: PipelineInstance, lists: rules.Lists) -> Orders:
-    """Give each part of a rule its layers: the cut is even in time."""
-    parts = max(lists.part) + 1
+    """Give each part of a rule its layers, so that the slowest part is as quick as can be.
+
+    Operations on halves that the layers of a stage do not have become those on the whole.
+
+    Raises
+    ------
+    OptionError
+        If the instance allows fewer copies of a layer than the rule keeps, or has too few layers.
+    """
     homes = [
         sorted({device for device, part in zip(lists.place, lists.part, strict=True) if part == wanted})
-        for wanted in range(parts)
+        for wanted in range(lists.parts)
     ]
     copies = max(len(devices) for devices in homes)
     if copies > instance.copies:
@@ -42,10 +43,98 @@ def orders_of(instance: PipelineInstance, lists: rules.Lists) -> Orders:
         Stage(tuple(range(cuts[part], cuts[part + 1])), device)
         for device, part in zip(lists.place, lists.part, strict=True)
     )
-    return Orders(stages, lists.lists)
+    layers = instance.each_layer()
+    halves = [any(layers[layer].is_split for layer in stage.layers) for stage in stages]
+    if all(halves):
+        return Orders(stages, lists.lists)
+    return Orders(stages, tuple(tuple(_whole(operations, halves)) for operations in lists.lists))
 
 
-def _proposal(problem: Problem, rule: Callable[[PipelineInstance, int], rules.Lists]) -> Proposal:
+def _whole(operations: tuple[Pass, ...], halves: list[bool]) -> list[Pass]:
+    """Return operations without the second halves that stages do not have."""
+    return [
+        operation._replace(phase=Phase.B) if operation.phase is Phase.BW and not halves[operation.stage] else operation
+        for operation in operations
+        if operation.phase is not Phase.W or halves[operation.stage]
+    ]
+
+
+def _solved(problem: Problem, rule: Callable[[int, int], rules.Lists]) -> Proposal:
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
-    return Proposal(orders=orders_of(instance, rule(instance, len(problem.machine.processors))))
+    return Proposal(orders=orders_of(instance, rule(len(problem.machine.processors), instance.micro_batches)))
+
+
+def _whole_backwards(problem: Problem, rule: Callable[..., rules.Lists], **more: int) -> Proposal:
+    """Solve with a rule that takes each backward as a whole, in halves or not."""
+    split = _has_halves(problem)
+    return _solved(problem, lambda devices, batches: rule(devices, batches, split=split, **more))
+
+
+def _has_halves(problem: Problem) -> bool:
+    return isinstance(problem.instance, PipelineInstance) and problem.instance.is_split
+
+
+def _in_halves(problem: Problem, rule: Callable[[int, int], rules.Lists]) -> Proposal:
+    """Solve with a rule that runs the halves of backwards apart."""
+    if not _has_halves(problem):
+        raise OptionError(
+            "this schedule runs the two halves of a backward apart, and no layer gives a weight_time",
+            argument="algorithm",
+        )
+    return _solved(problem, rule)
+
+
+def solve_gpipe(problem: Problem, options: None, context: Context) -> Proposal:
+    """All forwards, then all backwards (Huang et al. 2019)."""
+    return _whole_backwards(problem, rules.gpipe)
+
+
+def solve_1f1b(problem: Problem, options: None, context: Context) -> Proposal:
+    """One forward, one backward, after as few forwards as keep the last stage fed (Fan et al. 2021)."""
+    return _whole_backwards(problem, rules.one_forward_one_backward)
+
+
+def solve_eager(problem: Problem, options: None, context: Context) -> Proposal:
+    """1F1B with twice the forwards first, which hides hops."""
+    return _whole_backwards(problem, rules.eager_one_forward_one_backward)
+
+
+def solve_interleaved(problem: Problem, options: ChunkOptions, context: Context) -> Proposal:
+    """1F1B with several chunks of the model on each device (Narayanan et al. 2021)."""
+    return _whole_backwards(problem, rules.interleaved, chunks=options.chunks)
+
+
+def solve_chimera(problem: Problem, options: None, context: Context) -> Proposal:
+    """Two pipelines in opposite directions (Li and Hoefler 2021)."""
+    return _whole_backwards(problem, rules.chimera)
+
+
+def solve_gems(problem: Problem, options: None, context: Context) -> Proposal:
+    """Micro-batches in turns from both ends, one activation a device (Jain et al. 2020)."""
+    return _whole_backwards(problem, rules.gems)
+
+
+def solve_zb_h1(problem: Problem, options: None, context: Context) -> Proposal:
+    """Zero bubble in the memory of 1F1B (Qi et al. 2024)."""
+    return _in_halves(problem, rules.zb_h1)
+
+
+def solve_zb_h2(problem: Problem, options: None, context: Context) -> Proposal:
+    """Zero bubble in up to twice the memory of 1F1B (Qi et al. 2024)."""
+    return _in_halves(problem, rules.zb_h2)
+
+
+def solve_zb_v(problem: Problem, options: None, context: Context) -> Proposal:
+    """Two chunks a device in a V, in the memory of 1F1B (Qi et al. 2024)."""
+    return _in_halves(problem, rules.zb_v)
+
+
+def solve_v_half(problem: Problem, options: None, context: Context) -> Proposal:
+    """Two chunks a device in a V, in about half the memory of 1F1B (Qi et al. 2024)."""
+    return _in_halves(problem, rules.v_half)
+
+
+def solve_v_min(problem: Problem, options: None, context: Context) -> Proposal:
+    """Two chunks a device in a V, in about a third of the memory of 1F1B (Qi et al. 2024)."""
+    return _in_halves(problem, rules.v_min)

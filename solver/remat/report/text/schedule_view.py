@@ -10,6 +10,7 @@ import numpy as np
 from remat.report.text.summary import shown_name, table
 from remat.report.views.residents import Resident, residents_at
 from remat.report.views.slices import slice_maxima, without_dips
+from remat.schedule.document import Copy, Run, StepView
 from remat.solving.verifying import Examined
 from remat.units import format_size, format_time
 from remat.verifier import Profile
@@ -90,10 +91,10 @@ def _memory(examined: Examined, index: int, name: str, capacity: int | None) -> 
 
 
 def _step_name(examined: Examined, index: int) -> str:
-    step = examined.document["steps"][index]
-    if "run" in step:
-        return shown_name(str(step["run"]))
-    return f"copy of {shown_name(str(step['copy']))}" if "copy" in step else "drop"
+    step = StepView(examined.steps, examined.graph, examined.machine)[index]
+    if isinstance(step, Run):
+        return shown_name(step.task)
+    return f"copy of {shown_name(step.value)}" if isinstance(step, Copy) else "drop"
 
 
 def profile_lines(profile: Profile, makespan: float, top: int, rows: int = 6) -> list[str]:

@@ -16,6 +16,9 @@ from remat.verifier import Report
 WIDTH = 100
 """Most columns of a table."""
 
+MOST_DEVICES = 8
+"""Links, and devices of a pipeline, that are listed one by one whatever they do."""
+
 LONGEST_NAME = 48
 """Names longer than this are abbreviated in tables; the JSON documents have them in full."""
 
@@ -89,7 +92,7 @@ def _lines(result: Result) -> Iterator[tuple[str, str]]:
     for label, bound in _labelled("other bounds", _other_bounds(result)):
         yield label, f"{format_time(bound.value, units)} for {bound.scope} ({bound.source})"
     if result.report is not None:
-        yield from traffic(result.report, result.machine, units)
+        yield from traffic(result.report, result.machine, units, idle=result.orders is None)
         yield "steps", f"{len(result.steps):,}"
     yield "solve time", format_time(result.solve_seconds)
     for label, note in _labelled("notes", result.notes):
@@ -141,7 +144,9 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
 def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     units = result.units
     yield "makespan", format_time(report.makespan, units)
-    if result.overhead is not None:
+    if result.orders is not None:
+        yield from _of_pipeline(result, report)
+    elif result.overhead is not None:
         reference = format_time(result.no_recompute_time, units)
         yield "overhead", f"{_percent(result.overhead)} over the {reference} without recomputation"
     share = _share(report.recompute_time, report.run_time)
@@ -151,6 +156,19 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
         limit = "" if memory.capacity is None else f" of {format_size(memory.capacity, units, both=True)}"
         cause = _cause(size, result.peak_step(memory.name))
         yield label, f"{shown_name(memory.name)}: {format_size(size, units, both=True)}{limit}{cause}"
+
+
+def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
+    """Say how well the devices are used: with a barrier after each step, and without one."""
+    units = result.units
+    yield "period", f"{format_time(max(report.spans.values()), units)}, of steps that follow without a barrier"
+    if report.makespan:
+        share = report.run_time / report.makespan
+        yield "speed-up", f"{share:.3g} on {len(report.spans)} devices"
+    waits = [f"{shown_name(name)} {_percent(share, signed=False)}" for name, share in report.bubble.items()]
+    if len(waits) > MOST_DEVICES:
+        waits = [*waits[: MOST_DEVICES - 1], f"... {waits[-1]}"]
+    yield "bubble", ", ".join(waits)
 
 
 def _without_schedule(result: Result) -> Iterator[tuple[str, str]]:
@@ -206,16 +224,20 @@ def _other_bounds(result: Result) -> list[Bound]:
     return [bound for bound in result.bounds if bound.scope != ALL_SCHEDULES and bound.value > result.lower_bound]
 
 
-def traffic(report: Report, machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
+def traffic(report: Report, machine: Machine, units: Units, *, idle: bool = True) -> Iterator[tuple[str, str]]:
     """Yield lines on the links, and the idle time of each resource where there are links or several of them."""
-    for label, (link, size) in _labelled("transferred", report.transferred.items()):
+    many = len(machine.links) > MOST_DEVICES
+    moved = [item for item in report.transferred.items() if item[1] or not many]
+    for label, (link, size) in _labelled("transferred", moved):
         yield label, f"{shown_name(link)}: {format_size(size, units, both=True)}"
-    if not machine.links and len(machine.resources) < 2:
+    if not idle or (not machine.links and len(machine.resources) < 2):
         return
-    for label, (resource, idle) in _labelled("idle time", report.idle.items()):
-        share = _share(idle, report.makespan)
-        yield label, f"{shown_name(resource)}: {format_time(idle, units)}{share and f', {share}'}"
-    working = [(name, time) for name, time in report.overlap.items() if report.busy[name]]
+    shown = {processor.name for processor in machine.processors} if many else report.idle.keys()
+    waits = [item for item in report.idle.items() if item[0] in shown]
+    for label, (resource, waited) in _labelled("idle time", waits):
+        share = _share(waited, report.makespan)
+        yield label, f"{shown_name(resource)}: {format_time(waited, units)}{share and f', {share}'}"
+    working = [(name, time) for name, time in report.overlap.items() if report.busy[name] and not many]
     for label, (channel, time) in _labelled("overlap", working):
         busy = report.busy[channel]
         yield label, f"{shown_name(channel)}: {format_time(time, units)} of {format_time(busy, units)} beside runs"

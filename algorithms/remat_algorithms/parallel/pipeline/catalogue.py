@@ -1,0 +1,42 @@
+"""Catalogue of the algorithms for pipelines: metadata only."""
+
+from __future__ import annotations
+
+from remat.plugin import Algorithm
+
+
+def _named(name: str, function: str, summary: str, reference: str, options: str = "") -> Algorithm:
+    return Algorithm(
+        name=name,
+        solver=f"remat_algorithms.parallel.pipeline.named:{function}",
+        options=f"remat_algorithms.parallel.pipeline.named:{options}" if options else "",
+        kinds=("pipeline",),
+        summary=summary,
+        guarantee="strategy",
+        within=f"the {name} schedule of evenly cut layers",
+        complexity="O(operations log operations)",
+        reference=reference,
+        several_memories=True,
+        cheap=("pipeline",),
+    )
+
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    _named("gpipe", "solve_gpipe", "all forwards, then all backwards", "Huang et al. 2019"),
+    _named("1f1b", "solve_1f1b", "one forward, one backward, after the fewest forwards", "Fan et al. 2021"),
+    _named("eager-1f1b", "solve_eager", "1F1B with twice the forwards first, to hide hops", "Zhuang et al. 2023"),
+    _named(
+        "interleaved-1f1b",
+        "solve_interleaved",
+        "1F1B with several chunks of the model on each device",
+        "Narayanan et al. 2021",
+        "ChunkOptions",
+    ),
+    _named("chimera", "solve_chimera", "two pipelines in opposite directions", "Li and Hoefler 2021"),
+    _named("gems", "solve_gems", "micro-batches from both ends in turns, one in flight a device", "Jain et al. 2020"),
+    _named("zb-h1", "solve_zb_h1", "zero bubble, in the memory of 1F1B", "Qi et al. 2024"),
+    _named("zb-h2", "solve_zb_h2", "zero bubble, in up to twice the memory of 1F1B", "Qi et al. 2024"),
+    _named("zb-v", "solve_zb_v", "two chunks a device in a V, in the memory of 1F1B", "Qi et al. 2024"),
+    _named("v-half", "solve_v_half", "two chunks a device in a V, in half the memory of 1F1B", "Qi et al. 2024b"),
+    _named("v-min", "solve_v_min", "two chunks a device in a V, in a third of the memory of 1F1B", "Qi et al. 2024b"),
+)
