@@ -208,6 +208,45 @@ def test_formulas_of_v_schedules():
         assert found.makespan == 6 * m + (4 * p - 5 if p > 1 else 0)
 
 
+def in_pairs(lists, point):
+    """Run paired lists: B of a point is whole, and an activation goes with its input half."""
+    first, apart = point["F"], point["B"] - point["W"]
+    times = {"forward": first, "backward": apart, "weight": point["W"], "paired": point["paired"]}
+    return simulate(lists, kept=0, **times)
+
+
+@pytest.mark.parametrize("point", points("dualpipe"))
+def test_dualpipe_points(point):
+    found = in_pairs(rules.dualpipe(point["p"], point["m"]), point)
+    assert found.makespan == point["makespan"]
+    assert (list(found.busy), list(found.peak)) == (point["busy"], point["peak"])
+
+
+def test_bubble_of_dualpipe():
+    for p, m in [(2, 4), (4, 8), (4, 14), (6, 12), (8, 20), (10, 20)]:
+        point = {"F": 10, "B": 20, "W": 10, "paired": 28}
+        found = in_pairs(rules.dualpipe(p, m), point)
+        assert found.makespan - found.busy[p // 2] == (p // 2 - 1) * (28 + 20 - 30)
+        assert found.peak == (p + 1,) * p
+        folded = in_pairs(rules.dualpipev(p // 2, m), point)
+        assert folded.peak == (p + 1,) * (p // 2)
+        assert folded.makespan - folded.busy[-1] == (p // 2 - 1) * (28 + 20 - 30)
+
+
+def test_each_operation_of_paired_lists_once():
+    for p, m in [(2, 4), (4, 8), (6, 14), (8, 16)]:
+        for lists in (rules.dualpipe(p, m), rules.dualpipev(p // 2, m), rules.dualpipev(1, m)):
+            counted = Counter()
+            for device, items in enumerate(lists.lists):
+                for operation in [one for item in items for one in (item if isinstance(item, rules.Pair) else (item,))]:
+                    assert lists.place[operation.stage] == device
+                    counted.update(
+                        (kind, lists.part[operation.stage], operation.batch) for kind in operation.phase.name
+                    )
+            expected = [(kind, part, batch) for kind in "FBW" for part in range(lists.parts) for batch in range(m)]
+            assert counted == Counter(expected)
+
+
 @pytest.mark.parametrize(
     ("refused", "argument", "said"),
     [
@@ -216,6 +255,10 @@ def test_formulas_of_v_schedules():
         (lambda: rules.interleaved(4, 8, chunks=0), "chunks", "0 chunks"),
         (lambda: rules.chimera(5, 8), "devices", "4 or 6, not 5"),
         (lambda: rules.chimera(1, 8), "devices", "2, not 1"),
+        (lambda: rules.dualpipe(3, 8), "devices", "2 or 4, not 3"),
+        (lambda: rules.dualpipe(4, 9), "batches", "8 or 10 would do, 9 do not"),
+        (lambda: rules.dualpipe(4, 6), "batches", "8 would do, 6 do not"),
+        (lambda: rules.dualpipev(4, 7), "batches", "at least 8 micro-batches; there are 7"),
         *((lambda rule=rule: rule(0, 4), "devices", "0 devices") for rule in (FLUSH | SPLIT).values()),
         *((lambda rule=rule: rule(4, 0), "batches", "0 micro-batches") for rule in (FLUSH | SPLIT).values()),
     ],
