@@ -1,1 +1,1 @@
-"""Pipelines: training steps in micro-batches on several devices."""
+"""Schedules of pipelines: several devices, each with some stages of a model, and many micro-batches."""

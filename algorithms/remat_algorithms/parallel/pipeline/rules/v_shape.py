@@ -1,0 +1,190 @@
+"""Two chunks of the model on a device, there and back: zb-v, v-half, v-min.
+
+Chunk 0 of device d is stage d, chunk 1 is stage 2p - 1 - d, so the last device hands to itself and the first one begins
+and ends every micro-batch. All three take B and W apart. Figures are for F = B = W = 1 a chunk without hops and for a W
+that keeps half an activation; bytes count activations of a device, which is two chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from remat_algorithms.parallel.pipeline.rules.lists import Lists, Pass, Phase, check, frozen
+
+PERIOD = 6
+"""What a device does for one micro-batch: F, B and W of two chunks."""
+
+
+def zb_v(devices: int, batches: int) -> Lists:
+    """Zero bubble in the memory of 1F1B (ZB-V of Qi et al. 2024, as PyTorch's `ScheduleZBVZeroBubble` lists it).
+
+    Device d runs 2(p - d) - 1 F's of chunk 0; d times F of chunk 1, F of chunk 0; p - d times F, B, W of chunk 1. Then
+    in turns F of chunk 0 while there are some, B and W of chunk 0, F, B, W of chunk 1. At the end d times B of chunk 0,
+    B of chunk 1; p - d times B, W of chunk 0; and the W's that are left. From m = 2p - 1 no device waits between its
+    first and its last operation: makespan 6m + p - 1 on at most p activations. For fewer micro-batches it is the order
+    of 2p - 1, of which the last ones are left out.
+    """
+    check(devices, batches)
+    planned = max(2 * devices - 1, batches)
+    lists = (
+        (operation for operation in _zero_bubble(devices, device, planned) if operation.batch < batches)
+        for device in range(devices)
+    )
+    return _folded(devices, frozen(lists))
+
+
+def v_half(devices: int, batches: int) -> Lists:
+    """The V schedule in half the memory of 1F1B, (p + 2) // 2 activations (Qi et al. 2024b).
+
+    Steady-state hops of 1, 2, 1, 2 units; if p is even also of 2, 2, 2, 2 with other turns, which is better at p = 4.
+    The makespan is 6m + 3p - 4 for m >= p if p is odd (and not 1), 6m + 3p - 6 if it is even (6m + 2 if it is 2, 6m + 5
+    if it is 4).
+    """
+    blocks = (
+        [_Block((1, 2, 1, 2), (1, 1, 2))]
+        if devices % 2
+        else [_Block((1, 2, 1, 2), (5, 1, 1)), _Block((2, 2, 2, 2), (3, 1, 3))]
+    )
+    return _controlled(devices, batches, (devices + 2) // 2, blocks)
+
+
+def v_min(devices: int, batches: int) -> Lists:
+    """The V schedule in a third of the memory of 1F1B, (p + 4) // 3 activations (Qi et al. 2024b).
+
+    Steady-state hops of one unit; where 3 divides p, operations would meet, and the turns on the last device take 3.
+    Makespan 6m + 4p - 5 for p > 1.
+    """
+    turns = (1, 1, 1) if devices % 3 else (3, 1, 3)
+    return _controlled(devices, batches, (devices + 4) // 3, [_Block((1, 1, 1, 1), turns)])
+
+
+class _Block(NamedTuple):
+    """A building block: how one micro-batch goes down, up, down and up the devices, repeated every 6 units.
+
+    `hops` are the units from a device to the next one in F of chunk 0, F of chunk 1, B of chunk 1, B of chunk 0;
+    `turns` those from one of these to the next where they meet (the last device, the first, the last). No two of the
+    four starts on a device are equal modulo 6; W's take what is left.
+    """
+
+    hops: tuple[int, int, int, int]
+    turns: tuple[int, int, int]
+
+    def starts(self, devices: int, device: int) -> tuple[int, int, int, int]:
+        """Return the starts on a device of F and F, B and B, in the order of `hops`, for micro-batch 0."""
+        there, back = device, devices - 1 - device
+        entries = [0]
+        for hop, turn in zip(self.hops, self.turns, strict=False):
+            entries.append(entries[-1] + hop * (devices - 1) + turn)
+        passed = (there, back, there, back)
+        first, second, third, fourth = (
+            entry + hop * steps for entry, hop, steps in zip(entries, self.hops, passed, strict=True)
+        )
+        return first, second, third, fourth
+
+    def order(self, devices: int, device: int, batches: int) -> list[Pass]:
+        """Return F's and B's of a device in the order of their starts."""
+        chunks = (device, 2 * devices - 1 - device)
+        kinds = ((Phase.F, chunks[0]), (Phase.F, chunks[1]), (Phase.B, chunks[1]), (Phase.B, chunks[0]))
+        starts = self.starts(devices, device)
+        return [
+            operation
+            for _, operation in sorted(
+                (start + PERIOD * batch, Pass(phase, stage, batch))
+                for start, (phase, stage) in zip(starts, kinds, strict=True)
+                for batch in range(batches)
+            )
+        ]
+
+
+def _controlled(devices: int, batches: int, most: int, blocks: list[_Block]) -> Lists:
+    """Squeeze each block's repetition under `most` activations a device; take the shortest, of equals the first."""
+    check(devices, batches)
+    found = [_squeezed(devices, [b.order(devices, d, batches) for d in range(devices)], most) for b in blocks]
+    _, lists = min((each for each in found if each is not None), key=lambda each: each[0])
+    return _folded(devices, lists)
+
+
+def _squeezed(devices: int, orders: list[list[Pass]], most: int) -> tuple[int, tuple[tuple[Pass, ...], ...]] | None:
+    """Let each device run its F's and B's in order as early as it can, and W's whenever it waits or is full.
+
+    Unit by unit: an F takes two halves of a chunk's activation, B and W free one each, and a device has room for `most`
+    activations. Returns the units until the end and the lists, or None where all wait for each other.
+    """
+    last = 2 * devices - 1
+    listed: list[list[Pass]] = [[] for _ in range(devices)]
+    due: list[list[Pass]] = [[] for _ in range(devices)]
+    place, paid, held = [0] * devices, [0] * devices, [0] * devices
+    done: set[Pass] = set()
+    unit = 0
+    while any(len(run) * 2 < len(order) * 3 for run, order in zip(listed, orders, strict=True)):
+        now = []
+        for device, order in enumerate(orders):
+            following = order[place[device]] if place[device] < len(order) else None
+            if following is not None and _fits(following, done, held[device], 4 * most, last):
+                now.append(following)
+                place[device] += 1
+                if following.phase is Phase.F:
+                    held[device] += 2
+                else:
+                    held[device] -= 1
+                    due[device].append(Pass(Phase.W, following.stage, following.batch))
+                listed[device].append(following)
+            elif paid[device] < len(due[device]):
+                now.append(due[device][paid[device]])
+                paid[device] += 1
+                held[device] -= 1
+                listed[device].append(now[-1])
+        if not now:
+            return None
+        done.update(now)
+        unit += 1
+    return unit, frozen(listed)
+
+
+def _fits(operation: Pass, done: set[Pass], held: int, most: int, last: int) -> bool:
+    """Return whether the data of an F or a B is there, and for an F room as well."""
+    phase, stage, batch = operation
+    if phase is Phase.F:
+        return held + 2 <= most and (stage == 0 or Pass(Phase.F, stage - 1, batch) in done)
+    return Pass(Phase.F, stage, batch) in done and (stage == last or Pass(Phase.B, stage + 1, batch) in done)
+
+
+def _zero_bubble(devices: int, device: int, batches: int) -> Iterator[Pass]:
+    """Yield what a device runs for at least 2p - 1 micro-batches."""
+    chunks = (device, 2 * devices - 1 - device)
+    count = dict.fromkeys(((phase, stage) for phase in Phase for stage in chunks), 0)
+
+    def following(phase: Phase, chunk: int) -> Pass:
+        key = (phase, chunks[chunk])
+        count[key] += 1
+        return Pass(*key, count[key] - 1)
+
+    def left(phase: Phase, chunk: int) -> int:
+        return batches - count[phase, chunks[chunk]]
+
+    for _ in range(2 * (devices - device) - 1):
+        yield following(Phase.F, 0)
+    for _ in range(device):
+        yield following(Phase.F, 1)
+        yield following(Phase.F, 0)
+    for _ in range(devices - device):
+        yield from (following(phase, 1) for phase in (Phase.F, Phase.B, Phase.W))
+    while left(Phase.F, 1):
+        if left(Phase.F, 0):
+            yield following(Phase.F, 0)
+        yield from (following(phase, 0) for phase in (Phase.B, Phase.W))
+        yield from (following(phase, 1) for phase in (Phase.F, Phase.B, Phase.W))
+    for _ in range(device):
+        yield following(Phase.B, 0)
+        yield following(Phase.B, 1)
+    for _ in range(devices - device):
+        yield from (following(phase, 0) for phase in (Phase.B, Phase.W))
+    for chunk in (1, 0):
+        while left(Phase.W, chunk):
+            yield following(Phase.W, chunk)
+
+
+def _folded(devices: int, lists: tuple[tuple[Pass, ...], ...]) -> Lists:
+    there = tuple(range(devices))
+    return Lists(there + there[::-1], tuple(range(2 * devices)), lists)
