@@ -26,6 +26,7 @@ OPTIONS = {
     "two-level-async": ({}, {"period": 3}),
     "adjoint-best": ({"iterations": 20},),
     "l2l": ({}, {"recompute": True}),
+    "interleaved-1f1b": ({}, {"chunks": 1}),
     "weight-offload": ({"evaluations": 20},),
     # Fewer candidates than by default, which on small instances are the same ones many times over.
     "dtr": ({"limits": 10}, {"limits": 6, "heuristic": "eq"}),

@@ -36,7 +36,8 @@ class Processor:
 class Link:
     """A directed way between two memories (by index); `bandwidth` `None` is infinite.
 
-    A transfer occupies the channel for `latency` + size / `bandwidth`, and has arrived `delay` later.
+    A transfer occupies the channel, and the resources `also`, for `latency` + size / `bandwidth`, and has arrived `delay`
+    later.
     """
 
     source: int
@@ -45,6 +46,7 @@ class Link:
     latency: Number = 0
     channel: str
     delay: Number = 0
+    also: tuple[str, ...] = ()
 
     def time(self, size: int) -> Number:
         """Return how long an algorithm may expect a transfer to take: an integer where the division is exact.
@@ -75,7 +77,7 @@ class Machine:
     def resources(self) -> tuple[str, ...]:
         """Names of all resources, processors first."""
         names = dict.fromkeys(processor.name for processor in self.processors)
-        names.update(dict.fromkeys(link.channel for link in self.links))
+        names.update(dict.fromkeys(name for link in self.links for name in (link.channel, *link.also)))
         return tuple(names)
 
     @cached_property
@@ -83,6 +85,12 @@ class Machine:
         """Index of the resource that each link's transfers occupy."""
         index = {name: i for i, name in enumerate(self.resources)}
         return tuple(index[link.channel] for link in self.links)
+
+    @cached_property
+    def held_by_link(self) -> tuple[tuple[int, ...], ...]:
+        """Indices of all resources that each link's transfers occupy, its channel first."""
+        index = {name: i for i, name in enumerate(self.resources)}
+        return tuple(tuple(index[name] for name in (link.channel, *link.also)) for link in self.links)
 
     @cached_property
     def link_index(self) -> Mapping[tuple[int, int], int]:
@@ -143,7 +151,7 @@ class Machine:
                     **({} if link.bandwidth is None else {"bandwidth": link.bandwidth}),
                     **({} if link.latency == 0 else {"latency": link.latency}),
                     **({} if link.delay == 0 else {"delay": link.delay}),
-                    "channel": link.channel,
+                    "channel": [link.channel, *link.also] if link.also else link.channel,
                 }
                 for link in self.links
             ]

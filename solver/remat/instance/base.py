@@ -74,8 +74,9 @@ class BaseInstance(Model):
     def _said_by_its_schema(self) -> Self:
         if self.schema_ != SCHEMA_3 and "schema_" in self.model_fields_set:
             for model, at in self.parts_with_newer_fields():
-                for schema, newer in ((SCHEMA_3, model.since_3), (SCHEMA_2, model.since_2)):
-                    for key in sorted(newer & model.model_fields_set if schema > self.schema_ else ()):
+                for number, schema in ((3, SCHEMA_3), (2, SCHEMA_2)):
+                    newer = model.newer_keys(number) & model.model_fields_set
+                    for key in sorted(newer if schema > self.schema_ else ()):
                         said = f"the document says {self.schema_!r}"
                         raise fail(f"this field needs the schema {schema!r}; {said}", f"{at}.{key}")
         return self
@@ -83,11 +84,11 @@ class BaseInstance(Model):
     @property
     def least_schema(self) -> str:
         """The lowest schema that can say what this instance says."""
-        for schema, since in ((SCHEMA_3, "since_3"), (SCHEMA_2, "since_2")):
+        for number, schema in ((3, SCHEMA_3), (2, SCHEMA_2)):
             if any(
                 getattr(model, key) != type(model).model_fields[key].default
                 for model, _ in self.parts_with_newer_fields()
-                for key in getattr(model, since)
+                for key in model.newer_keys(number)
             ):
                 return schema
         return SCHEMA

@@ -58,6 +58,10 @@ class Model(BaseModel):
     since_3: ClassVar[frozenset[str]] = frozenset()
     """Fields that came with `remat.instance/3`."""
 
+    def newer_keys(self, schema: int) -> frozenset[str]:
+        """Return the keys that a document of an older schema than `remat.instance/`schema cannot have here."""
+        return self.since_2 if schema == 2 else self.since_3
+
 
 @dataclass(frozen=True)
 class LazySchema:
@@ -281,6 +285,24 @@ TimeByType = Annotated[
 Bandwidth = Annotated[Number | None, PlainValidator(_in_units(parse_bandwidth)), WithJsonSchema(_RATE_SCHEMA)]
 Count = Annotated[int, PlainValidator(_count), WithJsonSchema(_COUNT_SCHEMA)]
 Speed = Annotated[Number, PlainValidator(_speed), WithJsonSchema(_SPEED_SCHEMA)]
+
+
+def _names(value: object) -> str | tuple[str, ...]:
+    """Read a name, or a list of at least two, each once."""
+    if not isinstance(value, (list, tuple)):
+        return _name(value)
+    names = tuple(_name(one) for one in value)
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise fail("expected a name, or a list of at least two different ones")
+    return names
+
+
+_NAME_SCHEMA: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME}
+NameOrNames = Annotated[
+    str | tuple[str, ...],
+    PlainValidator(_names),
+    WithJsonSchema({"anyOf": [_NAME_SCHEMA, {"type": "array", "minItems": 2, "items": _NAME_SCHEMA}]}),
+]
 Flag = Annotated[bool, PlainValidator(_flag), WithJsonSchema({"type": "boolean"})]
 Name = Annotated[
     str, PlainValidator(_name), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": LONGEST_NAME})

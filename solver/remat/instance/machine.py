@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from remat.graph.machine import Link, Machine, Memory, Processor
-from remat.instance.fields import Bandwidth, Count, Many, Model, Name, Size, Speed, Time, fail
+from remat.instance.fields import Bandwidth, Count, Many, Model, Name, NameOrNames, Size, Speed, Time, fail
 
 MOST_PROCESSORS = 4096
 
@@ -42,7 +42,6 @@ class LinkModel(Model):
     """A way from one memory to another: a transfer takes latency + size/bandwidth on its channel, and then `delay`."""
 
     since_3 = frozenset(["delay"])
-
     source: Name = Field(description="The memory that it reads.")
     target: Name = Field(description="The memory that it writes.")
     bandwidth: Bandwidth = Field(default=None, description="Bytes per time; null: transfers take the latency only.")
@@ -52,11 +51,21 @@ class LinkModel(Model):
         description="Time from when the channel is free again until the data has arrived: any number of transfers are "
         "under way at once. Needs remat.instance/3.",
     )
-    channel: Name | None = Field(
+    channel: NameOrNames | None = Field(
         default=None,
         description="What a transfer occupies; null: a channel of the link's own. Links that share one take turns; one "
-        "named after a processor keeps that from running tasks.",
+        "named after a processor keeps that from running tasks. A list (remat.instance/3): it occupies all of them.",
     )
+
+    def newer_keys(self, schema: int) -> frozenset[str]:
+        """Several channels came with `remat.instance/3`, too."""
+        several = frozenset(["channel"]) if schema == 3 and isinstance(self.channel, tuple) else frozenset[str]()
+        return super().newer_keys(schema) | several
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """What a transfer occupies, as listed."""
+        return () if self.channel is None else (self.channel,) if isinstance(self.channel, str) else self.channel
 
 
 class MachineModel(Model):
@@ -95,8 +104,9 @@ class MachineModel(Model):
                 raise fail(f"a link from {link.source!r} to itself", at)
             if (link.source, link.target) in pairs:
                 raise fail(f"a second link from {link.source!r} to {link.target!r}", at)
-            if link.channel in several:
-                raise fail(f"channel {link.channel!r} names several processors; name one of them", f"{at}.channel")
+            for channel in link.channels:
+                if channel in several:
+                    raise fail(f"channel {channel!r} names several processors; name one of them", f"{at}.channel")
             pairs.add((link.source, link.target))
         return self
 
@@ -116,7 +126,8 @@ class MachineModel(Model):
                 bandwidth=link.bandwidth,
                 latency=link.latency,
                 delay=link.delay,
-                channel=link.channel or f"{link.source}->{link.target}",
+                channel=(*link.channels, f"{link.source}->{link.target}")[0],
+                also=link.channels[1:],
             )
             for link in self.links
         )

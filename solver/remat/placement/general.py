@@ -172,7 +172,7 @@ class _Placer:
         if link is None:  # the verifier will say so
             return earliest, earliest
         ends = self.machine.links[link]
-        channel = self.machine.resource_of_link[link]
+        held = self.machine.held_by_link[link]
         size = self.size[value]
         moved = size if amount < 0 else amount
         duration: Number = ends.latency
@@ -181,13 +181,20 @@ class _Placer:
             duration = ends.latency + (moved // ends.bandwidth if exact else moved / ends.bandwidth)
         here, there = source * self.values + value, target * self.values + value
         # After a move of a part, the rest is read here: no earlier than that part has gone.
-        earliest = max(earliest, self.free_at[channel], self.written[here], self.freed[here], self.touched[there])
+        earliest = max(
+            earliest,
+            *(self.free_at[resource] for resource in held),
+            self.written[here],
+            self.freed[here],
+            self.touched[there],
+        )
         if drop:
             earliest = _ending_after(earliest, duration + ends.delay, self.accessed[here])
         start = self._fit(target, moved, earliest)
         if isinstance(start, tuple):
             return start
-        self.free_at[channel] = start + duration
+        for resource in held:
+            self.free_at[resource] = start + duration
         duration += ends.delay
         end = start + duration
         self.written[there] = end

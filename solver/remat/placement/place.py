@@ -58,6 +58,6 @@ def _one_resource(machine: Machine, steps: Steps) -> bool:
     pairs = np.unique(np.column_stack((steps.source[copies], steps.target[copies])), axis=0)
     for source, target in pairs.tolist():
         link = machine.link_index.get((source, target))
-        if link is None or machine.resource_of_link[link] != 0 or machine.links[link].delay != 0:
+        if link is None or machine.held_by_link[link] != (0,) or machine.links[link].delay != 0:
             return False
     return True

@@ -49,6 +49,8 @@ class Algorithm:
         Modules that must be importable.
     several_memories : bool
         Whether it uses more than the first memory.
+    any_links : bool
+        Whether it knows links with a `delay`, and transfers that occupy more than their channel.
     anytime : bool
         Whether it reports incumbents and can be stopped.
     cheap : tuple of str
@@ -78,6 +80,7 @@ class Algorithm:
     options: str = ""
     requires: tuple[str, ...] = ()
     several_memories: bool = False
+    any_links: bool = False
     anytime: bool = False
     cheap: tuple[str, ...] = ()
     sweep: str = ""

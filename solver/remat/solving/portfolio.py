@@ -41,6 +41,7 @@ AUTO = registry.Algorithm(
     complexity="that of the algorithms it asks",
     reference="docs/auto.md",
     several_memories=True,
+    any_links=True,
     anytime=True,
 )
 """As an entry of the registry: it is solved with like any other algorithm, and no other one can take its name."""

@@ -84,6 +84,14 @@ def make_problem(
 def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
     """Refuse what begins or ends beyond the one memory that an algorithm knows."""
     machine = problem.machine
+    if solver.several_memories and not solver.any_links:
+        for index, link in enumerate(machine.links):
+            if link.delay or link.also:
+                why = "transfers are delayed" if link.delay else "transfers occupy more than one channel"
+                raise OptionError(
+                    f"{solver.name!r} knows no link such as {machine.link_name(index)}, whose {why}",
+                    argument="algorithm",
+                )
     if solver.several_memories or len(machine.memories) == 1:
         return
     graph, first, own = problem.graph, machine.memories[0].name, machine.memories[machine.processors[0].memory].name

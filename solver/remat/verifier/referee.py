@@ -8,7 +8,7 @@ import numpy as np
 
 from remat.graph.bounds import needed_tasks, no_recompute_time
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
+from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
 from remat.schedule.steps import Steps
 from remat.units import Number
 from remat.verifier.exact import total
@@ -278,21 +278,20 @@ def _check_types(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolAr
 
 def _occupied(machine: Machine, steps: Steps, valid: BoolArray, link: IntArray) -> tuple[IntArray, IntArray]:
     """Return (step, resource) for each processor and channel that a step occupies."""
-    count = len(steps)
-    resource = np.full(count, -1, dtype=np.int64)
     runs = (steps.kind == RUN) & valid
-    resource[runs] = 0
-    of_link = np.array([*machine.resource_of_link, -1], dtype=np.int64)
-    copies = link >= 0
-    resource[copies] = of_link[link[copies]]
-    step = np.flatnonzero(resource >= 0)
-    used = resource[step]
+    step = np.flatnonzero(runs)
+    used = np.zeros(len(step), dtype=np.int64)
     if steps.on is not None:
         named = (steps.on.counts[step] > 0) & runs[step]
         rows = np.flatnonzero(runs & (steps.on.counts > 0))
         lists = steps.on.gather(rows)
         step = np.concatenate((step[~named], np.repeat(rows, lists.counts)))
         used = np.concatenate((used[~named], lists.items))
+    copies = np.flatnonzero(link >= 0)
+    if len(copies):
+        held = Ragged.from_lists(machine.held_by_link).gather(link[copies])
+        step = np.concatenate((step, copies[held.rows]))
+        used = np.concatenate((used, held.items))
     return step, used
 
 

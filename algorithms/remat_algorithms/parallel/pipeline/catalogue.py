@@ -17,6 +17,7 @@ def _named(name: str, function: str, summary: str, reference: str, options: str 
         complexity="O(operations log operations)",
         reference=reference,
         several_memories=True,
+        any_links=True,
         cheap=("pipeline",),
     )
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from remat.plugin import OptionError
-from remat.schedule.orders import Operation as Pass
-from remat.schedule.orders import Phase
+from remat.plugin import OptionError, Pass, Phase
 
 __all__ = ["Lists", "Pass", "Phase", "check", "frozen", "in_turns", "straight", "whole"]
 
