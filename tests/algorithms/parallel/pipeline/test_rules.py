@@ -125,6 +125,18 @@ def test_never_a_deadlock_and_batches_ascend_in_a_stage(name):
                 last[phase, stage] = batch
 
 
+def test_no_hop_within_a_device():
+    assert simulate(rules.zb_v(1, 4), hop=50, **UNITS).makespan == 24
+    assert simulate(rules.interleaved(1, 4, chunks=3), hop=50, forward=1, backward=2).makespan == 36
+    alone = simulate(rules.zb_v(2, 1), hop=50, **UNITS)
+    assert alone.makespan == 8 + 4 * 50 + 2
+
+
+def test_waiting_in_a_circle_is_a_deadlock():
+    lists = [["F0.0", "B0.1", "F0.1", "B0.0"], ["F1.0", "B1.0", "F1.1", "B1.1"]]
+    assert run(lists, (0, 1), [[0, 1]], forward=1, backward=1) is None
+
+
 @pytest.mark.parametrize("name", FLUSH)
 def test_whole_backward_of_split_layers(name):
     given = {"chunks": 3} if name == "interleaved" else {}
@@ -236,10 +248,13 @@ def test_bubble_of_dualpipe():
 def test_each_operation_of_paired_lists_once():
     for p, m in [(2, 4), (4, 8), (6, 14), (8, 16)]:
         for lists in (rules.dualpipe(p, m), rules.dualpipev(p // 2, m), rules.dualpipev(1, m)):
-            counted = Counter()
+            counted, last = Counter(), {}
             for device, items in enumerate(lists.lists):
                 for operation in [one for item in items for one in (item if isinstance(item, rules.Pair) else (item,))]:
                     assert lists.place[operation.stage] == device
+                    kind = operation.phase.name[0]
+                    assert last.get((kind, operation.stage), -1) < operation.batch
+                    last[kind, operation.stage] = operation.batch
                     counted.update(
                         (kind, lists.part[operation.stage], operation.batch) for kind in operation.phase.name
                     )
