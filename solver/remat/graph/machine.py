@@ -36,7 +36,7 @@ class Processor:
 class Link:
     """A directed way between two memories (by index); `bandwidth` `None` is infinite.
 
-    A transfer occupies the channel, and the resources `also`, for `latency` + size / `bandwidth`, and has arrived `delay`
+    A transfer occupies the channel, and what `also` names, for `latency` + size / `bandwidth`; it has arrived `delay`
     later.
     """
 

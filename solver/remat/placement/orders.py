@@ -322,10 +322,11 @@ class _Listing:
 def _running(times: NumberArray, rows: Ragged) -> NumberArray:
     """Return how long before each task of an operation the operation has started."""
     if int(rows.counts.max(initial=0)) <= 1:
-        return times * 0
+        return np.zeros(len(times), dtype=times.dtype)
     if times.dtype == np.int64:
         before = np.cumsum(times) - times
-        return before - before[rows.start[:-1]][rows.rows]
+        inside: NumberArray = before - before[rows.start[:-1]][rows.rows]
+        return inside
     found = np.zeros(len(times))
     for first, end in zip(*_bounds(rows), strict=True):
         total = 0.0

@@ -88,7 +88,12 @@ def check_schedule(document: Mapping[str, Any], result: Result) -> None:
         peak = report.peak_memory[memory.name]
         fits = memory.capacity is None or peak <= memory.capacity
         require(fits, f"peak {peak} in {memory.name} is over its capacity {memory.capacity}")
-    require(len(result.steps) == len(written["steps"]), "the document has another number of steps than the result")
+    if result.orders is None:
+        same = len(result.steps) == len(written["steps"])
+        require(same, "the document has another number of steps than the result")
+    else:
+        listed = sum(len(operations) for operations in written["orders"].values())
+        require(listed == len(result.orders), "the document has another number of operations than the result")
 
 
 def check_bounds(result: Result) -> None:
