@@ -274,7 +274,7 @@ def test_more_drawn_plans_are_executed_or_refused(document, budget):
     check_plans(document, budget)
 
 
-WORK = {"adjoint-best": {"iterations": 10, "moves": 20_000, "window": 1000, "work": 0.001}}
+WORK = {"adjoint-best": {"iterations": 10, "moves": 20_000, "window": 1000, "work": 0}}
 """Less than a minute of it."""
 
 
