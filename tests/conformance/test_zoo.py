@@ -166,7 +166,8 @@ def short(self, kind):
     raise ValueError(f"no short instance of kind {kind!r}: make one here")
 
 
-PROGRAMS = {"adjoint-best", "chain-best", "chain-exact", "checkmate", "checkmate-lp", "moccasin", "offload-exact", "poet", "dag-auto"}
+PROGRAMS = {"adjoint-best", "checkmate", "checkmate-lp", "moccasin", "offload-exact", "poet", "dag-auto"}
+PROGRAMS |= {"chain-best", "chain-exact"}
 
 ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
 """Algorithms that rematerialise on task graphs; these draw more graphs."""

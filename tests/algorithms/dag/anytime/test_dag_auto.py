@@ -75,7 +75,7 @@ def compare_with_class(document, share):
 SMALL = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=40, **SMALL)
+@settings(max_examples=25, **SMALL)
 @given(strategies.dags(largest=4, plain=True, exact=True), st.integers(0, 99))
 def test_against_all_sets_of_reruns(document, share):
     compare_with_class(document, share)
