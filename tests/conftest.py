@@ -26,9 +26,14 @@ def pytest_xdist_make_scheduler(config, log):
     """Keep the tests of a class, which share answers, on one worker, as loadscope does; spread those of a module."""
     from xdist.scheduler import LoadScopeScheduling
 
+    # The sources are parsed once.
+    together = ("tests/test_architecture.py",)
+
     class Classes(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             path, *names = nodeid.split("[")[0].split("::")
+            if path in together:
+                return path
             return "::".join((path, *names[:-1])) if len(names) > 1 else nodeid
 
     return Classes(config, log) if config.getvalue("dist") == "loadscope" else None

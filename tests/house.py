@@ -92,11 +92,13 @@ def _name(function):
 
 
 def _nodes(tree, typing):
-    for child in ast.iter_child_nodes(tree):
-        if not typing and isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
-            continue
-        yield child
-        yield from _nodes(child, typing)
+    pending = [tree]
+    while pending:
+        for child in ast.iter_child_nodes(pending.pop()):
+            if not typing and isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                continue
+            yield child
+            pending.append(child)
 
 
 def module_of(name):

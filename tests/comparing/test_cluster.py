@@ -16,7 +16,9 @@ distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-SETTINGS = {"threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
+# As the tests of the local pool have it: how long an interrupted solver is waited for.
+SOON = "from remat.comparing import supervision; supervision.GRACE = 0.3"
+SETTINGS = {"preload": [SOON], "threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
 
 
 def address_of(local):

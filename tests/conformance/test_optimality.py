@@ -90,7 +90,7 @@ def check_against_all_schedules(document, share, names):
     return refused
 
 
-FEW = {"chain": 6, "adjoint": 16, "dag": 6, "tree": 6}
+FEW = {"chain": 4, "adjoint": 14, "dag": 5, "tree": 5}
 """Draws for the fast tests; most adjoints are refused by some: for the tapes, the storage, the times that they have."""
 
 

@@ -48,14 +48,15 @@ class Ragged:
     @property
     def rows(self) -> IntArray:
         """Row number of each item."""
-        return np.repeat(np.arange(len(self), dtype=np.int64), self.counts)
+        return np.arange(len(self), dtype=np.int64).repeat(self.counts)
 
     def gather(self, rows: IntArray) -> Ragged:
         """Return the given rows, in that order."""
         counts = self.counts[rows]
-        start = np.concatenate(([0], np.cumsum(counts)))
+        start = np.zeros(len(counts) + 1, dtype=np.int64)
+        counts.cumsum(out=start[1:])
         # Position inside the source = start of the source row + offset inside the row.
-        source = np.repeat(self.start[rows] - start[:-1], counts) + np.arange(start[-1], dtype=np.int64)
+        source = (self.start[rows] - start[:-1]).repeat(counts) + np.arange(start[-1], dtype=np.int64)
         return Ragged(start, self.items[source])
 
     def transposed(self, columns: int) -> Ragged:

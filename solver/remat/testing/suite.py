@@ -152,7 +152,7 @@ class AlgorithmSuite:
         algorithm = self._subject()
         for case, document in degenerate(kind).items():
             try:
-                rungs = self._trials.rungs(document, given, shares=(0, 50))
+                rungs = self._trials.rungs(document, given, shares=(50,), nothing=False)
                 if isinstance(rungs, Refusal):
                     continue
                 for rung in rungs:
@@ -186,12 +186,14 @@ class AlgorithmSuite:
         kinds = [kind for kind in KINDS if algorithm.accepts(kind)]
         asked, own = [], []
         for document in [document for kind in kinds for document in (*degenerate(kind).values(), self.moderate(kind))]:
-            middle = self._trials.middle(document, given)
-            for budgets in (self._trials.budgets_of(document, None), middle):
+            # Scarce memory leaves most to decide; all of it is asked for where nothing can be done with less.
+            for budgets in (self._trials.middle(document, given), self._trials.budgets_of(document, None)):
                 answer = self._trials.solve(document, given, budgets=budgets)
                 if not isinstance(answer, Refusal) and answer.termination not in LIMITS:
                     asked.append((document, budgets))
                     own.append(document_of(answer))
+                    if answer.columns is not None:
+                        break
         others = answer_elsewhere(self._trials, asked, given)
         for (document, budgets), mine, other in zip(asked, own, others, strict=True):
             where = f"budget {dict(budgets)}, instance {document}"

@@ -99,7 +99,9 @@ class Trials:
         """Return a bare budget with the name of its memory."""
         return {self.memory_name(document): budget}
 
-    def rungs(self, document: Document, given: Mapping[str, Any], *, shares: Sequence[int]) -> list[Rung] | Refusal:
+    def rungs(
+        self, document: Document, given: Mapping[str, Any], *, shares: Sequence[int], nothing: bool = True
+    ) -> list[Rung] | Refusal:
         """Solve at several budgets, the smallest first.
 
         Parameters
@@ -108,6 +110,8 @@ class Trials:
             Instance and options.
         shares : sequence of int
             Percentages of the way from the least conceivable budget to all that the algorithm would use.
+        nothing : bool
+            Whether to ask for a budget of 0, too, where a byte less than the least conceivable one is more.
 
         Returns
         -------
@@ -116,7 +120,8 @@ class Trials:
         """
         free = self.solve(document, given, budgets=self.budgets_of(document, None))
         low, high = self._extremes(document, free)
-        sizes = {0, low - 1, low, *(low + (high - low) * share // 100 for share in shares), high - 1, high}
+        sizes = {low - 1, low, *(low + (high - low) * share // 100 for share in shares), high - 1, high}
+        sizes |= {0} if nothing else set()
         answers = [
             (size, self.solve(document, given, budgets=self.budgets_of(document, size)))
             for size in sorted(sizes)

@@ -89,9 +89,8 @@ def follow_values(
 
     begins = _one_of(operation, READ, PART_READ)
     read_change = begins.astype(np.int64) - (operation == READ_END)
-    write_change = _one_of(operation, WRITE, PART_WRITE).astype(np.int64) - np.isin(
-        operation, (WRITE_END, PART_WRITE_END)
-    )
+    ends = _one_of(operation, WRITE_END, PART_WRITE_END)
+    write_change = _one_of(operation, WRITE, PART_WRITE).astype(np.int64) - ends
     # Every begin has its end within the same key, so the running sums are 0 where a key starts.
     readers = np.cumsum(read_change) - read_change
     writers = np.cumsum(write_change) - write_change

@@ -24,7 +24,7 @@ def loop(steps: int | list[dict[str, Any]] = 5, *levels: dict[str, Any], **more:
 
 def answer(document: dict[str, Any], name: str, **more: Any) -> remat.Result | None:
     """Solve; None if the algorithm refuses, with a text that names it or the machine."""
-    options = {"iterations": 2, "moves": 10_000, "window": 500, "work": 0.001} if name == "adjoint-best" else {}
+    options = {"iterations": 2, "moves": 10_000, "window": 500, "work": 0} if name == "adjoint-best" else {}
     try:
         result = remat.solve(document, algorithm=name, options=options, **more)
     except remat.OptionError as error:

@@ -14,6 +14,7 @@ from remat.adjoint import actions_for_checkpoint_schedules, to_checkpoint_schedu
 from remat.bridges.checkpoint_schedules.actions import BridgeAction, Free, Read, Write, storage_types, tidy
 from remat.schedule.document import parse_steps
 from remat.testing import strategies
+from tests.fuzz import cases
 
 UNIT = {"time": "unit", "memory": "unit"}
 HAS_PACKAGE = importlib.util.find_spec("checkpoint_schedules") is not None
@@ -274,8 +275,7 @@ def test_more_drawn_plans_are_executed_or_refused(document, budget):
     check_plans(document, budget)
 
 
-WORK = {"adjoint-best": {"iterations": 10, "moves": 20_000, "window": 1000, "work": 0.001}}
-"""Less than a minute of it."""
+WORK = cases.WORK | {"adjoint-best": cases.WORK["adjoint-best"] | {"work": 0}}
 
 
 def check_plans(document, budget):

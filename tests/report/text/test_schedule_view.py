@@ -27,7 +27,7 @@ def at_peak(examined, index):
 @settings(max_examples=30, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 @given(DOCUMENTS, st.booleans())
 def test_residents_add_up_to_the_peak(document, quickly):
-    result = remat.solve(document, algorithm=a_schedule(document, quickly=quickly))
+    result = remat.solve(document, **a_schedule(document, quickly=quickly))
     if result.columns is None:
         return
     examined = examine(document, result.to_dict())

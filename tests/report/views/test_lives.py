@@ -45,7 +45,7 @@ def bytes_at(result, memory, time):
 @settings(max_examples=50, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 @given(DOCUMENTS, st.booleans())
 def test_they_add_up_to_the_profile(document, quickly):
-    result = remat.solve(document, algorithm=a_schedule(document, quickly=quickly))
+    result = remat.solve(document, **a_schedule(document, quickly=quickly))
     if result.columns is None:
         return
     found, graph = lives(result), result.graph

@@ -84,16 +84,27 @@ def test_slots(steps, backward, state, share):
         assert found.answer.proved
 
 
-@draws(15)
+@draws(8)
 @given(strategies.adjoints(largest=5, exact=True), SHARES)
 def test_auto_on_adjoints_in_one_memory(document, share):
+    check_auto_in_one_memory(document, share, most=12)
+
+
+@pytest.mark.slow
+@draws(60)
+@given(strategies.adjoints(largest=5, exact=True), SHARES)
+def test_auto_on_adjoints_in_one_memory_thoroughly(document, share):
+    check_auto_in_one_memory(document, share, most=150)
+
+
+def check_auto_in_one_memory(document, share, most):
     document = {key: value for key, value in document.items() if key not in ("storage", "initial_state", "machine")}
     found = remat.least_budget(document, max_overhead=float(share))
     value, limit = found.answer.value, (1 + share) * found.no_recompute_time
     if value is None:
         assert remat.solve(document).makespan > limit
         return
-    for budget in range(min(value, 150)):
+    for budget in range(min(value, 150))[-most:]:
         less = remat.solve(document, budget=budget)
         # The proof is about the class of the algorithm that auto chooses just below.
         if less.makespan is not None and less.makespan <= limit:

@@ -54,10 +54,11 @@ def whole_range(instance: Any) -> tuple[int, int]:
 # --- reference values -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("instance", "points"), TINY)
-def test_tiny_reference_values(instance: Any, points: list[dict[str, Any]]) -> None:
+def test_tiny_reference_values(instance: Any, points: list[dict[str, Any]], every: int) -> None:
     before = None
-    for point in points:
+    for point in points[::every]:
         budget = point["budget"]
         exact = remat.solve(instance, algorithm="chain-exact", budget=budget)
         assert exact.makespan == point["opt_exhaustive"]

@@ -281,7 +281,7 @@ def test_interrupted_while_the_solver_works(name):
     problem = make_problem(remat.load(document), budget=sum(span(document)) // 2)
     entry = find(name, "dag")
     context = Context()
-    timer = threading.Timer(1.5, lambda: setattr(context, "interrupted", True))
+    timer = threading.Timer(0.7, lambda: setattr(context, "interrupted", True))
     timer.start()
     proposals = []
     thread = threading.Thread(
@@ -360,7 +360,9 @@ def test_a_schedule_of_too_many_runs_is_named(known, monkeypatch):
 
     monkeypatch.setattr(moccasin, "SMALL", 0)
     document = moderate("dag")
-    budget = sum(span(document)) // 2
+    document |= {"tasks": document["tasks"][:16], "outputs": ["t15"]}
+    least, most = span(document)
+    budget = least + 3 * (most - least) // 4
     options = {"copies": 1, "rounding": False, "greedy": known}
     refused = remat.solve(document, algorithm="moccasin", budget=budget, options=options)
     assert refused.scope is not None

@@ -220,7 +220,7 @@ def check_never_worse(document: dict[str, Any], budget: int | None) -> None:
         assert own.lower_bound <= other.makespan * (1 + 1e-9), name
 
 
-@draws(12)
+@draws(8)
 @given(strategies.adjoints(largest=12), st.sampled_from([None, 2, 4, 8, 20]))
 def test_never_worse_than_any_other(document: dict[str, Any], budget: int | None) -> None:
     check_never_worse(document, budget)
