@@ -6,6 +6,7 @@ VIEWS = {
     "stages": ("chain", "adjoint"),
     "reversal": ("chain", "adjoint"),
     "tree": ("tree",),
+    "devices": ("pipeline",),
     "convergence": ("chain", "adjoint", "dag", "tree", "pipeline"),
 }
 """The pictures of a schedule (see `remat.report.plot.schedule`), each with the kinds of instances that it is for."""

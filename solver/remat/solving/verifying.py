@@ -16,11 +16,11 @@ from remat.instance.lowering import lower, machine_of
 from remat.placement import Unplaceable, place
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.schedule.document import parse_steps, read_head, read_initial
-from remat.schedule.orders import read_orders
+from remat.schedule.orders import Orders, read_orders
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.orders import follow
 from remat.solving.result import Result
-from remat.units import Number, Units
+from remat.units import Number
 from remat.verifier import Report, Violation, check, nothing_run
 
 AS_STATED = "status and lower bound are as the file states them"
@@ -71,6 +71,8 @@ class Examined:
     graph, machine, steps
         What was judged; the steps have start times.
     report : Report
+    orders : Orders or None
+        Of a pipeline whose schedule lists orders: the steps follow from these.
     """
 
     instance: Instance
@@ -79,6 +81,7 @@ class Examined:
     machine: Machine
     steps: Steps
     report: Report
+    orders: Orders | None = None
 
     def as_result(self) -> Result:
         """Return the schedule as a result, for those who draw results.
@@ -111,6 +114,7 @@ class Examined:
             no_recompute_time=self.report.run_time - self.report.recompute_time,
             optimal_within=within,
             notes=(AS_STATED,) if lower else (),
+            orders=self.orders,
         )
 
     def _stated(self) -> tuple[Status, Number, str | None]:
@@ -152,10 +156,15 @@ def examine(
     else:
         used = own
     graph = lower(loaded)
-    steps = _steps_of(loaded, document, graph, used, units)
-    if not isinstance(steps, Steps):
-        refused = replace(nothing_run(used), violations=steps, notes=tuple(notes))
-        return Examined(loaded, document, graph, used, StepBuilder().build(), refused)
+    orders = _orders_of(loaded, document, used)
+    if orders is None:
+        steps = parse_steps(document, graph, used, units)
+    else:
+        followed = follow(loaded, graph, used, orders, read_initial(document, graph, used))
+        if not isinstance(followed, Steps):
+            refused = replace(nothing_run(used), violations=followed, notes=tuple(notes))
+            return Examined(loaded, document, graph, used, StepBuilder().build(), refused)
+        steps = followed
     about = document.get("instance")
     stated = about.get("digest") if isinstance(about, dict) else None
     foreign = stated is not None and stated != digest(loaded)
@@ -182,24 +191,21 @@ def examine(
         message = f"the schedule was made for an instance of digest {str(stated)[:60]}, this one's is {digest(loaded)}"
         violations = (*violations, Violation(None, "other-instance", message))
     judged = replace(report, violations=violations, notes=(*report.notes, *notes, *_claims(document, report)))
-    return Examined(loaded, document, started(graph, used, steps), used, steps, judged)
+    return Examined(loaded, document, started(graph, used, steps), used, steps, judged, orders)
 
 
-def _steps_of(
-    instance: Instance, document: Any, graph: TaskGraph, machine: Machine, units: Units
-) -> Steps | tuple[Violation, ...]:
-    """Return the steps of a schedule document, or why its orders cannot be run."""
+def _orders_of(instance: Instance, document: Any, machine: Machine) -> Orders | None:
+    """Return the orders of a schedule document; None where it lists steps."""
     if "orders" not in read_head(document):
         if "stages" in document:
             raise InstanceError("stages without orders: what does each device run?", "$.stages")
-        return parse_steps(document, graph, machine, units)
+        return None
     if not isinstance(instance, PipelineInstance):
         raise InstanceError(f"orders are for pipelines, and the instance is a {instance.kind}", "$.orders")
     if "steps" in document:
         raise InstanceError("steps beside orders: the steps follow from the orders", "$.steps")
     devices = [processor.name for processor in machine.processors]
-    orders = read_orders(document, devices, instance.length, instance.micro_batches)
-    return follow(instance, graph, machine, orders, read_initial(document, graph, machine))
+    return read_orders(document, devices, instance.length, instance.micro_batches)
 
 
 def _differences(own: dict[str, Any], used: dict[str, Any]) -> list[str]:

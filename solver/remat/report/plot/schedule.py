@@ -71,6 +71,7 @@ def plot(result: Result, path: str | os.PathLike[str], *, view: str = "time") ->
         - ``values``: each value where it is resident, a band as high as its size.
         - ``stages``, of chains and adjoints: what is kept, checkpointed, recomputed and offloaded.
         - ``reversal``, of chains and adjoints: sweeps forward and back over time, and the states that are kept.
+        - ``devices``, of pipelines: what each device does, by micro-batch, and the memory of each.
         - ``tree``, of trees: order of execution, and what is spilled.
         - ``convergence``, of a result of a solve: best makespan and bound over its time.
 

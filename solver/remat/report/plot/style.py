@@ -90,7 +90,10 @@ def add_titles(figure: Figure, result: Result, height: float) -> None:
     name = shown_name(result.instance_name) or "(unnamed)"
     figure.text(LEFT, 1 - 0.3 / height, name, fontsize=13, fontweight="bold", va="center", parse_math=False)
     parts = [f"algorithm {result.algorithm}", f"makespan {format_time(result.report.makespan, result.units)}"]
-    if result.overhead is not None:
+    if result.orders is not None:
+        bubble = sum(result.report.bubble.values()) / len(result.report.bubble)
+        parts.append(f"bubble {bubble:.1%}")
+    elif result.overhead is not None:
         parts.append(f"overhead {result.overhead:.1%}")
     parts.append(str(result.status))
     parts.append(f"{len(result.steps):,} steps")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from remat.errors import OptionError
 from remat.report.plot.convergence import convergence
+from remat.report.plot.devices import devices
 from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles
 from remat.report.text.summary import shown_name
 from remat.report.views.icicle import Icicle, icicle_of
@@ -73,6 +74,8 @@ def drawing(result: Result, view: str) -> Callable[[], Figure] | None:
         suited["reversal"] = lambda: _reversal(result, chain)
     if tree is not None:
         suited["tree"] = lambda: _tree(result, tree)
+    if result.orders is not None:
+        suited["devices"] = lambda: devices(result)
     if result.history:
         suited["convergence"] = lambda: convergence(result)
     if view not in suited:

@@ -1,0 +1,81 @@
+"""Operations of a pipeline with their times, from its orders and what the verifier measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from remat.graph.taskgraph import IntArray, NumberArray
+from remat.schedule.orders import Orders, Phase
+from remat.schedule.steps import StepKind
+from remat.solving.result import Result
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Every operation: device, phase, chunk (which of its device's stages), micro-batch, start and end."""
+
+    device: IntArray
+    phase: IntArray
+    chunk: IntArray
+    batch: IntArray
+    start: NumberArray
+    end: NumberArray
+
+    @property
+    def steady(self) -> tuple[float, float] | None:
+        """The time in which every device has begun its backwards, and has forwards left; None if there is none."""
+        begun, left = [], []
+        for device in np.unique(self.device).tolist():
+            mine = self.device == device
+            forwards, backwards = mine & (self.phase == Phase.F), mine & (self.phase != Phase.F)
+            if not forwards.any() or not backwards.any():
+                return None
+            begun.append(float(self.start[backwards].min()))
+            left.append(float(self.end[forwards].max()))
+        return (max(begun), min(left)) if begun and max(begun) < min(left) else None
+
+
+def passes_of(result: Result) -> Passes:
+    """Return the operations of a result that has orders (O(steps log steps))."""
+    orders, steps, report = result.orders, result.columns, result.report
+    assert orders is not None
+    assert steps is not None
+    assert steps.on is not None
+    assert report is not None
+    device, phase, stage, batch = orders.columns
+    runs = np.flatnonzero(steps.kind == StepKind.RUN)
+    on = steps.on.gather(runs).items
+    # A device runs its operations one after the other: so do their tasks.
+    runs = runs[np.lexsort((np.arange(len(runs)), report.start[runs], on))]
+    counts = _tasks_of(result, orders)[stage, phase]
+    last = np.cumsum(counts) - 1
+    return Passes(
+        device=device,
+        phase=phase,
+        chunk=_chunks(orders)[stage],
+        batch=batch,
+        start=report.start[runs[last - counts + 1]],
+        end=report.end[runs[last]],
+    )
+
+
+def _tasks_of(result: Result, orders: Orders) -> IntArray:
+    """Return how many tasks an operation of each stage and phase has."""
+    found = np.empty((len(orders.stages), len(Phase)), dtype=np.int64)
+    for index, stage in enumerate(orders.stages):
+        halves = sum(result.graph.tasks.find(f"W{layer + 1}.0") is not None for layer in stage.layers)
+        whole = len(stage.layers)
+        found[index] = (whole, whole, halves, whole + halves)
+    return found
+
+
+def _chunks(orders: Orders) -> IntArray:
+    """Return which of its device's stages each stage is."""
+    seen: dict[int, int] = {}
+    found = []
+    for stage in orders.stages:
+        found.append(seen.get(stage.device, 0))
+        seen[stage.device] = found[-1] + 1
+    return np.array(found, dtype=np.int64)

@@ -1,0 +1,61 @@
+"""The picture of a pipeline: operations where the verifier measured them, also of a saved schedule."""
+
+import pytest
+
+import remat
+from remat.generate import generate
+from remat.report.plot.schedule import plot
+from remat.report.views.passes import passes_of
+from remat.schedule.orders import Phase
+from remat.solving.verifying import examine
+
+HALVES = {"backward_time": 1, "weight_time": 1, "activation": 2, "kept": 1}
+
+
+def solved(algorithm, **changed):
+    document = generate("pipeline", "uniform", **changed)
+    return document, remat.solve(document, algorithm=algorithm)
+
+
+def test_passes_are_where_they_are():
+    _, result = solved("1f1b", devices=2, micro_batches=2, layers=4)
+    found = passes_of(result)
+    listed = list(zip(found.device, found.phase, found.batch, found.start, found.end, strict=True))
+    # Stages of two layers: forwards of 2, backwards of 4.
+    assert listed == [
+        (0, Phase.F, 0, 0, 2),
+        (0, Phase.F, 1, 2, 4),
+        (0, Phase.B, 0, 8, 12),
+        (0, Phase.B, 1, 14, 18),
+        (1, Phase.F, 0, 2, 4),
+        (1, Phase.B, 0, 4, 8),
+        (1, Phase.F, 1, 8, 10),
+        (1, Phase.B, 1, 10, 14),
+    ]
+    assert not found.chunk.any()
+
+
+def test_chunks_and_the_steady_state():
+    _, result = solved("zb-v", layers=8, **HALVES)
+    found = passes_of(result)
+    assert sorted(set(found.chunk.tolist())) == [0, 1]
+    assert found.steady == (11, 35)
+    assert passes_of(solved("gpipe")[1]).steady is None
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changed"),
+    [("1f1b", {}), ("zb-v", {"layers": 8} | HALVES), ("1f1b", {"devices": 40, "micro_batches": 60})],
+)
+def test_pictures_are_drawn_from_saved_schedules_too(algorithm, changed, tmp_path):
+    document, result = solved(algorithm, **changed)
+    plot(result, tmp_path / "one.svg", view="devices")
+    plot(examine(document, result.to_dict()).as_result(), tmp_path / "two.svg", view="devices")
+    assert (tmp_path / "one.svg").read_bytes()[:200] == (tmp_path / "two.svg").read_bytes()[:200]
+    assert (tmp_path / "one.svg").stat().st_size < 3_000_000
+
+
+def test_only_of_pipelines(tmp_path):
+    chain = remat.solve(remat.example("lecture_l5"))
+    with pytest.raises(remat.OptionError, match="devices"):
+        plot(chain, tmp_path / "x.svg", view="devices")
