@@ -34,10 +34,10 @@ AT_ONCE = 10_000_000
 DRIFTING = 0.3
 """Share of the moves that look for regular schedules."""
 
-BEGINNINGS = 8
+BEGINNINGS = 16
 """Regular schedules that are begun with."""
 
-SPREADS = (0.0, 0.05, 0.3, 1.0)
+SPREADS = (0.0, 0.05, 0.1, 0.2, 0.02, 0.05, 0.1, 0.5)
 """How many loads the gaps of a regular schedule are drawn from at first, in turns."""
 
 KEPT = 16
@@ -55,8 +55,11 @@ class Found(NamedTuple):
 
 
 class _Entry(NamedTuple):
+    """Start times of an order; where it is a regular one, its gaps, those of its W's, and its period."""
+
     figure: float
     keys: Any
+    regular: tuple[Any, Any, float] | None = None
 
 
 def search(
@@ -131,7 +134,7 @@ class _Search:
         self.left = min(MOVES, max(1000, WORK // size)) if moves is None else moves
         self.at_once = max(1, AT_ONCE // size)
         self._bind()
-        self._walk(self._begin(starts))
+        self._halve(self._begin(starts), self.left, self._walk)
         return self.best
 
     def _bind(self) -> None:
@@ -183,42 +186,59 @@ class _Search:
         for number, keys in enumerate(_rules(self.facts)):
             if not self.over and (number == 0 or self.left > 0.8 * most):
                 found += [self._made(keys, patience) for patience in (0.0, 1.0, -1.0)]
-        each = max(1, int(DRIFTING * most / BEGINNINGS))
-        for number in range(BEGINNINGS):
-            if not self.over:
-                spread = SPREADS[number % len(SPREADS)]
-                self._go(lambda moves, spread=spread: self.drift(moves, spread, float(self.bound)), each)
-                found.append(_Entry(self.state.progress.current, self.state.current.copy()))
+        begun = [_Entry(math.inf, None) for _ in range(BEGINNINGS)]
+        found += self._halve(begun, int(DRIFTING * self.left), self._drift)
         unique = {entry.keys.tobytes(): entry for entry in found if entry.figure < math.inf}
         return sorted(unique.values(), key=lambda entry: entry.figure)[:KEPT]
 
-    def _go(self, act: Callable[[int], None], moves: int) -> None:
-        """Have the kernel make moves, in parts."""
+    def _halve(
+        self, entries: list[_Entry], moves: int, act: Callable[[int, _Entry, int], _Entry]
+    ) -> list[_Entry]:
+        """Go on from some orders, and drop half of them, until one is left; return all that came of them."""
+        rounds = max(1, len(entries)).bit_length()
+        found: list[_Entry] = []
+        for _ in range(rounds):
+            gone = []
+            for number, entry in enumerate(entries):
+                if not self.over:
+                    gone.append(act(number, entry, max(1, moves // rounds // len(entries))))
+            found += gone
+            entries = sorted(gone, key=lambda entry: entry.figure)[: max(1, len(entries) // 2)]
+        return found
+
+    def _drift(self, number: int, entry: _Entry, moves: int) -> _Entry:
+        state, progress = self.state, self.state.progress
+        spread = SPREADS[number % len(SPREADS)]
+        progress.best = self.best.figure
+        if entry.regular is not None:
+            spread = -1.0
+            state.gap[1], state.late[1], progress.period = entry.regular
+            state.current[:] = entry.keys
+            progress.current = entry.figure
+        for part in self._parts(moves):
+            self.drift(part, spread, float(self.bound))
+            spread = -1.0
+        return _Entry(progress.current, state.current.copy(), (state.gap[1].copy(), state.late[1].copy(), progress.period))
+
+    def _walk(self, number: int, entry: _Entry, moves: int) -> _Entry:
+        state, progress = self.state, self.state.progress
+        state.current[:] = entry.keys
+        state.best[:] = entry.keys
+        progress.current = progress.best = entry.figure
+        for part in self._parts(moves):
+            self.walk(part, HEAT, float(self.bound))
+        return _Entry(progress.best, state.best.copy())
+
+    def _parts(self, moves: int) -> Iterator[int]:
+        """Yield how many moves to make at a time, and see afterwards what has come of them."""
         progress = self.state.progress
-        moves = min(moves, self.left)
         while moves > 0 and not self.over:
             before = progress.moves
-            act(min(moves, self.at_once))
+            yield min(moves, self.at_once, self.left)
             done = max(1, progress.moves - before)
             moves -= done
             self.left -= done
             self._offer_walked()
-
-    def _walk(self, entries: list[_Entry]) -> None:
-        """Go on from some orders, and drop half of them, again and again."""
-        state = self.state
-        rounds = max(1, math.ceil(math.log2(max(2, len(entries)))) + 1)
-        every = self.left // rounds
-        while entries and not self.over:
-            gone: list[_Entry] = []
-            for entry in entries:
-                state.current[:] = entry.keys
-                state.best[:] = entry.keys
-                state.progress.current = state.progress.best = entry.figure
-                moves = self.left if len(entries) == 1 else max(1, every // len(entries))
-                self._go(lambda moves: self.walk(moves, HEAT, float(self.bound)), moves)
-                gone.append(_Entry(state.progress.best, state.best.copy()))
-            entries = sorted(gone, key=lambda entry: entry.figure)[: max(1, len(gone) // 2)]
 
 
 def one_by_one(model: PipelineModel) -> Lists:

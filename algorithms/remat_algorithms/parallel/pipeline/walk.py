@@ -440,15 +440,20 @@ def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> N
 
 
 def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -> None:
-    """Look for a regular schedule, from one whose gaps are drawn from up to `spread` loads; ends at the bound."""
+    """Look for a regular schedule, from one whose gaps are drawn from up to `spread` loads, or (below 0) the present one.
+
+    Ends at the bound.
+    """
     progress = state.progress
     stages = facts.stages
-    progress.current = math.inf
-    progress.period = facts.load
-    for index in range(2 * stages):
-        state.gap[1, index] = spread * facts.load * random(progress)
-    for index in range(stages):
-        state.late[1, index] = 0.0
+    begun = spread < 0.0
+    if not begun:
+        progress.current = math.inf
+        progress.period = facts.load
+        for index in range(2 * stages):
+            state.gap[1, index] = spread * facts.load * random(progress)
+        for index in range(stages):
+            state.late[1, index] = 0.0
     for number in range(moves):
         if progress.best <= bound:
             return
@@ -458,7 +463,7 @@ def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -
             state.gap[0, index] = state.gap[1, index]
         for index in range(stages):
             state.late[0, index] = state.late[1, index]
-        if number > 0:
+        if begun or number > 0:
             for _ in range(1 + int(3 * random(progress))):
                 if random(progress) < 0.1:
                     period = facts.load * (1 + 0.15 * random(progress) * random(progress))
