@@ -1,0 +1,172 @@
+"""Lower bounds on the makespan of a pipeline, and on the largest span of a device, each named by its source.
+
+`work`
+    What the busiest device has to run, and nothing else.
+`fill`
+    One device at a time: an operation has a head (before which its sources cannot be done) and a tail (what its result
+    still has to go through); the best preemptive order of the device's operations bounds every order (Jackson 1955).
+`in-flight`
+    The same, where heads and tails know that a stage has room for so many micro-batches only: the next forward waits
+    for a backward, or for a W.
+`little`
+    Memory x time (Little's law): what the micro-batches hold for no less than their way there and back fits into the
+    bytes of a device times the time that it can use them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+
+from remat_algorithms.parallel.pipeline.model import B, F, Op, PipelineModel, W, needed
+
+
+def waits(model: PipelineModel) -> Iterator[tuple[Op, Op]]:
+    """Yield pairs: the first operation ends before the second, a forward, has room to start.
+
+    When a forward of stage s starts, the micro-batches between it and the last one that has gone back through s are
+    held by s and by all stages before s on the same device.
+    """
+    for free, own in zip(model.free, model.on, strict=True):
+        if free is None:
+            continue
+        held = 0
+        for stage in own:
+            held += model.activation[stage]
+            lasting = min(model.activation[stage], model.kept[stage])
+            for batch in range(model.batches):
+                if held and batch >= free // held:
+                    yield (B, stage, batch - free // held), (F, stage, batch)
+                if lasting and batch >= (most := 1 + (free - model.activation[stage]) // lasting):
+                    yield (W, stage, batch - most), (F, stage, batch)
+
+
+def lower_bounds(model: PipelineModel, *, span: bool = False) -> dict[str, float]:
+    """Return bounds on the makespan, or on the largest span of a device, by source; for a model that is feasible.
+
+    Parameters
+    ----------
+    model : PipelineModel
+    span : bool
+        The span of a device is from the start of its first operation to the end of its last.
+    """
+    graph = _Graph(model, memory=False)
+    limited = _Graph(model, memory=True)
+    found = {
+        "work": max(graph.work),
+        "fill": _device_by_device(graph, span=span),
+        "in-flight": _device_by_device(limited, span=span),
+        "little": _little(model, graph, span=span),
+    }
+    if model.whole:
+        found = {name: math.ceil(value) for name, value in found.items()}
+    return found
+
+
+def lower_bound(model: PipelineModel, *, span: bool = False) -> float:
+    """Return the best of them."""
+    return max(lower_bounds(model, span=span).values())
+
+
+class _Graph:
+    """Operations with what they wait for, in an order in which sources come first: micro-batch after micro-batch."""
+
+    def __init__(self, model: PipelineModel, *, memory: bool) -> None:
+        self.model = model
+        stages = range(model.stages)
+        one = [(F, s) for s in stages] + [(B, s) for s in reversed(stages)] + [(W, s) for s in stages if model.weight[s]]
+        self.order: list[Op] = [(phase, s, batch) for batch in range(model.batches) for phase, s in one]
+        self.time = {op: model.times[op[0]][op[1]] for op in self.order}
+        self.sources: dict[Op, list[tuple[Op, float]]] = {op: needed(model, op) for op in self.order}
+        for phase, stage, batch in self.order:
+            if batch:
+                self.sources[phase, stage, batch].append(((phase, stage, batch - 1), 0))
+        if memory:
+            for before, after in waits(model):
+                self.sources[after].append((before, 0))
+        self.on: list[list[Op]] = [[] for _ in model.fixed]
+        for op in self.order:
+            self.on[model.place[op[1]]].append(op)
+        self.work = [sum(self.time[op] for op in own) for own in self.on]
+
+    def heads(self, origin: Op | None = None) -> dict[Op, float]:
+        """Return the least starts of all; of those that follow an operation, counted from its start."""
+        found: dict[Op, float] = {}
+        for op in self.order:
+            ends = (found[source] + self.time[source] + delay for source, delay in self.sources[op] if source in found)
+            start = max(ends, default=None)
+            if op == origin or origin is None:
+                found[op] = 0 if start is None else start
+            elif start is not None:
+                found[op] = start
+        return found
+
+    def tails(self, device: int | None = None) -> dict[Op, float]:
+        """Return the least times from the end of each to the end of all, or of all of a device."""
+        found: dict[Op, float] = dict.fromkeys(self.order if device is None else self.on[device], 0)
+        for op in reversed(self.order):
+            if op in found:
+                for source, delay in self.sources[op]:
+                    found[source] = max(found.get(source, 0), delay + self.time[op] + found[op])
+        return found
+
+
+def _device_by_device(graph: _Graph, *, span: bool) -> float:
+    if not span:
+        heads, tails = graph.heads(), graph.tails()
+        return max((_jackson(graph, own, heads, tails) for own in graph.on if own), default=0)
+    # Whatever a device runs follows the first forward of its first stage.
+    return max(_jackson(graph, own, graph.heads(own[0]), graph.tails(k)) for k, own in enumerate(graph.on) if own)
+
+
+def _jackson(graph: _Graph, own: list[Op], heads: dict[Op, float], tails: dict[Op, float]) -> float:
+    """Return the least end of all, tails included, where a device may interrupt its operations."""
+    waiting = sorted(own, key=lambda op: -heads[op])
+    ready: list[tuple[float, float]] = []
+    clock: float = 0
+    most: float = 0
+    while waiting or ready:
+        if not ready:
+            clock = max(clock, heads[waiting[-1]])
+        while waiting and heads[waiting[-1]] <= clock:
+            op = waiting.pop()
+            heapq.heappush(ready, (-tails[op], graph.time[op]))
+        tail, left = heapq.heappop(ready)
+        if waiting and clock + left > heads[waiting[-1]]:
+            heapq.heappush(ready, (tail, left - (heads[waiting[-1]] - clock)))
+            clock = heads[waiting[-1]]
+        else:
+            clock += left
+            most = max(most, clock - tail)
+    return most
+
+
+def _little(model: PipelineModel, graph: _Graph, *, span: bool) -> float:
+    """Return the least time in which a device holds what it has to hold for so long as it has to."""
+    there: float = 0
+    ways: list[float] = []
+    for stage in range(model.stages):
+        there += model.delays[stage]
+        ways.append(there)
+        there += model.forward[stage]
+    back = there
+    lasts = [0.0] * model.stages
+    for stage in reversed(range(model.stages)):
+        back += model.backward[stage]
+        lasts[stage] = back - ways[stage]
+        back += model.delays[stage]
+    most: float = 0
+    for free, own in zip(model.free, model.on, strict=True):
+        if not free or not own:
+            continue
+        begin = ways[own[0]]
+        held = model.batches * sum(model.activation[s] * lasts[s] for s in own)
+        late = model.batches * sum(
+            model.kept[s] * model.weight[s] + max(0, model.kept[s] - model.activation[s]) * model.backward[s]
+            for s in own
+        )
+        # Activations are gone when the last backward ends on the device, and the gradient goes on to stage 0.
+        outside = 0 if span else begin + sum(model.delays[: own[0] + 1]) + sum(model.backward[: own[0]])
+        most = max(most, held / free + outside, (held + late) / free + (0 if span else begin))
+    return most

@@ -1,0 +1,237 @@
+"""`pipe-exact`: the best order under bytes per device as a constraint program, with plain bounds added (CP-SAT).
+
+An interval an operation, no two at once on a device; a cumulative resource a device for its bytes: a stage holds
+`activation` from the start of F to the end of B, `kept` to the end of W, and what that is more during B. Redundant, and
+worth their room: which backward a forward waits for where its stage has room for so many micro-batches only
+(`bounds.waits`), bytes x time within each device's bytes x the time it has, and the bounds of `bounds`.
+
+The program asks for an order that is better than the one of `pipe_search`; that there is none is the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from remat_algorithms.kit.programs.answers import Outcome, watched
+from remat_algorithms.kit.programs.cp_sat import CpSatJob
+from remat_algorithms.parallel.pipeline.bounds import lower_bound, waits
+from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, PipelineModel, W, evaluate, needed
+from remat_algorithms.parallel.pipeline.pipe_search import Report, figure_of, search
+from remat_algorithms.parallel.pipeline.spans import least_span
+
+MOVES = 20_000
+"""Moves of the search that the program begins with, where nobody says how many."""
+
+FINEST = 2**32
+"""Steps that a horizon is divided into where times are no whole numbers, or very large ones."""
+
+MOST_BYTES = 2**24
+"""Bytes up to which they are taken as they are; more are rounded down to units, and what is found is checked."""
+
+CLOSE = 1e-8
+"""Share of its figure within which an order is the best, where times had to be rounded."""
+
+
+class Proof(NamedTuple):
+    """The best lists known, their figure, a bound that holds, and whether nothing is better.
+
+    None and infinity, proved: nothing fits. Not proved: the search was stopped, and lists and bound are what it had.
+    """
+
+    lists: Lists | None
+    figure: float
+    bound: float
+    proved: bool
+
+
+def prove(
+    model: PipelineModel,
+    *,
+    starts: Sequence[Sequence[Sequence[Op]]] = (),
+    span: bool = False,
+    seed: int = 0,
+    threads: int = 1,
+    moves: int | None = None,
+    work: float | None = None,
+    seconds: float | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    report: Report = lambda lists, figure: None,
+    bounded: Callable[[float], object] = lambda bound: None,
+) -> Proof:
+    """Find the order with the least makespan, and prove that it is.
+
+    Parameters
+    ----------
+    model, starts, span, seed
+        As of `pipe_search.search`.
+    threads : int
+    moves : int, optional
+        Of the search before; default `MOVES`.
+    work : float, optional
+        Limit of the program in CP-SAT's own units, for answers that do not depend on the clock.
+    seconds : float, optional
+        Limit of the program.
+    stop : callable
+        Asked now and then whether to stop.
+    report, bounded : callable
+        Receive better and better lists with their figure, and better and better bounds.
+    """
+    if not model.feasible:
+        return Proof(None, math.inf, math.inf, True)
+    bound = lower_bound(model, span=span)
+    bounded(bound)
+    moves = MOVES if moves is None else moves
+    lists, figure = search(model, starts=starts, span=span, seed=seed, moves=moves, stop=stop, report=report)
+    assert lists is not None
+    if figure <= bound or stop():
+        return Proof(lists, figure, min(bound, figure), figure <= bound)
+    program = _Program(model, lists, span=span, figure=figure, bound=bound)
+
+    def found(starts: dict[Op, int]) -> None:
+        nonlocal lists, figure
+        ordered = program.lists_of(starts)
+        value = figure_of(model, ordered, span=span)
+        if value < figure:
+            lists, figure = ordered, value
+            report(ordered, value)
+
+    def raised(value: float) -> None:
+        nonlocal bound
+        if not math.isfinite(value):
+            return
+        better = min(math.ceil(value - CLOSE) if program.exact else value * program.unit, figure)
+        if better > bound:
+            bound = better
+            bounded(bound)
+
+    job = CpSatJob(
+        program.model, threads=threads, seed=seed, seconds=seconds, chosen=program.chosen, found=found, bounded=raised
+    )
+    if work is not None:
+        job.solver.parameters.max_deterministic_time = work
+    answer = watched(job, stop, seconds)
+    if answer.outcome is Outcome.INFEASIBLE:
+        # No order is better than the one that is there by a unit.
+        bound = figure if program.exact else max(bound, figure - program.unit)
+    elif answer.outcome is not Outcome.UNKNOWN:
+        raised(answer.bound)
+    ended = answer.ended and program.holds
+    proved = figure <= bound or (ended and figure - bound <= CLOSE * figure)
+    return Proof(lists, figure, min(bound, figure), proved)
+
+
+class _Program:
+    """The program that asks for an order better than a given one.
+
+    Attributes
+    ----------
+    unit : int or float
+        What a step of its times is.
+    exact : bool
+        Whether its times are those of the pipeline, not rounded down.
+    holds : bool
+        Whether its bytes are those of the pipeline, too.
+    """
+
+    def __init__(self, model: PipelineModel, lists: Lists, *, span: bool, figure: float, bound: float) -> None:
+        from ortools.sat.python import cp_model
+
+        self.pipeline = model
+        self.model: Any = cp_model.CpModel()
+        self.exact = model.whole and figure <= FINEST
+        self.unit: float = 1 if self.exact else figure / FINEST
+        self.holds = True
+        self.ops = model.operations()
+        # Within a span from another's start, the last device may begin as late as the first one ends.
+        most = math.ceil(figure / self.unit)
+        self.horizon = most if not span else 2 * sum(self._steps(model.times[op[0]][op[1]]) for op in self.ops)
+        if span:
+            self.horizon += 2 * model.batches * sum(map(self._steps, model.delays)) * 2
+        least = math.ceil(bound) if self.exact else math.floor(bound / self.unit)
+        self.figure = self.model.new_int_var(min(least, most - 1), most - 1, "")
+        self.time = {op: self._steps(model.times[op[0]][op[1]]) for op in self.ops}
+        self.start = {op: self.model.new_int_var(0, self.horizon - self.time[op], "") for op in self.ops}
+        self._precede()
+        for device, own in enumerate(model.on):
+            if own:
+                self._run_on(device, span=span)
+        self._hint(lists, span=span)
+        self.model.minimize(self.figure)
+
+    def _steps(self, time: float) -> int:
+        return int(time) if self.exact else math.floor(time / self.unit)
+
+    def _end(self, op: Op) -> Any:
+        return self.start[op] + self.time[op]
+
+    def _precede(self) -> None:
+        model, program = self.pipeline, self.model
+        for op in self.ops:
+            for source, delay in needed(model, op):
+                program.add(self.start[op] >= self._end(source) + self._steps(delay))
+            if op[2]:
+                program.add(self.start[op] >= self._end((op[0], op[1], op[2] - 1)))
+        for before, after in waits(model):
+            program.add(self.start[after] >= self._end(before))
+
+    def _run_on(self, device: int, *, span: bool) -> None:
+        model, program = self.pipeline, self.model
+        own = model.on[device]
+        ops = [op for op in self.ops if op[1] in own]
+        program.add_no_overlap([program.new_fixed_size_interval_var(self.start[op], self.time[op], "") for op in ops])
+        begin = self.start[F, own[0], 0] if span else 0
+        for op in ops:
+            if op[2] == model.batches - 1:
+                program.add(self.figure >= self._end(op) - begin)
+        free = model.free[device]
+        if free is not None and free < model.batches * sum(
+            max(model.activation[stage], model.kept[stage]) for stage in own
+        ):
+            self._hold(own, free)
+
+    def _hold(self, own: tuple[int, ...], free: int) -> None:
+        model, program = self.pipeline, self.model
+        sizes = [model.activation[stage] for stage in own] + [model.kept[stage] for stage in own]
+        unit = math.gcd(*sizes)
+        if free // unit > MOST_BYTES:
+            unit = -(-free // MOST_BYTES)
+            self.holds = False
+        intervals, demands, products = [], [], []
+        for stage in own:
+            for batch in range(model.batches):
+                ends = self._end((B, stage, batch))
+                held = [(self.start[F, stage, batch], ends, model.activation[stage])]
+                if model.kept[stage]:
+                    held.append((ends, self._end((W, stage, batch)), model.kept[stage]))
+                    more = model.kept[stage] - model.activation[stage]
+                    if more > 0:
+                        held.append((self.start[B, stage, batch], ends, more))
+                for first, last, size in held:
+                    length = program.new_int_var(0, self.horizon, "")
+                    intervals.append(program.new_interval_var(first, length, last, ""))
+                    demands.append(size // unit)
+                    products.append(size // unit * length)
+        room = free // unit if self.holds else -(-free // unit)
+        program.add_cumulative(intervals, demands, room)
+        program.add(sum(products) <= room * self.figure)
+
+    def _hint(self, lists: Lists, *, span: bool) -> None:
+        found = least_span(self.pipeline, lists) if span else None
+        evaluation = evaluate(self.pipeline, lists) if found is None else found[1]
+        assert evaluation is not None
+        for listed, starts in zip(lists, evaluation.starts, strict=True):
+            for op, start in zip(listed, starts, strict=True):
+                self.model.add_hint(self.start[op], min(self.horizon - self.time[op], self._steps(start)))
+
+    def chosen(self, value: Callable[[Any], int]) -> dict[Op, int]:
+        """Return the starts of a solution."""
+        return {op: value(start) for op, start in self.start.items()}
+
+    def lists_of(self, starts: dict[Op, int]) -> Lists:
+        """Return the lists that run operations in the order of their starts; those of no time first, as they follow."""
+        lists: list[list[Op]] = [[] for _ in self.pipeline.fixed]
+        for op in sorted(self.ops, key=lambda op: (starts[op], starts[op] + self.time[op], op[0], op[2])):
+            lists[self.pipeline.place[op[1]]].append(op)
+        return tuple(map(tuple, lists))

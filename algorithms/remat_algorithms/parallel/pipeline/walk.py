@@ -1,0 +1,597 @@
+"""The kernel of `pipe-search`: a walk over the orders of a pipeline; interpreted, `walk` is its plain twin.
+
+An order is made from *keys*, one an operation, by list scheduling (after Giffler & Thompson 1960): of the operations
+that could run, the one that could end first names a device; of those that could start on this device before that end
+(for `patience` 1; for 0: no later than the first), the one with the least key runs. Below 0, the one with the least key of all runs, however
+long its device waits for it: so the start times of any schedule are keys that make it again.
+
+No deadlock, by construction. What has been admitted can always finish, micro-batch after micro-batch: a forward is
+admitted only if its device still has room for all its other stages' forwards of the oldest micro-batch that has not
+yet passed them. On its way back that needs nothing more, and the next one finds what it has released. Looking at the
+device of the forward and at that oldest micro-batch suffices: nothing changes on other devices, and of younger ones
+less is held while their turn comes.
+
+`drift` looks for regular schedules, in which every micro-batch does as the one before it, a period later, until memory
+or a busy device delays it: few numbers, however many micro-batches. `walk` changes a few keys of the present schedule,
+whose start times are its keys. Either takes what comes of it if that is no, or hardly, worse.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remat.plugin import IntArray
+from remat_algorithms.kit.compile.records import cells
+from remat_algorithms.parallel.pipeline.model import PipelineModel
+
+Array = Any
+FloatArray = NDArray[Any]
+
+LAST_64, LAST_53, LAST_52, LAST_37 = (2**count - 1 for count in (64, 53, 52, 37))
+MULTIPLIER = 2685821657736338717
+PARTS = 2.0**53
+
+LARGEST = 2**62
+"""The clock of a device where no schedule was made."""
+
+BACK = 0.002
+"""Share of the moves that begin with the best schedule again."""
+
+FREE, STRICT = 1.0, -1.0
+"""How long an operation with a lesser key is waited for: until another could end; for ever."""
+
+
+class Facts(NamedTuple):
+    """The pipeline, by class: class ``phase * stages + stage`` has one operation a micro-batch, or none.
+
+    Attributes
+    ----------
+    duration, device, count : (classes,)
+        Time and device of an operation, and how many there are.
+    delay : (stages,)
+        Hop into each stage from the one before it.
+    taken, left : (classes,) int
+        Bytes that an operation takes at its start, and by how many more are held after it.
+    room : (devices,) int
+        Bytes of each device.
+    spared : (devices,) int
+        Bytes of it that forwards leave to what its backwards take.
+    first_own, own : (devices + 1,), (stages,)
+        Stages of device d, ascending: ``own[first_own[d]:first_own[d + 1]]``.
+    stages, devices, batches : int
+    spans : bool
+        Whether what counts is the largest span of a device, rather than the makespan.
+    step, load : float
+        Mean time of an operation; the most that a device runs for one micro-batch.
+    """
+
+    duration: Array
+    device: IntArray
+    count: IntArray
+    delay: Array
+    taken: IntArray
+    left: IntArray
+    room: IntArray
+    spared: IntArray
+    first_own: IntArray
+    own: IntArray
+    stages: int
+    devices: int
+    batches: int
+    spans: bool
+    step: float
+    load: float
+
+
+@cells
+class Progress(ctypes.Structure):
+    """Random numbers, figures of the present schedule and of the best one, the time between two micro-batches, moves."""
+
+    random: int
+    current: float
+    best: float
+    period: float
+    moves: int
+
+
+class State(NamedTuple):
+    """What the walk writes.
+
+    Attributes
+    ----------
+    key : (classes, batches) float64
+    start, end : (classes, batches)
+        Of the schedule that was made last.
+    current, best : (classes, batches) float64
+        Keys of the present schedule and of the best one: their start times.
+    done : (classes,)
+        Operations scheduled.
+    ready : (classes,)
+        When the data of the next one are there; below 0 while that is not known.
+    clock, held : (devices,)
+    order, used : (devices, operations), (devices,)
+        Classes in the order of each device.
+    best_order : (devices, operations)
+    gap, late : (2, 2 * stages), (2, stages) float64
+        Of a regular schedule, the one that is tried and the present one: what each stage, forwards and backwards, waits
+        beyond what it must, and each W.
+    offset : (classes,) float64
+        When a regular schedule runs the operations of micro-batch 0.
+    reach, path : (devices, devices) float64, (devices + 1, devices) float64
+        Longest ways from the first start of a device to the last end of another, and longest walks of so many of them.
+    """
+
+    key: FloatArray
+    start: Array
+    end: Array
+    current: FloatArray
+    best: FloatArray
+    done: IntArray
+    ready: Array
+    clock: Array
+    held: IntArray
+    order: IntArray
+    used: IntArray
+    best_order: IntArray
+    gap: FloatArray
+    late: FloatArray
+    offset: FloatArray
+    reach: FloatArray
+    path: FloatArray
+    progress: Progress
+
+
+def random(progress: Progress) -> float:
+    """Return a random number in [0, 1) (xorshift64*, as Vigna 2016)."""
+    number = progress.random
+    number ^= (number >> 12) & LAST_52
+    number = (number ^ (number << 25)) & LAST_64
+    number ^= (number >> 27) & LAST_37
+    progress.random = number
+    return ((number * MULTIPLIER >> 11) & LAST_53) / PARTS
+
+
+def _known(facts: Facts, state: State, index: int) -> None:
+    """Find out when the data of the next operation of a class are there, if its sources have been scheduled."""
+    stages = facts.stages
+    batch = state.done[index]
+    state.ready[index] = -1
+    if batch >= facts.count[index]:
+        return
+    stage = index % stages
+    if index < stages:
+        if stage == 0:
+            state.ready[index] = 0
+        elif state.done[index - 1] > batch:
+            state.ready[index] = state.end[index - 1, batch] + facts.delay[stage]
+    elif index >= 2 * stages:
+        if state.done[index - stages] > batch:
+            state.ready[index] = state.end[index - stages, batch]
+    elif stage == stages - 1:
+        if state.done[stage] > batch:
+            state.ready[index] = state.end[stage, batch]
+    elif state.done[index + 1] > batch:
+        state.ready[index] = state.end[index + 1, batch] + facts.delay[stage + 1]
+
+
+def _admitted(facts: Facts, state: State, index: int) -> bool:
+    """Whether the next operation of a class fits, and leaves a way on for all that is under way."""
+    device = facts.device[index]
+    stages = facts.stages
+    if index >= stages:
+        return state.held[device] + facts.taken[index] <= facts.room[device]
+    room = facts.room[device] - facts.spared[device]
+    if state.held[device] + facts.taken[index] > room:
+        return False
+    first, last = facts.first_own[device], facts.first_own[device + 1]
+    oldest = state.done[facts.own[last - 1]]
+    if oldest >= state.done[index]:
+        return True
+    total = 0
+    for place in range(first, last):
+        stage = facts.own[place]
+        passed = state.done[stage] + (1 if stage == index else 0)
+        total += facts.taken[stage] * max(1, passed - oldest)
+    return total <= room
+
+
+def schedule(facts: Facts, state: State, patience: float) -> None:
+    """Make a schedule from the keys."""
+    stages, classes = facts.stages, len(facts.count)
+    total = 0
+    for index in range(classes):
+        state.done[index] = 0
+        total += facts.count[index]
+    for device in range(facts.devices):
+        state.clock[device] = 0
+        state.held[device] = 0
+        state.used[device] = 0
+    for index in range(classes):
+        _known(facts, state, index)
+    for _ in range(total):
+        chosen = _least_key(facts, state) if patience < 0.0 else _in_time(facts, state, patience)
+        if chosen < 0:
+            # Only where what backwards take has been spared for them: an order that cannot go on is none.
+            state.clock[0] = LARGEST
+            return
+        _run(facts, state, chosen)
+
+
+def _least_key(facts: Facts, state: State) -> int:
+    """Return the class whose next operation has the least key of all; -1: none is admitted."""
+    chosen = -1
+    key = math.inf
+    for index in range(len(facts.count)):
+        if state.ready[index] >= 0 and state.key[index, state.done[index]] < key and _admitted(facts, state, index):
+            key = state.key[index, state.done[index]]
+            chosen = index
+    return chosen
+
+
+def _in_time(facts: Facts, state: State, patience: float) -> int:
+    """Return the class that runs next on the device that could end something first; -1: none is admitted."""
+    stages, classes = facts.stages, len(facts.count)
+    chosen = -1
+    least = math.inf
+    begin = math.inf
+    for index in range(classes):
+        if state.ready[index] >= 0:
+            start = float(max(state.clock[facts.device[index]], state.ready[index]))
+            end = start + facts.duration[index]
+            if (end < least or (end == least and start < begin)) and _admitted(facts, state, index):
+                least = end
+                begin = start
+                chosen = index
+    if chosen < 0:
+        return chosen
+    device = facts.device[chosen]
+    for phase in range(classes // stages):
+        for place in range(facts.first_own[device], facts.first_own[device + 1]):
+            index = phase * stages + facts.own[place]
+            if state.ready[index] >= 0 and _admitted(facts, state, index):
+                begin = min(begin, float(max(state.clock[device], state.ready[index])))
+    limit = begin + patience * (least - begin)
+    key = math.inf
+    for phase in range(classes // stages):
+        for place in range(facts.first_own[device], facts.first_own[device + 1]):
+            index = phase * stages + facts.own[place]
+            if state.ready[index] >= 0 and state.key[index, state.done[index]] < key:
+                start = float(max(state.clock[device], state.ready[index]))
+                if (start < limit or start == begin) and _admitted(facts, state, index):
+                    key = state.key[index, state.done[index]]
+                    chosen = index
+    return chosen
+
+
+def _run(facts: Facts, state: State, index: int) -> None:
+    """Put the next operation of a class behind the others of its device."""
+    stages = facts.stages
+    device = facts.device[index]
+    batch = state.done[index]
+    start = max(state.clock[device], state.ready[index])
+    state.start[index, batch] = start
+    state.end[index, batch] = start + facts.duration[index]
+    state.clock[device] = state.end[index, batch]
+    state.held[device] += facts.left[index]
+    state.order[device, state.used[device]] = index
+    state.used[device] += 1
+    state.done[index] = batch + 1
+    _known(facts, state, index)
+    stage = index % stages
+    if index < stages:
+        after = index + 1 if stage + 1 < stages else index + stages
+        _known(facts, state, after)
+    elif index < 2 * stages:
+        if stage:
+            _known(facts, state, index - 1)
+        if 3 * stages <= len(facts.count):
+            _known(facts, state, index + stages)
+
+
+def figure(facts: Facts, state: State) -> float:
+    """Return the makespan of the schedule made last, or its least largest span; infinite where none was made."""
+    if state.clock[0] == LARGEST:
+        return math.inf
+    if facts.spans:
+        return span(facts, state)
+    most = 0.0
+    for device in range(facts.devices):
+        most = max(most, float(state.clock[device]))
+    return most
+
+
+def span(facts: Facts, state: State) -> float:
+    """Return the least largest span of the orders made last: the largest mean of a circle of longest ways (Karp 1978).
+
+    Where the next step begins on a device when it has ended there, that is the time between two steps.
+    """
+    devices = facts.devices
+    for device in range(devices):
+        _longest(facts, state, device)
+    for target in range(devices):
+        state.path[0, target] = 0.0
+    for length in range(1, devices + 1):
+        for target in range(devices):
+            most = -math.inf
+            for source in range(devices):
+                most = max(most, state.path[length - 1, source] + state.reach[source, target])
+            state.path[length, target] = most
+    best = 0.0
+    for target in range(devices):
+        if state.path[devices, target] > -math.inf:
+            least = math.inf
+            for length in range(devices):
+                if state.path[length, target] > -math.inf:
+                    mean = (state.path[devices, target] - state.path[length, target]) / (devices - length)
+                    least = min(least, mean)
+            best = max(best, least)
+    return best
+
+
+def _longest(facts: Facts, state: State, source: int) -> None:
+    """Find the longest ways from the first start on a device, along the lists made last; uses `key` as its scratch."""
+    stages = facts.stages
+    # Operations in an order in which all sources come first: the lists are merged by what is known.
+    for device in range(facts.devices):
+        state.held[device] = 0
+        state.reach[source, device] = 0.0 if device == source else -math.inf
+    for index in range(len(facts.count)):
+        state.done[index] = 0
+    left = 0
+    for device in range(facts.devices):
+        left += state.used[device]
+    while left > 0:
+        for device in range(facts.devices):
+            moving = True
+            while moving and state.held[device] < state.used[device]:
+                index = state.order[device, state.held[device]]
+                batch = state.done[index]
+                stage = index % stages
+                before = -math.inf
+                if index < stages:
+                    if stage > 0:
+                        moving = state.done[index - 1] > batch
+                        before = state.key[index - 1, batch] + facts.delay[stage] if moving else before
+                elif index >= 2 * stages:
+                    moving = state.done[index - stages] > batch
+                    before = state.key[index - stages, batch] if moving else before
+                elif stage == stages - 1:
+                    moving = state.done[stage] > batch
+                    before = state.key[stage, batch] if moving else before
+                else:
+                    moving = state.done[index + 1] > batch
+                    before = state.key[index + 1, batch] + facts.delay[stage + 1] if moving else before
+                if moving:
+                    end = max(state.reach[source, device], before) + facts.duration[index]
+                    state.key[index, batch] = end
+                    state.reach[source, device] = end
+                    state.done[index] = batch + 1
+                    state.held[device] += 1
+                    left -= 1
+
+
+def _disturb(facts: Facts, state: State) -> None:
+    """Change some of the keys: those of an operation, of a class for some micro-batches, or of a micro-batch."""
+    progress = state.progress
+    classes, batches, stages = len(facts.count), facts.batches, facts.stages
+    for index in range(classes):
+        for batch in range(facts.count[index]):
+            state.key[index, batch] = state.current[index, batch]
+    count = 1 + int(3 * random(progress) * random(progress))
+    for _ in range(count):
+        kind = random(progress)
+        index = int(random(progress) * classes)
+        batch = int(random(progress) * batches)
+        wide = facts.step * stages * 4 * random(progress) * random(progress)
+        shift = wide if random(progress) < 0.5 else -wide
+        if kind < 0.5:
+            state.key[index, batch] += shift
+        elif kind < 0.8:
+            last = batch + int((batches - batch) * random(progress))
+            for number in range(batch, last + 1):
+                state.key[index, number] += shift
+        elif kind < 0.9:
+            for number in range(index % stages, stages):
+                state.key[index - index % stages + number, batch] += shift
+        else:
+            for number in range(index % stages + 1):
+                state.key[index - index % stages + number, batch] += shift
+
+
+def take(facts: Facts, state: State, value: float) -> None:
+    """Make the schedule made last the present one, and the best one if it is that."""
+    progress = state.progress
+    better = value < progress.best
+    for index in range(len(facts.count)):
+        for batch in range(facts.count[index]):
+            state.current[index, batch] = state.start[index, batch]
+            if better:
+                state.best[index, batch] = state.start[index, batch]
+    progress.current = value
+    if better:
+        progress.best = value
+        for device in range(facts.devices):
+            for number in range(state.used[device]):
+                state.best_order[device, number] = state.order[device, number]
+
+
+def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> None:
+    """Make some moves, or as many as it takes to come down to the bound."""
+    progress = state.progress
+    for _ in range(moves):
+        if progress.best <= bound:
+            return
+        progress.moves += 1
+        if random(progress) < BACK:
+            for index in range(len(facts.count)):
+                for batch in range(facts.count[index]):
+                    state.current[index, batch] = state.best[index, batch]
+            progress.current = progress.best
+        _disturb(facts, state)
+        schedule(facts, state, STRICT if random(progress) < 0.5 else FREE)
+        value = figure(facts, state)
+        if value <= progress.current + heat * facts.step * random(progress) * random(progress):
+            take(facts, state, value)
+
+
+def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -> None:
+    """Look for a regular schedule, from one whose gaps are drawn from up to `spread` loads, or (below 0) the present one.
+
+    Ends at the bound.
+    """
+    progress = state.progress
+    stages = facts.stages
+    begun = spread < 0.0
+    if not begun:
+        progress.current = math.inf
+        progress.period = facts.load
+        for index in range(2 * stages):
+            state.gap[1, index] = spread * facts.load * random(progress)
+        for index in range(stages):
+            state.late[1, index] = 0.0
+    for number in range(moves):
+        if progress.best <= bound:
+            return
+        progress.moves += 1
+        period = progress.period
+        for index in range(2 * stages):
+            state.gap[0, index] = state.gap[1, index]
+        for index in range(stages):
+            state.late[0, index] = state.late[1, index]
+        if begun or number > 0:
+            for _ in range(1 + int(3 * random(progress))):
+                if random(progress) < 0.1:
+                    period = facts.load * (1 + 0.15 * random(progress) * random(progress))
+                _vary(facts, state)
+        _lay_out(facts, state, period)
+        kind = random(progress)
+        schedule(facts, state, STRICT if kind < 0.4 else (FREE if kind < 0.8 else 0.0))
+        value = figure(facts, state)
+        if value <= progress.current:
+            take(facts, state, value)
+            progress.period = period
+            for index in range(2 * stages):
+                state.gap[1, index] = state.gap[0, index]
+            for index in range(stages):
+                state.late[1, index] = state.late[0, index]
+
+
+def _vary(facts: Facts, state: State) -> None:
+    """Change a gap, some gaps that follow each other, or when the W's of a stage run."""
+    progress = state.progress
+    kind = random(progress)
+    shift = facts.load * (random(progress) + random(progress) - 1)
+    first = int(random(progress) * 2 * facts.stages)
+    last = first
+    if kind < 0.25:
+        last = first + int(random(progress) * (2 * facts.stages - first))
+        shift *= 0.4
+    elif kind < 0.5 and len(facts.count) > 2 * facts.stages:
+        stage = first % facts.stages
+        state.late[0, stage] = max(0.0, state.late[0, stage] + shift)
+        return
+    for index in range(first, last + 1):
+        state.gap[0, index] = max(0.0, state.gap[0, index] + 0.7 * shift)
+
+
+def _lay_out(facts: Facts, state: State, period: float) -> None:
+    """Make the keys of a regular schedule."""
+    stages = facts.stages
+    clock = 0.0
+    for step in range(2 * stages):
+        index = step if step < stages else 3 * stages - 1 - step
+        stage = index % stages
+        if step < stages:
+            clock += facts.delay[stage]
+        elif stage < stages - 1:
+            clock += facts.delay[stage + 1]
+        clock += state.gap[0, step]
+        state.offset[index] = clock
+        clock += facts.duration[index]
+    for index in range(2 * stages, len(facts.count)):
+        source = index - stages
+        state.offset[index] = state.offset[source] + facts.duration[source] + state.late[0, index % stages]
+    for index in range(len(facts.count)):
+        for batch in range(facts.count[index]):
+            state.key[index, batch] = state.offset[index] + period * batch
+
+
+def facts_of(model: PipelineModel, *, span: bool) -> Facts:
+    """Lay out a model."""
+    stages, batches = model.stages, model.batches
+    phases = 3 if model.split else 2
+    duration = np.array(
+        [time for row in model.times[:phases] for time in row], dtype=np.int64 if model.whole else np.float64
+    )
+    more = [max(0, kept - own) for kept, own in zip(model.kept, model.activation, strict=True)]
+    count = [batches] * (2 * stages) + [batches if time else 0 for time in model.weight]
+    device = np.array(list(model.place) * phases, dtype=np.int64)
+    work = np.bincount(device, weights=duration, minlength=model.devices)
+    return Facts(
+        duration=duration,
+        device=device,
+        count=np.array(count[: phases * stages], dtype=np.int64),
+        delay=np.array(model.delays, dtype=duration.dtype),
+        taken=np.array([*model.activation, *more, *[0] * stages][: phases * stages], dtype=np.int64),
+        left=np.array(
+            [
+                *model.activation,
+                *(kept - own for kept, own in zip(model.kept, model.activation, strict=True)),
+                *(-kept for kept in model.kept),
+            ][: phases * stages],
+            dtype=np.int64,
+        ),
+        room=np.array([LARGEST if free is None else free for free in model.free], dtype=np.int64),
+        spared=np.array([max((more[stage] for stage in own), default=0) for own in model.on], dtype=np.int64),
+        first_own=np.cumsum([0, *map(len, model.on)], dtype=np.int64),
+        own=np.array([stage for own in model.on for stage in own], dtype=np.int64),
+        stages=stages,
+        devices=model.devices,
+        batches=batches,
+        spans=span,
+        step=float(work.sum()) / max(1, (2 * stages + sum(map(bool, model.weight)))),
+        load=float(work.max()),
+    )
+
+
+def state_of(facts: Facts, seed: int) -> State:
+    """Return room for walks."""
+    classes, batches, devices, stages = len(facts.count), facts.batches, facts.devices, facts.stages
+    most = batches * (classes // stages) * int(np.diff(facts.first_own).max())
+
+    def whole(*shape: int) -> IntArray:
+        return np.zeros(shape, dtype=np.int64)
+
+    def times(*shape: int) -> Any:
+        return np.zeros(shape, dtype=facts.duration.dtype)
+
+    return State(
+        key=np.zeros((classes, batches)),
+        start=times(classes, batches),
+        end=times(classes, batches),
+        current=np.zeros((classes, batches)),
+        best=np.zeros((classes, batches)),
+        done=whole(classes),
+        ready=times(classes),
+        clock=times(devices),
+        held=whole(devices),
+        order=whole(devices, most),
+        used=whole(devices),
+        best_order=whole(devices, most),
+        gap=np.zeros((2, 2 * stages)),
+        late=np.zeros((2, stages)),
+        offset=np.zeros(classes),
+        reach=np.zeros((devices, devices)),
+        path=np.zeros((devices + 1, devices)),
+        progress=Progress(random=_first_random(seed), current=math.inf, best=math.inf, period=0.0, moves=0),
+    )
+
+
+def _first_random(seed: int) -> int:
+    """Return a state of the random numbers that differs from those of other seeds in all its bits, and is not 0."""
+    return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]) >> 1 | 1
