@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
     from remat.plugin.registry import Algorithm
     from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, task_sequence
-    from remat.schedule.orders import Orders, Pass, Phase, Stage
+    from remat.schedule.orders import Orders, Pass, Phase, Stage, initial_of, tasks_of
     from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps, concatenate
     from remat.units import Number, format_size
 
@@ -97,6 +97,7 @@ _HOME = {
     "expand": "remat.schedule.operations",
     "expanded": "remat.schedule.operations",
     "format_size": "remat.units",
+    "initial_of": "remat.schedule.orders",
     "make_options": "remat.plugin.options",
     "makespan_bound": "remat.graph.bounds",
     "needed_tasks": "remat.graph.bounds",
@@ -104,6 +105,7 @@ _HOME = {
     "reference_order": "remat.plugin.orders",
     "run_in_order": "remat.plugin.emit",
     "task_sequence": "remat.schedule.operations",
+    "tasks_of": "remat.schedule.orders",
 }
 
 __all__ = [
@@ -154,6 +156,7 @@ __all__ = [
     "expand",
     "expanded",
     "format_size",
+    "initial_of",
     "make_options",
     "makespan_bound",
     "needed_tasks",
@@ -161,6 +164,7 @@ __all__ = [
     "reference_order",
     "run_in_order",
     "task_sequence",
+    "tasks_of",
 ]
 
 

@@ -1,0 +1,152 @@
+"""`pipe-search` and `pipe-exact` on instances: orders of evenly cut layers, placed and weighed as they are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from remat.plugin import Bound, Context, Number, OptionError, Options, Orders, Problem, Proposal, Termination
+from remat_algorithms.parallel.pipeline.model import Lists
+from remat_algorithms.parallel.pipeline.pipe_exact import prove
+from remat_algorithms.parallel.pipeline.pipe_search import search
+from remat_algorithms.parallel.pipeline.stages import SHAPES, Staging, placed, staging
+
+ROUNDS = 5
+"""How often a device is given less room, where what is only passing does not fit beside what is kept."""
+
+
+class SearchOptions(Options):
+    """Options of `pipe-search`."""
+
+    placement: Literal["any", "chain", "v", "interleaved"] = Field(
+        default="any",
+        description="one stage a device (chain), two in a V, several in turns (interleaved), or whichever is quickest",
+    )
+    chunks: int = Field(default=2, ge=2, le=64, description="stages a device, where they are interleaved")
+    moves: int = Field(default=20_000, ge=1, le=100_000_000, description="schedules made for each placement, at most")
+
+
+class ExactOptions(Options):
+    """Options of `pipe-exact`."""
+
+    placement: Literal["chain", "v", "interleaved"] = Field(
+        default="chain", description="one stage a device (chain), two in a V, several in turns (interleaved)"
+    )
+    chunks: int = Field(default=2, ge=2, le=64, description="stages a device, where they are interleaved")
+    moves: int = Field(default=20_000, ge=1, le=100_000_000, description="schedules of the search before it")
+    work: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="limit of the program in CP-SAT's units, for answers without a clock",
+    )
+
+
+class _Best:
+    """The quickest orders so far that fit, as they will be judged."""
+
+    def __init__(self, problem: Problem, context: Context) -> None:
+        self.problem, self.context = problem, context
+        self.orders: Orders | None = None
+        self.makespan: Number | None = None
+
+    def consider(self, staged: Staging, lists: Lists) -> list[int]:
+        """Place and weigh lists, keep them if they are better; return by how much they exceed each device."""
+        orders = staged.orders(lists)
+        outcome = placed(self.problem, orders)
+        assert outcome is not None, "the search makes no deadlock"
+        steps, makespan, peaks = outcome
+        excess = [
+            0 if capacity is None else max(0, peak - capacity)
+            for peak, capacity in zip(peaks, staged.model.capacity, strict=True)
+        ]
+        if not any(excess) and (self.makespan is None or makespan < self.makespan):
+            self.orders, self.makespan = orders, makespan
+            self.context.report(steps, makespan=makespan)
+        return excess
+
+
+def solve_search(problem: Problem, options: SearchOptions, context: Context) -> Proposal:
+    """Search for orders of evenly cut layers, on one placement after the other (see `pipe_search`).
+
+    Notes
+    -----
+    The search sees a relaxation (`Staging.model`); what it finds is placed and weighed. Where values that are only
+    passing take a device beyond its capacity, that has so much less room the next time.
+    """
+    best = _Best(problem, context)
+    for staged in _stagings(problem, options):
+        for _ in range(ROUNDS):
+            if context.stopped:
+                break
+            lists, _ = search(
+                staged.model, starts=staged.starts, seed=context.seed, moves=options.moves, stop=lambda: context.stopped
+            )
+            excess = [] if lists is None else best.consider(staged, lists)
+            if not any(excess):
+                break
+            staged = staged.tightened(excess)
+    return Proposal(
+        orders=best.orders,
+        makespan=best.makespan,
+        termination=context.termination if context.stopped else Termination.COMPLETED,
+    )
+
+
+def _stagings(problem: Problem, options: SearchOptions) -> Iterator[Staging]:
+    """Yield the placements for which there are enough layers; the first one in any case."""
+    shapes = SHAPES if options.placement == "any" else (options.placement,)
+    refused: OptionError | None = None
+    found = False
+    for shape in shapes:
+        try:
+            staged = staging(problem, shape, options.chunks)
+        except OptionError as error:
+            refused = refused or error
+            continue
+        found = True
+        yield staged
+    if not found and refused is not None:
+        raise refused
+
+
+def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Proposal:
+    """Find the quickest orders of evenly cut layers on one placement, and prove it (see `pipe_exact`).
+
+    Notes
+    -----
+    The program's memory and transfers are a relaxation, so that its bound holds for the class; the class is proved
+    optimal where what is found, as placed and weighed, meets it.
+    """
+    staged = staging(problem, options.placement, options.chunks)
+    scope, best = staged.name, _Best(problem, context)
+    bound: Number = 0
+    for turn in range(ROUNDS):
+        proof = prove(
+            staged.model,
+            starts=staged.starts,
+            seed=context.seed,
+            threads=context.threads or 1,
+            moves=options.moves,
+            work=options.work,
+            stop=lambda: context.stopped,
+            bounded=(lambda value: context.report(bound=value, scope=scope)) if turn == 0 else (lambda value: None),
+        )
+        if turn == 0:
+            if proof.lists is None and proof.proved:
+                return Proposal(infeasible_within=scope)
+            bound = proof.bound
+        excess = [] if proof.lists is None else best.consider(staged, proof.lists)
+        if not any(excess) or context.stopped:
+            break
+        staged = staged.tightened(excess)
+    met = best.makespan is not None and best.makespan <= bound
+    return Proposal(
+        orders=best.orders,
+        makespan=best.makespan,
+        bounds=(Bound(bound, scope, "constraint program on orders"),),
+        optimal_within=scope if met else None,
+        termination=context.termination if context.stopped else Termination.COMPLETED,
+    )

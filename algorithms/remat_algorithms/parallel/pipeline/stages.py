@@ -1,0 +1,224 @@
+"""Stages of a pipeline: where they are, which layers they hold, and what their orders take, as a `PipelineModel`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from remat.placement import Stuck, place_orders
+from remat.plugin import (
+    IntArray,
+    Layer,
+    Number,
+    NumberArray,
+    Orders,
+    Pass,
+    Phase,
+    PipelineInstance,
+    Problem,
+    Stage,
+    StepKind,
+    Steps,
+    initial_of,
+    tasks_of,
+)
+from remat_algorithms.parallel.pipeline import rules
+from remat_algorithms.parallel.pipeline.cuts import balanced_cuts
+from remat_algorithms.parallel.pipeline.model import Lists, PipelineModel
+
+SHAPES = ("chain", "v", "interleaved")
+"""One stage a device; two, the second ones in reverse; several, in turns."""
+
+
+@dataclass(frozen=True)
+class Staging:
+    """Stages on devices, and what they take.
+
+    Attributes
+    ----------
+    name : str
+        How they are placed, for scopes.
+    instance : PipelineInstance
+    stages : tuple of Stage
+    model : PipelineModel
+        A relaxation: transfers never wait for each other, and values that are only passing take no bytes.
+    starts : tuple of lists
+        The named orders that there are for this placement.
+    """
+
+    name: str
+    instance: PipelineInstance
+    stages: tuple[Stage, ...]
+    model: PipelineModel
+    starts: tuple[Lists, ...]
+
+    def orders(self, lists: Lists) -> Orders:
+        """Return lists as orders; the halves of a backward that follow each other directly are one operation."""
+        return Orders(self.stages, tuple(tuple(_passes(listed)) for listed in lists))
+
+    def tightened(self, excess: Sequence[int]) -> Staging:
+        """Return the same with so many bytes more on each device that the model does not see."""
+        fixed = tuple(size + more for size, more in zip(self.model.fixed, excess, strict=True))
+        return replace(self, model=replace(self.model, fixed=fixed))
+
+
+def _passes(listed: Sequence[tuple[int, int, int]]) -> Iterator[Pass]:
+    for phase, stage, batch in listed:
+        yield Pass(Phase(phase), stage, batch)
+
+
+def staging(problem: Problem, shape: str, chunks: int = 2) -> Staging:
+    """Cut the layers evenly for a placement of this shape.
+
+    Raises
+    ------
+    OptionError
+        If there are too few layers for it.
+    """
+    instance = problem.instance
+    assert isinstance(instance, PipelineInstance)
+    devices = len(problem.machine.processors)
+    row = list(range(devices))
+    place = {"chain": row, "v": row + row[::-1], "interleaved": row * chunks}[shape]
+    cuts = balanced_cuts(instance, [[device] for device in place])
+    stages = tuple(
+        Stage(tuple(range(first, end)), device) for first, end, device in zip(cuts[:-1], cuts[1:], place, strict=True)
+    )
+    name = {
+        "chain": "one stage a device",
+        "v": "two stages a device in a V",
+        "interleaved": f"{chunks} stages a device",
+    }
+    model = _model(problem, instance, stages)
+    starts = tuple(_named(shape, devices, instance.micro_batches, chunks, split=instance.is_split))
+    return Staging(f"orders of evenly cut layers, {name[shape]}", instance, stages, model, starts)
+
+
+def _named(shape: str, devices: int, batches: int, chunks: int, *, split: bool) -> Iterator[Lists]:
+    """Yield the lists of the rules for a placement, as far as they apply."""
+    whole = (rules.gpipe, rules.one_forward_one_backward, rules.eager_one_forward_one_backward)
+    halves = {"chain": (rules.zb_h1, rules.zb_h2), "v": (rules.zb_v, rules.v_half, rules.v_min)}
+    if shape == "chain":
+        yield from (rule(devices, batches, split=split).lists for rule in whole)
+    if split:
+        yield from (rule(devices, batches).lists for rule in halves.get(shape, ()))
+    if shape == "interleaved" and batches % devices == 0:
+        yield rules.interleaved(devices, batches, chunks=chunks, split=split).lists
+
+
+def _model(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, ...]) -> PipelineModel:
+    layers, machine = instance.each_layer(), problem.machine
+    types = [processor.type for processor in machine.processors]
+
+    def time(stage: Stage, phase: str) -> Number:
+        return sum(layers[layer].time_on(phase, types[stage.device]) or 0 for layer in stage.layers)
+
+    def hop(one: Stage, other: Stage) -> Number:
+        ends = (machine.processors[one.device].memory, machine.processors[other.device].memory)
+        if ends[0] == ends[1]:
+            return 0
+        last = layers[one.layers[-1]]
+        out, back = (machine.links[machine.link_index[way]] for way in (ends, ends[::-1]))
+        # The quicker of the two ways: the model is to be a relaxation.
+        return min(out.time(last.output_size), back.time(last.gradient_bytes))
+
+    held = [_held(instance, layers, stage) for stage in stages]
+    fixed = [0] * len(machine.processors)
+    for device in range(len(fixed)):
+        own = {layer for stage in stages if stage.device == device for layer in stage.layers}
+        fixed[device] = sum(sum(layers[layer].of_parameters) for layer in own)
+    return PipelineModel(
+        place=tuple(stage.device for stage in stages),
+        batches=instance.micro_batches,
+        forward=tuple(time(stage, "forward_time") for stage in stages),
+        backward=tuple(time(stage, "backward_time") for stage in stages),
+        weight=tuple(time(stage, "weight_time") for stage in stages),
+        hop=tuple(hop(one, other) for one, other in pairwise(stages)),
+        activation=tuple(held),
+        kept=tuple(sum(layers[layer].weight_saved_size for layer in stage.layers) for stage in stages),
+        fixed=tuple(fixed),
+        capacity=tuple(machine.memories[processor.memory].capacity for processor in machine.processors),
+    )
+
+
+def _held(instance: PipelineInstance, layers: Sequence[Layer], stage: Stage) -> int:
+    """Return the bytes that a stage holds of a micro-batch from its forward to its backward, at the least."""
+    size = 0
+    for layer in stage.layers:
+        own = layers[layer]
+        reads = instance.backward_reads if own.backward_reads is None else own.backward_reads
+        size += own.saved_size
+        if "output" in reads:
+            size += own.output_size
+        before = layers[layer - 1] if layer else None
+        if before is not None and "input" in reads:
+            wanted = instance.backward_reads if before.backward_reads is None else before.backward_reads
+            inside = layer - 1 in stage.layers and "output" in wanted
+            size += 0 if inside else before.output_size
+    return size
+
+
+def placed(problem: Problem, orders: Orders) -> tuple[Steps, Number, list[int]] | None:
+    """Return the steps of orders, their makespan, and the most bytes of each device; None if they cannot be run."""
+    instance, graph, machine = problem.instance, problem.graph, problem.machine
+    assert isinstance(instance, PipelineInstance)
+    tasks = tasks_of(instance).of_all(orders)
+    steps = place_orders(graph, machine, orders.columns[0], tasks, initial_of(graph, machine, orders))
+    if isinstance(steps, Stuck):
+        return None
+    assert steps.start is not None
+    runs = steps.kind == StepKind.RUN
+    end = _ends(problem, steps, runs)
+    return steps, end.max(initial=0).item(), _peaks(problem, steps, runs, end)
+
+
+def _ends(problem: Problem, steps: Steps, runs: IntArray) -> NumberArray:
+    graph, machine = problem.graph, problem.machine
+    assert steps.start is not None
+    assert steps.on is not None
+    took: NumberArray = np.zeros(len(steps), dtype=steps.start.dtype)
+    types = np.array([graph.types.index(p.type) if graph.types else 0 for p in machine.processors])
+    on = types[steps.on.items]
+    times = graph.time[steps.item[runs]] if graph.times is None else graph.times[on, steps.item[runs]]
+    took = took.astype(np.float64) if times.dtype == np.float64 else took
+    took[runs] = times
+    for k in np.flatnonzero(~runs).tolist():
+        link = machine.links[machine.link_index[int(steps.source[k]), int(steps.target[k])]]
+        time = link.time(int(graph.size[steps.item[k]]))
+        took = took.astype(np.float64) if isinstance(time, float) and took.dtype != np.float64 else took
+        took[k] = time
+    return steps.start + took
+
+
+def _peaks(problem: Problem, steps: Steps, runs: IntArray, end: NumberArray) -> list[int]:
+    """Add up what steps take at their starts and give back at their ends, which come first at one instant."""
+    graph, machine = problem.graph, problem.machine
+    assert steps.start is not None
+    assert steps.on is not None
+    memory = steps.source.copy()
+    memory[runs] = np.array([processor.memory for processor in machine.processors])[steps.on.items]
+    taken = np.zeros(len(steps), dtype=np.int64)
+    writes = graph.writes.gather(steps.item[runs])
+    np.add.at(taken, np.flatnonzero(runs)[writes.rows], graph.size[writes.items])
+    workspace = np.zeros(len(steps), dtype=np.int64)
+    workspace[runs] = graph.workspace[steps.item[runs]]
+    given = workspace.copy()
+    np.add.at(given, steps.drop.rows, graph.size[steps.drop.items])
+    copies = np.flatnonzero(~runs)
+    time = np.concatenate((steps.start, end, steps.start[copies]))
+    where = np.concatenate((memory, memory, steps.target[copies]))
+    change = np.concatenate((taken + workspace, -given, graph.size[steps.item[copies]]))
+    resident = np.zeros(len(machine.memories), dtype=np.int64)
+    for value, at in steps.initial:
+        resident[at] += graph.size[value]
+    releases = np.concatenate((np.ones(len(steps)), np.zeros(len(steps)), np.ones(len(copies))))
+    order = np.lexsort((releases, time))
+    peaks = []
+    for processor in machine.processors:
+        mine = order[where[order] == processor.memory]
+        held = int(resident[processor.memory])
+        peaks.append(held + max(0, int(np.cumsum(change[mine]).max(initial=0))))
+    return peaks
