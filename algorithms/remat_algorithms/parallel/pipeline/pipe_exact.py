@@ -33,6 +33,9 @@ MOST_BYTES = 2**24
 CLOSE = 1e-8
 """Share of its figure within which an order is the best, where times had to be rounded."""
 
+SAME, MOST_PARTS = 1e-10, 1000
+"""Times are multiples of a common step up to this share; the most steps that the least time is divided into."""
+
 
 class Proof(NamedTuple):
     """The best lists known, their figure, a bound that holds, and whether nothing is better.
@@ -101,7 +104,7 @@ def prove(
         nonlocal bound
         if not math.isfinite(value):
             return
-        better = min(math.ceil(value - CLOSE) if program.exact else value * program.unit, figure)
+        better = min(program.time_of(value), figure)
         if better > bound:
             bound = better
             bounded(bound)
@@ -113,13 +116,23 @@ def prove(
         job.solver.parameters.max_deterministic_time = work
     answer = watched(job, stop, seconds)
     if answer.outcome is Outcome.INFEASIBLE:
-        # No order is better than the one that is there by a unit.
-        bound = figure if program.exact else max(bound, figure - program.unit)
+        # No order is better by a step than the one that is there.
+        raised(program.most)
     elif answer.outcome is not Outcome.UNKNOWN:
         raised(answer.bound)
     ended = answer.ended and program.holds
     proved = figure <= bound or (ended and figure - bound <= CLOSE * figure)
     return Proof(lists, figure, min(bound, figure), proved)
+
+
+def _common_unit(model: PipelineModel, figure: float) -> float | None:
+    """Return a step that all times are multiples of, up to the digits of floats; None where there is none so large."""
+    times = {time for row in (*model.times[:3], model.delays) for time in row if time}
+    for parts in range(1, MOST_PARTS + 1):
+        unit = min(times) / parts
+        if all(abs(time / unit - round(time / unit)) <= SAME * time / unit for time in times):
+            return unit if figure <= FINEST * unit else None
+    return None
 
 
 class _Program:
@@ -129,8 +142,10 @@ class _Program:
     ----------
     unit : int or float
         What a step of its times is.
-    exact : bool
-        Whether its times are those of the pipeline, not rounded down.
+    exact, rounded : bool
+        Whether its times are those of the pipeline, all whole numbers; whether they are rounded down.
+    most : int
+        Steps that an order takes at least if the program has no solution.
     holds : bool
         Whether its bytes are those of the pipeline, too.
     """
@@ -141,15 +156,18 @@ class _Program:
         self.pipeline = model
         self.model: Any = cp_model.CpModel()
         self.exact = model.whole and figure <= FINEST
-        self.unit: float = 1 if self.exact else figure / FINEST
+        common = 1 if self.exact else _common_unit(model, figure)
+        self.unit: float = figure / FINEST if common is None else common
+        self.rounded = common is None
         self.holds = True
         self.ops = model.operations()
         # Within a span from another's start, the last device may begin as late as the first one ends.
-        most = math.ceil(figure / self.unit)
+        most = round(figure / self.unit) if common else math.ceil(figure / self.unit)
         self.horizon = most if not span else 2 * sum(self._steps(model.times[op[0]][op[1]]) for op in self.ops)
         if span:
             self.horizon += 2 * model.batches * sum(map(self._steps, model.delays)) * 2
-        least = math.ceil(bound) if self.exact else math.floor(bound / self.unit)
+        least = math.ceil(bound) if self.exact else math.floor(bound / self.unit * (1 - CLOSE))
+        self.most = most - (1 if self.rounded else 0)
         self.figure = self.model.new_int_var(min(least, most - 1), most - 1, "")
         self.time = {op: self._steps(model.times[op[0]][op[1]]) for op in self.ops}
         self.start = {op: self.model.new_int_var(0, self.horizon - self.time[op], "") for op in self.ops}
@@ -161,7 +179,13 @@ class _Program:
         self.model.minimize(self.figure)
 
     def _steps(self, time: float) -> int:
-        return int(time) if self.exact else math.floor(time / self.unit)
+        return math.floor(time / self.unit) if self.rounded else round(time / self.unit)
+
+    def time_of(self, steps: float) -> float:
+        """Return the time that is no more than so many steps."""
+        if self.exact:
+            return math.ceil(steps - CLOSE)
+        return steps * self.unit * (1 - SAME)
 
     def _end(self, op: Op) -> Any:
         return self.start[op] + self.time[op]

@@ -1,0 +1,222 @@
+"""The search for orders of a pipeline: against exhaustive search and certified optima; what it never does."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from remat_algorithms.parallel.pipeline import walk, walk_kernel
+from remat_algorithms.parallel.pipeline.model import BW, B, F, PipelineModel, W, complete, evaluate
+from remat_algorithms.parallel.pipeline.pipe_search import figure_of, one_by_one, search
+from remat_algorithms.parallel.pipeline.spans import least_span
+from tests.algorithms.parallel.pipeline.models import OPTIMA, certified, drawn
+from tests.oracles import pipeline_orders
+from tests.seeds import seeds
+
+
+def as_letters(lists):
+    return [tuple(("FBW"[phase], stage, batch) for phase, stage, batch in listed) for listed in lists]
+
+
+def shuffled(model, rng):
+    """An order of all operations in which each device's F, B and W of a stage come as they must; it may not end."""
+    lists = [list(listed) for listed in one_by_one(model)]
+    for listed in lists:
+        for _ in range(3 * len(listed)):
+            place = rng.randrange(max(1, len(listed) - 1))
+            pair = listed[place : place + 2]
+            if len(pair) == 2 and pair[0][1:] != pair[1][1:]:
+                listed[place : place + 2] = pair[::-1]
+    return lists
+
+
+@pytest.mark.parametrize("seed", seeds(40, 400))
+def test_best_of_all_orders(seed):
+    """Tiny pipelines: the search finds the best, and its figure is what the oracle counts."""
+    model = drawn(seed)
+    for span in (False, True):
+        lists, figure = search(model, span=span, moves=400, seed=seed)
+        best = pipeline_orders.best_figure(model, span=span)
+        assert (lists is None) == (best is None)
+        if lists is not None:
+            counted = pipeline_orders.run(model, as_letters(lists))
+            measured = (
+                pipeline_orders.least_span(model, as_letters(lists))
+                if span
+                else max(end for _, end in counted.values())
+            )
+            assert measured == figure == best
+
+
+@pytest.mark.parametrize("seed", seeds(20, 300))
+def test_whatever_fits_is_found(seed):
+    """Also where a stage takes more for its backward than it held before: bytes are what the oracle allows."""
+    model = drawn(seed, recomputed=True)
+    lists, figure = search(model, moves=100, seed=seed)
+    best = pipeline_orders.best_figure(model)
+    assert (lists is None) == (best is None)
+    if lists is not None:
+        assert best <= figure == figure_of(model, lists)
+        assert all(
+            order in pipeline_orders.words(model, device) for device, order in enumerate(as_letters(lists)) if order
+        )
+
+
+@pytest.mark.parametrize("number", [6, 18, 21, 28])
+def test_certified(number):
+    model, span, best = certified(OPTIMA[number])
+    assert search(model, span=span, moves=20_000)[1] == best
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_all_certified(seed):
+    excess = []
+    for point in OPTIMA:
+        model, span, best = certified(point)
+        lists, figure = search(model, span=span, seed=seed)
+        assert figure_of(model, lists, span=span) == figure >= best
+        excess.append(figure / best - 1)
+    assert max(excess) <= 0.04
+    assert sum(excess) / len(excess) <= 0.01
+
+
+@pytest.mark.parametrize("seed", seeds(15, 200))
+def test_never_worse_than_a_start_that_fits(seed):
+    rng = random.Random(seed)
+    model = drawn(seed)
+    if not model.feasible:
+        return
+    starts = [shuffled(model, rng) for _ in range(5)]
+    for moves in (0, 3):
+        figure = search(model, starts=starts, moves=moves, seed=seed).figure
+        assert figure <= min((figure_of(model, lists) for lists in starts), default=math.inf)
+
+
+def test_start_is_taken_as_it_is():
+    """Named orders may have B and W at one go, and micro-batches in any order."""
+    model = PipelineModel((0, 1), 2, (1, 1), (1, 1), (1, 1), (0,), (2, 2), (1, 1), (0, 0), (4, 4))
+    start = [
+        [(F, 0, 1), (F, 0, 0), (BW, 0, 1), (BW, 0, 0)],
+        [(F, 1, 1), (BW, 1, 1), (F, 1, 0), (BW, 1, 0)],
+    ]
+    lists, figure = search(model, starts=[start], moves=0)
+    assert lists == complete(model, start)
+    assert lists[1][:3] == ((F, 1, 0), (B, 1, 0), (W, 1, 0))
+    assert evaluate(model, start).makespan == 9
+    assert figure == evaluate(model, lists).makespan == 8
+    assert complete(model, [start[0], start[1][:-1]]) is None
+    assert complete(model, [start[1], start[0]]) is None
+    assert complete(model, [start[0], [*start[1], start[1][0]]]) is None
+
+
+@pytest.mark.parametrize("seed", seeds(10, 200))
+def test_walk_never_deadlocks(seed):
+    """Whatever the keys: a schedule of all operations, which fits, at every patience."""
+    rng = random.Random(seed)
+    model = drawn(seed)
+    if not model.feasible:
+        return
+    facts = walk.facts_of(model, span=False)
+    state = walk.state_of(facts, seed)
+    for patience in (-1.0, 0.0, 0.5, 1.0):
+        for index, batch in [(i, k) for i in range(len(facts.count)) for k in range(model.batches)]:
+            state.key[index, batch] = rng.randint(0, 20)
+        walk.schedule(facts, state, patience)
+        assert walk.figure(facts, state) < math.inf
+        assert state.done.tolist() == facts.count.tolist()
+
+
+@pytest.mark.parametrize("number", [6, 13, 16, 17])
+def test_compiled_as_interpreted(number):
+    """The kernel and its plain twin leave the same, to the bit; for times in floats, too."""
+    model, span, best = certified(OPTIMA[number])
+    if number == 6:
+        model = replace(model, forward=tuple(time + 0.25 for time in model.forward))
+    facts = walk.facts_of(model, span=span)
+    states = [walk.state_of(facts, 5) for _ in range(2)]
+    for state, (drift, go) in zip(
+        states,
+        [
+            (walk_kernel.DRIFT.bind(facts, states[0]), walk_kernel.WALK.bind(facts, states[0])),
+            (
+                lambda *more: walk.drift(facts, states[1], *more),
+                lambda *more: walk.walk(facts, states[1], *more),
+            ),
+        ],
+        strict=True,
+    ):
+        drift(8, 0.2, 0.0)
+        go(8, 1.0, 0.0)
+        assert state.progress.moves == 16
+    for one, other in zip(*states, strict=True):
+        if one is states[0].progress:
+            assert (one.random, one.best, one.current) == (other.random, other.best, other.current)
+        else:
+            assert one.tobytes() == other.tobytes()
+    lists, figure = search(model, span=span, moves=50)
+    assert figure >= best or number == 6
+
+
+def test_deterministic_and_stopped():
+    model, _, _ = certified(OPTIMA[23])
+    seen = []
+    first = search(model, moves=600, seed=3, report=lambda lists, figure: seen.append(figure))
+    assert first == search(model, moves=600, seed=3)
+    assert seen == sorted(seen, reverse=True)
+    assert seen[-1] == first.figure
+    stopped = search(model, stop=lambda: True)
+    assert figure_of(model, stopped.lists) == stopped.figure
+
+
+@pytest.mark.parametrize("seed", seeds(15, 200))
+def test_spans(seed):
+    """The starts that come with a span have it, and are possible."""
+    model = drawn(seed)
+    if not model.feasible:
+        return
+    lists = search(model, moves=20, span=True).lists
+    span, evaluation = least_span(model, lists)
+    ends = {}
+    for listed, starts in zip(lists, evaluation.starts, strict=True):
+        for (phase, stage, batch), start in zip(listed, starts, strict=True):
+            ends[phase, stage, batch] = start + model.times[phase][stage]
+    spans = [ends[listed[-1]] - starts[0] for listed, starts in zip(lists, evaluation.starts, strict=True) if listed]
+    assert max(spans) == span == pipeline_orders.least_span(model, as_letters(lists))
+    for listed, starts in zip(lists, evaluation.starts, strict=True):
+        for before, (op, start) in zip([None, *listed], zip(listed, starts, strict=True)):  # noqa: B905
+            assert before is None or start >= ends[before]
+            assert all(start >= ends[source] + delay for source, delay in walk_sources(model, op))
+
+
+def walk_sources(model, op):
+    phase, stage, batch = op
+    if phase == W:
+        return [((B, stage, batch), 0)]
+    after = [((B, stage + 1, batch), model.delays[stage + 1])] if stage + 1 < model.stages else []
+    before = [((F, stage - 1, batch), model.delays[stage])] if stage else []
+    return before if phase == F else [((F, stage, batch), 0), *after]
+
+
+def test_wrong_figures_are_refused():
+    good = PipelineModel((0,), 1, (1,), (1,), (0,), (), (1,), (0,), (0,), (None,))
+    for wrong in (
+        {"place": (1,)},
+        {"batches": 0},
+        {"forward": (1, 1)},
+        {"hop": (1,)},
+        {"kept": (1,)},
+        {"activation": (-1,)},
+        {"capacity": ()},
+        {"place": ()},
+    ):
+        with pytest.raises(ValueError, match=r"expected|at least|keeps nothing"):
+            replace(good, **wrong)
+
+
+def test_deadlock_is_none():
+    model = PipelineModel((0, 1), 1, (1, 1), (1, 1), (0, 0), (0,), (1, 1), (0, 0), (0, 0), (None, None))
+    assert evaluate(model, [[(B, 0, 0), (F, 0, 0)], [(F, 1, 0), (B, 1, 0)]]) is None
+    assert least_span(model, [[(B, 0, 0), (F, 0, 0)], [(F, 1, 0), (B, 1, 0)]]) is None
+    assert evaluate(model, [[(F, 0, 0), (B, 0, 0)], [(F, 1, 0), (B, 1, 0)]]).makespan == 4
