@@ -57,6 +57,8 @@ def with_disk(document):
 
 # Work decides in the fast tests, not the clock: what a constraint program adds within a blink, and few rounds.
 FAST_OPTIONS = {
+    "pipe-search": ({"moves": 50}, {"moves": 20, "placement": "chain"}),
+    "pipe-exact": ({"moves": 20, "work": 0.01}, {"moves": 20, "work": 0.01, "placement": "v"}),
     # Without its constraint programs, which are those of `offload-exact`.
     "adjoint-best": ({"iterations": 10, "moves": 20_000, "window": 1000, "work": 0},),
     "chain-best": ({"iterations": 200, "states": 2_000}, {"iterations": 20, "states": 3}),
@@ -164,11 +166,13 @@ def short(self, kind):
             return document | {"tasks": document["tasks"][:10], "outputs": ["t9"]}
         case "tree":
             return document | {key: document[key][:15] for key in ("parent", "output_size", "workspace")}
+        case "pipeline":
+            return document | {"layers": document["layers"][:4], "micro_batches": 4}
     raise ValueError(f"no short instance of kind {kind!r}: make one here")
 
 
 PROGRAMS = {"adjoint-best", "checkmate", "checkmate-lp", "moccasin", "offload-exact", "poet", "dag-auto"}
-PROGRAMS |= {"chain-best", "chain-exact"}
+PROGRAMS |= {"chain-best", "chain-exact", "pipe-search", "pipe-exact"}
 
 ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
 """Algorithms that rematerialise on task graphs; these draw more graphs."""

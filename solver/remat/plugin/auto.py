@@ -232,12 +232,19 @@ def _few_moves(problem: Problem) -> bool:
     return _way_out(problem) and _one_processor(problem) and len(problem.graph.tasks) <= MOST_WHOLE_MOVES
 
 
+MOST_PROVED = 300
+"""Pipelines of more tasks are rarely proved within a minute."""
+
 LITTLE_WORK = 0.05
 """Work of the programs for small adjoints, as where there is no time limit: they would take all the time there is."""
 
 
 def _parked(problem: Problem) -> bool:
     return _searchable(problem) and (not _uniform_adjoint(problem) or problem.chain.length <= MOST_PARKED)
+
+
+def _small_pipeline(problem: Problem) -> bool:
+    return len(problem.graph.tasks) <= MOST_PROVED
 
 
 TABLE: tuple[Rule, ...] = (
@@ -313,6 +320,8 @@ TABLE: tuple[Rule, ...] = (
     Rule("dag", "links to another memory and back, at most 8 tasks", ("offload-exact",), _few_moves),
     Rule("dag", "any", ("dag-auto", "keep-all"), _always),
     Rule("dag", "any; in a better order", ("dag-auto",), _always, options={"reorder": True}, free=True),
+    Rule("pipeline", "any", ("pipe-search",), _always),
+    Rule("pipeline", "at most 300 tasks", ("pipe-exact",), _small_pipeline, options={"work": 20.0}),
 )
 
 

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+import numpy as np
+
 from remat.plugin import Layer, Number, OptionError, PipelineInstance
+
+
+MOST_EVENED = 3_000
+"""Parts times layers up to which cuts are evened out."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ def balanced_cuts(instance: PipelineInstance, homes: Sequence[Sequence[int]]) ->
     -------
     list of int
         Part i is layers cuts[i] .. cuts[i+1]-1: of all cuts into parts that are not empty, one whose slowest part takes
-        the least time for one micro-batch, on the slowest of its devices.
+        the least time for one micro-batch, on the slowest of its devices; of these, one with the least sum of squares.
 
     Raises
     ------
@@ -62,7 +68,8 @@ def balanced_cuts(instance: PipelineInstance, homes: Sequence[Sequence[int]]) ->
 
     Notes
     -----
-    Bisection of that time; for each, O(parts x layers) to see which ends each part can have.
+    Bisection of that time; for each, O(parts x layers) to see which ends each part can have. Then a table,
+    O(parts x layers^2) array operations (after Bellman 1961), left out beyond `MOST_EVENED` entries.
     """
     layers, types = instance.each_layer(), instance.cluster.types
     if len(homes) > len(layers):
@@ -85,7 +92,7 @@ def balanced_cuts(instance: PipelineInstance, homes: Sequence[Sequence[int]]) ->
         )
         middle = (low + high) // 2 if isinstance(high, int) and isinstance(low, int) else (low + high) / 2
         if not low < high or high - low <= 1e-12 * high:
-            return best
+            return _evened(of_part, len(layers), high) or best
         found = _cut(of_part, len(layers), middle)
         if found is not None:
             best = found
@@ -111,6 +118,33 @@ def _cut(of_part: Sequence[Sequence[Work]], layers: int, limit: Number) -> list[
         came.append(before)
         reached = [index >= 0 for index in before]
     if not reached[layers]:
+        return None
+    cuts = [layers]
+    for before in reversed(came):
+        cuts.append(before[cuts[-1]])
+    return cuts[::-1]
+
+
+def _evened(of_part: Sequence[Sequence[Work]], layers: int, limit: Number) -> list[int] | None:
+    """Return the cut with the least sum of squares among those none of whose parts takes more than the limit."""
+    if len(of_part) * layers > MOST_EVENED:
+        return None
+    best = np.full(layers + 1, np.inf)
+    best[0] = 0.0
+    came: list[list[int]] = []
+    for works in of_part:
+        until = np.array([one.until for one in works], dtype=np.float64)
+        reach = np.array([min(one.last(first, limit) for one in works) for first in range(layers)])
+        following = np.full(layers + 1, np.inf)
+        before = [-1] * (layers + 1)
+        for end in range(1, layers + 1):
+            loads = (until[:, end, None] - until[:, :end]).max(axis=0)
+            costs = np.where(reach[:end] >= end, best[:end] + loads**2, np.inf)
+            before[end] = int(np.argmin(costs))
+            following[end] = costs[before[end]]
+        came.append(before)
+        best = following
+    if not np.isfinite(best[layers]):
         return None
     cuts = [layers]
     for before in reversed(came):
