@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from pydantic import Field
 
@@ -83,6 +84,19 @@ def _in_halves(problem: Problem, rule: Callable[[int, int], rules.Lists]) -> Pro
             argument="algorithm",
         )
     return _solved(problem, rule)
+
+
+def named_orders(problem: Problem) -> Iterator[Orders]:
+    """Yield the orders of every named schedule that there is for a problem."""
+    instance, devices = problem.instance, len(problem.machine.processors)
+    assert isinstance(instance, PipelineInstance)
+    whole = (rules.gpipe, rules.one_forward_one_backward, rules.eager_one_forward_one_backward, rules.interleaved)
+    for rule in (*whole, rules.chimera, rules.gems):
+        with suppress(OptionError):
+            yield orders_of(instance, rule(devices, instance.micro_batches, split=instance.is_split))
+    for halves in (rules.zb_h1, rules.zb_h2, rules.zb_v, rules.v_half, rules.v_min) if instance.is_split else ():
+        with suppress(OptionError):
+            yield orders_of(instance, halves(devices, instance.micro_batches))
 
 
 def solve_gpipe(problem: Problem, options: None, context: Context) -> Proposal:

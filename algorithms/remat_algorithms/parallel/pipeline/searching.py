@@ -9,6 +9,7 @@ from pydantic import Field
 
 from remat.plugin import Bound, Context, Number, OptionError, Options, Orders, Problem, Proposal, Termination
 from remat_algorithms.parallel.pipeline.model import Lists
+from remat_algorithms.parallel.pipeline.named import named_orders
 from remat_algorithms.parallel.pipeline.pipe_exact import prove
 from remat_algorithms.parallel.pipeline.pipe_search import search
 from remat_algorithms.parallel.pipeline.stages import SHAPES, Staging, placed, staging
@@ -54,13 +55,17 @@ class _Best:
 
     def consider(self, staged: Staging, lists: Lists) -> list[int]:
         """Place and weigh lists, keep them if they are better; return by how much they exceed each device."""
-        orders = staged.orders(lists)
+        return self.weigh(staged.orders(lists))
+
+    def weigh(self, orders: Orders) -> list[int]:
+        """Place and weigh orders, keep them if they are better; return by how much they exceed each device."""
         outcome = placed(self.problem, orders)
-        assert outcome is not None, "the search makes no deadlock"
+        assert outcome is not None, "neither the search nor a rule makes a deadlock"
         steps, makespan, peaks = outcome
+        machine = self.problem.machine
+        limits = [machine.memories[processor.memory].capacity for processor in machine.processors]
         excess = [
-            0 if capacity is None else max(0, peak - capacity)
-            for peak, capacity in zip(peaks, staged.model.capacity, strict=True)
+            0 if capacity is None else max(0, peak - capacity) for peak, capacity in zip(peaks, limits, strict=True)
         ]
         if not any(excess) and (self.makespan is None or makespan < self.makespan):
             self.orders, self.makespan = orders, makespan
@@ -73,10 +78,13 @@ def solve_search(problem: Problem, options: SearchOptions, context: Context) -> 
 
     Notes
     -----
-    The search sees a relaxation (`Staging.model`); what it finds is placed and weighed. Where values that are only
+    It begins with all named schedules, and is never slower than one of these that fits. The search sees a relaxation
+    (`Staging.model`); what it finds is placed and weighed. Where values that are only
     passing take a device beyond its capacity, that has so much less room the next time.
     """
     best = _Best(problem, context)
+    for orders in named_orders(problem):
+        best.weigh(orders)
     for staged in _stagings(problem, options):
         for _ in range(ROUNDS):
             if context.stopped:

@@ -1,0 +1,105 @@
+"""`pipe-search` and `pipe-exact` on instances: never slower than a named schedule, bounds that hold, memory as judged."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat.generate import generate
+from remat.testing.strategies import pipelines
+
+NAMED = (
+    "gpipe",
+    "1f1b",
+    "eager-1f1b",
+    "interleaved-1f1b",
+    "chimera",
+    "gems",
+    "zb-h1",
+    "zb-h2",
+    "zb-v",
+    "v-half",
+    "v-min",
+)
+HALVES = {"backward_time": 1, "weight_time": 1, "activation": 2, "kept": 1}
+
+
+def named(document, budget):
+    """Return the results of the named schedules that there are for an instance."""
+    found = []
+    for name in NAMED:
+        try:
+            found.append(remat.solve(document, algorithm=name, budget=budget))
+        except remat.OptionError:
+            continue
+    return [result for result in found if result.report is not None]
+
+
+@settings(max_examples=25, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@given(pipelines(largest=5), st.integers(20, 100))
+def test_never_slower_than_a_named_schedule_that_fits(document, share):
+    free = named(document, None)
+    if not free:
+        return
+    largest = max(max(result.peak_memory.values()) for result in free)
+    budget = largest * share // 100
+    result = remat.solve(document, algorithm="pipe-search", budget=budget, options={"moves": 30})
+    fitting = named(document, budget)
+    if fitting:
+        best = min(one.makespan for one in fitting)
+        assert result.makespan <= best * (1 + 1e-9)
+    if result.report is not None:
+        assert max(result.peak_memory.values()) <= budget
+
+
+@settings(max_examples=12, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@given(pipelines(largest=3), st.sampled_from(["chain", "v", "interleaved"]))
+def test_bounds_of_the_program_hold(document, placement):
+    try:
+        exact = remat.solve(
+            document, algorithm="pipe-exact", options={"placement": placement, "moves": 20, "work": 0.05}
+        )
+        found = remat.solve(document, algorithm="pipe-search", options={"placement": placement, "moves": 100})
+    except remat.OptionError:
+        return
+    for bound in exact.bounds:
+        if bound.scope != "all schedules":
+            # What the search finds with this placement is in the class, unless it took a named one with another.
+            assert bound.value <= exact.makespan * (1 + 1e-9)
+            assert found.orders.stages != exact.orders.stages or bound.value <= found.makespan * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("memory", "makespan"),
+    [(1, 96), (2, 51), (3, 39), (4, 33)],
+)
+def test_certified_optima_of_a_chain(memory, makespan):
+    result = remat.solve(generate("pipeline", "uniform"), algorithm="pipe-exact", budget=memory)
+    assert result.makespan == makespan
+    assert result.optimal_within == "orders of evenly cut layers, one stage a device"
+
+
+def test_the_time_of_interleaving_in_the_memory_of_1f1b():
+    """Two chunks a device need no more than 4 activations of a device, and not 5.5, for a makespan of 57 chunks' forwards."""
+    document = generate("pipeline", "uniform", layers=8)
+    interleaved = remat.solve(document, algorithm="interleaved-1f1b")
+    assert (interleaved.makespan, max(interleaved.peak_memory.values())) == (57, 11)
+    result = remat.solve(document, algorithm="pipe-search", budget=8, options={"placement": "interleaved"})
+    assert result.makespan == 57
+
+
+def test_halves_apart():
+    result = remat.solve(generate("pipeline", "uniform", layers=8, **HALVES), algorithm="pipe-search", budget=8)
+    assert result.makespan == 59  # V-min's, the least with half the memory
+
+
+def test_what_only_passes_counts():
+    """Outputs and gradients take room that the search does not see at first."""
+    layer = {"forward_time": 1, "backward_time": 2, "saved_size": 4, "output_size": 3, "repeat": 4}
+    document = generate("pipeline", "uniform") | {"layers": [layer]}
+    document["cluster"]["levels"] = [{"bandwidth": 2}]
+    free = remat.solve(document, algorithm="1f1b")
+    budget = max(free.peak_memory.values()) * 3 // 4
+    result = remat.solve(document, algorithm="pipe-search", budget=budget, options={"moves": 300})
+    assert result.report is not None
+    assert max(result.peak_memory.values()) <= budget
