@@ -20,6 +20,7 @@ NAMES = (
     "trees",
     "postorder_table",
     "parallel_trees",
+    "pipelines",
     "chain_table",
     "offload_table",
     "offload_gap",

@@ -101,7 +101,7 @@ def run(pipeline, lists, delayed=(), ways=None):
 
 
 def least_span(pipeline, lists):
-    """Return the least largest span of lists with whole times: begin later where that shortens the longest, by trial."""
+    """Return the least largest span of lists with whole times: span by span, devices begin later while it helps."""
     used = [device for device, listed in enumerate(lists) if listed]
     first = run(pipeline, lists)
     most = max(end for _, end in first.values())

@@ -53,7 +53,7 @@ def lower_bounds(model: PipelineModel, *, span: bool = False) -> dict[str, float
     """
     graph = _Graph(model, memory=False)
     limited = _Graph(model, memory=True)
-    found = {
+    found: dict[str, float] = {
         "work": max(graph.work),
         "fill": _device_by_device(graph, span=span),
         "in-flight": _device_by_device(limited, span=span),
@@ -75,7 +75,9 @@ class _Graph:
     def __init__(self, model: PipelineModel, *, memory: bool) -> None:
         self.model = model
         stages = range(model.stages)
-        one = [(F, s) for s in stages] + [(B, s) for s in reversed(stages)] + [(W, s) for s in stages if model.weight[s]]
+        one = (
+            [(F, s) for s in stages] + [(B, s) for s in reversed(stages)] + [(W, s) for s in stages if model.weight[s]]
+        )
         self.order: list[Op] = [(phase, s, batch) for batch in range(model.batches) for phase, s in one]
         self.time = {op: model.times[op[0]][op[1]] for op in self.order}
         self.sources: dict[Op, list[tuple[Op, float]]] = {op: needed(model, op) for op in self.order}

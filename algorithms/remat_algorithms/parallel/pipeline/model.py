@@ -1,8 +1,8 @@
 """One training step of a pipeline, as its orders are searched: stages on devices, micro-batches, times and bytes.
 
-Stages form a chain 0..n-1. Micro-batch b passes forwards (F) through all of them, then backwards (B) in reverse; where a
-stage has a time for the gradient of its parameters, that (W) follows its B at any time. A device runs one operation at
-a time. Micro-batches are alike, so each stage takes them in ascending order, phase by phase: exchanging the names of
+Stages form a chain 0..n-1. Micro-batch b passes forwards (F) through all of them, then backwards (B) in reverse; where
+a stage has a time for the gradient of its parameters, that (W) follows its B at any time. A device runs one operation
+at a time. Micro-batches are alike, so each stage takes them in ascending order, phase by phase: exchanging the names of
 two of them makes any schedule such a one, no later and with the same bytes.
 
 A device runs its list strictly in order; so the bytes that it holds depend on its list alone, and not on the times.
@@ -46,7 +46,7 @@ class PipelineModel:
         Bytes that it holds from the end of B to the end of W. What of them exceeds `activation` is taken at the start
         of B (a stage that is recomputed there).
     fixed : tuple of int
-        Bytes that a device holds throughout: parameters and the like. One number a device, also of those without a stage.
+        Bytes that a device holds throughout, parameters and the like; also of devices without a stage.
     capacity : tuple of int or None
         Bytes of each device; None: without limit.
     """
@@ -124,7 +124,7 @@ class PipelineModel:
 
     @property
     def feasible(self) -> bool:
-        """Whether any order fits: all stages of a device hold one micro-batch at a time, and one of them is in its B."""
+        """Whether any order fits: all stages of a device hold one micro-batch, and it goes back through them."""
         for free, own in zip(self.free, self.on, strict=True):
             more = max((self.kept[stage] - self.activation[stage] for stage in own), default=0)
             if free is not None and sum(self.activation[stage] for stage in own) > free:

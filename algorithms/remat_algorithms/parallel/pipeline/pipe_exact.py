@@ -120,7 +120,7 @@ def prove(
         raised(program.most)
     elif answer.outcome is not Outcome.UNKNOWN:
         raised(answer.bound)
-    ended = answer.ended and program.holds
+    ended = answer.outcome is Outcome.INFEASIBLE or (answer.outcome is Outcome.OPTIMAL and program.holds)
     proved = figure <= bound or (ended and figure - bound <= CLOSE * figure)
     return Proof(lists, figure, min(bound, figure), proved)
 

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from remat_algorithms.parallel.pipeline.bounds import lower_bound
+from remat_algorithms.parallel.pipeline.layout import facts_of, state_of
 from remat_algorithms.parallel.pipeline.model import BW, B, F, Lists, Op, PipelineModel, W, complete, evaluate
 from remat_algorithms.parallel.pipeline.spans import least_span
-from remat_algorithms.parallel.pipeline.walk import Facts, State, facts_of, state_of
+from remat_algorithms.parallel.pipeline.walk import Facts
 
 Report = Callable[[Lists, float], object]
 
@@ -111,9 +112,7 @@ def figure_of(model: PipelineModel, lists: Sequence[Sequence[Op]], *, span: bool
 
 
 class _Search:
-    def __init__(
-        self, model: PipelineModel, span: bool, seed: int, stop: Callable[[], bool], report: Report
-    ) -> None:
+    def __init__(self, model: PipelineModel, span: bool, seed: int, stop: Callable[[], bool], report: Report) -> None:
         self.model, self.span, self.seed, self.stop, self.report = model, span, seed, stop, report
         self.best = Found(None, math.inf)
 
@@ -130,7 +129,7 @@ class _Search:
             return self.best
         self.facts = facts_of(model, span=self.span)
         self.state = state_of(self.facts, self.seed)
-        size = int(self.facts.count.sum()) * len(self.facts.count)
+        size = int(self.facts.runs.sum()) * len(self.facts.runs)
         self.left = min(MOVES, max(1000, WORK // size)) if moves is None else moves
         self.at_once = max(1, AT_ONCE // size)
         self._bind()
@@ -191,9 +190,7 @@ class _Search:
         unique = {entry.keys.tobytes(): entry for entry in found if entry.figure < math.inf}
         return sorted(unique.values(), key=lambda entry: entry.figure)[:KEPT]
 
-    def _halve(
-        self, entries: list[_Entry], moves: int, act: Callable[[int, _Entry, int], _Entry]
-    ) -> list[_Entry]:
+    def _halve(self, entries: list[_Entry], moves: int, act: Callable[[int, _Entry, int], _Entry]) -> list[_Entry]:
         """Go on from some orders, and drop half of them, until one is left; return all that came of them."""
         rounds = max(1, len(entries)).bit_length()
         found: list[_Entry] = []
@@ -218,7 +215,9 @@ class _Search:
         for part in self._parts(moves):
             self.drift(part, spread, float(self.bound))
             spread = -1.0
-        return _Entry(progress.current, state.current.copy(), (state.gap[1].copy(), state.late[1].copy(), progress.period))
+        return _Entry(
+            progress.current, state.current.copy(), (state.gap[1].copy(), state.late[1].copy(), progress.period)
+        )
 
     def _walk(self, number: int, entry: _Entry, moves: int) -> _Entry:
         state, progress = self.state, self.state.progress
@@ -272,11 +271,11 @@ def _keys(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> Any:
 
 def _lists(facts: Facts, order: Any) -> Lists:
     """Return the lists that the kernel's orders mean."""
-    count = [0] * len(facts.count)
+    count = [0] * len(facts.runs)
     lists = []
     for device in range(facts.devices):
         own = facts.own[facts.first_own[device] : facts.first_own[device + 1]]
-        total = sum(int(facts.count[index]) for index in range(len(facts.count)) if index % facts.stages in own)
+        total = sum(int(facts.runs[index]) for index in range(len(facts.runs)) if index % facts.stages in own)
         listed: list[Op] = []
         for index in order[device, :total].tolist():
             phase, stage = divmod(index, facts.stages)
@@ -288,12 +287,14 @@ def _lists(facts: Facts, order: Any) -> Lists:
 
 def _rules(facts: Facts) -> Iterator[Any]:
     """Yield keys: backwards first, then the deepest forward, then W; groups of micro-batches at distances."""
-    stages, batches, classes = facts.stages, facts.batches, len(facts.count)
+    stages, batches, classes = facts.stages, facts.batches, len(facts.runs)
     number = np.arange(batches, dtype=np.float64)
     stage = np.arange(stages, dtype=np.float64)[:, None]
     largest = float(stages * batches)
     keys = np.concatenate([largest * (stages - stage) + number, number + stage - largest, number + 0 * stage])
-    keys = np.concatenate([keys, largest * (stages + 1) + number + stage])[[*range(2 * stages), *range(3 * stages, 4 * stages)]]
+    keys = np.concatenate([keys, largest * (stages + 1) + number + stage])[
+        [*range(2 * stages), *range(3 * stages, 4 * stages)]
+    ]
     yield keys[:classes]
     offset, round_trip = _first_times(facts)
     for group in _groups(batches):
@@ -318,7 +319,7 @@ def _first_times(facts: Facts) -> tuple[Any, float]:
     """Return when the operations of one micro-batch alone would run, and when it would be back."""
     stages = facts.stages
     time = facts.duration.astype(np.float64)
-    offset = np.zeros(len(facts.count))
+    offset = np.zeros(len(facts.runs))
     clock = 0.0
     for stage in range(stages):
         clock += facts.delay[stage]

@@ -25,7 +25,7 @@ def least_span(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> tuple[flo
     )
     ops = _in_order(model, lists, order)
     used = [device for device, listed in enumerate(lists) if listed]
-    reach = {source: _ways(model, ops, {source: 0}, len(lists))[1] for source in used}
+    reach = {source: _ways(model, ops, {source: 0})[1] for source in used}
     span = _largest_mean(reach, used)
     if model.whole:
         span = math.ceil(span)
@@ -35,9 +35,9 @@ def least_span(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> tuple[flo
         for target in used:
             ends = [begins[source] + reach[source][target] for source in used if target in reach[source]]
             begins[target] = max(begins[target], max(ends) - span)
-    starts, ends = _ways(model, ops, begins, len(lists))
+    starts, lasts = _ways(model, ops, begins)
     return span, Evaluation(
-        max(ends.values(), default=0), tuple(tuple(starts[op] for op in listed) for listed in lists), first.peaks
+        max(lasts.values(), default=0), tuple(tuple(starts[op] for op in listed) for listed in lists), first.peaks
     )
 
 
@@ -65,7 +65,7 @@ def _in_order(
 
 
 def _ways(
-    model: PipelineModel, ops: list[tuple[int, Op]], begins: dict[int, float], devices: int
+    model: PipelineModel, ops: list[tuple[int, Op]], begins: dict[int, float]
 ) -> tuple[dict[Op, float], dict[int, float]]:
     """Return the starts of all that follows the first starts of some devices, and the last end of each device."""
     starts: dict[Op, float] = {}

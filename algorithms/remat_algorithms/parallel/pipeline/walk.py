@@ -2,8 +2,9 @@
 
 An order is made from *keys*, one an operation, by list scheduling (after Giffler & Thompson 1960): of the operations
 that could run, the one that could end first names a device; of those that could start on this device before that end
-(for `patience` 1; for 0: no later than the first), the one with the least key runs. Below 0, the one with the least key of all runs, however
-long its device waits for it: so the start times of any schedule are keys that make it again.
+(for `patience` 1; for 0: no later than the first), the one with the least key runs. Below 0, the
+one with the least key of all runs, however long its device waits for it: so the start times of any schedule are keys
+that make it again.
 
 No deadlock, by construction. What has been admitted can always finish, micro-batch after micro-batch: a forward is
 admitted only if its device still has room for all its other stages' forwards of the oldest micro-batch that has not
@@ -22,12 +23,10 @@ import ctypes
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from remat.plugin import IntArray
 from remat_algorithms.kit.compile.records import cells
-from remat_algorithms.parallel.pipeline.model import PipelineModel
 
 Array = Any
 FloatArray = NDArray[Any]
@@ -51,7 +50,7 @@ class Facts(NamedTuple):
 
     Attributes
     ----------
-    duration, device, count : (classes,)
+    duration, device, runs : (classes,)
         Time and device of an operation, and how many there are.
     delay : (stages,)
         Hop into each stage from the one before it.
@@ -72,7 +71,7 @@ class Facts(NamedTuple):
 
     duration: Array
     device: IntArray
-    count: IntArray
+    runs: IntArray
     delay: Array
     taken: IntArray
     left: IntArray
@@ -90,7 +89,7 @@ class Facts(NamedTuple):
 
 @cells
 class Progress(ctypes.Structure):
-    """Random numbers, figures of the present schedule and of the best one, the time between two micro-batches, moves."""
+    """Random numbers, figures of the present schedule and of the best one, the period of a regular one, moves made."""
 
     random: int
     current: float
@@ -153,7 +152,7 @@ def random(progress: Progress) -> float:
     number = (number ^ (number << 25)) & LAST_64
     number ^= (number >> 27) & LAST_37
     progress.random = number
-    return ((number * MULTIPLIER >> 11) & LAST_53) / PARTS
+    return float(((number * MULTIPLIER >> 11) & LAST_53) / PARTS)
 
 
 def _known(facts: Facts, state: State, index: int) -> None:
@@ -161,7 +160,7 @@ def _known(facts: Facts, state: State, index: int) -> None:
     stages = facts.stages
     batch = state.done[index]
     state.ready[index] = -1
-    if batch >= facts.count[index]:
+    if batch >= facts.runs[index]:
         return
     stage = index % stages
     if index < stages:
@@ -184,7 +183,7 @@ def _admitted(facts: Facts, state: State, index: int) -> bool:
     device = facts.device[index]
     stages = facts.stages
     if index >= stages:
-        return state.held[device] + facts.taken[index] <= facts.room[device]
+        return bool(state.held[device] + facts.taken[index] <= facts.room[device])
     room = facts.room[device] - facts.spared[device]
     if state.held[device] + facts.taken[index] > room:
         return False
@@ -197,16 +196,16 @@ def _admitted(facts: Facts, state: State, index: int) -> bool:
         stage = facts.own[place]
         passed = state.done[stage] + (1 if stage == index else 0)
         total += facts.taken[stage] * max(1, passed - oldest)
-    return total <= room
+    return bool(total <= room)
 
 
 def schedule(facts: Facts, state: State, patience: float) -> None:
     """Make a schedule from the keys."""
-    stages, classes = facts.stages, len(facts.count)
+    classes = len(facts.runs)
     total = 0
     for index in range(classes):
         state.done[index] = 0
-        total += facts.count[index]
+        total += facts.runs[index]
     for device in range(facts.devices):
         state.clock[device] = 0
         state.held[device] = 0
@@ -226,7 +225,7 @@ def _least_key(facts: Facts, state: State) -> int:
     """Return the class whose next operation has the least key of all; -1: none is admitted."""
     chosen = -1
     key = math.inf
-    for index in range(len(facts.count)):
+    for index in range(len(facts.runs)):
         if state.ready[index] >= 0 and state.key[index, state.done[index]] < key and _admitted(facts, state, index):
             key = state.key[index, state.done[index]]
             chosen = index
@@ -235,7 +234,7 @@ def _least_key(facts: Facts, state: State) -> int:
 
 def _in_time(facts: Facts, state: State, patience: float) -> int:
     """Return the class that runs next on the device that could end something first; -1: none is admitted."""
-    stages, classes = facts.stages, len(facts.count)
+    stages, classes = facts.stages, len(facts.runs)
     chosen = -1
     least = math.inf
     begin = math.inf
@@ -289,7 +288,7 @@ def _run(facts: Facts, state: State, index: int) -> None:
     elif index < 2 * stages:
         if stage:
             _known(facts, state, index - 1)
-        if 3 * stages <= len(facts.count):
+        if 3 * stages <= len(facts.runs):
             _known(facts, state, index + stages)
 
 
@@ -340,7 +339,7 @@ def _longest(facts: Facts, state: State, source: int) -> None:
     for device in range(facts.devices):
         state.held[device] = 0
         state.reach[source, device] = 0.0 if device == source else -math.inf
-    for index in range(len(facts.count)):
+    for index in range(len(facts.runs)):
         state.done[index] = 0
     left = 0
     for device in range(facts.devices):
@@ -378,9 +377,9 @@ def _longest(facts: Facts, state: State, source: int) -> None:
 def _disturb(facts: Facts, state: State) -> None:
     """Change some of the keys: those of an operation, of a class for some micro-batches, or of a micro-batch."""
     progress = state.progress
-    classes, batches, stages = len(facts.count), facts.batches, facts.stages
+    classes, batches, stages = len(facts.runs), facts.batches, facts.stages
     for index in range(classes):
-        for batch in range(facts.count[index]):
+        for batch in range(facts.runs[index]):
             state.key[index, batch] = state.current[index, batch]
     count = 1 + int(3 * random(progress) * random(progress))
     for _ in range(count):
@@ -407,8 +406,8 @@ def take(facts: Facts, state: State, value: float) -> None:
     """Make the schedule made last the present one, and the best one if it is that."""
     progress = state.progress
     better = value < progress.best
-    for index in range(len(facts.count)):
-        for batch in range(facts.count[index]):
+    for index in range(len(facts.runs)):
+        for batch in range(facts.runs[index]):
             state.current[index, batch] = state.start[index, batch]
             if better:
                 state.best[index, batch] = state.start[index, batch]
@@ -428,8 +427,8 @@ def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> N
             return
         progress.moves += 1
         if random(progress) < BACK:
-            for index in range(len(facts.count)):
-                for batch in range(facts.count[index]):
+            for index in range(len(facts.runs)):
+                for batch in range(facts.runs[index]):
                     state.current[index, batch] = state.best[index, batch]
             progress.current = progress.best
         _disturb(facts, state)
@@ -440,9 +439,9 @@ def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> N
 
 
 def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -> None:
-    """Look for a regular schedule, from one whose gaps are drawn from up to `spread` loads, or (below 0) the present one.
+    """Look for a regular schedule; ends at the bound.
 
-    Ends at the bound.
+    Begins with one whose gaps are drawn from up to `spread` loads, or, where that is below 0, with the present one.
     """
     progress = state.progress
     stages = facts.stages
@@ -491,7 +490,7 @@ def _vary(facts: Facts, state: State) -> None:
     if kind < 0.25:
         last = first + int(random(progress) * (2 * facts.stages - first))
         shift *= 0.4
-    elif kind < 0.5 and len(facts.count) > 2 * facts.stages:
+    elif kind < 0.5 and len(facts.runs) > 2 * facts.stages:
         stage = first % facts.stages
         state.late[0, stage] = max(0.0, state.late[0, stage] + shift)
         return
@@ -513,85 +512,9 @@ def _lay_out(facts: Facts, state: State, period: float) -> None:
         clock += state.gap[0, step]
         state.offset[index] = clock
         clock += facts.duration[index]
-    for index in range(2 * stages, len(facts.count)):
+    for index in range(2 * stages, len(facts.runs)):
         source = index - stages
         state.offset[index] = state.offset[source] + facts.duration[source] + state.late[0, index % stages]
-    for index in range(len(facts.count)):
-        for batch in range(facts.count[index]):
+    for index in range(len(facts.runs)):
+        for batch in range(facts.runs[index]):
             state.key[index, batch] = state.offset[index] + period * batch
-
-
-def facts_of(model: PipelineModel, *, span: bool) -> Facts:
-    """Lay out a model."""
-    stages, batches = model.stages, model.batches
-    phases = 3 if model.split else 2
-    duration = np.array(
-        [time for row in model.times[:phases] for time in row], dtype=np.int64 if model.whole else np.float64
-    )
-    more = [max(0, kept - own) for kept, own in zip(model.kept, model.activation, strict=True)]
-    count = [batches] * (2 * stages) + [batches if time else 0 for time in model.weight]
-    device = np.array(list(model.place) * phases, dtype=np.int64)
-    work = np.bincount(device, weights=duration, minlength=model.devices)
-    return Facts(
-        duration=duration,
-        device=device,
-        count=np.array(count[: phases * stages], dtype=np.int64),
-        delay=np.array(model.delays, dtype=duration.dtype),
-        taken=np.array([*model.activation, *more, *[0] * stages][: phases * stages], dtype=np.int64),
-        left=np.array(
-            [
-                *model.activation,
-                *(kept - own for kept, own in zip(model.kept, model.activation, strict=True)),
-                *(-kept for kept in model.kept),
-            ][: phases * stages],
-            dtype=np.int64,
-        ),
-        room=np.array([LARGEST if free is None else free for free in model.free], dtype=np.int64),
-        spared=np.array([max((more[stage] for stage in own), default=0) for own in model.on], dtype=np.int64),
-        first_own=np.cumsum([0, *map(len, model.on)], dtype=np.int64),
-        own=np.array([stage for own in model.on for stage in own], dtype=np.int64),
-        stages=stages,
-        devices=model.devices,
-        batches=batches,
-        spans=span,
-        step=float(work.sum()) / max(1, (2 * stages + sum(map(bool, model.weight)))),
-        load=float(work.max()),
-    )
-
-
-def state_of(facts: Facts, seed: int) -> State:
-    """Return room for walks."""
-    classes, batches, devices, stages = len(facts.count), facts.batches, facts.devices, facts.stages
-    most = batches * (classes // stages) * int(np.diff(facts.first_own).max())
-
-    def whole(*shape: int) -> IntArray:
-        return np.zeros(shape, dtype=np.int64)
-
-    def times(*shape: int) -> Any:
-        return np.zeros(shape, dtype=facts.duration.dtype)
-
-    return State(
-        key=np.zeros((classes, batches)),
-        start=times(classes, batches),
-        end=times(classes, batches),
-        current=np.zeros((classes, batches)),
-        best=np.zeros((classes, batches)),
-        done=whole(classes),
-        ready=times(classes),
-        clock=times(devices),
-        held=whole(devices),
-        order=whole(devices, most),
-        used=whole(devices),
-        best_order=whole(devices, most),
-        gap=np.zeros((2, 2 * stages)),
-        late=np.zeros((2, stages)),
-        offset=np.zeros(classes),
-        reach=np.zeros((devices, devices)),
-        path=np.zeros((devices + 1, devices)),
-        progress=Progress(random=_first_random(seed), current=math.inf, best=math.inf, period=0.0, moves=0),
-    )
-
-
-def _first_random(seed: int) -> int:
-    """Return a state of the random numbers that differs from those of other seeds in all its bits, and is not 0."""
-    return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]) >> 1 | 1

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from remat_algorithms.parallel.pipeline import walk, walk_kernel
+from remat_algorithms.parallel.pipeline import layout, walk, walk_kernel
 from remat_algorithms.parallel.pipeline.model import BW, B, F, PipelineModel, W, complete, evaluate
 from remat_algorithms.parallel.pipeline.pipe_search import figure_of, one_by_one, search
 from remat_algorithms.parallel.pipeline.spans import least_span
@@ -118,24 +118,24 @@ def test_walk_never_deadlocks(seed):
     model = drawn(seed)
     if not model.feasible:
         return
-    facts = walk.facts_of(model, span=False)
-    state = walk.state_of(facts, seed)
+    facts = layout.facts_of(model, span=False)
+    state = layout.state_of(facts, seed)
     for patience in (-1.0, 0.0, 0.5, 1.0):
-        for index, batch in [(i, k) for i in range(len(facts.count)) for k in range(model.batches)]:
+        for index, batch in [(i, k) for i in range(len(facts.runs)) for k in range(model.batches)]:
             state.key[index, batch] = rng.randint(0, 20)
         walk.schedule(facts, state, patience)
         assert walk.figure(facts, state) < math.inf
-        assert state.done.tolist() == facts.count.tolist()
+        assert state.done.tolist() == facts.runs.tolist()
 
 
 @pytest.mark.parametrize("number", [6, 13, 16, 17])
 def test_compiled_as_interpreted(number):
     """The kernel and its plain twin leave the same, to the bit; for times in floats, too."""
-    model, span, best = certified(OPTIMA[number])
+    model, span, _ = certified(OPTIMA[number])
     if number == 6:
         model = replace(model, forward=tuple(time + 0.25 for time in model.forward))
-    facts = walk.facts_of(model, span=span)
-    states = [walk.state_of(facts, 5) for _ in range(2)]
+    facts = layout.facts_of(model, span=span)
+    states = [layout.state_of(facts, 5) for _ in range(2)]
     for state, (drift, go) in zip(
         states,
         [
@@ -155,8 +155,6 @@ def test_compiled_as_interpreted(number):
             assert (one.random, one.best, one.current) == (other.random, other.best, other.current)
         else:
             assert one.tobytes() == other.tobytes()
-    lists, figure = search(model, span=span, moves=50)
-    assert figure >= best or number == 6
 
 
 def test_deterministic_and_stopped():
