@@ -30,6 +30,10 @@ def best_known(path: Path) -> str:
         assert least is not None
         budgets = [_round_up(least.size + (whole - least.size) * quarter // 4, units) for quarter in (1, 2, 3)]
         return "; ".join(f"{_size(budget, units)} -> {_solved(instance, budget)}" for budget in budgets)
+    if instance.kind == "pipeline":
+        whole = max(remat.solve(instance, algorithm="1f1b").peak_memory.values())
+        budgets = [_round_up(whole * share // 10, units) for share in (10, 7)]
+        return "; ".join(f"{_size(budget, units)} a device -> {_solved(instance, budget)}" for budget in budgets)
     if instance.kind == "tree":
         result = remat.solve(instance)
         return f"unbounded -> peak {_size(max(result.peak_memory.values()), units)} ({result.algorithm})"

@@ -117,6 +117,24 @@ RECIPES = (
     Recipe("trees/binary_n1000.json", "tree", "binary", {"seed": 1}),
     Recipe("trees/caterpillar_n300.json", "tree", "caterpillar", {"nodes": 300, "legs": 2}),
     Recipe("trees/postorder_trap_k3_b3.json", "tree", "postorder-trap"),
+    Recipe(
+        "pipelines/uniform_p4_m8.json",
+        "pipeline",
+        "uniform",
+        {"layers": 8, "backward_time": 1, "weight_time": 1, "activation": 2, "kept": 1, "copies": 2},
+    ),
+    Recipe(
+        "pipelines/gpt2_xl_p8_m32.json",
+        "pipeline",
+        "transformer",
+        {"preset": "gpt2-xl", "devices": 8, "micro_batches": 32},
+    ),
+    Recipe(
+        "pipelines/bert_large_two_nodes.json",
+        "pipeline",
+        "transformer",
+        {"preset": "bert-large", "devices": 4, "micro_batches": 8, "batch": 4, "node": 2, "copies": 2},
+    ),
 )
 
 
