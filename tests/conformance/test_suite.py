@@ -33,7 +33,7 @@ def suite(name, base=OnCases, **more):
 @cache
 def sound(name):
     """All of the suite, whose tests share their answers."""
-    return suite(name, AlgorithmSuite, examples=3)
+    return type("Suite", (AlgorithmSuite,), {"algorithm": name, "examples": 3})()
 
 
 def run(name, test, *arguments, **more):
@@ -89,7 +89,7 @@ def test_a_sparing_suite_solves_less_and_finds_as_much(monkeypatch):
         ("wrong-makespan", "claims makespan"),
         ("wasteful", "a longer schedule|beats an optimal one"),
     ):
-        with pytest.raises(AssertionError, match=message):
+        with pytest.raises((AssertionError, RuntimeError), match=message):
             run(name, "test_degenerate_instances", "dag", {}, sparing=True)
 
 
