@@ -33,7 +33,7 @@ def suite(name, base=OnCases, **more):
 @cache
 def sound(name):
     """All of the suite, whose tests share their answers."""
-    return suite(name, AlgorithmSuite, examples=3)
+    return type("Suite", (AlgorithmSuite,), {"algorithm": name, "examples": 3})()
 
 
 def run(name, test, *arguments, **more):
@@ -68,6 +68,29 @@ FOUND = [
 def test_defects_are_found(name, test, message):
     with pytest.raises((AssertionError, RuntimeError, AttributeError), match=message):
         run(name, test, "dag", {})
+
+
+def test_a_sparing_suite_solves_less_and_finds_as_much(monkeypatch):
+    solves = []
+    for sparing in (False, True):
+        one = suite("sound", sparing=sparing)
+        one.test_degenerate_instances("dag", {})
+        monkeypatch.setattr(
+            "remat.testing.suite.answer_elsewhere",
+            lambda trials, asked, given: solves.append(len(asked)) or ["{}"] * len(asked),
+        )
+        with pytest.raises(AssertionError, match="answers differently"):
+            one.test_same_schedule_in_another_process({})
+        solves.append(len(one._trials._answers))
+    (elsewhere, here), (less_elsewhere, less_here) = solves[:2], solves[2:]
+    assert elsewhere > 2 * less_elsewhere > 0
+    assert here > less_here > 0
+    for name, message in (
+        ("wrong-makespan", "claims makespan"),
+        ("wasteful", "a longer schedule|beats an optimal one"),
+    ):
+        with pytest.raises((AssertionError, RuntimeError), match=message):
+            run(name, "test_degenerate_instances", "dag", {}, sparing=True)
 
 
 def test_changes_of_a_chain_are_found():

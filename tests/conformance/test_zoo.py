@@ -174,6 +174,8 @@ def short(self, kind):
 PROGRAMS = {"adjoint-best", "checkmate", "checkmate-lp", "moccasin", "offload-exact", "poet", "dag-auto"}
 PROGRAMS |= {"chain-best", "chain-exact", "pipe-search", "pipe-exact"}
 
+DEAR = PROGRAMS | {"knapsack-ilp"}
+
 ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
 """Algorithms that rematerialise on task graphs; these draw more graphs."""
 
@@ -194,6 +196,7 @@ for _entry in catalogue:
     _few = FEW.get(_entry.name, 6)
     _more = {} if _entry.name == "poet" else {"time_limit": AMPLE}
     _more |= {"moderate": short} if _entry.name in PROGRAMS else {}
+    _more |= {"sparing": True} if _entry.name in DEAR else {}
     _fast = suite(_entry, examples=_few, graphs=2 * _few, options=OPTIONS | FAST_OPTIONS, **_more)
     globals()[_fast.__name__] = _fast
     _thorough = pytest.mark.slow(suite(_entry, examples=150, graphs=500, options=OPTIONS, suffix="Thoroughly"))

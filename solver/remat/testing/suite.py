@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from remat.plugin.proposal import Termination
@@ -49,6 +49,9 @@ class AlgorithmSuite:
         Options to run everything with; default: none.
     time_limit : float
         Seconds for one solve, if the algorithm is anytime.
+    sparing : bool
+        Whether single solves take long: degenerate instances are then solved at the budget in the middle, without one
+        and where nothing can be done, only, and every third of them in another process.
     patience : float
         Seconds after which an interrupted solver that still runs is held to be stuck.
     """
@@ -57,6 +60,7 @@ class AlgorithmSuite:
     examples: ClassVar[int] = 40
     options: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     time_limit: ClassVar[float] = 5.0
+    sparing: ClassVar[bool] = False
     patience: ClassVar[float] = 60.0
     _trials: ClassVar[Trials]
     _drawn: ClassVar[dict[tuple[type[AlgorithmSuite], str, int], list[Draw]]] = {}
@@ -152,7 +156,7 @@ class AlgorithmSuite:
         algorithm = self._subject()
         for case, document in degenerate(kind).items():
             try:
-                rungs = self._trials.rungs(document, given, shares=(50,), nothing=False)
+                rungs = self._trials.rungs(document, given, shares=(50,), edges=not self.sparing, nothing=False)
                 if isinstance(rungs, Refusal):
                     continue
                 for rung in rungs:
@@ -185,7 +189,9 @@ class AlgorithmSuite:
         algorithm = self._subject()
         kinds = [kind for kind in KINDS if algorithm.accepts(kind)]
         asked, own = [], []
-        for document in [document for kind in kinds for document in (*degenerate(kind).values(), self.moderate(kind))]:
+        step = 3 if self.sparing else 1
+        documents = [[*list(degenerate(kind).values())[::step], self.moderate(kind)] for kind in kinds]
+        for document in chain.from_iterable(documents):
             # Scarce memory leaves most to decide; all of it is asked for where nothing can be done with less.
             for budgets in (self._trials.middle(document, given), self._trials.budgets_of(document, None)):
                 answer = self._trials.solve(document, given, budgets=budgets)

@@ -100,7 +100,13 @@ class Trials:
         return {self.memory_name(document): budget}
 
     def rungs(
-        self, document: Document, given: Mapping[str, Any], *, shares: Sequence[int], nothing: bool = True
+        self,
+        document: Document,
+        given: Mapping[str, Any],
+        *,
+        shares: Sequence[int],
+        edges: bool = True,
+        nothing: bool = True,
     ) -> list[Rung] | Refusal:
         """Solve at several budgets, the smallest first.
 
@@ -110,6 +116,8 @@ class Trials:
             Instance and options.
         shares : sequence of int
             Percentages of the way from the least conceivable budget to all that the algorithm would use.
+        edges : bool
+            Whether to ask for the least conceivable budget, for all that the algorithm would use, and for a byte less.
         nothing : bool
             Whether to ask for a budget of 0, too, where a byte less than the least conceivable one is more.
 
@@ -120,7 +128,8 @@ class Trials:
         """
         free = self.solve(document, given, budgets=self.budgets_of(document, None))
         low, high = self._extremes(document, free)
-        sizes = {low - 1, low, *(low + (high - low) * share // 100 for share in shares), high - 1, high}
+        sizes = {low - 1, *(low + (high - low) * share // 100 for share in shares)}
+        sizes |= {low, high - 1, high} if edges else set()
         sizes |= {0} if nothing else set()
         answers = [
             (size, self.solve(document, given, budgets=self.budgets_of(document, size)))

@@ -109,7 +109,7 @@ def test_equals_exhaustive_search(case: tuple[dict[str, Any], int | None, tuple[
     check_tiny(case, **LITTLE)
 
 
-@draws(3)
+@draws(2)
 @given(tiny())
 def test_equals_exhaustive_search_by_default(case: tuple[dict[str, Any], int | None, tuple[Any, ...]]) -> None:
     check_tiny(case)
