@@ -208,9 +208,20 @@ def test_spans(seed):
         has_its_span(model)
 
 
-def test_span_for_which_devices_begin_later():
+def test_span_is_shorter_than_the_makespan():
     model, _, best = certified(OPTIMA[10])
     assert has_its_span(model) == best < search(model).figure
+
+
+def test_span_for_which_a_device_begins_later():
+    """The first forward of device 1 waits until the second one is about to come."""
+    model = PipelineModel((0, 1), 2, (5, 1), (1, 1), (0, 10), (0,), (1, 1), (0, 1), (0, 0), (None, None))
+    forward = [(F, 1, 0), (F, 1, 1)]
+    lists = [[(F, 0, 0), (F, 0, 1), (B, 0, 0), (B, 0, 1)], [*forward, (B, 1, 0), (B, 1, 1), (W, 1, 0), (W, 1, 1)]]
+    span, evaluation = least_span(model, lists)
+    assert span == 24
+    assert evaluation.starts == ((0, 5, 12, 13), (9, 10, 11, 12, 13, 23))
+    assert evaluate(model, lists).starts[1][0] == 5
 
 
 def has_its_span(model):
