@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from remat_algorithms.parallel.pipeline import layout, walk, walk_kernel
-from remat_algorithms.parallel.pipeline.model import BW, B, F, PipelineModel, W, complete, evaluate
+from remat_algorithms.parallel.pipeline.model import BW, B, F, PipelineModel, W, complete, evaluate, peaks
 from remat_algorithms.parallel.pipeline.pipe_search import figure_of, one_by_one, search
 from remat_algorithms.parallel.pipeline.spans import least_span
 from tests.algorithms.parallel.pipeline.models import OPTIMA, certified, drawn
@@ -111,13 +111,11 @@ def test_start_is_taken_as_it_is():
     assert complete(model, [start[0], [*start[1], start[1][0]]]) is None
 
 
-@pytest.mark.parametrize("seed", seeds(10, 200))
+@pytest.mark.parametrize("seed", seeds(20, 400))
 def test_walk_never_deadlocks(seed):
-    """Whatever the keys: a schedule of all operations, which fits, at every patience."""
+    """Whatever the keys: a schedule of all operations, which fits, at every patience; several stages a device."""
     rng = random.Random(seed)
-    model = drawn(seed)
-    if not model.feasible:
-        return
+    model = crowded(rng)
     facts = layout.facts_of(model, span=False)
     state = layout.state_of(facts, seed)
     for patience in (-1.0, 0.0, 0.5, 1.0):
@@ -126,6 +124,40 @@ def test_walk_never_deadlocks(seed):
         walk.schedule(facts, state, patience)
         assert walk.figure(facts, state) < math.inf
         assert state.done.tolist() == facts.runs.tolist()
+
+
+def crowded(rng):
+    """Return a model of many stages on few devices, which have hardly more room than one micro-batch needs."""
+    devices, stages = rng.randint(1, 3), rng.randint(3, 7)
+    place = tuple(rng.randrange(devices) for _ in range(stages))
+    activation = tuple(rng.randint(0, 3) for _ in range(stages))
+    weight = tuple(rng.randint(0, 1) for _ in range(stages))
+    least = [sum(size for size, on in zip(activation, place, strict=True) if on == device) for device in range(devices)]
+    return PipelineModel(
+        place=place,
+        batches=rng.randint(2, 5),
+        forward=(1,) * stages,
+        backward=(2,) * stages,
+        weight=weight,
+        hop=(0,) * (stages - 1),
+        activation=activation,
+        kept=tuple(rng.randint(0, own) if time else 0 for own, time in zip(activation, weight, strict=True)),
+        fixed=(0,) * devices,
+        capacity=tuple(size + rng.randint(0, 3) for size in least),
+    )
+
+
+@pytest.mark.parametrize("seed", seeds(20, 300))
+def test_peaks(seed):
+    """Whether an order fits is what the oracle says, recomputed stages included."""
+    rng = random.Random(seed)
+    model = drawn(seed, recomputed=True)
+    fitting = [set(pipeline_orders.words(model, device)) for device in range(model.devices)]
+    for _ in range(10):
+        lists = shuffled(model, rng)
+        pairs = zip(peaks(model, lists), model.capacity, strict=True)
+        for listed, allowed, (peak, capacity) in zip(as_letters(complete(model, lists)), fitting, pairs, strict=True):
+            assert (listed in allowed) == (capacity is None or peak <= capacity)
 
 
 @pytest.mark.parametrize("number", [6, 13, 16, 17])
@@ -172,8 +204,27 @@ def test_deterministic_and_stopped():
 def test_spans(seed):
     """The starts that come with a span have it, and are possible."""
     model = drawn(seed)
-    if not model.feasible:
-        return
+    if model.feasible:
+        has_its_span(model)
+
+
+def test_span_is_shorter_than_the_makespan():
+    model, _, best = certified(OPTIMA[10])
+    assert has_its_span(model) == best < search(model).figure
+
+
+def test_span_for_which_a_device_begins_later():
+    """The first forward of device 1 waits until the second one is about to come."""
+    model = PipelineModel((0, 1), 2, (5, 1), (1, 1), (0, 10), (0,), (1, 1), (0, 1), (0, 0), (None, None))
+    forward = [(F, 1, 0), (F, 1, 1)]
+    lists = [[(F, 0, 0), (F, 0, 1), (B, 0, 0), (B, 0, 1)], [*forward, (B, 1, 0), (B, 1, 1), (W, 1, 0), (W, 1, 1)]]
+    span, evaluation = least_span(model, lists)
+    assert span == 24
+    assert evaluation.starts == ((0, 5, 12, 13), (9, 10, 11, 12, 13, 23))
+    assert evaluate(model, lists).starts[1][0] == 5
+
+
+def has_its_span(model):
     lists = search(model, moves=20, span=True).lists
     span, evaluation = least_span(model, lists)
     ends = {}
@@ -185,10 +236,11 @@ def test_spans(seed):
     for listed, starts in zip(lists, evaluation.starts, strict=True):
         for before, (op, start) in zip([None, *listed], zip(listed, starts, strict=True)):  # noqa: B905
             assert before is None or start >= ends[before]
-            assert all(start >= ends[source] + delay for source, delay in walk_sources(model, op))
+            assert all(start >= ends[source] + delay for source, delay in sources_of(model, op))
+    return span
 
 
-def walk_sources(model, op):
+def sources_of(model, op):
     phase, stage, batch = op
     if phase == W:
         return [((B, stage, batch), 0)]
