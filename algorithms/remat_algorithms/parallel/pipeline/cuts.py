@@ -11,7 +11,6 @@ import numpy as np
 
 from remat.plugin import Layer, Number, OptionError, PipelineInstance
 
-
 MOST_EVENED = 3_000
 """Parts times layers up to which cuts are evened out."""
 

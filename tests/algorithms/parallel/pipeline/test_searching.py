@@ -1,4 +1,4 @@
-"""`pipe-search` and `pipe-exact` on instances: never slower than a named schedule, bounds that hold, memory as judged."""
+"""`pipe-search` and `pipe-exact` on instances: never slower than a named schedule, bounds hold, memory as judged."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -80,7 +80,7 @@ def test_certified_optima_of_a_chain(memory, makespan):
 
 
 def test_the_time_of_interleaving_in_the_memory_of_1f1b():
-    """Two chunks a device need no more than 4 activations of a device, and not 5.5, for a makespan of 57 chunks' forwards."""
+    """Two chunks a device need no more than 4 activations of a device, and not 5.5, for a makespan of 57."""
     document = generate("pipeline", "uniform", layers=8)
     interleaved = remat.solve(document, algorithm="interleaved-1f1b")
     assert (interleaved.makespan, max(interleaved.peak_memory.values())) == (57, 11)
