@@ -26,7 +26,7 @@ class SearchOptions(Options):
         description="one stage a device (chain), two in a V, several in turns (interleaved), or whichever is quickest",
     )
     chunks: int = Field(default=2, ge=2, le=64, description="stages a device, where they are interleaved")
-    moves: int = Field(default=4_000, ge=1, le=100_000_000, description="schedules made for each placement, at most")
+    moves: int = Field(default=4_000, ge=1, le=100_000_000, description="schedules a placement, at most")
 
 
 class ExactOptions(Options):
