@@ -20,8 +20,9 @@ Readings of the format where it is brief
 - A pipeline's `count` of 1 is that of a machine: the device has the bare name. A device's processor and memory are
   both called like it; static memory lies in the first.
 - Groups of a level are consecutive devices as listed; a level without bandwidth takes its latency only.
-- A layer is in halves where any of its weight times is more than 0.
-- A task with times by type takes, where no device is named (no-recompute time), the least that a device here takes.
+- A layer is in halves where its weight time is anything but the number 0; an object always means halves.
+- The backward's workspace is used by B and by W.
+- In recompute times a task with times by type counts the least that a device here takes, wherever it ran.
 - A forward of a pipeline is not `required`: its backward needs it anyway.
 - The type of a machine's processor is, as in a cluster, its entry's name where it is left out.
 """
@@ -541,7 +542,7 @@ def _lower_layer(document, layer, place, batch, on):
         return f"{letter}{of}.{batch}"
 
     weight = layer.get("weight_time", 0)
-    halves = any(time > 0 for time in (weight.values() if isinstance(weight, dict) else [weight]))
+    halves = weight != 0
     saved, kept = layer.get("saved_size", 0), layer.get("weight_saved_size", 0)
     gradient = layer.get("gradient_size")
     both = min(saved, kept) if halves else 0
@@ -569,7 +570,9 @@ def _lower_layer(document, layer, place, batch, on):
     }
     given = {name("Fe"): layer["forward_time"], name("B"): layer["backward_time"]}
     if halves:
-        tasks[name("W")] = Task(0, (name("v"), name("e"), f"g{number}"), once=True)
+        tasks[name("W")] = Task(
+            0, (name("v"), name("e"), f"g{number}"), workspace=layer.get("backward_workspace", 0), once=True
+        )
         given[name("W")] = weight
     able = set(on.types.values())
     for time in (layer["forward_time"], layer["backward_time"], weight):

@@ -1,15 +1,17 @@
 """Play the orders of a pipeline: from `stages` and `orders` of a schedule document to a list of timed steps.
 
-A clock goes from event to event. At every instant first everything that ends ends, then every device whose next
-operation finds all that it reads begins it, and every free way takes the first that waits for it.
+A clock goes from event to event. At every instant first everything that ends ends, then every free way takes the first
+that waits for it, and only then every device whose next operation finds all that it reads begins it.
 
 Rules
 -----
 initial-placement
-    A layer is in no stage; a placeable input is in too many memories at the start, or in none.
+    A layer is in no stage, or in stages of too many devices; a placeable input is in too many memories at the start,
+    or in none.
 bad-step
     An operation that cannot be read, or whose stage or micro-batch there is not, or which is not of this device; which
-    runs a task that another one runs; a W or BW of layers without halves; a layer that the device's type cannot run.
+    runs a task that another one runs; a W or BW of layers without halves; a layer that the device's type cannot run,
+    or whose parameters do not lie on the device.
 required-missing
     An operation is missing: a forward, a backward or a weight half that none of them runs.
 deadlock
@@ -17,14 +19,15 @@ deadlock
 
 Readings of the format where it is brief
 ----------------------------------------
-- BW runs B and W of its last layer, then of the one before, and so on; layers without halves have their B only.
+- BW runs the B of all its layers, the last one first, and then their W; layers without halves have their B only.
 - A W of a stage in which some layers have halves runs those of these layers.
 - The layers of a stage that is a list run in ascending order.
 - A stage puts the parameters of its layers on its device even if no operation names it; two stages with the same layers
   on one device are one copy.
-- What an operation makes goes to every device on which any operation reads it, in the order in which it was made, and
-  for one value in the order of the devices. All that one operation makes is ready at once, when it ends.
-- `initial` is taken as it is given; an operation whose parameters are not on its device waits for ever.
+- What an operation makes goes to every device on which any operation reads it. All that it makes is ready at once, when
+  it ends, and goes in the order of the letters x, s, y, v, e, for one letter in that of the layers, and for one value
+  in that of the devices.
+- `initial` is taken as it is given.
 - Values that nobody reads are dropped by whoever makes them.
 - Drops are those of the last use to end; of uses that end at one time, of the one listed last.
 """
@@ -79,12 +82,15 @@ def steps_of(graph, machine, schedule):
     initial = schedule.get("initial")
     if initial is None:
         initial = {
-            value: sorted({device for layers, device in zip(stages, devices, strict=True) if int(value[1:]) in layers})
+            value: sorted({device for layers, device in zip(stages, devices, strict=True) if _layer(value) in layers})
             for value in graph.placeable
         }
     every = {int(name[2:].split(".")[0]) for name in graph.tasks if name.startswith("Fe")}
     rules = []
     if every - {layer for layers in stages for layer in layers}:
+        rules.append("initial-placement")
+    homes = [{device for own, device in zip(stages, devices, strict=True) if layer in own} for layer in every]
+    if any(len(home) > graph.copies for home in homes):
         rules.append("initial-placement")
     if any(not 1 <= len(set(initial.get(value, ()))) <= graph.copies for value in graph.placeable):
         rules.append("initial-placement")
@@ -97,6 +103,9 @@ def steps_of(graph, machine, schedule):
             if tasks is None or ran & set(tasks):
                 rules.append("bad-step")
                 continue
+            needed = {value for name in tasks for value in graph.tasks[name].reads if value in graph.placeable}
+            if any(machine.processors[device] not in initial.get(value, ()) for value in needed):
+                rules.append("bad-step")
             ran |= set(tasks)
             orders[device].append(_operation(graph, device, tasks))
     if set(schedule["orders"]) - set(machine.processors):
@@ -117,6 +126,10 @@ def _layers(given):
     return sorted(given)
 
 
+def _layer(value):
+    return int(value[1:].split(".")[0])
+
+
 def _tasks(graph, machine, text, stages, devices, device):
     """Return the tasks of one entry of an order of `device`, or None where it has no right to be there."""
     match = re.fullmatch(r"(F|BW|B|W)(\d+)\.(\d+)", text)
@@ -127,7 +140,7 @@ def _tasks(graph, machine, text, stages, devices, device):
     if phase == "F":
         tasks = [f"Fe{layer}.{batch}" for layer in layers]
     else:
-        tasks = [f"{half}{layer}.{batch}" for layer in reversed(layers) for half in phase]
+        tasks = [f"{half}{layer}.{batch}" for half in phase for layer in reversed(layers)]
         halved = [name for name in tasks if name[0] != "W" or name in graph.tasks]
         if "W" in phase and not any(name[0] == "W" for name in halved):
             return None
@@ -164,7 +177,7 @@ def _play(graph, machine, orders, initial):
             busy[operation.device] = None
             source = machine.processors[operation.device]
             there.update((source, value) for value in operation.makes)
-            for value in operation.makes:
+            for value in sorted(operation.makes, key=lambda value: ("xsyve".index(value[0]), _layer(value))):
                 targets = [machine.processors[device] for device in orders if device in readers.get(value, ())]
                 for target in dict.fromkeys(targets):
                     if target != source:
@@ -197,15 +210,17 @@ def _play(graph, machine, orders, initial):
                 events.remove(event)
                 event[1]()
                 moved = True
+            for way in ways.values():
+                if way.waiting and way.free_at <= now:
+                    send(way, *way.waiting.pop(0))
+                    moved = True
+            if moved:
+                continue
             for device, operations in orders.items():
                 first = next((operation for operation in operations if not operation.started), None)
                 memory = machine.processors[device]
                 if busy[device] is None and first and all((memory, value) in there for value in first.needs):
                     begin(first)
-                    moved = True
-            for way in ways.values():
-                if way.waiting and way.free_at <= now:
-                    send(way, *way.waiting.pop(0))
                     moved = True
         if not events:
             break

@@ -310,8 +310,7 @@ def _count(graph, machine, actions, report):
     run_time = 0
     for action in actions:
         if action.task is not None:
-            task = graph.tasks[action.task]
-            run_time += task.time if task.times is None else action.duration  # on one processor, of the type it had
+            run_time += graph.tasks[action.task].time
         if action.link is not None:
             report.transferred["->".join(action.link)] += sum(action.writes.values())
         for resource in action.resources:
