@@ -11,6 +11,8 @@ Readings of the format where it is brief
 - In-place runs: the inputs that may be reused are the values in both `reads` and `drop`, each counted once,
   even those that the task also writes.
 - Between two memories the first listed link is used.
+- A transfer over a link with a delay ends, in both memories, when the data is there: until then the source is being
+  read, and the target holds the bytes. Only its channel is free before.
 - A step that cannot be understood has no action; names in a run's `drop` that cannot be understood are ignored.
 """
 
@@ -39,11 +41,17 @@ class Action:
     partial: bool = False  # the written bytes join those that are there instead of replacing them
     task: str | None = None
     link: tuple | None = None
+    delay: float = 0  # of the duration, the part at its end in which the resources are free again
 
     @property
     def end(self):
         """Start plus duration, in this order of evaluation."""
         return self.start + self.duration
+
+    @property
+    def released(self):
+        """When the resources are free again."""
+        return self.start + (self.duration - self.delay) if self.delay else self.end
 
     @property
     def reads(self):
@@ -121,12 +129,17 @@ def _read_run(graph, machine, index, step):
         else:
             dropped.append(value)
 
+    kinds = [machine.types[name] for name in on] if task.times is not None else []
+    duration = run_time(task, len(on), min(machine.speeds.get(name, 1) for name in on), kinds)
+    if duration is None:
+        return None, ["bad-step"]
+
     written = sum(graph.values[value] for value in set(task.writes))
     if task.in_place:
         written = max(0, written - sum(graph.values[value] for value in set(dropped) & set(task.reads)))
     action = Action(
         index=index,
-        duration=run_time(task, len(on), min(machine.speeds.get(name, 1) for name in on)),
+        duration=duration,
         resources=tuple(on),
         needs={(memory, value): graph.values[value] for value in task.reads},
         writes={(memory, value): graph.values[value] for value in task.writes},
@@ -157,7 +170,7 @@ def _read_copy(graph, machine, index, step):
         size = moved
     action = Action(
         index=index,
-        duration=link.duration(size),
+        duration=link.duration(size) + link.delay,
         resources=(link.channel,),
         needs={(source, value): size},
         writes={(target, value): size},
@@ -165,6 +178,7 @@ def _read_copy(graph, machine, index, step):
         frees=[((source, value), size if partial else None)] if drop else [],
         partial=partial,
         link=(source, target),
+        delay=link.delay,
     )
     return action, []
 

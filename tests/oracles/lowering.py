@@ -1,6 +1,6 @@
 """Lower instance documents to a plain task graph and a plain machine.
 
-Documents are `remat.instance/1` dictionaries whose sizes and times are bare numbers.  No validation is done
+Documents are `remat.instance/1` to `/3` dictionaries whose sizes and times are bare numbers.  No validation is done
 beyond what falls out of reading them: these functions are fed correct documents.
 
 Readings of the format where it is brief
@@ -17,6 +17,14 @@ Readings of the format where it is brief
 - A channel named like a processor of `count` > 1 is a resource of its own: the processors are name0, name1, ...
 - A tree's `parallel` is one object for all tasks, or a list with one object (or null) per task.
 - B and loss are `once` and leave `recomputable` at its default.
+- A pipeline's `count` of 1 is that of a machine: the device has the bare name. A device's processor and memory are
+  both called like it; static memory lies in the first.
+- Groups of a level are consecutive devices as listed; a level without bandwidth takes its latency only.
+- A layer is in halves where its weight time is anything but the number 0; an object always means halves.
+- The backward's workspace is used by B and by W.
+- In recompute times a task with times by type counts the least that a device here takes, wherever it ran.
+- A forward of a pipeline is not `required`: its backward needs it anyway.
+- The type of a machine's processor is, as in a cluster, its entry's name where it is left out.
 """
 
 import re
@@ -36,6 +44,7 @@ class Task:
     recomputable: bool = True
     once: bool = False
     parallel: dict | None = None
+    times: dict | None = None  # of each type of processor that can run it; None: `time` on any
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,8 @@ class Graph:
     pinned: frozenset = frozenset()
     outputs: list = field(default_factory=list)
     static: int = 0
+    placeable: frozenset = frozenset()  # inputs whose memories the schedule chooses, one to `copies` of them
+    copies: int = 1
 
 
 @dataclass(frozen=True)
@@ -59,9 +70,10 @@ class Link:
     bandwidth: float | None
     latency: float
     channel: object
+    delay: float = 0  # from when the channel is free until the data is there
 
     def duration(self, size):
-        """Return the transfer time of `size` bytes, an integer when it divides exactly."""
+        """Return how long `size` bytes occupy the channel, an integer when it divides exactly."""
         if self.bandwidth is None:
             return self.latency
         return self.latency + ratio(size, self.bandwidth)
@@ -69,12 +81,13 @@ class Link:
 
 @dataclass(frozen=True)
 class Machine:
-    """Memories (name to capacity or None), processors (name to memory), links; speeds of processors that have one."""
+    """Memories (name to capacity or None), processors (name to memory), links; speeds and types of processors."""
 
     memories: dict
     processors: dict
     links: list
     speeds: dict = field(default_factory=dict)
+    types: dict = field(default_factory=dict)
 
     @property
     def first(self):
@@ -93,8 +106,15 @@ def ratio(numerator, denominator):
     return numerator / denominator
 
 
-def run_time(task, processors, speed=1):
-    """Return the time of `task` on that many processors: time / p^alpha / the speed of the slowest of them."""
+def run_time(task, processors, speed=1, kinds=()):
+    """Return the time of `task` on that many processors: time / p^alpha / the speed of the slowest of them.
+
+    Of a task with times by type it is that of the slowest of `kinds`, and None where one of them cannot run it.
+    """
+    if task.times is not None:
+        if any(kind not in task.times for kind in kinds):
+            return None
+        task = replace(task, time=max(task.times[kind] for kind in kinds), times=None)
     time = _time_on(task, processors)
     if speed == 1:
         return time
@@ -122,8 +142,8 @@ def machine(document, budget=None):
     document : dict
         An instance.
     budget : int or dict, optional
-        Overrides a capacity: that of the first memory, or of the first storage level of an adjoint; a dictionary
-        those of the memories that it names ("" is that same one).
+        Overrides a capacity: that of the first memory, of the first storage level of an adjoint, of all devices
+        of a pipeline; a dictionary those of the memories that it names ("" is that same one, or all).
 
     Returns
     -------
@@ -133,11 +153,15 @@ def machine(document, budget=None):
         built, budgeted = read_machine(document["machine"]), 0
     elif document.get("storage"):
         built, budgeted = _storage_machine(document), 1
+    elif document.get("cluster") is not None:
+        built, budgeted = _cluster_machine(document["cluster"]), slice(None)
     else:
         built, budgeted = Machine({"memory": None}, {"processor": "memory"}, []), 0
     for name, size in (budget if isinstance(budget, dict) else {"": budget}).items():
         if size is not None:
-            built.memories[name or list(built.memories)[budgeted]] = size
+            chosen = list(built.memories)[budgeted]
+            for memory in [name] if name else [chosen] if isinstance(chosen, str) else chosen:
+                built.memories[memory] = size
     return built
 
 
@@ -145,12 +169,13 @@ def read_machine(document):
     """Read the `machine` object of an instance or of a schedule."""
     memories = {entry["name"]: entry.get("capacity") for entry in document["memories"]}
     first = next(iter(memories))
-    processors, speeds = {}, {}
+    processors, speeds, types = {}, {}, {}
     for entry in document.get("processors") or [{"name": "processor"}]:
         count = entry.get("count", 1)
         names = [entry["name"]] if count == 1 else [f"{entry['name']}{i}" for i in range(count)]
         for name in names:
             processors[name] = entry.get("memory", first)
+            types[name] = entry.get("type") or entry["name"]
             if entry.get("speed", 1) != 1:
                 speeds[name] = entry["speed"]
     links = []
@@ -158,8 +183,9 @@ def read_machine(document):
         channel = entry.get("channel")
         if channel is None:
             channel = ("own channel of link", number)  # a tuple can be nobody else's name
-        links.append(Link(entry["source"], entry["target"], entry.get("bandwidth"), entry.get("latency") or 0, channel))
-    return Machine(memories, processors, links, speeds)
+        figures = entry.get("bandwidth"), entry.get("latency") or 0, channel, entry.get("delay") or 0
+        links.append(Link(entry["source"], entry["target"], *figures))
+    return Machine(memories, processors, links, speeds, types)
 
 
 def _storage_machine(document):
@@ -180,6 +206,30 @@ def _storage_machine(document):
     return Machine(memories, {"processor": "working"}, links)
 
 
+def _cluster_machine(cluster):
+    """Build the machine of a pipeline: devices, and a link for every ordered pair of them."""
+    memories, types = {}, {}
+    for entry in cluster["devices"]:
+        count = entry.get("count", 1)
+        for name in [entry["name"]] if count == 1 else [f"{entry['name']}{i}" for i in range(count)]:
+            memories[name] = entry.get("memory")
+            types[name] = entry.get("type") or entry["name"]
+    links = []
+    for a, source in enumerate(memories):
+        for b, target in enumerate(memories):
+            if a == b:
+                continue
+            shared = [
+                level
+                for level in cluster.get("levels") or [{}]
+                if level.get("devices") is None or a // level["devices"] == b // level["devices"]
+            ]
+            level = shared[0]
+            figures = level.get("bandwidth"), level.get("latency") or 0
+            links.append(Link(source, target, *figures, f"{source}->{target}", level.get("delay") or 0))
+    return Machine(memories, {name: name for name in memories}, links, types=types)
+
+
 # --- task graph -------------------------------------------------------------------------------------------------
 
 
@@ -189,7 +239,7 @@ def lower(document, on=None):
     Parameters
     ----------
     document : dict
-        An instance of kind chain, adjoint, dag or tree.
+        An instance.
     on : Machine, optional
         The machine whose first memory holds inputs and outputs by default; the instance's own if omitted.
 
@@ -198,6 +248,8 @@ def lower(document, on=None):
     Graph
     """
     first = (on or machine(document)).first
+    if document["kind"] == "pipeline":
+        return _lower_pipeline(document, on or machine(document))
     by_kind = {"chain": _lower_chain, "adjoint": _lower_adjoint, "dag": _lower_dag, "tree": _lower_tree}
     return by_kind[document["kind"]](document, first)
 
@@ -453,3 +505,81 @@ def _lower_tree(document, first):
         roots if inward else [],
         document.get("static_memory", 0),
     )
+
+
+def _lower_pipeline(document, on):
+    layers = [given for given in document["layers"] for _ in range(given.get("repeat", 1))]
+    values, tasks, placeable = {}, {}, []
+    for number, layer in enumerate(layers, 1):
+        parameters = layer.get("parameter_size", 0)
+        sizes = {"w": parameters, "g": layer.get("parameter_gradient_size"), "o": layer.get("optimizer_size", 0)}
+        sizes["g"] = parameters if sizes["g"] is None else sizes["g"]
+        there = {f"{letter}{number}": size for letter, size in sizes.items() if size > 0}
+        values |= there
+        placeable += there
+    for batch in range(document["micro_batches"]):
+        for number, layer in enumerate(layers, 1):
+            made, done = _lower_layer(document, layer, (number, len(layers)), batch, on)
+            values |= made
+            tasks |= {
+                name: replace(task, reads=tuple(v for v in task.reads if v[0] not in "wg" or v in placeable))
+                for name, task in done.items()
+            }
+    return Graph(
+        tasks,
+        values,
+        static=document.get("static_memory", 0),
+        placeable=frozenset(placeable),
+        copies=document.get("copies", 1),
+    )
+
+
+def _lower_layer(document, layer, place, batch, on):
+    """Return the values and the tasks of one layer and micro-batch."""
+    number, last = place
+
+    def name(letter, of=number):
+        return f"{letter}{of}.{batch}"
+
+    weight = layer.get("weight_time", 0)
+    halves = weight != 0
+    saved, kept = layer.get("saved_size", 0), layer.get("weight_saved_size", 0)
+    gradient = layer.get("gradient_size")
+    both = min(saved, kept) if halves else 0
+    values = {name("x"): layer.get("output_size", 0), name("s"): saved - both}
+    if halves:
+        values |= {name("v"): both, name("e"): kept - both}
+    if number < last:  # y of the last layer is nobody's: the loss belongs to it
+        values[name("y")] = layer.get("output_size", 0) if gradient is None else gradient
+
+    entry, leave = ([name("x", number - 1)], [name("y", number - 1)]) if number > 1 else ([], [])
+    extra = layer.get("backward_reads")
+    extra = document.get("backward_reads") if extra is None else extra
+    extra = ["input", "output"] if extra is None else extra
+    reads = [name("s"), f"w{number}"]
+    reads += [name("v")] if halves else [f"g{number}"]
+    reads += [name("y")] if number < last else []
+    reads += entry if "input" in extra else []
+    reads += [name("x")] if "output" in extra else []
+    writes = [name("x"), name("s"), *([name("v")] if halves else [])]
+    leave += [name("e")] if halves else []
+
+    tasks = {
+        name("Fe"): Task(0, (*entry, f"w{number}"), tuple(writes), layer.get("forward_workspace", 0), required=False),
+        name("B"): Task(0, tuple(reads), tuple(leave), layer.get("backward_workspace", 0), once=True),
+    }
+    given = {name("Fe"): layer["forward_time"], name("B"): layer["backward_time"]}
+    if halves:
+        tasks[name("W")] = Task(
+            0, (name("v"), name("e"), f"g{number}"), workspace=layer.get("backward_workspace", 0), once=True
+        )
+        given[name("W")] = weight
+    able = set(on.types.values())
+    for time in (layer["forward_time"], layer["backward_time"], weight):
+        able &= set(time) if isinstance(time, dict) else able
+    for task, time in given.items():
+        by_type = {kind: time[kind] if isinstance(time, dict) else time for kind in able}
+        least = min(by_type.values(), default=0)
+        typed = any(isinstance(other, dict) for other in (layer["forward_time"], layer["backward_time"], weight))
+        tasks[task] = replace(tasks[task], time=least, times=by_type if typed else None)
+    return values, tasks

@@ -76,11 +76,12 @@ def _earliest(action, placed, after):
         other_reads, other_writes, other_freed = other.reads, set(other.writes), other.freed
         must_have_ended = (
             other.index in after
-            or set(other.resources) & set(action.resources)
             or other_writes & reads
             or (other_reads | other_writes | other_freed) & writes
             or other_freed & reads
         )
+        if set(other.resources) & set(action.resources):
+            earliest = max(earliest, other.released)
         if must_have_ended:
             earliest = max(earliest, other.end)
         if (other_reads | other_writes) & freed:

@@ -29,6 +29,10 @@ output-missing
     An output is not completely in its memory at the end.
 capacity
     More bytes than the memory has.
+initial-placement
+    A placeable input lies nowhere at the start, or in more memories than copies are allowed; a layer is in no stage.
+deadlock
+    Orders that wait for each other for ever.
 
 Readings of the format where it is brief
 ----------------------------------------
@@ -51,13 +55,17 @@ Readings of the format where it is brief
 - Pinned inputs may be re-produced by a copy or a run (nothing is freed by anybody).
 - The schedule's machine, where it has one, replaces the instance's; the default memory of inputs follows it.
 - `after` is not judged.
+- A schedule by orders that breaks a rule of the orders has no steps, and is not judged further.
+- Placeable inputs are pinned in the memories in which `initial` has them. An entry of `initial` for anything else is
+  no placement (initial-placement); an unknown memory is unknown-memory.
+- A memory named twice for one input counts once.
 """
 
 import itertools
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from . import lowering
+from . import lowering, orders
 from .actions import is_time, read_step
 
 
@@ -102,7 +110,6 @@ def check(document, schedule, budget=None):
     -------
     Report
     """
-    steps = schedule if isinstance(schedule, list) else schedule["steps"]
     machine = lowering.machine(document, budget)
     report = Report()
     if isinstance(schedule, dict) and schedule.get("machine") is not None:
@@ -110,6 +117,17 @@ def check(document, schedule, budget=None):
         report.machine_differs = own != machine
         machine = own
     graph = lowering.lower(document, machine)
+    steps, initial = schedule, {}
+    if isinstance(schedule, dict):
+        steps, initial = schedule.get("steps"), schedule.get("initial") or {}
+        if schedule.get("orders") is not None:
+            steps, initial, broken = orders.steps_of(graph, machine, schedule)
+            if broken:
+                report.violations = [(None, rule) for rule in sorted(set(broken))]
+                return report
+    inputs, rules = _placed(graph, machine, initial)
+    report.violations += [(None, rule) for rule in rules]
+    graph = replace(graph, inputs=[*graph.inputs, *inputs], pinned=graph.pinned | graph.placeable)
 
     actions = []
     for index, step in enumerate(steps):
@@ -129,9 +147,22 @@ def check(document, schedule, budget=None):
     return report
 
 
+def _placed(graph, machine, initial):
+    """Return the placeable inputs with their memories at the start, and the rules that these break."""
+    rules = ["initial-placement" for value in initial if value not in graph.placeable]
+    inputs = []
+    for value in sorted(graph.placeable):
+        memories = list(dict.fromkeys(initial.get(value) or []))
+        rules += ["unknown-memory" for name in memories if name not in machine.memories]
+        if not 1 <= len(memories) <= graph.copies:
+            rules.append("initial-placement")
+        inputs += [(value, name) for name in memories if name in machine.memories]
+    return inputs, sorted(set(rules))
+
+
 def _instants(actions, makespan):
     """Map every start and end to its instant."""
-    times = sorted({time for action in actions for time in (action.start, action.end)})
+    times = sorted({time for action in actions for time in (action.start, action.released, action.end)})
     tolerance = 1e-9 * makespan if any(isinstance(time, float) for time in times) else 0
     instant, anchor = {}, None
     for time in times:
@@ -146,7 +177,7 @@ def _check_resources(actions, instant, report):
     users = {}
     for action in actions:
         for resource in action.resources:
-            users.setdefault(resource, []).append((instant[action.start], instant[action.end], action.index))
+            users.setdefault(resource, []).append((instant[action.start], instant[action.released], action.index))
     for intervals in users.values():
         intervals.sort(key=lambda interval: (interval[0], interval[2]))
         for later, (start, _, index) in enumerate(intervals):
@@ -283,12 +314,12 @@ def _count(graph, machine, actions, report):
         if action.link is not None:
             report.transferred["->".join(action.link)] += sum(action.writes.values())
         for resource in action.resources:
-            report.idle[resource] -= action.duration
+            report.idle[resource] -= action.duration - action.delay
     report.recompute_time = run_time - no_recompute_time(graph)
     report.overlap = {link.channel: 0 for link in machine.links if link.channel not in machine.processors}
-    instants = sorted({time for action in actions for time in (action.start, action.end)})
+    instants = sorted({time for action in actions for time in (action.start, action.released, action.end)})
     for begin, end in itertools.pairwise(instants):
-        active = [action for action in actions if action.start <= begin and end <= action.end]
+        active = [action for action in actions if action.start <= begin and end <= action.released]
         if any(action.task is not None for action in active):
             for channel in {name for action in active if action.link is not None for name in action.resources}:
                 if channel in report.overlap:

@@ -1,0 +1,258 @@
+"""Play the orders of a pipeline: from `stages` and `orders` of a schedule document to a list of timed steps.
+
+A clock goes from event to event. At every instant first everything that ends ends, then every free way takes the first
+that waits for it, and only then every device whose next operation finds all that it reads begins it.
+
+Rules
+-----
+initial-placement
+    A layer is in no stage, or in stages of too many devices; a placeable input is in too many memories at the start,
+    or in none.
+bad-step
+    An operation that cannot be read, or whose stage or micro-batch there is not, or which is not of this device; which
+    runs a task that another one runs; a W or BW of layers without halves; a layer that the device's type cannot run,
+    or whose parameters do not lie on the device.
+required-missing
+    An operation is missing: a forward, a backward or a weight half that none of them runs.
+deadlock
+    Operations wait for ever.
+
+Readings of the format where it is brief
+----------------------------------------
+- BW runs the B of all its layers, the last one first, and then their W; layers without halves have their B only.
+- A W of a stage in which some layers have halves runs those of these layers.
+- The layers of a stage that is a list run in ascending order.
+- A stage puts the parameters of its layers on its device even if no operation names it; two stages with the same layers
+  on one device are one copy.
+- What an operation makes goes to every device on which any operation reads it. All that it makes is ready at once, when
+  it ends, and goes in the order of the letters x, s, y, v, e, for one letter in that of the layers, and for one value
+  in that of the devices.
+- `initial` is taken as it is given.
+- Values that nobody reads are dropped by whoever makes them.
+- Drops are those of the last use to end; of uses that end at one time, of the one listed last.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from .lowering import run_time
+
+
+@dataclass
+class _Operation:
+    """One entry of an order: its tasks, what it needs from elsewhere, and what it makes."""
+
+    device: str
+    tasks: list
+    needs: set
+    makes: list
+    started: bool = False
+
+
+@dataclass
+class _Way:
+    """A channel: until when it is occupied, and what waits for it as (link, value)."""
+
+    free_at: object = 0
+    waiting: list = field(default_factory=list)
+
+
+def steps_of(graph, machine, schedule):
+    """Turn the orders of a schedule document into steps.
+
+    Parameters
+    ----------
+    graph : Graph
+        The task graph of a pipeline.
+    machine : Machine
+    schedule : dict
+        A `remat.schedule/2` document with `stages` and `orders`.
+
+    Returns
+    -------
+    steps : list of dict or None
+        Steps with their starts, sorted by them; None where a rule is broken.
+    initial : dict
+        The memories of every placeable input at the start.
+    rules : list of str
+        The rules that are broken, before there are any steps.
+    """
+    stages = [_layers(stage["layers"]) for stage in schedule["stages"]]
+    devices = [stage["device"] for stage in schedule["stages"]]
+    initial = schedule.get("initial")
+    if initial is None:
+        initial = {
+            value: sorted({device for layers, device in zip(stages, devices, strict=True) if _layer(value) in layers})
+            for value in graph.placeable
+        }
+    every = {int(name[2:].split(".")[0]) for name in graph.tasks if name.startswith("Fe")}
+    rules = []
+    if every - {layer for layers in stages for layer in layers}:
+        rules.append("initial-placement")
+    homes = [{device for own, device in zip(stages, devices, strict=True) if layer in own} for layer in every]
+    if any(len(home) > graph.copies for home in homes):
+        rules.append("initial-placement")
+    if any(not 1 <= len(set(initial.get(value, ()))) <= graph.copies for value in graph.placeable):
+        rules.append("initial-placement")
+
+    orders, ran = {}, set()
+    for device in machine.processors:
+        orders[device] = []
+        for text in schedule["orders"].get(device, []):
+            tasks = _tasks(graph, machine, text, stages, devices, device)
+            if tasks is None or ran & set(tasks):
+                rules.append("bad-step")
+                continue
+            needed = {value for name in tasks for value in graph.tasks[name].reads if value in graph.placeable}
+            if any(machine.processors[device] not in initial.get(value, ()) for value in needed):
+                rules.append("bad-step")
+            ran |= set(tasks)
+            orders[device].append(_operation(graph, device, tasks))
+    if set(schedule["orders"]) - set(machine.processors):
+        rules.append("bad-step")
+    if set(graph.tasks) - ran:
+        rules.append("required-missing")
+    if rules:
+        return None, initial, rules
+    steps = _play(graph, machine, orders, initial)
+    if steps is None:
+        return None, initial, ["deadlock"]
+    return _with_drops(graph, machine, steps), initial, []
+
+
+def _layers(given):
+    if isinstance(given, dict):
+        return list(range(given["from"], given["to"] + 1))
+    return sorted(given)
+
+
+def _layer(value):
+    return int(value[1:].split(".")[0])
+
+
+def _tasks(graph, machine, text, stages, devices, device):
+    """Return the tasks of one entry of an order of `device`, or None where it has no right to be there."""
+    match = re.fullmatch(r"(F|BW|B|W)(\d+)\.(\d+)", text)
+    if match is None or int(match[2]) >= len(stages) or devices[int(match[2])] != device:
+        return None
+    phase, stage, batch = match[1], int(match[2]), match[3]
+    layers = stages[stage]
+    if phase == "F":
+        tasks = [f"Fe{layer}.{batch}" for layer in layers]
+    else:
+        tasks = [f"{half}{layer}.{batch}" for half in phase for layer in reversed(layers)]
+        halved = [name for name in tasks if name[0] != "W" or name in graph.tasks]
+        if "W" in phase and not any(name[0] == "W" for name in halved):
+            return None
+        tasks = halved
+    if any(name not in graph.tasks for name in tasks):
+        return None
+    times = [run_time(graph.tasks[name], 1, 1, [machine.types[device]]) for name in tasks]
+    return None if None in times else tasks
+
+
+def _operation(graph, device, tasks):
+    made, needs = [], set()
+    for name in tasks:
+        needs |= set(graph.tasks[name].reads) - set(made)
+        made += graph.tasks[name].writes
+    return _Operation(device, tasks, needs, made)
+
+
+def _play(graph, machine, orders, initial):
+    """Return runs and copies with their starts, or None where somebody waits for ever."""
+    readers = {}
+    for device, operations in orders.items():
+        for operation in operations:
+            for value in operation.needs - set(operation.makes):
+                readers.setdefault(value, []).append(device)
+    there = {(memory, value) for value, memories in initial.items() for memory in memories}
+    ways = {link.channel: _Way() for link in machine.links}
+    busy = dict.fromkeys(orders)
+    events = []  # (when, what happens)
+    steps, now = [], 0
+
+    def end_of(operation):
+        def happen():
+            busy[operation.device] = None
+            source = machine.processors[operation.device]
+            there.update((source, value) for value in operation.makes)
+            for value in sorted(operation.makes, key=lambda value: ("xsyve".index(value[0]), _layer(value))):
+                targets = [machine.processors[device] for device in orders if device in readers.get(value, ())]
+                for target in dict.fromkeys(targets):
+                    if target != source:
+                        link = machine.link(source, target)
+                        ways[link.channel].waiting.append((link, value))
+
+        return happen
+
+    def begin(operation):
+        operation.started = True
+        busy[operation.device] = operation
+        at = now
+        for name in operation.tasks:
+            steps.append({"run": name, "on": [operation.device], "start": at})
+            at = at + run_time(graph.tasks[name], 1, 1, [machine.types[operation.device]])
+        events.append((at, end_of(operation)))
+
+    def send(way, link, value):
+        steps.append({"copy": value, "from": link.source, "to": link.target, "start": now})
+        way.free_at = now + link.duration(graph.values[value])
+        events.append((way.free_at, lambda: None))
+        arrival = way.free_at + link.delay
+        events.append((arrival, lambda: there.add((link.target, value))))
+
+    while True:
+        moved = True
+        while moved:
+            moved = False
+            for event in [event for event in events if event[0] == now]:
+                events.remove(event)
+                event[1]()
+                moved = True
+            for way in ways.values():
+                if way.waiting and way.free_at <= now:
+                    send(way, *way.waiting.pop(0))
+                    moved = True
+            if moved:
+                continue
+            for device, operations in orders.items():
+                first = next((operation for operation in operations if not operation.started), None)
+                memory = machine.processors[device]
+                if busy[device] is None and first and all((memory, value) in there for value in first.needs):
+                    begin(first)
+                    moved = True
+        if not events:
+            break
+        now = min(when for when, _ in events)
+    if any(not operation.started for operations in orders.values() for operation in operations):
+        return None
+    return steps
+
+
+def _with_drops(graph, machine, steps):
+    """Sort the steps by their starts, and free every value at the end of its last use in each memory."""
+    order = sorted(range(len(steps)), key=lambda index: steps[index]["start"])
+    steps = [steps[index] for index in order]
+    last = {}
+    for index, step in enumerate(steps):
+        if "run" in step:
+            (device,) = step["on"]
+            task = graph.tasks[step["run"]]
+            end = step["start"] + run_time(task, 1, 1, [machine.types[device]])
+            uses = [(machine.processors[device], value) for value in (*task.reads, *task.writes)]
+        else:
+            link = machine.link(step["from"], step["to"])
+            end = step["start"] + link.duration(graph.values[step["copy"]]) + link.delay
+            uses = [(step["from"], step["copy"]), (step["to"], step["copy"])]
+        for place in uses:
+            last[place] = max(last.get(place, (end, index)), (end, index))
+    for (memory, value), (_, index) in last.items():
+        if value in graph.placeable:
+            continue
+        step = steps[index]
+        if "run" in step:
+            step.setdefault("drop", []).append(value)
+        elif memory == step["from"]:
+            step["drop"] = True
+    return steps

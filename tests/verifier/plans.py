@@ -1,0 +1,146 @@
+"""Legal plans for a drawn pipeline: stages, and one order a device; and both judges of them."""
+
+import json
+
+from remat.schedule.document import step_lines
+from remat.schedule.steps import StepKind
+from remat.solving.verifying import examine
+from tests.oracles import lowering, orders, referee
+from tests.verifier.judges import close
+
+SCHEMA = "remat.schedule/2"
+
+
+def draw_plan(chance, document):
+    """Return `stages` and `orders` that can be run: some layers on several devices, some stages in pieces.
+
+    Whatever an operation reads is made by one that was drawn before it, so that none waits for ever.
+    """
+    on = lowering.machine(document)
+    graph = lowering.lower(document, on)
+    count = max(int(name[2:].split(".")[0]) for name in graph.tasks if name.startswith("Fe"))
+    stages = []
+    _cover(chance, (1, count), _able(graph, on), stages)
+    for first, last, device in list(stages):
+        homes = {where for one, other, where in stages if one <= last and first <= other}
+        free = sorted(_able(graph, on)(first, last) - homes)
+        if document.get("copies", 1) > len(homes) and free and chance.random() < 0.6:
+            stages.append((first, last, chance.choice(free)))
+    chance.shuffle(stages)
+    listed = _operations(chance, document, graph, stages)
+    return {
+        "schema": SCHEMA,
+        "stages": [{"layers": _shown(chance, first, last), "device": device} for first, last, device in stages],
+        "orders": _linear(chance, graph, stages, listed),
+    }
+
+
+def _able(graph, on):
+    def able(first, last):
+        tasks = [graph.tasks[f"Fe{layer}.0"] for layer in range(first, last + 1)]
+        return {name for name, kind in on.types.items() if all(t.times is None or kind in t.times for t in tasks)}
+
+    return able
+
+
+def _cover(chance, layers, able, stages):
+    """Cut layers into stages of any length, each on a device that can run it."""
+    first, last = layers
+    homes = sorted(able(first, last))
+    if first < last and (not homes or chance.random() < 0.6):
+        cut = chance.randint(first, last - 1)
+        _cover(chance, (first, cut), able, stages)
+        _cover(chance, (cut + 1, last), able, stages)
+    else:
+        stages.append((first, last, chance.choice(homes)))
+
+
+def _shown(chance, first, last):
+    return chance.choice(({"from": first, "to": last}, list(range(first, last + 1))))
+
+
+def _operations(chance, document, graph, stages):
+    """Choose who runs what: of stages with the same layers one, for each micro-batch and phase anew."""
+    listed = []
+    for batch in range(document["micro_batches"]):
+        for first, last in sorted({(first, last) for first, last, _ in stages}):
+            same = [index for index, stage in enumerate(stages) if stage[:2] == (first, last)]
+            forward, backward, weight = (chance.choice(same) for _ in range(3))
+            if chance.random() < 0.6:
+                backward = weight = forward
+            listed.append(("F", forward, batch))
+            if not any(f"W{layer}.{batch}" in graph.tasks for layer in range(first, last + 1)):
+                listed.append(("B", backward, batch))
+            elif chance.random() < 0.3:
+                listed.append(("BW", backward, batch))
+            else:
+                listed += [("B", backward, batch), ("W", weight, batch)]
+    return listed
+
+
+def tasks_of(graph, stage, phase, batch):
+    """Return the tasks of an operation on layers first .. last."""
+    first, last, _ = stage
+    kinds = {"F": ["Fe"], "BW": ["B", "W"]}.get(phase, [phase])
+    names = [f"{kind}{layer}.{batch}" for kind in kinds for layer in range(first, last + 1)]
+    return [name for name in names if name in graph.tasks]
+
+
+def _linear(chance, graph, stages, listed):
+    """Put operations in a random order in which each follows what it reads, and deal them out to their devices."""
+    makes, reads = {}, {}
+    for operation in listed:
+        tasks = tasks_of(graph, stages[operation[1]], operation[0], operation[2])
+        makes |= {value: operation for name in tasks for value in graph.tasks[name].writes}
+        reads[operation] = {value for name in tasks for value in graph.tasks[name].reads}
+    needs = {op: {makes[value] for value in values if value in makes} - {op} for op, values in reads.items()}
+    liking = chance.choice(({"F": 9}, {"B": 9, "BW": 9}, {"W": 9}, {}))  # eager forwards, eager backwards, ...
+    orders_, done = {}, set()
+    while len(done) < len(listed):
+        ready = [op for op in listed if op not in done and needs[op] <= done]
+        (chosen,) = chance.choices(ready, [liking.get(phase, 1) for phase, _, _ in ready])
+        done.add(chosen)
+        phase, stage, batch = chosen
+        orders_.setdefault(stages[stage][2], []).append(f"{phase}{stage}.{batch}")
+    return orders_
+
+
+def played(document, plan):
+    """Return the oracle's steps of a plan, as a document of steps."""
+    on = lowering.machine(document)
+    steps, initial, broken = orders.steps_of(lowering.lower(document, on), on, plan)
+    assert not broken, (document, plan, broken)
+    return {"schema": SCHEMA, "initial": initial, "steps": steps}
+
+
+def placed(document, plan):
+    """Return the product's steps of a plan, as a document of steps."""
+    found = examine(document, plan)
+    assert found.report.ok, (document, plan, found.report.violations)
+    steps = [json.loads(line) for line in step_lines(found.steps, found.graph, found.machine)]
+    homes = {}
+    for value, memory in found.steps.initial:
+        homes.setdefault(found.graph.values[value], []).append(found.machine.memories[memory].name)
+    return {"schema": SCHEMA, "initial": homes, "steps": steps}
+
+
+def both(document, plan):
+    """Return the verifier's report and the referee's on a schedule document."""
+    return examine(document, plan).report, referee.check(document, plan)
+
+
+def has_instants(document, plan):
+    """Whether some run of a plan takes no time, or next to none: what it then finds in memory is a matter of order."""
+    found = examine(document, plan)
+    runs = found.steps.kind == StepKind.RUN
+    lengths = (found.report.end - found.report.start)[runs]
+    return bool(lengths.min() <= 1e-6 * found.report.makespan)
+
+
+def same_verdict(report, verdict, *, peaks=True):
+    """Assert that both judges measured the same of two lists of steps in which instants may be listed differently."""
+    assert report.ok, report.violations
+    assert verdict.ok, verdict.violations
+    assert close(report.makespan, verdict.makespan, verdict.makespan)
+    assert not peaks or report.peak_memory == verdict.peaks
+    assert report.transferred == verdict.transferred
