@@ -93,7 +93,7 @@ def solve(problem: Problem, options: JoinDpOptions, context: Context) -> Proposa
         return Proposal(infeasible_within=NESTED, least=size)
     frugal = _proposed(problem, table.runs(room), proved=False)
     context.report(frugal.steps, makespan=frugal.makespan, message="least memory")
-    work = Work(room, options.points, lambda: context.stopped)
+    work = Work(room + table.inputs, options.points, lambda: context.stopped)
     table.fill(work)
     if context.stopped or table.start not in table.fronts:
         return _proposed(problem, _runs_of(frugal), proved=False, notes=("stopped before the table was full",))

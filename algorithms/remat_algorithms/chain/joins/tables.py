@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -91,25 +91,23 @@ class Option:
 
 @dataclass
 class Work:
-    """What a table may take: bytes, points of a front, and how much of both it took."""
+    """What a table may take: bytes in all (inputs included), and points of a front; and whether that was too few."""
 
     room: int | None
     most_points: int
     stopped: Callable[[], bool]
     thinned: bool = False
-    looked: int = field(default=0)
 
-    def front(self, options: Iterator[Option]) -> Front:
-        """Return the front of the best of all options."""
+    def front(self, options: Iterator[Option], base: int) -> Front:
+        """Return the front of the best of all options, whose bytes are counted beyond `base` bytes."""
         found = [points for option in options if (points := option.points()) is not None]
-        self.looked += len(found)
         if not found:
             return Front(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
         need = np.concatenate([points for points, _ in found])
         time = np.concatenate([points for _, points in found])
         need = np.maximum(need, 0)
         if self.room is not None:
-            fits = need <= self.room
+            fits = need <= self.room - base
             need, time = need[fits], time[fits]
         order = np.lexsort((time, need))
         need, time = need[order], time[order]
@@ -176,7 +174,7 @@ class Places:
                 if work.stopped():
                     return
                 if stages[state] <= last:
-                    self.fronts[state, last] = work.front(self.options(state, last))
+                    self.fronts[state, last] = work.front(self.options(state, last), self.x[stages[state]])
 
     def options(self, state: int, last: int) -> Iterator[Option]:
         """Yield how a segment may be processed; `what` is (way, where it is split: -1 if it is saved through)."""
@@ -241,7 +239,8 @@ class JoinTable:
         self.groups = [[j for j, chain in enumerate(self.chains) if chain is kind] for kind in self.kinds]
         self.start: State = tuple(chain.place[0, False] for chain in self.chains)
         self.fronts: dict[State, Front] = {}
-        self.resident = join.resident + sum(chain.x[0] for chain in self.chains)
+        self.inputs = sum(chain.x[0] for chain in self.chains)
+        self.resident = join.resident + self.inputs
 
     @property
     def size(self) -> int:
@@ -284,7 +283,8 @@ class JoinTable:
         for state in states:
             if work.stopped():
                 return
-            self.fronts[state] = work.front(self.options(state))
+            base = sum(chain.x[chain.stage[place]] for chain, place in zip(self.chains, state, strict=True))
+            self.fronts[state] = work.front(self.options(state), base)
 
     def reached(self, state: State) -> int:
         """Number of stages that lie before a state."""
