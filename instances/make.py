@@ -113,6 +113,7 @@ RECIPES = (
         },
     ),
     Recipe("dags/unet_b8_512_bf16.json", "dag", "unet", {"image": 512, "batch": 8, "dtype": "bf16"}),
+    Recipe("joins/siamese_resnet18_b32.json", "join", "siamese"),
     Recipe("trees/random_n200.json", "tree", "random", {"nodes": 200, "max_workspace": 500}),
     Recipe("trees/binary_n1000.json", "tree", "binary", {"seed": 1}),
     Recipe("trees/caterpillar_n300.json", "tree", "caterpillar", {"nodes": 300, "legs": 2}),

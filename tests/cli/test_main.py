@@ -262,7 +262,7 @@ def test_warnings_are_lines(run: Run, tiny: str, zoo: Zoo) -> None:
         ("remat algorithms keep", {"keep-all"}),
         ("remat solve example:lecture", {"example:lecture_l5"}),
         ("remat show some", {"some"}),
-        ("remat algorithms --kind ", {"chain", "adjoint", "dag", "tree", "pipeline"}),
+        ("remat algorithms --kind ", {"chain", "adjoint", "dag", "tree", "pipeline", "join"}),
         ("remat generate chain --family ran", {"random"}),
         ("remat generate chain --family random --max-w", {"--max-workspace"}),
         ("remat generate chain --family nonsense --max-w", set()),

@@ -11,6 +11,7 @@ from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
 from remat_algorithms.dag.programs.catalogue import ALGORITHMS as DAG_ILP
 from remat_algorithms.offload.rules.catalogue import ALGORITHMS as OFFLOAD_RULES
+from tests.algorithms.chain.joins.documents import as_dag
 from tests.algorithms.offload import trained
 
 OPTIONS = {
@@ -110,6 +111,8 @@ def small(kind):
             return strategies.adjoints(largest=4)
         case "chain":
             return strategies.chains(largest=3) | strategies.chains(largest=3, plain=True).map(beside_host)
+        case "join":
+            return strategies.joins(largest=2) | strategies.joins(largest=2, plain=True).map(beside_host)
     if kind != "dag":
         raise ValueError(f"no small instances of kind {kind!r}: draw them here")
     return strategies.dags(largest=4) | strategies.dags(largest=4, plain=True).map(beside_host)
@@ -151,6 +154,16 @@ def instances_with_host(self, kind):
     return strategies.documents(kind).map(beside_host)
 
 
+def joined(self, kind):
+    """Draw joins, as they are or written out as task graphs."""
+    return strategies.joins() if kind == "join" else strategies.joins().map(as_dag)
+
+
+def moderate_join(self, kind):
+    return cases.moderate("join") if kind == "join" else as_dag(cases.moderate("join"))
+
+
+INSTANCES["join-dp"] = joined
 INSTANCES |= dict.fromkeys((*OFFLOADING, *(entry.name for entry in OFFLOAD_RULES)), instances_with_host)
 
 
@@ -168,6 +181,8 @@ def short(self, kind):
             return document | {key: document[key][:15] for key in ("parent", "output_size", "workspace")}
         case "pipeline":
             return document | {"layers": document["layers"][:4], "micro_batches": 4}
+        case "join":
+            return document | {"chains": [chain | {"stages": chain["stages"][:2]} for chain in document["chains"]]}
     raise ValueError(f"no short instance of kind {kind!r}: make one here")
 
 
@@ -187,6 +202,8 @@ def suite(entry, *, examples, graphs, options, suffix="", **more):
         content["examples_of"] = lambda self, kind: graphs if kind == "dag" else examples
     if entry.name in TIME_LIMITS:
         content["time_limit"] = TIME_LIMITS[entry.name]
+    if entry.name == "join-dp":
+        content["moderate"] = moderate_join
     if entry.name in INSTANCES:
         content["instances"] = INSTANCES[entry.name]
     return type(name, (AlgorithmSuite,), content | more | {"__module__": __name__})

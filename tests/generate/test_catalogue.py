@@ -81,7 +81,7 @@ def test_defaults_make_a_document_that_remat_reads(key: str) -> None:
     family = FAMILIES[key]
     made = generate(family.kind, family.name)
     assert list(made)[:5] == ["schema", "kind", "name", "description", "source"]
-    assert made["schema"] == ("remat.instance/3" if family.kind == "pipeline" else "remat.instance/1")
+    assert made["schema"] == ("remat.instance/3" if family.kind in ("pipeline", "join") else "remat.instance/1")
     assert made["kind"] == family.kind
     remat.load(json.loads(json.dumps(made)))
 
@@ -109,7 +109,7 @@ def test_commands_are_short() -> None:
 
 
 def test_kinds_and_their_families() -> None:
-    assert KINDS == ("chain", "adjoint", "dag", "tree", "pipeline")
+    assert KINDS == ("chain", "adjoint", "dag", "tree", "pipeline", "join")
     assert [family.name for family in families("dag")] == [
         *("layered", "layered-local", "random", "series-parallel"),
         *("unet", "mlp"),
@@ -119,7 +119,7 @@ def test_kinds_and_their_families() -> None:
 @pytest.mark.parametrize(
     ("kind", "family", "parameters", "message"),
     [
-        ("graph", "layered", {}, "kind must be one of chain, adjoint, dag, tree, pipeline, not 'graph'"),
+        ("graph", "layered", {}, "kind must be one of chain, adjoint, dag, tree, pipeline, join, not 'graph'"),
         ("dag", "layerd", {}, "family must be one of .*did you mean 'layered'"),
         ("dag", "layered", {"node": 5}, "unknown parameter 'node', known are nodes, .*did you mean 'nodes'"),
         ("dag", "layered", {"nodes": "5"}, "nodes must be a whole number, not '5'"),

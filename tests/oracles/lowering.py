@@ -251,6 +251,7 @@ def lower(document, on=None):
     if document["kind"] == "pipeline":
         return _lower_pipeline(document, on or machine(document))
     by_kind = {"chain": _lower_chain, "adjoint": _lower_adjoint, "dag": _lower_dag, "tree": _lower_tree}
+    by_kind["join"] = _lower_join
     return by_kind[document["kind"]](document, first)
 
 
@@ -583,3 +584,36 @@ def _lower_layer(document, layer, place, batch, on):
         typed = any(isinstance(other, dict) for other in (layer["forward_time"], layer["backward_time"], weight))
         tasks[task] = replace(tasks[task], time=least, times=by_type if typed else None)
     return values, tasks
+
+
+# --- joins --------------------------------------------------------------------------------------------------------
+
+
+def _lower_join(document, first):
+    """Lower each chain by itself, number its names, and put one loss in the place of theirs."""
+    shared = {key: document[key] for key in ("in_place", "backward_reads", "input_gradient") if key in document}
+    values, inputs, outputs, forwards, backwards = {}, [], [], {}, {}
+    loss = document.get("loss") or {}
+    reads, writes = [], []
+    for j, chain in enumerate(document["chains"], 1):
+        graph = _lower_chain(chain | shared | {"kind": "chain"}, first)
+
+        def numbered(name, j=j):
+            letters = name.rstrip("0123456789.")
+            return f"{letters}{j}.{name[len(letters) :]}"
+
+        values |= {numbered(name): size for name, size in graph.values.items()}
+        inputs += [(numbered(name), memory) for name, memory in graph.inputs]
+        outputs += [(numbered(name), memory) for name, memory in graph.outputs]
+        for name, task in graph.tasks.items():
+            read, written = tuple(map(numbered, task.reads)), tuple(map(numbered, task.writes))
+            if name == "loss":
+                reads += read
+                writes += written
+                continue
+            part = backwards if name.startswith("B") else forwards
+            part[numbered(name)] = replace(task, reads=read, writes=written)
+    met = Task(loss.get("time", 0), tuple(reads), tuple(writes), loss.get("workspace", 0))
+    met = replace(met, in_place=document.get("in_place", False), once=True)
+    tasks = forwards | {"loss": met} | backwards
+    return Graph(tasks, values, inputs, frozenset(), outputs, document.get("static_memory", 0))

@@ -102,6 +102,18 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         anytime=True,
     ),
     Algorithm(
+        name="join-dp",
+        solver="remat_algorithms.chain.joins.join_dp:solve",
+        options="remat_algorithms.chain.joins.join_dp:JoinDpOptions",
+        kinds=("join", "dag"),
+        summary="optimal nested memory-persistent schedule of chains that meet in one loss",
+        guarantee="exact",
+        within="nested memory-persistent schedules on one processor",
+        complexity="O(product of (l_j + 1) x sum of l_j) fronts, bounded by `ways`",
+        reference="-",
+        anytime=True,
+    ),
+    Algorithm(
         name="revolve-chain",
         solver="remat_algorithms.chain.revolve_chain:solve_revolve_chain",
         options="remat_algorithms.chain.revolve_chain:RevolveChainOptions",

@@ -36,7 +36,7 @@ that is a shipped one.
 MOST_LINKS = 8
 """Links that are listed one by one."""
 
-LENGTH_OF_KIND = {"chain": "stages", "adjoint": "steps", "tree": "nodes", "pipeline": "layers"}
+LENGTH_OF_KIND = {"chain": "stages", "adjoint": "steps", "tree": "nodes", "pipeline": "layers", "join": "stages"}
 
 
 @dataclass(frozen=True, kw_only=True)

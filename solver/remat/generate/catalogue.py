@@ -440,6 +440,40 @@ _CATALOGUE = (
             *_DEVICE,
         ),
     ),
+    Family(
+        "join",
+        "siamese",
+        "join:siamese",
+        "Equal ResNets whose embeddings one loss compares.",
+        (
+            _int("branches", 2, "Images that are compared: 2 of a pair, 3 of a triplet."),
+            _choice("depth", ("18", "34", "50", "101", "152"), "Which ResNet."),
+            _int("image", 224, "Edge of the images in pixels."),
+            _int("batch", 32, "Pairs, or triplets, of a batch."),
+            _int("embedding", 128, "Width of what is compared."),
+            _DTYPE,
+            *_DEVICE,
+        ),
+    ),
+    Family(
+        "join",
+        "cross-modal",
+        "join:cross_modal",
+        "A ResNet for images and a transformer for texts, with one contrastive loss.",
+        (
+            _choice("depth", ("18", "34", "50", "101", "152"), "Which ResNet.", "50"),
+            _int("image", 224, "Edge of the images in pixels."),
+            _int("layers", 12, "Blocks of the transformer."),
+            _int("hidden", 512, "Width of its residual stream."),
+            _int("heads", 8, "Attention heads; they divide the hidden width."),
+            _int("sequence", 77, "Tokens of a text."),
+            _int("vocabulary", 49408, "Size of the vocabulary."),
+            _int("batch", 32, "Pairs of an image and a text."),
+            _int("embedding", 512, "Width of what is compared."),
+            replace(_DTYPE, default="bf16"),
+            *_DEVICE,
+        ),
+    ),
 )
 
 FAMILIES: dict[str, Family] = {f"{family.kind}/{family.name}": family for family in _CATALOGUE}

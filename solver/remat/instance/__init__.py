@@ -8,6 +8,7 @@ from remat.instance.chain import ChainInstance, Loss, Stage
 from remat.instance.cluster import ClusterModel, DeviceModel, LevelModel
 from remat.instance.dag import DagInstance, Parallel, Task, Value
 from remat.instance.digest import digest
+from remat.instance.join import Branch, JoinInstance
 from remat.instance.loading import Instance, instance_from_document, json_schema, load, load_machine
 from remat.instance.machine import LinkModel, MachineModel, MemoryModel, ProcessorModel
 from remat.instance.pipeline import Layer, PipelineInstance
@@ -18,11 +19,13 @@ __all__ = [
     "SCHEMA",
     "AdjointInstance",
     "BaseInstance",
+    "Branch",
     "ChainInstance",
     "ClusterModel",
     "DagInstance",
     "DeviceModel",
     "Instance",
+    "JoinInstance",
     "Layer",
     "LevelModel",
     "LinkModel",

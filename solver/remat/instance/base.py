@@ -15,7 +15,7 @@ SCHEMA: Literal["remat.instance/1"] = "remat.instance/1"
 SCHEMA_2: Literal["remat.instance/2"] = "remat.instance/2"
 """`remat.instance/1`, and the fields that `Model.since_2` names."""
 SCHEMA_3: Literal["remat.instance/3"] = "remat.instance/3"
-"""`remat.instance/2`, kind `pipeline`, and the fields that `Model.since_3` names."""
+"""`remat.instance/2`, kinds `pipeline` and `join`, and the fields that `Model.since_3` names."""
 SCHEMAS = (SCHEMA, SCHEMA_2, SCHEMA_3)
 
 Text = Annotated[str, Field(strict=True, max_length=100_000)]

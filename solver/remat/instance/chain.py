@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -101,6 +101,19 @@ class Loss(Model):
     workspace: Size = 0
 
 
+def sizes_of_stages(stages: Iterable[Stage]) -> int:
+    """Return the sum of all sizes that stages have, repeats counted."""
+    total = 0
+    for stage in stages:
+        gradient = stage.output_size if stage.gradient_size is None else stage.gradient_size
+        alternatives = sum(
+            other.saved_size + other.saving_bytes + other.backward_workspace for other in stage.alternatives
+        )
+        parameters = 2 * (stage.parameter_size + stage.optimizer_size) + stage.parameter_gradient_bytes
+        total += stage.repeat * (stage.output_size + gradient + stage.forward_workspace + alternatives + parameters)
+    return total
+
+
 class ChainInstance(BaseInstance):
     """A chain of stages, each with a forward and a backward.
 
@@ -157,14 +170,7 @@ class ChainInstance(BaseInstance):
         if variants > LARGEST_COUNT:
             raise fail(f"{variants:,} variants with repeats; at most {LARGEST_COUNT:,} are allowed", ".stages")
         total = self.static_memory + 2 * self.input_size + self.loss.workspace
-        for stage in self.stages:
-            gradient = stage.output_size if stage.gradient_size is None else stage.gradient_size
-            alternatives = sum(
-                other.saved_size + other.saving_bytes + other.backward_workspace for other in stage.alternatives
-            )
-            parameters = 2 * (stage.parameter_size + stage.optimizer_size) + stage.parameter_gradient_bytes
-            total += stage.repeat * (stage.output_size + gradient + stage.forward_workspace + alternatives + parameters)
-        check_total(total, "the sizes of the chain")
+        check_total(total + sizes_of_stages(self.stages), "the sizes of the chain")
         return self
 
     @model_validator(mode="after")

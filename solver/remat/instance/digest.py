@@ -49,7 +49,8 @@ def canonical(instance: BaseInstance) -> dict[str, Any]:
 def _leave_out_derived_defaults(document: dict[str, Any]) -> None:
     """Drop values that equal what they default to (a stage's saving workspace, say)."""
     reads = document.get("backward_reads", ("input", "output", "saved"))
-    for stage in (*document.get("stages", ()), *document.get("layers", ())):
+    branches = [stage for chain in document.get("chains", ()) for stage in chain.get("stages", ())]
+    for stage in (*document.get("stages", ()), *document.get("layers", ()), *branches):
         _drop_equal(stage, "saving_workspace", stage.get("forward_workspace", 0))
         _drop_equal(stage, "saving_forward_time", stage.get("forward_time", 0))
         _drop_equal(stage, "gradient_size", stage.get("output_size", 0))

@@ -16,22 +16,29 @@ from remat.instance.base import SCHEMA, SCHEMA_3, SCHEMAS, BaseInstance
 from remat.instance.chain import ChainInstance
 from remat.instance.dag import DagInstance
 from remat.instance.fields import MOST_COUNTED, MOST_NAMED, UNCOUNTED, units_scope
+from remat.instance.join import JoinInstance
 from remat.instance.machine import MachineModel
 from remat.instance.pipeline import PipelineInstance
 from remat.instance.tree import TreeInstance
 from remat.units import Units, brief
 
-Instance = ChainInstance | AdjointInstance | DagInstance | TreeInstance | PipelineInstance
+Instance = ChainInstance | AdjointInstance | DagInstance | TreeInstance | PipelineInstance | JoinInstance
 
 KINDS: dict[
     str,
-    type[ChainInstance] | type[AdjointInstance] | type[DagInstance] | type[TreeInstance] | type[PipelineInstance],
+    type[ChainInstance]
+    | type[AdjointInstance]
+    | type[DagInstance]
+    | type[TreeInstance]
+    | type[PipelineInstance]
+    | type[JoinInstance],
 ] = {
     "chain": ChainInstance,
     "adjoint": AdjointInstance,
     "dag": DagInstance,
     "tree": TreeInstance,
     "pipeline": PipelineInstance,
+    "join": JoinInstance,
 }
 
 
@@ -45,7 +52,7 @@ def load(source: str | os.PathLike[str] | IO[Any] | dict[str, Any] | BaseInstanc
 
     Returns
     -------
-    ChainInstance, AdjointInstance, DagInstance, TreeInstance or PipelineInstance
+    ChainInstance, AdjointInstance, DagInstance, TreeInstance, PipelineInstance or JoinInstance
 
     Raises
     ------

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from remat.errors import OptionError
-from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, instance_from_document
+from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, JoinInstance, instance_from_document
 from remat.units import Number
 
 _STAGE_TIMES = ("forward_time", "backward_time", "saving_forward_time", "tape_time", "time")
@@ -36,7 +36,7 @@ def scaled(instance: Instance, batch: int, of: int = 1) -> Instance:
 
     Parameters
     ----------
-    instance : chain, adjoint or dag
+    instance : chain, join, adjoint or dag
     batch, of : int
 
     Returns
@@ -51,8 +51,8 @@ def scaled(instance: Instance, batch: int, of: int = 1) -> Instance:
     remat.InstanceError
         If the scaled sizes add up to more than 2^62.
     """
-    if not isinstance(instance, (ChainInstance, AdjointInstance, DagInstance)):
-        raise OptionError(f"chains, adjoints and dags have a batch, not a {instance.kind}")
+    if not isinstance(instance, (ChainInstance, AdjointInstance, DagInstance, JoinInstance)):
+        raise OptionError(f"chains, joins, adjoints and dags have a batch, not a {instance.kind}")
     if batch == of:
         return instance
     factor = Fraction(batch, of)
@@ -67,10 +67,12 @@ def scaled(instance: Instance, batch: int, of: int = 1) -> Instance:
         case ChainInstance():
             _scale(document, factor)
             _scale(document.get("loss", {}), factor)
-            for stage in document["stages"]:
-                _scale(stage, factor)
-                for variant in stage.get("variants", ()):
-                    _scale(variant, factor)
+            _scale_stages(document, factor)
+        case JoinInstance():
+            _scale(document.get("loss", {}), factor)
+            for chain in document["chains"]:
+                _scale(chain, factor)
+                _scale_stages(chain, factor)
         case AdjointInstance():
             _scale_adjoint(document, instance, factor)
         case DagInstance():
@@ -81,6 +83,13 @@ def scaled(instance: Instance, batch: int, of: int = 1) -> Instance:
             for task in document["tasks"]:
                 _scale(task, factor)
     return instance_from_document(document)
+
+
+def _scale_stages(document: dict[str, Any], factor: Fraction) -> None:
+    for stage in document["stages"]:
+        _scale(stage, factor)
+        for variant in stage.get("variants", ()):
+            _scale(variant, factor)
 
 
 def _scale_adjoint(document: dict[str, Any], instance: AdjointInstance, factor: Fraction) -> None:

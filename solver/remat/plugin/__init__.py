@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from remat.errors import OptionError
     from remat.graph.bounds import makespan_bound, needed_tasks
-    from remat.graph.chain import Chain
+    from remat.graph.chain import Chain, Variants
     from remat.graph.machine import Link, Machine, Memory, Processor
     from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph, number_array
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Layer, PipelineInstance, TreeInstance
@@ -90,6 +90,7 @@ _HOME = {
     "TaskGraph": "remat.graph.taskgraph",
     "Termination": "remat.plugin.proposal",
     "TreeInstance": "remat.instance",
+    "Variants": "remat.graph.chain",
     "WHOLE": "remat.schedule.steps",
     "check_length": "remat.plugin.emit",
     "concatenate": "remat.schedule.steps",
@@ -150,6 +151,7 @@ __all__ = [
     "TaskGraph",
     "Termination",
     "TreeInstance",
+    "Variants",
     "check_length",
     "concatenate",
     "entry_array",

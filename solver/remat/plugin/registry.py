@@ -19,8 +19,8 @@ Guarantee = Literal["exact", "bounded", "heuristic", "strategy"]
 `strategy`: builds exactly one schedule for an instance, whatever the budget."""
 
 ANY_KIND = "taskgraph"
-KINDS = ("chain", "adjoint", "dag", "tree", "pipeline")
-ONE_DEVICE_KINDS = frozenset(["chain", "adjoint", "dag", "tree"])
+KINDS = ("chain", "adjoint", "dag", "tree", "pipeline", "join")
+ONE_DEVICE_KINDS = frozenset(["chain", "adjoint", "dag", "tree", "join"])
 """Kinds whose tasks can all run on the first processor: any algorithm for task graphs takes them, through lowering."""
 
 

@@ -12,7 +12,8 @@ HUGE = 2**50
 
 def degenerate(kind: str) -> Mapping[str, Document]:
     """Return the degenerate instances of a kind, by name."""
-    return {"chain": _CHAINS, "adjoint": _ADJOINTS, "dag": _DAGS, "tree": _TREES, "pipeline": _PIPELINES}[kind]
+    of_kinds = {"chain": _CHAINS, "adjoint": _ADJOINTS, "dag": _DAGS, "tree": _TREES, "pipeline": _PIPELINES}
+    return (of_kinds | {"join": _JOINS})[kind]
 
 
 def moderate(kind: str) -> Document:
@@ -41,6 +42,9 @@ def moderate(kind: str) -> Document:
         case "pipeline":
             layers = [_layer(2 + i * 5 % 3, 3 + i * 7 % 4, 1 + i * 3 % 4) for i in range(8)]
             return _pipeline(layers, 4, 8, levels=[{"delay": 1}], copies=2)
+        case "join":
+            stages = [_stage(2 + i * 5 % 4, 3 + i * 7 % 5, 1 + i * 3 % 5, saved_size=i * 2 % 4) for i in range(9)]
+            return _join((2, stages[:5]), (1, stages[5:]), backward_reads=["input", "saved"])
     raise ValueError(f"there is no kind {kind!r}")
 
 
@@ -278,4 +282,33 @@ _PIPELINES: Mapping[str, Document] = {
         3,
     ),
     "huge-sizes": _pipeline([_layer(1, 2, HUGE + 1, parameter_size=HUGE, repeat=4)], 4, 4, copies=2),
+}
+
+
+# --- joins ------------------------------------------------------------------------------------------------------------
+
+
+def _join(*chains: tuple[int, list[Document]], **more: Any) -> Document:
+    listed = [{"input_size": size, "stages": stages} for size, stages in chains]
+    return _document("join", {"chains": listed, **more}) | {"schema": "remat.instance/3"}
+
+
+_UNIT = _stage(1, 1, 1)
+_JOINS: Mapping[str, Document] = {
+    "one-chain-of-one-stage": _join((1, [_stage(2, 3, 4, saved_size=5)])),
+    "two-of-one-stage": _join((1, [_stage(2, 3, 4)]), (2, [_stage(1, 1, 2)])),
+    "equal-chains": _join(*[(1, [_UNIT] * 3)] * 2, backward_reads=["input"]),
+    "three-equal-chains": _join(*[(1, [_UNIT | {"repeat": 2}])] * 3, backward_reads=["input"]),
+    "chains-of-unlike-lengths": _join((1, [_UNIT] * 4), (3, [_stage(2, 1, 5)])),
+    "zero-sizes": _join((0, [_stage(1, 2, 0)] * 3), (0, [_stage(2, 2, 0)] * 2)),
+    "zero-times": _join((1, [_stage(0, 0, 2)] * 3), (1, [_stage(0, 0, 1, saved_size=2)] * 2)),
+    "fractional-times": _join((1, [_stage(0.1, 0.2, 2)] * 3), (1, [_stage(0.3, 0.1, 1)] * 2)),
+    "huge-sizes": _join((HUGE, [_stage(1, 2, HUGE + 1)] * 3), (1, [_stage(1, 1, HUGE - 1, saved_size=HUGE)])),
+    "no-input-gradients": _join((9, [_UNIT, _stage(1, 1, 2)]), (5, [_UNIT] * 2), input_gradient=False),
+    "nothing-read": _join((1, [_UNIT] * 2), (2, [_UNIT] * 2), backward_reads=[]),
+    "outputs-read": _join((4, [_UNIT, _stage(1, 2, 3)]), (2, [_stage(1, 1, 4)] * 2), backward_reads=["output"]),
+    "in-place": _join((4, [_UNIT, _stage(1, 2, 3)]), (2, [_stage(1, 1, 4)] * 2), in_place=True),
+    "variants": _join((1, [_stage(3, 6, 2, variants=[{"saved_size": 9}, {"saved_size": 2, "backward_time": 8}])] * 2)),
+    "heavy-loss": _join((1, [_stage(1, 1, 2)] * 2), (1, [_stage(1, 1, 3)]), loss={"time": 50, "workspace": 40}),
+    "mostly-static": _join((1, [_stage(1, 1, 2)]), (1, [_stage(1, 1, 3)]), static_memory=1000),
 }

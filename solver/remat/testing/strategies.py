@@ -435,6 +435,43 @@ def _layer(draw: st.DrawFn, figures: _Figures, split: int, types: list[str]) -> 
     return layer
 
 
+# --- joins ------------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def joins(draw: st.DrawFn, *, largest: int = 5, plain: bool = False, exact: bool = False) -> Document:
+    """Draw a `join` document: up to three chains, some of them equal.
+
+    Parameters
+    ----------
+    largest : int
+        Most stages of all chains, repeats counted.
+    plain : bool
+        One memory, nothing in place, each backward reads input, output and saved value.
+    exact : bool
+        Integer times and unscaled sizes.
+    """
+    figures = _Figures(draw, exact=exact)
+    document = _head(draw, "join") | {"schema": "remat.instance/3"}
+    count = draw(st.sampled_from([1, 2, 2, 2, 3])) if largest > 2 else draw(st.integers(1, largest))
+    most = largest // count
+    chains = []
+    for _ in range(count):
+        stages = [_stage(draw, figures, plain=plain) for _ in range(draw(st.integers(1, most)))]
+        chains.append({"input_size": figures.size(), "stages": stages})
+    if draw(st.integers(1, 3)) == 3:
+        chains = [chains[0]] * count
+    document["chains"] = chains
+    figures.seldom(document, "loss", lambda: {"time": figures.time(), "workspace": figures.size()})
+    figures.seldom(document, "input_gradient", lambda: False)
+    figures.seldom(document, "static_memory", figures.size)
+    if not plain:
+        figures.seldom(document, "in_place", lambda: True, 6)
+        figures.seldom(document, "backward_reads", lambda: draw(_READS), 3)
+        figures.seldom(document, "machine", lambda: draw(machines()), 10)
+    return document
+
+
 def documents(kind: str) -> DocumentStrategy:
     """Return the strategy for documents of a kind."""
     match kind:
@@ -448,4 +485,6 @@ def documents(kind: str) -> DocumentStrategy:
             return trees()
         case "pipeline":
             return pipelines()
+        case "join":
+            return joins()
     raise ValueError(f"there is no kind {kind!r}")

@@ -5,10 +5,19 @@ from __future__ import annotations
 from remat.graph.chain import Chain
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
-from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, PipelineInstance, TreeInstance
+from remat.instance import (
+    AdjointInstance,
+    ChainInstance,
+    DagInstance,
+    Instance,
+    JoinInstance,
+    PipelineInstance,
+    TreeInstance,
+)
 from remat.instance.lowering.chain import lower_adjoint, lower_chain, machine_of_adjoint
 from remat.instance.lowering.chain_arrays import adjoint_arrays, chain_arrays
 from remat.instance.lowering.dag import lower_dag
+from remat.instance.lowering.join import lower_join
 from remat.instance.lowering.pipeline import lower_pipeline
 from remat.instance.lowering.tree import lower_tree
 
@@ -28,6 +37,8 @@ def lower(instance: Instance) -> TaskGraph:
             return lower_tree(instance)
         case PipelineInstance():
             return lower_pipeline(instance)
+        case JoinInstance():
+            return lower_join(instance)
 
 
 def chain_of(instance: Instance) -> Chain:

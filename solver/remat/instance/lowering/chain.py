@@ -125,12 +125,12 @@ def graph_of_chain(chain: Chain, inputs: tuple[Resident, ...], units: Units) -> 
         inputs=inputs,
         outputs=(Resident(int(y[0])),),
         static_memory=chain.static_memory,
-        cheapest=None if chain.variants is None else _cheapest(chain),
+        cheapest=None if chain.variants is None else cheapest_tasks(chain),
         units=units,
     )
 
 
-def _cheapest(chain: Chain) -> BoolArray:
+def cheapest_tasks(chain: Chain) -> BoolArray:
     """Choose for each stage the variant of least time, its forward and its backward together.
 
     Whatever a schedule does, each stage's backward runs, and so does the forward that it reads from, or any other one.

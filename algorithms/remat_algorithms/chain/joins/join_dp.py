@@ -1,0 +1,119 @@
+"""`join-dp`: the best schedule of chains that meet in one loss, among those in which all stored values nest.
+
+For k chains of l_j equal steps that keep nothing but states, and M places (own; it equals exhaustive search there):
+
+    chain(0, M) = 0,  chain(1, M) = 1 where M >= 3,
+    chain(l, M) = min over i of  i + chain(l - i, M - 1) + chain(i, M)         where M >= 3 (i = 1) or 4
+    join(0..0, M) = 0 where M >= 2k,
+    join(l, M)  = min over j, i of  i + join(l with l_j - i, M - 1) + chain(i, M - (k - 1))
+                                                                              where M >= k + 1 (i = 1) or k + 2
+
+`tables` has the same for sizes, times and workspaces of any kind, saving forwards and variants, in exact bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from remat.plugin import (
+    Bound,
+    Context,
+    LeastBudget,
+    Number,
+    Options,
+    Problem,
+    Proposal,
+    Termination,
+    run_in_order,
+)
+from remat_algorithms.chain.joins.recognise import join_of
+from remat_algorithms.chain.joins.tables import JoinTable, Work
+
+NESTED = "nested memory-persistent schedules on one processor"
+"""Name of the class of schedules: a stored value stays until the backward that needs it, and of all chains together,
+what is stored later is used up earlier."""
+
+
+class JoinDpOptions(Options):
+    """Options of `join-dp`."""
+
+    ways: int = Field(
+        1_000_000, ge=1, description="most ways to go on that the tables may have; more are not begun (size limit)"
+    )
+    points: int = Field(
+        4096,
+        ge=2,
+        description="most points (bytes, time) of each part's front; where there are more, some are left out, "
+        "and the answer is no proof",
+    )
+
+
+def solve(problem: Problem, options: JoinDpOptions, context: Context) -> Proposal:
+    """Solve a join.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of kind `join`, or a `dag` that is one; only the first processor and its memory are used.
+    options : JoinDpOptions
+    context : Context
+
+    Returns
+    -------
+    Proposal
+        Optimal, or infeasible, within `NESTED`, unless fronts had more than `points` points. Where nothing needs to be
+        recomputed, that is returned at once.
+
+    Notes
+    -----
+    O(product of (l_j + 1) x sum of l_j) sums of fronts: exponential in the number of different chains.
+
+    Raises
+    ------
+    remat.OptionError
+        If the graph is no join.
+    """
+    table = JoinTable(join_of(problem, "join-dp"))
+    need, whole = table.whole()
+    room = None if problem.budget is None else problem.budget - table.resident
+    if room is None or need <= room:
+        return _proposed(problem, whole, proved=True)
+    if table.size > options.ways:
+        note = f"up to {table.size:,} ways to go on, and the option ways allows {options.ways:,}"
+        return Proposal(termination=Termination.SIZE_LIMIT, notes=(note,))
+    # One point a front is the least bytes of every part, which is all that the least budget takes.
+    least = Work(None, 1, lambda: context.stopped)
+    table.fill(least)
+    named = None if context.stopped else table.fronts[table.start].least
+    if named is None:
+        return Proposal(termination=context.termination, notes=("stopped before the least memory was known",))
+    if named > room:
+        size = LeastBudget(table.resident + max(0, named), None, sufficient=True)
+        return Proposal(infeasible_within=NESTED, least=size)
+    frugal = _proposed(problem, table.runs(room), proved=False)
+    context.report(frugal.steps, makespan=frugal.makespan, message="least memory")
+    work = Work(room + table.inputs, options.points, lambda: context.stopped)
+    table.fill(work)
+    if context.stopped or table.start not in table.fronts:
+        return _proposed(problem, _runs_of(frugal), proved=False, notes=("stopped before the table was full",))
+    notes = (f"fronts of more than {options.points:,} points were thinned out",) if work.thinned else ()
+    return _proposed(problem, table.runs(room), proved=not work.thinned, notes=notes)
+
+
+def _runs_of(proposal: Proposal) -> list[int]:
+    assert proposal.steps is not None
+    return proposal.steps.item[proposal.steps.kind == 0].tolist()
+
+
+def _proposed(problem: Problem, runs: list[int], *, proved: bool, notes: tuple[str, ...] = ()) -> Proposal:
+    """Propose runs in this order; their time is a bound of the class where it is proved."""
+    times = problem.graph.time[np.array(runs, dtype=np.int64)]
+    time: Number = times.sum().item() if times.dtype == np.int64 else float(np.cumsum(times)[-1])
+    return Proposal(
+        steps=run_in_order(problem.graph, problem.machine, runs),
+        makespan=time,
+        bounds=(Bound(time, NESTED, "join-dp"),) if proved else (),
+        optimal_within=NESTED if proved else None,
+        notes=notes,
+    )

@@ -1,0 +1,94 @@
+"""Kind `join`: chains that meet in one loss, as of Siamese and cross-modal networks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from remat.instance.base import SCHEMA_3, BaseInstance, Text
+from remat.instance.chain import ALL_READS, ChainInstance, Loss, Reads, Stage, sizes_of_stages
+from remat.instance.fields import LARGEST_COUNT, Flag, Many, Model, Size, check_total, fail
+
+MOST_CHAINS = 1000
+
+_OF_PARAMETERS = ("parameter_size", "parameter_gradient_size", "optimizer_size", "update_time")
+
+
+class Branch(Model):
+    """One of the chains: its input, and its stages from there to the loss."""
+
+    name: Text = Field(default="", description="What people call it.")
+    input_size: Size = Field(description="Bytes of its input.")
+    stages: Annotated[tuple[Stage, ...], Field(min_length=1, description="From the input to the loss."), Many]
+
+    @property
+    def length(self) -> int:
+        """Number of stages, repeats counted."""
+        return sum(stage.repeat for stage in self.stages)
+
+
+class JoinInstance(BaseInstance):
+    """Chains of stages whose outputs one loss reads, and whose gradients it writes."""
+
+    schema_: Annotated[Literal["remat.instance/3"], Field(alias="schema", description="The format.")] = SCHEMA_3
+    kind: Literal["join"] = "join"
+    chains: Annotated[tuple[Branch, ...], Field(min_length=1, max_length=MOST_CHAINS)] = Field(
+        description="The chains that meet in the loss."
+    )
+    loss: Loss = Field(default=Loss(), description="What reads the outputs of all chains.")
+    in_place: Flag = Field(default=False, description="Whether outputs may take the bytes of inputs that are dropped.")
+    backward_reads: Reads = Field(
+        default=ALL_READS, description="What backwards read beside the gradient: any of input, output, saved."
+    )
+    input_gradient: Flag = Field(default=True, description="Whether the gradients of the inputs are wanted.")
+
+    @property
+    def least_schema(self) -> str:
+        """The lowest schema that can say what this instance says."""
+        return SCHEMA_3
+
+    @property
+    def length(self) -> int:
+        """Number of stages of all chains, repeats counted."""
+        return sum(chain.length for chain in self.chains)
+
+    @property
+    def listed_variants(self) -> int:
+        """Number of (stage, variant) pairs, repeats counted; 0 where no stage has several."""
+        stages = [stage for chain in self.chains for stage in chain.stages]
+        several = any(len(stage.alternatives) > 1 for stage in stages)
+        return sum(stage.repeat * len(stage.alternatives) for stage in stages) if several else 0
+
+    def each_chain(self) -> list[ChainInstance]:
+        """Return the chains by themselves, each with a loss that takes nothing."""
+        common = {"in_place": self.in_place, "backward_reads": self.backward_reads, "units": self.units}
+        return [
+            ChainInstance.model_construct(
+                input_size=chain.input_size, stages=chain.stages, input_gradient=self.input_gradient, **common
+            )
+            for chain in self.chains
+        ]
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if self.length > LARGEST_COUNT:
+            raise fail(f"{self.length:,} stages with repeats; at most {LARGEST_COUNT:,} are allowed", ".chains")
+        variants = sum(stage.repeat * max(1, len(stage.variants)) for chain in self.chains for stage in chain.stages)
+        if variants > LARGEST_COUNT:
+            raise fail(f"{variants:,} variants with repeats; at most {LARGEST_COUNT:,} are allowed", ".chains")
+        total = self.static_memory + self.loss.workspace
+        for chain in self.chains:
+            total += 2 * chain.input_size + sizes_of_stages(chain.stages)
+        check_total(total, "the sizes of the chains")
+        return self
+
+    @model_validator(mode="after")
+    def _no_parameters(self) -> Self:
+        for number, chain in enumerate(self.chains):
+            for index, stage in enumerate(chain.stages):
+                for key in _OF_PARAMETERS:
+                    if getattr(stage, key):
+                        at = f".chains[{number}].stages[{index}].{key}"
+                        raise fail("stages of a join have no parameters; count them as static_memory", at)
+        return self
