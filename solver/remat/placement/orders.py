@@ -188,8 +188,8 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
     ended = np.concatenate((np.zeros(1, dtype=times.dtype), np.cumsum(times)))
     exact = times.dtype == np.int64
     durations = (ended[waits.operations.start[1:]] - ended[waits.operations.start[:-1]]).tolist()
-    if not exact:  # each on its own: differences of a long sum are not what its parts add up to
-        durations = [sum(times[a:b].tolist()) for a, b in zip(*_bounds(waits.operations), strict=True)]
+    # Times in floats are added up one by one, from where an operation starts: who follows is never earlier by rounding.
+    listed, bounds, begun = times.tolist(), waits.operations.start.tolist(), [0.0] * (0 if exact else len(times))
     channel, occupied, delay = waits.links
     channels, missing = channel.tolist(), waits.missing.tolist()
     followers, transfers, receivers = waits.followers, waits.transfers, waits.receivers
@@ -210,7 +210,13 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
             idle[processors[operation]] = False
             made += 1
             started[operation], number_of[operation] = now, made
-            heapq.heappush(events, (now + durations[operation], made, operation))
+            end = now + durations[operation]
+            if not exact:
+                end = now
+                for task in range(bounds[operation], bounds[operation + 1]):
+                    begun[task] = end
+                    end += listed[task]
+            heapq.heappush(events, (end, made, operation))
         if not events:
             break
         now, _, item = heapq.heappop(events)
@@ -238,23 +244,18 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
                 ready.append(operation)
     if not all(done):
         return Stuck(waits.cycle(done))
-    return _Listing(waits, started, number_of, sent, sent_number).steps()
-
-
-def _bounds(rows: Ragged) -> tuple[list[int], list[int]]:
-    return rows.start[:-1].tolist(), rows.start[1:].tolist()
+    begin = np.array(started)[waits.operations.rows] + _inside(times, waits.operations) if exact else np.array(begun)
+    return _Listing(waits, begin, number_of, sent, sent_number).steps()
 
 
 class _Listing:
     """What happened, as steps: sorted by time, with the drops."""
 
     def __init__(
-        self, waits: _Waits, started: list[Number], number_of: list[int], sent: list[Number], sent_number: list[int]
+        self, waits: _Waits, begin: NumberArray, number_of: list[int], sent: list[Number], sent_number: list[int]
     ) -> None:
         self.waits = waits
         operations = waits.operations
-        inside = _running(waits.task_time, operations)
-        begin = np.array(started)[operations.rows] + inside
         self.start: NumberArray = np.concatenate(
             (begin, np.array(sent, dtype=np.array(sent).dtype if sent else np.int64))
         )
@@ -319,18 +320,7 @@ class _Listing:
         return Ragged(np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts))), value[listed])
 
 
-def _running(times: NumberArray, rows: Ragged) -> NumberArray:
-    """Return how long before each task of an operation the operation has started."""
-    if int(rows.counts.max(initial=0)) <= 1:
-        return np.zeros(len(times), dtype=times.dtype)
-    if times.dtype == np.int64:
-        before = np.cumsum(times) - times
-        inside: NumberArray = before - before[rows.start[:-1]][rows.rows]
-        return inside
-    found = np.zeros(len(times))
-    for first, end in zip(*_bounds(rows), strict=True):
-        total = 0.0
-        for k in range(first, end):
-            found[k] = total
-            total += float(times[k])
-    return found
+def _inside(times: NumberArray, rows: Ragged) -> NumberArray:
+    """Return how long before each task of an operation the operation has started; whole times."""
+    before: NumberArray = np.cumsum(times) - times
+    return before - before[np.minimum(rows.start[:-1], max(len(times) - 1, 0))][rows.rows] if len(times) else before
