@@ -11,6 +11,22 @@ from tests.verifier.judges import close
 SCHEMA = "remat.schedule/2"
 
 
+def limited(chance, document):
+    """Return the document with some layers that only one of its types of devices can run."""
+    entries = document["cluster"]["devices"]
+    types = [entry.get("type", entry["name"]) for entry in entries]
+    layers = []
+    for layer in document["layers"]:
+        kind = chance.choice(types)
+        cut = chance.random() < 0.4 and len(types) > 1
+        layers.append(layer | ({"backward_time": {kind: _time(layer["backward_time"], kind)}} if cut else {}))
+    return document | {"layers": layers}
+
+
+def _time(time, kind):
+    return time[kind] if isinstance(time, dict) else time
+
+
 def draw_plan(chance, document):
     """Return `stages` and `orders` that can be run: some layers on several devices, some stages in pieces.
 
