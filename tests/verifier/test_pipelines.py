@@ -1,4 +1,4 @@
-"""Pipelines before both judges: drawn plans as orders and as steps, what spoils them, and the two textbook schedules."""
+"""Pipelines before both judges: drawn plans as orders and as steps, what spoils them, and two textbook schedules."""
 
 import copy
 import random
@@ -57,14 +57,12 @@ def has_fractions(part):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="placement of orders drops by ends that are rounded otherwise than its events")
 @settings(DRAWN, max_examples=3000)
 @given(pipelines().filter(has_fractions), SEEDS)
 def test_many_drawn_plans_with_fractions(document, number):
     judge(document, number)
 
 
-@pytest.mark.xfail(strict=True, reason="placement of orders drops by ends that are rounded otherwise than its events")
 def test_what_is_sent_as_soon_as_it_is_made_is_dropped_behind_that():
     """The end of a stage of two layers, summed up in another way than the start of the copy: a rounding later."""
     document = textbook() | {"micro_batches": 1}
