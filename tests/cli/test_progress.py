@@ -9,7 +9,7 @@ from remat.cli.main import main
 from remat.cli.progress import describe
 from remat.plugin.context import Context, Progress
 from remat.plugin.problem import Problem
-from remat.plugin.proposal import Proposal
+from remat.plugin.proposal import ALL_SCHEDULES, Proposal
 from remat.units import Units
 from remat_algorithms.dag.keep_all import solve as keep_all
 from tests.cli.helpers import Run, Zoo
@@ -21,7 +21,7 @@ def talker(zoo: Zoo) -> str:
 
     def solve(problem: Problem, options: None, context: Context) -> Proposal:
         found = keep_all(problem, None, context)
-        context.report(found.steps, makespan=12, bound=10, message="half [way]")
+        context.report(found.steps, makespan=12, bound=10, scope=ALL_SCHEDULES, message="half [way]")
         return found
 
     zoo("talker", solve)

@@ -55,7 +55,7 @@ def stepwise(problem, options, context):
         steps = run_in_order(problem.graph, problem.machine, order + again * spare)
         if fits_now(problem, steps):
             best = steps
-            context.report(steps, bound=0)
+            context.report(steps, bound=0, scope=ALL_SCHEDULES)
         if context.stopped and best is not None:
             break
     return Proposal(steps=best, termination=context.termination)

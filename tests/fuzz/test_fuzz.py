@@ -6,6 +6,8 @@ import json
 import pytest
 
 import remat
+from remat.plugin import registry
+from remat.plugin.context import Progress
 from remat.plugin.proposal import Bound, LeastBudget, Status
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz import cases, drawing, judging, shrinking, trial, truth, workers
@@ -81,12 +83,26 @@ def test_all_kinds_and_machines_are_drawn():
 
 
 def test_the_named_options_exist():
-    from remat.plugin import registry
-
     for table in (cases.WORK, cases.DRAWN):
         for name, options in table.items():
             entry = next(entry for entry in registry.algorithms() if entry.name == name)
             assert set(options) <= set(entry.load_options().model_fields), name
+
+
+ANYTIME = {entry.name for entry in registry.algorithms() if entry.anytime}
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(33, 42), pytest.param(range(600), marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_bounds_that_are_reported_hold_for_all_schedules(seeds):
+    """What is reported as a bound over all schedules is one of the answer's, and no algorithm's schedule beats it."""
+    told = set()
+    for seed in seeds:
+        answers, findings = trial.judge(cases.draw_case(f"anytime/{seed}").only(ANYTIME))
+        assert not findings, (seed, findings)
+        told |= {given.solve.algorithm for given in answers if given.found and given.result.history}
+    assert len(told) > 5
 
 
 # --- it finds ---------------------------------------------------------------------------------------------------------
@@ -134,6 +150,10 @@ SPOILT = {
     "infeasible-in-a-class": ("rotor", lambda result: nothing(result, "a class")),
     "least-is-not-enough": ("rotor", lambda result: nothing(result, least=LeastBudget(2, None, True))),
     "least-beaten": ("rotor", lambda result: nothing(result, least=LeastBudget(99, None, False, 0, "all schedules"))),
+    "gap-taken-back": (
+        "chain-exact",
+        lambda result: dataclasses.replace(result, history=(Progress(0.1, None, result.lower_bound + 1, ""),)),
+    ),
     "bound-is-no-time": ("chain-exact", lambda result: lower_bound(result, -1)),
 }
 

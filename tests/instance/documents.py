@@ -237,5 +237,55 @@ def trees(draw):
     return document | draw(st.fixed_dictionaries({}, optional=optional))
 
 
-documents = st.one_of(chains(), chains(trained=True), adjoints(), dags(), trees())
+@st.composite
+def pipelines(draw):
+    """Draw a `pipeline` on a cluster of several types and levels."""
+    document = draw(common("pipeline")) | {"schema": "remat.instance/3"}
+    document.pop("static_memory", None)
+    kinds = ["quick", "slow"]
+    devices, types = [], []
+    for number in range(draw(st.integers(1, 3))):
+        optional = {
+            "type": st.sampled_from(kinds),
+            "count": st.integers(1, 3),
+            "memory": st.one_of(st.none(), st.integers(0, 100)),
+        }
+        devices.append({"name": f"d{number}"} | draw(st.fixed_dictionaries({}, optional=optional)))
+        types.append(devices[-1].get("type", f"d{number}"))
+    level = st.fixed_dictionaries(
+        {}, optional={"bandwidth": st.one_of(st.none(), st.integers(1, 9)), "latency": TIMES, "delay": TIMES}
+    )
+    document["cluster"] = {"devices": devices}
+    if draw(FLAGS):
+        sizes = draw(st.sampled_from([[], [1], [2], [2, 4], [3, 6]]))
+        levels = [draw(level) | {"devices": size} for size in sizes] + [draw(level)]
+        if draw(FLAGS):
+            levels[-1]["devices"] = 12
+        document["cluster"]["levels"] = levels
+    document["layers"] = draw(st.lists(_layers(types), min_size=1, max_size=3))
+    document["micro_batches"] = draw(st.integers(1, 3))
+    optional = {"copies": st.integers(1, 3), "backward_reads": READS, "weights": st.just("flush")}
+    return document | draw(st.fixed_dictionaries({}, optional=optional))
+
+
+@st.composite
+def _layers(draw, types):
+    able = draw(st.sampled_from(types))
+    partly = st.lists(st.sampled_from(types), unique=True).map(lambda some: {*some, able})
+    times = st.one_of(
+        TIMES, st.builds(lambda names, time: {name: time + len(name) for name in sorted(names)}, partly, TIMES)
+    )
+    layer = {"forward_time": draw(times), "backward_time": draw(times)}
+    sizes = ("output_size", "saved_size", "gradient_size", "forward_workspace", "backward_workspace")
+    sizes += ("parameter_size", "parameter_gradient_size", "optimizer_size")
+    more = {"name": st.text(max_size=3), "repeat": st.integers(1, 3), "backward_reads": READS}
+    layer |= draw(st.fixed_dictionaries({}, optional=dict.fromkeys(sizes, SIZES) | more))
+    if draw(FLAGS):
+        layer["weight_time"] = draw(times)
+        if layer["weight_time"] != 0:
+            layer |= draw(st.fixed_dictionaries({}, optional={"weight_saved_size": SIZES}))
+    return layer
+
+
+documents = st.one_of(chains(), chains(trained=True), adjoints(), dags(), trees(), pipelines())
 """Any instance."""

@@ -24,7 +24,7 @@ Readings of the format where it is brief
 - The backward's workspace is used by B and by W.
 - In recompute times a task with times by type counts the least that a device here takes, wherever it ran.
 - A forward of a pipeline is not `required`: its backward needs it anyway.
-- The type of a machine's processor is, as in a cluster, its entry's name where it is left out.
+- A machine's processor without a type is of none, and cannot run a task with times by type.
 """
 
 import re
@@ -175,7 +175,7 @@ def read_machine(document):
         names = [entry["name"]] if count == 1 else [f"{entry['name']}{i}" for i in range(count)]
         for name in names:
             processors[name] = entry.get("memory", first)
-            types[name] = entry.get("type") or entry["name"]
+            types[name] = entry.get("type") or ""
             if entry.get("speed", 1) != 1:
                 speeds[name] = entry["speed"]
     links = []

@@ -147,8 +147,8 @@ def _tasks(graph, machine, text, stages, devices, device):
         tasks = halved
     if any(name not in graph.tasks for name in tasks):
         return None
-    times = [run_time(graph.tasks[name], 1, 1, [machine.types[device]]) for name in tasks]
-    return None if None in times else tasks
+    time = _clock(graph, machine)
+    return None if any(time(name, device) is None for name in tasks) else tasks
 
 
 def _operation(graph, device, tasks):
@@ -157,6 +157,15 @@ def _operation(graph, device, tasks):
         needs |= set(graph.tasks[name].reads) - set(made)
         made += graph.tasks[name].writes
     return _Operation(device, tasks, needs, made)
+
+
+def _clock(graph, machine):
+    """Return the time of a task on a device, as a function."""
+
+    def time(name, device):
+        return run_time(graph.tasks[name], 1, machine.speeds.get(device, 1), [machine.types[device]])
+
+    return time
 
 
 def _play(graph, machine, orders, initial):
@@ -168,7 +177,7 @@ def _play(graph, machine, orders, initial):
                 readers.setdefault(value, []).append(device)
     there = {(memory, value) for value, memories in initial.items() for memory in memories}
     ways = {link.channel: _Way() for link in machine.links}
-    busy = dict.fromkeys(orders)
+    busy, time = dict.fromkeys(orders), _clock(graph, machine)
     events = []  # (when, what happens)
     steps, now = [], 0
 
@@ -192,7 +201,7 @@ def _play(graph, machine, orders, initial):
         at = now
         for name in operation.tasks:
             steps.append({"run": name, "on": [operation.device], "start": at})
-            at = at + run_time(graph.tasks[name], 1, 1, [machine.types[operation.device]])
+            at = at + time(name, operation.device)
         events.append((at, end_of(operation)))
 
     def send(way, link, value):
@@ -232,6 +241,7 @@ def _play(graph, machine, orders, initial):
 
 def _with_drops(graph, machine, steps):
     """Sort the steps by their starts, and free every value at the end of its last use in each memory."""
+    time = _clock(graph, machine)
     order = sorted(range(len(steps)), key=lambda index: steps[index]["start"])
     steps = [steps[index] for index in order]
     last = {}
@@ -239,7 +249,7 @@ def _with_drops(graph, machine, steps):
         if "run" in step:
             (device,) = step["on"]
             task = graph.tasks[step["run"]]
-            end = step["start"] + run_time(task, 1, 1, [machine.types[device]])
+            end = step["start"] + time(step["run"], device)
             uses = [(machine.processors[device], value) for value in (*task.reads, *task.writes)]
         else:
             link = machine.link(step["from"], step["to"])

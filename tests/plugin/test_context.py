@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from remat.plugin.context import Context, interruptible
-from remat.plugin.proposal import Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Termination
 from remat.schedule.steps import Steps
 
 STEPS = Steps.of_runs(np.array([0, 1]))
@@ -53,12 +53,21 @@ def test_seed():
 
 def test_report_keeps_the_latest_incumbent_and_the_best_bound():
     context = Context()
-    context.report(STEPS, makespan=9, bound=3)
-    context.report(bound=2)
+    context.report(STEPS, makespan=9, bound=3, scope=ALL_SCHEDULES)
+    context.report(bound=2, scope=ALL_SCHEDULES)
     assert (context.best_steps, context.best_makespan, context.best_bound) == (STEPS, 9, 3)
     better = Steps.of_runs(np.array([1]))
-    context.report(better, makespan=8, bound=5)
+    context.report(better, makespan=8, bound=5, scope=ALL_SCHEDULES)
     assert (context.best_steps, context.best_makespan, context.best_bound) == (better, 8, 5)
+
+
+def test_a_bound_is_told_with_its_scope():
+    context = Context()
+    with pytest.raises(ValueError, match="bound 3 is reported without the scope"):
+        context.report(bound=3)
+    context.report(bound=3, scope="some class")
+    assert context.best_bound is None
+    assert not context.history
 
 
 def test_what_is_found_aside_is_no_answer():
@@ -66,7 +75,7 @@ def test_what_is_found_aside_is_no_answer():
     whole = Context(seed=7, threads=3, listener=heard.append)
     part = whole.aside()
     assert (part.deadline, part.seed, part.threads) == (None, 7, 3)
-    part.report(STEPS, makespan=9, bound=3)
+    part.report(STEPS, makespan=9, bound=3, scope=ALL_SCHEDULES)
     assert part.best_makespan == 9
     assert whole.best_steps is whole.best_bound is None
     assert not heard
@@ -116,7 +125,7 @@ def test_listener_hears_of_every_report():
     heard = []
     context = Context(listener=heard.append)
     context.report(STEPS, makespan=9)
-    context.report(message="still here", bound=4)
+    context.report(message="still here", bound=4, scope=ALL_SCHEDULES)
     first, second = heard
     assert (first.makespan, first.bound, first.message) == (9, None, "")
     assert (second.makespan, second.bound, second.message) == (9, 4, "still here")

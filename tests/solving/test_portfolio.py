@@ -297,7 +297,7 @@ def test_patience_counts_from_the_last_news():
     assert (context.stopped, context.termination) == (True, Termination.PATIENCE)
     part = context.part("next")
     assert not part.stopped  # whoever comes next has patience of its own
-    part.report(bound=3)
+    part.report(bound=3, scope=ALL_SCHEDULES)
     assert (context.best_bound, context.source) == (3, "next")
     part.report(bound=100, scope="some class")
     assert context.best_bound == 3

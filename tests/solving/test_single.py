@@ -420,12 +420,35 @@ def test_progress_is_passed_on(use):
 
     def solver(problem, options, context):
         steps = order(problem, "abc")
-        context.report(steps, makespan=6, bound=2, message="found")
+        context.report(steps, makespan=6, bound=2, scope=ALL_SCHEDULES, message="found")
         return Proposal(steps=steps)
 
     use(solver)
     remat.solve(CHAINED, algorithm="any", progress=heard.append)
     assert [(entry.makespan, entry.bound, entry.message) for entry in heard] == [(6, 2, "found")]
+
+
+@pytest.mark.parametrize(("scope", "lower"), [(ALL_SCHEDULES, 5), ("some class", 3)])
+def test_the_answer_stands_by_the_bounds_that_were_reported(use, scope, lower):
+    def solver(problem, options, context):
+        context.report(bound=5, scope=scope)
+        context.report(bound=4, scope=scope)
+        return Proposal(steps=order(problem, "abc"), bounds=(Bound(3, ALL_SCHEDULES, "any"),))
+
+    use(solver)
+    result = remat.solve(CHAINED, algorithm="any")
+    assert [(bound.value, bound.scope) for bound in result.bounds[:-1]][-1] == (lower, ALL_SCHEDULES)
+    assert max(entry.bound or 0 for entry in result.history) <= result.lower_bound
+
+
+def test_a_reported_bound_that_is_beaten_is_a_wrong_claim(use):
+    def solver(problem, options, context):
+        context.report(bound=7, scope=ALL_SCHEDULES)
+        return Proposal(steps=order(problem, "abc"))
+
+    use(solver)
+    with pytest.raises(ClaimError, match="bound 7"):
+        remat.solve(CHAINED, algorithm="any")
 
 
 def test_interrupted_solver_returns_what_it_has(use):

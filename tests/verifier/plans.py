@@ -11,6 +11,39 @@ from tests.verifier.judges import close
 SCHEMA = "remat.schedule/2"
 
 
+def limited(chance, document):
+    """Return the document with some layers that only one of its types of devices can run."""
+    entries = document["cluster"]["devices"]
+    types = [entry.get("type", entry["name"]) for entry in entries]
+    layers = []
+    for layer in document["layers"]:
+        kind = chance.choice(types)
+        cut = chance.random() < 0.4 and len(types) > 1
+        layers.append(layer | ({"backward_time": {kind: _time(layer["backward_time"], kind)}} if cut else {}))
+    return document | {"layers": layers}
+
+
+def spread(chance, document):
+    """Return the document with two of everything at least, and transfers that take time, and arrive later still."""
+    entries = [entry | {"count": max(2, entry.get("count", 1))} for entry in document["cluster"]["devices"]]
+    times = [layer["forward_time"] for layer in document["layers"]]
+    times = [time for given in times for time in (given.values() if isinstance(given, dict) else [given])]
+    names = [entry["name"] for entry in entries]
+    if len(names) == 1 and chance.random() < 0.4:
+        entries.append({"name": "other"})
+    layers = document["layers"]
+    if len(layers) == 1:
+        layers = [layers[0] | {"repeat": max(2, layers[0].get("repeat", 1))}]
+    level = {key: chance.choice(times) for key in ("latency", "delay") if chance.random() < 0.7}
+    cluster = {"devices": entries, "levels": [level]}
+    batches = max(2, document["micro_batches"])
+    return document | {"layers": layers, "micro_batches": batches, "cluster": cluster}
+
+
+def _time(time, kind):
+    return time[kind] if isinstance(time, dict) else time
+
+
 def draw_plan(chance, document):
     """Return `stages` and `orders` that can be run: some layers on several devices, some stages in pieces.
 

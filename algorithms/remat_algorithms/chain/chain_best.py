@@ -110,7 +110,7 @@ def solve(problem: Problem, options: ChainBestOptions, context: Context) -> Prop
     before = walk.time
     if length <= MOST_STAGES and not context.stopped:
         walk.consider(_strategies(problem, context))
-        context.report(bound=bound if small else None)
+        context.report(bound=bound, scope=scope)
 
         def report() -> None:
             steps = run_in_order(problem.graph, problem.machine, walk.tasks)

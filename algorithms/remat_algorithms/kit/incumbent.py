@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from remat.plugin import Context, Number, Steps
+from remat.plugin import Bound, Context, Number, Steps
 
 Found = TypeVar("Found")
 
@@ -23,6 +23,8 @@ class Incumbent(Generic[Found]):
         Makes the steps of an answer.
     better : callable
         Whether one rank is better than another one; by default, whether it is less.
+    scope : str, optional
+        The class of schedules for which its bounds hold; without one there are none.
     known : number, optional
         The makespan of an answer that is known elsewhere, and need not be found again.
 
@@ -32,6 +34,8 @@ class Incumbent(Generic[Found]):
     makespan : number
         Infinite without an answer.
     bound : number or None
+    scope : str or None
+        What the bounds are reported with, and what the algorithm concludes with.
     """
 
     def __init__(
@@ -40,9 +44,10 @@ class Incumbent(Generic[Found]):
         steps_of: Callable[[Found], Steps],
         *,
         better: Callable[[Any, Any], bool] = operator.lt,
+        scope: str | None = None,
         known: Number | None = None,
     ) -> None:
-        self.context, self.known = context, known
+        self.context, self.scope, self.known = context, scope, known
         self.best: Found | None = None
         self.makespan: Number = math.inf
         self.bound: Number | None = None
@@ -58,6 +63,12 @@ class Incumbent(Generic[Found]):
     def least(self) -> Number | None:
         """The least makespan known, here or elsewhere."""
         return self.known if self.best is None else self.makespan
+
+    def bounds(self, source: str) -> tuple[Bound, ...]:
+        """The bound as a proposal names it: within the scope with which it was reported."""
+        if not self.bound or self.scope is None:
+            return ()
+        return (Bound(self.bound, self.scope, source),)
 
     def take(
         self, found: Found, makespan: Number, *, rank: Any = None, bound: Number | None = None, message: str = ""
@@ -79,7 +90,7 @@ class Incumbent(Generic[Found]):
             return False
         self.best, self.makespan, self._rank = found, makespan, rank
         below = None if bound is None else min(bound, makespan)
-        self.context.report(self._steps_of(found), makespan=makespan, bound=below, message=message)
+        self.context.report(self._steps_of(found), makespan=makespan, bound=below, scope=self.scope, message=message)
         return True
 
     def take_bound(self, value: Number) -> bool:
@@ -90,5 +101,5 @@ class Incumbent(Generic[Found]):
         if self.bound is not None and value <= self.bound:
             return False
         self.bound = value
-        self.context.report(bound=value)
+        self.context.report(bound=value, scope=self.scope)
         return True

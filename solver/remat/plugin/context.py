@@ -181,7 +181,7 @@ class Context:
         *,
         makespan: Number | None = None,
         bound: Number | None = None,
-        scope: str = ALL_SCHEDULES,
+        scope: str | None = None,
         message: str = "",
     ) -> None:
         """Hand over a better list of steps, a better bound, or merely a sign of life.
@@ -194,11 +194,18 @@ class Context:
             Theirs.
         bound : int or float, optional
             A lower bound on the makespan.
-        scope : str
-            The class of schedules for which the bound holds. Only a bound over all schedules is one that anybody
-            compares with.
+        scope : str, optional
+            The class of schedules for which the bound holds, as the proposal will name it; whoever has a bound says
+            it. Only a bound over all schedules is one that anybody compares with.
         message : str
+
+        Raises
+        ------
+        ValueError
+            If there is a bound without a scope.
         """
+        if bound is not None and scope is None:
+            raise ValueError(f"bound {bound!r} is reported without the scope for which it holds")
         before = self.best_makespan, self.best_bound
         known = self.best_makespan
         if steps is not None and (known is None or makespan is None or makespan <= known):
@@ -268,7 +275,7 @@ class _Part(_Aside):
         *,
         makespan: Number | None = None,
         bound: Number | None = None,
-        scope: str = ALL_SCHEDULES,
+        scope: str | None = None,
         message: str = "",
     ) -> None:
         """Hand over what is new; what is better than all that the other one has is news there, too."""

@@ -24,7 +24,7 @@ from remat.schedule.steps import StepKind, Steps
 from remat.solving.conclusion import conclude
 from remat.solving.result import Result
 from remat.solving.scopes import scoped
-from remat.solving.single import check_reach, values_of
+from remat.solving.single import check_reach, values_of, with_reported
 
 NAME = "auto"
 
@@ -188,7 +188,7 @@ class _Portfolio:
         try:
             check_reach(problem, solver)
             chosen = make_options(solver, {**(options or {}), **self._others(solver)})
-            proposal: Proposal = solver.load()(problem, chosen, context)
+            proposal: Proposal = with_reported(solver.load()(problem, chosen, context), solver, context)
         except OptionError as error:
             self.refusals.append(f"{solver.name}: {error}")
             return
@@ -198,14 +198,15 @@ class _Portfolio:
         if result.columns is not None and self._admissible(answer):
             self._report(result)
         elif result.columns is None:
-            self.context.report(bound=result.lower_bound)
+            self.context.report(bound=result.lower_bound, scope=ALL_SCHEDULES)
 
     def _report(self, result: Result) -> None:
         known = self.context.best_makespan
         better = known is None or (result.makespan is not None and result.makespan <= known)
         steps = result.columns if better else None
         self.context.source = result.algorithm
-        self.context.report(steps, makespan=result.makespan if better else None, bound=result.lower_bound)
+        makespan = result.makespan if better else None
+        self.context.report(steps, makespan=makespan, bound=result.lower_bound, scope=ALL_SCHEDULES)
 
     def _others(self, solver: registry.Algorithm) -> dict[str, Any]:
         model = solver.load_options() if self.options.others else None

@@ -17,7 +17,7 @@ from remat.instance.lowering import machine_of
 from remat.plugin import registry
 from remat.plugin.context import Context, interruptible
 from remat.plugin.problem import FOR_PARAMETERS, Problem
-from remat.plugin.proposal import Proposal, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Bound, Proposal, Termination
 from remat.solving.budget import Budget, apply_budget
 from remat.units import parse_duration
 
@@ -43,7 +43,20 @@ def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: 
         proposal = Proposal(termination=Termination.INTERRUPTED)
     if proposal.steps is None and context.best_steps is not None:
         proposal = replace(proposal, steps=context.best_steps, infeasible_within=None, least=None)
-    return proposal, time.perf_counter() - started
+    return with_reported(proposal, solver, context), time.perf_counter() - started
+
+
+def with_reported(proposal: Proposal, solver: registry.Algorithm, context: Context) -> Proposal:
+    """Return a proposal that stands by the best bound over all schedules that was reported while it was made.
+
+    So no answer takes back a gap that was shown, or at which the algorithm was stopped; one that a schedule undercuts
+    is a wrong claim, like any other.
+    """
+    best = context.best_bound
+    stated = [bound.value for bound in proposal.bounds if bound.scope == ALL_SCHEDULES]
+    if best is None or best <= max(stated, default=0):
+        return proposal
+    return replace(proposal, bounds=(*proposal.bounds, Bound(best, ALL_SCHEDULES, solver.name)))
 
 
 @contextmanager

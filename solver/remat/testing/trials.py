@@ -179,14 +179,14 @@ class RecordingContext(Context):
         *,
         makespan: Number | None = None,
         bound: Number | None = None,
-        scope: str = ALL_SCHEDULES,
+        scope: str | None = None,
         message: str = "",
     ) -> None:
         """Keep the steps and the bound."""
         super().report(steps, makespan=makespan, bound=bound, scope=scope, message=message)
         if steps is not None:
             self.incumbents.append(steps)
-        if bound is not None:
+        if bound is not None and scope == ALL_SCHEDULES:
             self.bounds.append(bound)
         if self.stop_after is not None and len(self.incumbents) >= self.stop_after:
             self.interrupted = True

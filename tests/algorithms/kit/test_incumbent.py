@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
-from remat.plugin import Context, Steps
+from remat.plugin import ALL_SCHEDULES, Bound, Context, Steps
 from remat.plugin.context import Progress
 from remat_algorithms.kit.incumbent import Incumbent
 
@@ -18,7 +19,7 @@ def steps_of(tasks: list[int]) -> Steps:
 def test_only_what_is_better_is_taken_and_reported() -> None:
     heard: list[Progress] = []
     context = Context(listener=heard.append)
-    best: Incumbent[list[int]] = Incumbent(context, steps_of)
+    best: Incumbent[list[int]] = Incumbent(context, steps_of, scope=ALL_SCHEDULES)
     assert (best.best, best.steps, best.least, best.makespan) == (None, None, None, math.inf)
     assert best.take([0, 1], 9, bound=12, message="first")
     assert not best.take([1, 0], 9)
@@ -45,11 +46,28 @@ def test_ranks_and_comparisons_of_their_own() -> None:
 
 def test_bounds_rise_up_to_what_is_known() -> None:
     context = Context()
-    best: Incumbent[list[int]] = Incumbent(context, steps_of, known=20)
+    best: Incumbent[list[int]] = Incumbent(context, steps_of, scope=ALL_SCHEDULES, known=20)
     assert best.take_bound(3)
     assert not best.take_bound(2)
     assert best.take_bound(100)
     assert best.bound == context.best_bound == best.least == 20
-    free: Incumbent[list[int]] = Incumbent(Context(), steps_of)
+    assert best.bounds("me") == (Bound(20, ALL_SCHEDULES, "me"),)
+    free: Incumbent[list[int]] = Incumbent(Context(), steps_of, scope=ALL_SCHEDULES)
     assert free.take_bound(100)
     assert free.bound == 100
+
+
+def test_a_bound_of_a_class_is_reported_as_one() -> None:
+    context = Context()
+    best: Incumbent[list[int]] = Incumbent(context, steps_of, scope="some class")
+    assert best.take([0], 9, bound=5)
+    assert best.take_bound(7)
+    assert context.best_bound is None
+    assert best.bounds("me") == (Bound(7, "some class", "me"),)
+
+
+def test_without_a_scope_there_are_no_bounds() -> None:
+    best: Incumbent[list[int]] = Incumbent(Context(), steps_of)
+    with pytest.raises(ValueError, match="scope"):
+        best.take_bound(3)
+    assert best.bounds("me") == ()

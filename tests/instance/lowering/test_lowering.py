@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from remat.instance import load
 from remat.instance.lowering import lower, machine_of
-from tests.instance.documents import adjoints, chains, dags, trees
+from tests.instance.documents import adjoints, chains, dags, pipelines, trees
 from tests.oracles import lowering
 
 
@@ -14,6 +14,7 @@ def plain_graph(graph, machine):
     """Describe a product graph in the oracle's terms: names, not indices."""
     first = machine.memories[0].name
     tasks = {}
+    by_type = [] if graph.times is None else list(zip(graph.types, graph.times, strict=True))
     for index, name in enumerate(graph.tasks):
         most = 1 if graph.parallel_max is None else int(graph.parallel_max[index])
         alpha = 1.0 if graph.parallel_alpha is None or most == 1 else float(graph.parallel_alpha[index])
@@ -27,8 +28,10 @@ def plain_graph(graph, machine):
             "once": bool(graph.once[index]),
             "repeatable": bool(graph.recomputable[index] and not graph.once[index]),
             "parallel": (most, alpha),
+            "times": {kind: row[index].item() for kind, row in by_type if row[index] >= 0},
         }
     return {
+        "placeable": {graph.values[place.value]: place.copies for place in graph.placeable},
         "tasks": tasks,
         "values": {name: int(graph.size[index]) for index, name in enumerate(graph.values)},
         "inputs": sorted((graph.values[place.value], place.memory or first) for place in graph.inputs),
@@ -38,9 +41,13 @@ def plain_graph(graph, machine):
     }
 
 
-def plain_oracle(graph):
-    """Describe an oracle graph in the same terms."""
+def plain_oracle(graph, types=()):
+    """Describe an oracle graph in the same terms; of times by type those of types that there are."""
     tasks = {}
+    by_type = any(
+        task.times is not None and (set(task.times) < set(types) or len({*task.times.values()}) > 1)
+        for task in graph.tasks.values()
+    )
     for name, task in graph.tasks.items():
         parallel = task.parallel or {"max": 1}
         most = parallel["max"]
@@ -54,8 +61,10 @@ def plain_oracle(graph):
             "once": task.once,
             "repeatable": task.recomputable and not task.once,
             "parallel": (most, 1.0 if most == 1 else float(parallel.get("alpha", 1))),
+            "times": (dict.fromkeys(types, task.time) if task.times is None else task.times) if by_type else {},
         }
     return {
+        "placeable": dict.fromkeys(graph.placeable, graph.copies),
         "tasks": tasks,
         "values": graph.values,
         "inputs": sorted(graph.inputs),
@@ -69,12 +78,14 @@ def plain_machine(machine):
     return {
         "memories": [(memory.name, memory.capacity) for memory in machine.memories],
         "processors": [(p.name, machine.memories[p.memory].name, p.speed) for p in machine.processors],
+        "types": [p.type for p in machine.processors if p.type],
         "links": [
             (
                 machine.memories[link.source].name,
                 machine.memories[link.target].name,
                 link.bandwidth,
                 link.latency,
+                link.delay,
                 machine.resources[machine.resource_of_link[index]],
             )
             for index, link in enumerate(machine.links)
@@ -86,12 +97,14 @@ def plain_oracle_machine(machine):
     return {
         "memories": list(machine.memories.items()),
         "processors": [(name, memory, machine.speeds.get(name, 1)) for name, memory in machine.processors.items()],
+        "types": [kind for kind in machine.types.values() if kind],
         "links": [
             (
                 link.source,
                 link.target,
                 link.bandwidth,
                 link.latency,
+                link.delay,
                 link.channel if isinstance(link.channel, str) else f"{link.source}->{link.target}",
             )
             for link in machine.links
@@ -104,7 +117,8 @@ def agree(document):
     instance = load(document)
     graph, machine = lower(instance), machine_of(instance)
     assert plain_machine(machine) == plain_oracle_machine(lowering.machine(document))
-    assert plain_graph(graph, machine) == plain_oracle(lowering.lower(document))
+    types = set(lowering.machine(document).types.values())
+    assert plain_graph(graph, machine) == plain_oracle(lowering.lower(document), types)
     return graph, machine
 
 
@@ -213,6 +227,46 @@ def test_dags(document):
 @given(trees())
 def test_trees(document):
     agree(document)
+
+
+@QUICK
+@given(pipelines())
+def test_pipelines(document):
+    graph, _ = agree(document)
+    for names in (graph.tasks, graph.values):
+        assert [names.find(name) for name in names] == list(range(len(names)))
+
+
+def test_two_layers_of_a_pipeline():
+    """The table of docs/pipelines.md: what each task reads and writes, and how a saved size is shared out."""
+    whole = {"forward_time": 1, "backward_time": 2, "output_size": 3, "saved_size": 5}
+    halves = whole | {"weight_time": 4, "weight_saved_size": 2, "parameter_size": 6, "optimizer_size": 7}
+    document = {"schema": "remat.instance/3", "kind": "pipeline", "micro_batches": 1, "layers": [halves, whole]}
+    document["cluster"] = {"devices": [{"name": "d", "count": 2}]}
+    graph, _ = agree(document)
+    tasks = {
+        name: (
+            {graph.values[value] for value in graph.reads[task]},
+            {graph.values[value] for value in graph.writes[task]},
+        )
+        for task, name in enumerate(graph.tasks)
+    }
+    assert tasks == {
+        "Fe1.0": ({"w1"}, {"x1.0", "s1.0", "v1.0"}),
+        "Fe2.0": ({"x1.0"}, {"x2.0", "s2.0"}),
+        "B1.0": ({"s1.0", "v1.0", "y1.0", "x1.0", "w1"}, {"e1.0"}),
+        "B2.0": ({"s2.0", "x1.0", "x2.0"}, {"y1.0"}),
+        "W1.0": ({"v1.0", "e1.0", "g1"}, set()),
+    }
+    sizes = {name: int(size) for name, size in zip(graph.values, graph.size, strict=True)}
+    assert [sizes[name] for name in ("s1.0", "v1.0", "e1.0", "s2.0", "y1.0", "w1", "g1", "o1")] == [
+        *(3, 2, 0, 5, 3),
+        *(6, 6, 7),
+    ]
+    document["layers"][0]["weight_saved_size"] = 9
+    graph, _ = agree(document)
+    sizes = {name: int(size) for name, size in zip(graph.values, graph.size, strict=True)}
+    assert [sizes[name] for name in ("s1.0", "v1.0", "e1.0")] == [0, 5, 4]
 
 
 @settings(max_examples=25, deadline=None)

@@ -71,7 +71,7 @@ def improve(problem: Problem, start: Proposal, options: ChainExactOptions, conte
         limit,
         states=options.states,
         stopped=lambda: context.stopped,
-        told=lambda bound: context.report(bound=bound if small else None),
+        told=lambda bound: context.report(bound=bound, scope=scope),
     )
     if outcome.tasks is not None:
         tasks, time = outcome.tasks, total_time(problem, outcome.tasks)

@@ -8,7 +8,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from remat.plugin import Context, Number, Problem, Proposal, StepBuilder, Steps, concatenate, run_in_order
+from remat.plugin import (
+    ALL_SCHEDULES,
+    Context,
+    Number,
+    Problem,
+    Proposal,
+    StepBuilder,
+    Steps,
+    concatenate,
+    run_in_order,
+)
 from remat_algorithms.dag.plans.model import StageModel
 from remat_algorithms.dag.plans.state import Plan
 from remat_algorithms.kit.programs.cp_sat import LOWERED
@@ -186,7 +196,7 @@ class Race:
         overall = self.overall
         if self.model.simple and self.told < overall < math.inf:
             self.told = overall
-            self.context.report(bound=self.makespan_bound(overall, self.optimal, self.least))
+            self.context.report(bound=self.makespan_bound(overall, self.optimal, self.least), scope=ALL_SCHEDULES)
         # Who sets a limit has the time.
         if self.context.seconds_left is None and time.monotonic() - self.changed > self.patience:
             self.halted = True

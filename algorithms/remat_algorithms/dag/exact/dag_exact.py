@@ -166,7 +166,7 @@ class _Solve:
 
     def _tell(self, bound: int) -> None:
         self.bound = max(self.bound, bound)
-        self.context.report(bound=self._proved if self.scope == ALL_SCHEDULES else None)
+        self.context.report(bound=self._proved, scope=self.scope)
 
     def _infeasible(self, low: Path) -> Proposal:
         """Nothing fits: name the budget in which something does, or one below which nothing does."""

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.plugin import Bound, Context, LeastBudget, Number, Problem, Proposal, Termination, reference_order
+from remat.plugin import Context, LeastBudget, Number, Problem, Proposal, Termination, reference_order
 from remat_algorithms.dag.order.improving import better_order
 from remat_algorithms.dag.programs.frontier import FRONTIER, IMPROVED, Frontier, frontier
 from remat_algorithms.dag.programs.replay import Execution, execute, steps_of
@@ -37,7 +37,7 @@ class Search(Incumbent[Execution]):
     """
 
     def __init__(self, problem: Problem, context: Context, scope: str, source: str, *, reorder: bool = False) -> None:
-        super().__init__(context, lambda found: steps_of(problem, found.runs))
+        super().__init__(context, lambda found: steps_of(problem, found.runs), scope=scope)
         self.problem, self.source = problem, source
         self.order = better_order(problem, source, lambda: context.stopped) if reorder else None
         self.scope = scope if self.order is None else scope.replace(FRONTIER, IMPROVED)
@@ -132,9 +132,7 @@ class Search(Incumbent[Execution]):
     def propose(self, *, proved: bool, termination: Termination | None = None) -> Proposal:
         """Return the best schedule, optimal if that is `proved`, with the bound."""
         termination = termination or self.context.termination
-        bounds: tuple[Bound, ...] = ()
-        if self.bound is not None and self.bound > 0:
-            bounds = (Bound(self.bound, self.scope, self.source),)
+        bounds = self.bounds(self.source)
         if self.best is None:
             return Proposal(bounds=bounds, termination=termination, notes=tuple(self.notes))
         return Proposal(

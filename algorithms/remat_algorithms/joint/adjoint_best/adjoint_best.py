@@ -106,7 +106,7 @@ def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Pr
 
 def _found(problem: Problem, options: AdjointBestOptions, context: Context) -> Proposal:
     """Look for a schedule in every way there is; without one, say what is proved."""
-    best = Incumbent[Steps](context, lambda steps: steps)
+    best = Incumbent[Steps](context, lambda steps: steps, scope=ALL_SCHEDULES)
     proposal = _moving_states(problem, options, best, context)
     bound = max((bound.value for bound in proposal.bounds if bound.scope == ALL_SCHEDULES), default=0)
     if proposal.infeasible_within == ALL_SCHEDULES or best.makespan <= bound:
@@ -170,7 +170,8 @@ def _one_at_a_time(problem: Problem, options: AdjointBestOptions, best: Incumben
     links = tuple(replace(link, channel=machine.processors[0].name) for link in machine.links)
     context = best.context.aside()
     problem_there = problem.on(replace(machine, links=links))
-    proposal = _moving_states(problem_there, options, Incumbent[Steps](context, lambda steps: steps), context)
+    there = Incumbent[Steps](context, lambda steps: steps, scope=ALL_SCHEDULES)
+    proposal = _moving_states(problem_there, options, there, context)
     if proposal.steps is None:
         return
     placement = place(problem.graph, machine, proposal.steps)

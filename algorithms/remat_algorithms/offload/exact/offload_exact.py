@@ -11,7 +11,6 @@ from pydantic import Field
 from remat.placement import Unplaceable, place
 from remat.plugin import (
     ALL_SCHEDULES,
-    Bound,
     Context,
     LeastBudget,
     Number,
@@ -164,10 +163,10 @@ class _Search(Incumbent[Timed]):
     """The best schedule and the best bound so far."""
 
     def __init__(self, problem: Problem, options: OffloadExactOptions, context: Context, known: Number | None) -> None:
-        super().__init__(context, lambda timed: timed.steps, known=known)
-        self.problem, self.work = problem, options.work
         several = len(problem.machine.processors) > 1
-        self.scope = scope_of(options) + (", on the first processor" if several else "")
+        scope = scope_of(options) + (", on the first processor" if several else "")
+        super().__init__(context, lambda timed: timed.steps, scope=scope, known=known)
+        self.problem, self.work = problem, options.work
         self.notes: list[str] = []
         self.timed_out = False
 
@@ -189,9 +188,9 @@ class _Search(Incumbent[Timed]):
             return None
         steps = steps.placed(placed.start)
         least = problem.no_recompute_time
-        self.context.report(steps, makespan=least, bound=least)
-        bound = Bound(least, self.scope, NAME)
-        return Proposal(steps=steps, makespan=least, bounds=(bound,), optimal_within=self.scope)
+        self.context.report(steps, makespan=least)
+        self.take_bound(least)
+        return Proposal(steps=steps, makespan=least, bounds=self.bounds(NAME), optimal_within=self.scope)
 
     def start_from(self, setting: Setting) -> None:
         """Look for a schedule of a smaller class first."""
@@ -280,7 +279,7 @@ class _Search(Incumbent[Timed]):
     def propose(self, proved: bool = False) -> Proposal:
         """Return what there is."""
         context = self.context
-        bounds = () if self.bound is None else (Bound(self.bound, self.scope, NAME),)
+        bounds = self.bounds(NAME)
         termination = Termination.COMPLETED
         if not proved and (context.stopped or self.timed_out or self.best is None):
             limit = Termination.TIME_LIMIT if self.timed_out or self.work is None else Termination.ITERATION_LIMIT

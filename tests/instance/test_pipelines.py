@@ -1,0 +1,197 @@
+"""Pipelines: what is no pipeline is named with its place in the document; the digest, and the way there and back."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+
+from remat.errors import InstanceError
+from remat.instance import digest, instance_document, load
+from remat.instance.lowering import machine_of
+from tests.instance.documents import pipelines
+from tests.instance.test_loading import SCHEMA, changed
+
+LAYER = {"forward_time": 1, "backward_time": 2, "output_size": 3, "saved_size": 4, "parameter_size": 5}
+HALVES = LAYER | {"backward_time": 1, "weight_time": 1, "weight_saved_size": 2}
+TYPED = LAYER | {"forward_time": {"quick": 1, "slow": 3}}
+PIPELINE = {
+    "schema": "remat.instance/3",
+    "kind": "pipeline",
+    "micro_batches": 2,
+    "layers": [LAYER, HALVES, TYPED],
+    "cluster": {
+        "devices": [{"name": "a", "type": "quick", "count": 2, "memory": 50}, {"name": "slow", "count": 2}],
+        "levels": [{"devices": 2, "bandwidth": 8, "latency": 1}, {"bandwidth": 2, "delay": 3}],
+    },
+}
+
+BAD = [
+    ("micro_batches", 0, "$.micro_batches", "out of range"),
+    ("micro_batches", -1, "$.micro_batches", "out of range"),
+    ("micro_batches", 1.5, "$.micro_batches", ""),
+    ("micro_batches", ..., "$.micro_batches", "missing"),
+    ("layers", [], "$.layers", "empty"),
+    ("layers", ..., "$.layers", "missing"),
+    ("layers.0.repeat", 0, "$.layers[0].repeat", "out of range"),
+    ("layers.0.forward_time", ..., "$.layers[0].forward_time", "missing"),
+    ("layers.1.backward_time", -1, "$.layers[1].backward_time", "out of range"),
+    ("layers.2.forward_time.slow", "x", "$.layers[2].forward_time", "is not a time"),
+    ("layers.2.forward_time", {"other": 1}, "$.layers[2]", "no device of the cluster can run this layer"),
+    ("layers.2.forward_time", {}, "$.layers[2].forward_time", ""),
+    ("layers.2.backward_time", {"other": 1}, "$.layers[2]", "no device of the cluster can run this layer"),
+    ("layers.1.weight_time", {"other": 1}, "$.layers[1]", "no device of the cluster can run this layer"),
+    ("layers.0.weight_saved_size", 1, "$.layers[0].weight_saved_size", "weight_time"),
+    ("layers.1.weight_time", 0, "$.layers[1].weight_saved_size", "weight_time"),
+    ("layers.0.saved_size", -1, "$.layers[0].saved_size", "negative"),
+    ("layers.0.saved_sizes", 1, "$.layers[0].saved_sizes", "unknown key"),
+    ("layers.0.backward_reads", ["gradient"], "$.layers[0].backward_reads[0]", ""),
+    ("backward_reads", ["weights"], "$.backward_reads[0]", ""),
+    ("copies", 0, "$.copies", "out of range"),
+    ("weights", "stale", "$.weights", ""),
+    ("batches", 1, "$.batches", "unknown key"),
+    ("cluster", ..., "$.cluster", "missing"),
+    ("cluster.links", [], "$.cluster.links", "unknown key"),
+    ("cluster.devices", [], "$.cluster.devices", "empty"),
+    ("cluster.devices.0.count", 0, "$.cluster.devices[0].count", "out of range"),
+    ("cluster.devices.0.memory", -1, "$.cluster.devices[0].memory", "negative"),
+    ("cluster.devices.0.name", "", "$.cluster.devices[0].name", "must not be empty"),
+    ("cluster.devices.0.speed", 1, "$.cluster.devices[0].speed", "unknown key"),
+    ("cluster.devices.1", {"name": "a1"}, "$.cluster.devices", "two devices are called 'a1'"),
+    ("cluster.devices.1.name", "a", "$.cluster.devices", "two devices are called 'a0'"),
+    ("cluster.devices.0.count", 10**4, "$.cluster.devices", "more than 256 devices"),
+    ("cluster.levels.0.devices", 0, "$.cluster.levels[0].devices", "out of range"),
+    ("cluster.levels.0.devices", ..., "$.cluster.levels[0].devices", "only the last level"),
+    ("cluster.levels.0.bandwidth", 0, "$.cluster.levels[0].bandwidth", "never transfer"),
+    ("cluster.levels.1.delay", -1, "$.cluster.levels[1].delay", "out of range"),
+    ("cluster.levels.1.devices", 3, "$.cluster.levels[1].devices", "a multiple of the level before, 2"),
+    ("cluster.levels.1.devices", 2, "$.cluster.levels[1].devices", "a multiple of the level before, 2"),
+    ("cluster.levels", [{"devices": 2}], "$.cluster.levels[0].devices", "joins 2 of 4 devices"),
+    ("machine", {"memories": [{"name": "memory"}]}, "$.machine", "no machine beside"),
+    ("static_memory", 1, "$.static_memory", "no first memory"),
+    ("schema", "remat.instance/2", "$.schema", "remat.instance/3"),
+    ("schema", "remat.instance/1", "$.schema", "remat.instance/3"),
+    ("layers.0.saved_size", 2**61, "$", "add up to"),
+    ("micro_batches", 10**10, "$.micro_batches", "out of range"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "where", "why"), BAD)
+def test_what_is_no_pipeline(path, value, where, why):
+    with pytest.raises(InstanceError) as caught:
+        load(changed(PIPELINE, path, value))
+    assert caught.value.path == where
+    assert why in str(caught.value)
+
+
+def test_devices_and_levels():
+    """Names, types and memories of devices; of two devices, the smallest level that has both in one group counts."""
+    machine = machine_of(load(PIPELINE))
+    assert [memory.name for memory in machine.memories] == ["a0", "a1", "slow0", "slow1"]
+    assert [memory.capacity for memory in machine.memories] == [50, 50, None, None]
+    assert [processor.name for processor in machine.processors] == ["a0", "a1", "slow0", "slow1"]
+    assert [processor.type for processor in machine.processors] == ["quick", "quick", "slow", "slow"]
+    assert len(machine.links) == 12
+    assert len(set(machine.resource_of_link)) == 12
+    for link in machine.links:
+        near = link.source // 2 == link.target // 2
+        assert (link.bandwidth, link.latency, link.delay) == ((8, 1, 0) if near else (2, 0, 3))
+
+
+# --- digest and the way back ------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(pipelines())
+def test_there_and_back(document):
+    instance = load(document)
+    written = instance_document(instance)
+    SCHEMA.validate(written)
+    again = load(json.loads(json.dumps(written, sort_keys=True)))
+    assert again == load(written)
+    assert instance_document(again) == written
+    assert digest(again) == digest(instance)
+    assert digest(load(json.loads(json.dumps(document, sort_keys=True)))) == digest(instance)
+
+
+def test_the_digest_is_of_what_is_computed():
+    expected = digest(load(PIPELINE))
+    same = [
+        PIPELINE | {"name": "other", "description": "words", "source": "somewhere"},
+        PIPELINE | {"copies": 1, "weights": "flush", "backward_reads": ["input", "output", "saved"]},
+        changed(PIPELINE, "layers.0.name", ""),
+        changed(PIPELINE, "layers.0.repeat", 1),
+        changed(PIPELINE, "layers.0.gradient_size", 3),
+        changed(PIPELINE, "layers.0.parameter_gradient_size", 5),
+        changed(PIPELINE, "layers.0.weight_time", 0),
+        changed(PIPELINE, "cluster.levels.1.latency", 0),
+    ]
+    assert {digest(load(document)) for document in same} == {expected}
+    other = [
+        changed(PIPELINE, "micro_batches", 3),
+        changed(PIPELINE, "layers.1.weight_time", 2),
+        changed(PIPELINE, "layers.1.weight_saved_size", 1),
+        changed(PIPELINE, "layers.2.forward_time.slow", 4),
+        changed(PIPELINE, "layers.0.backward_reads", []),
+        changed(PIPELINE, "cluster.devices.0.count", 3),
+        changed(PIPELINE, "cluster.devices.0.memory", 49),
+        changed(PIPELINE, "cluster.levels.1.delay", 2),
+        changed(PIPELINE, "cluster.levels.0.latency", 0),
+        PIPELINE | {"copies": 2},
+        PIPELINE | {"units": {"time": "ms"}},
+    ]
+    assert len({digest(load(document)) for document in other} | {expected}) == len(other) + 1
+
+
+def test_the_digest_does_not_depend_on_the_unit_of_time():
+    quick = PIPELINE | {"units": {"time": "ms"}}
+    quick = json.loads(json.dumps(quick))
+    for layer in quick["layers"]:
+        for key in ("forward_time", "backward_time", "weight_time"):
+            if isinstance(layer.get(key), dict):
+                layer[key] = {kind: 1000 * time for kind, time in layer[key].items()}
+            elif key in layer:
+                layer[key] *= 1000
+    quick["cluster"]["levels"] = [
+        {"devices": 2, "bandwidth": 8 / 1000, "latency": 1000},
+        {"bandwidth": 2 / 1000, "delay": 3000},
+    ]
+    assert digest(load(quick)) == digest(load(PIPELINE | {"units": {"time": "s"}}))
+
+
+def test_times_and_sizes_as_text():
+    """A device's memory, a level's bandwidth and times by type may have units."""
+    text = changed(PIPELINE, "cluster.devices.0.memory", "50B")
+    text = changed(text, "layers.2.forward_time", {"quick": "1s", "slow": "3000ms"})
+    text = changed(text, "cluster.levels.0.bandwidth", "8B/s")
+    text = changed(text, "cluster.levels.1.delay", "3s")
+    assert digest(load(text)) == digest(load(PIPELINE))
+
+
+MACHINE = {
+    "memories": [{"name": "m"}, {"name": "n"}],
+    "processors": [{"name": "p", "memory": "m"}],
+    "links": [{"source": "m", "target": "n"}],
+}
+CHAIN = {"kind": "chain", "input_size": 1, "stages": [{"forward_time": 1, "backward_time": 2, "output_size": 3}]}
+
+
+@pytest.mark.parametrize("path", ["machine.processors.0.type", "machine.links.0.delay"])
+@pytest.mark.parametrize("schema", ["remat.instance/1", "remat.instance/2"])
+def test_newer_fields_need_the_third_schema(schema, path):
+    value = 1 if path.endswith("delay") else "quick"
+    chain = CHAIN | {"schema": schema, "machine": MACHINE}
+    newer = changed(chain, path, value)
+    with pytest.raises(InstanceError, match=r"remat.instance/3") as caught:
+        load(newer)
+    assert path.rpartition(".")[2] in str(caught.value)
+    third = load(newer | {"schema": "remat.instance/3"})
+    assert instance_document(third)["schema"] == "remat.instance/3"
+    assert digest(third) != digest(load(chain))
+
+
+@pytest.mark.parametrize("schema", ["remat.instance/2", "remat.instance/3"])
+def test_the_schema_is_no_part_of_the_digest(schema):
+    chain = CHAIN | {"schema": "remat.instance/1", "machine": MACHINE}
+    again = load(chain | {"schema": schema})
+    assert digest(again) == digest(load(chain))
+    assert instance_document(again)["schema"] == "remat.instance/1"
