@@ -60,7 +60,7 @@ def test_make_writes_what_is_missing_and_names_it(
 def test_every_file_loads_and_is_called_like_its_name(file: str) -> None:
     content: dict[str, Any] = json.loads((INSTANCES / file).read_text())
     assert content["name"] == Path(file).stem
-    folder = {"chain": "chains", "adjoint": "adjoint", "dag": "dags", "tree": "trees"}[content["kind"]]
+    folder = {"chain": "chains", "adjoint": "adjoint", "dag": "dags", "tree": "trees", "join": "joins"}[content["kind"]]
     assert file.startswith(folder + "/")
     assert content["source"]
     remat.load(INSTANCES / file)

@@ -1,7 +1,7 @@
 """Nested persistent schedules of a join, all of them one by one: written on names of the lowered graph.
 
-Chain j goes on by saving its next stage through, or by plain forwards to a later stage; the chain that went on last comes
-back first, when the loss has run.
+Chain j goes on by saving its next stage through, or by plain forwards to a later stage; the chain that went on last
+comes back first, when the loss has run.
 """
 
 import math
@@ -16,9 +16,7 @@ class Join:
         self.graph = lowering.lower(document)
         self.tasks = self.graph.tasks
         self.in_place = document.get("in_place", False)
-        self.lengths = [
-            sum(stage.get("repeat", 1) for stage in chain["stages"]) for chain in document["chains"]
-        ]
+        self.lengths = [sum(stage.get("repeat", 1) for stage in chain["stages"]) for chain in document["chains"]]
 
     def ways(self, j, i):
         """Return (forward, backward) of each variant of a stage, both counted from 1."""

@@ -1,7 +1,8 @@
 """Joins as task graphs: the chains one beside the other, and one loss for all of them.
 
-Names are those of a chain with the chain's number (from 1) before the stage's: ``F{j}.{i}``, ``Fe{j}.{i}``, ``B{j}.{i}``
-and ``loss``; ``x{j}.{i}``, ``s{j}.{i}``, ``y{j}.{i}``. Of a stage with several variants, ``Fe{j}.{i}.{v}`` and so on.
+Names are those of a chain with the chain's number (from 1) before the stage's: ``F{j}.{i}``, ``Fe{j}.{i}``,
+``B{j}.{i}`` and ``loss``; ``x{j}.{i}``, ``s{j}.{i}``, ``y{j}.{i}``.
+Of a stage with several variants, ``Fe{j}.{i}.{v}`` and so on.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def lower_join(instance: JoinInstance) -> TaskGraph:
         items = [row.items + first for row, first in zip(each, first_value[:-1], strict=True)]
         counts = np.concatenate([row.counts for row in each])
         whole = Ragged(np.concatenate(([0], np.cumsum(counts))), np.concatenate(items))
-        of_loss = np.concatenate([row[loss] + first for row, loss, first in zip(each, losses, first_value, strict=False)])
+        of_loss = np.concatenate(
+            [row[loss] + first for row, loss, first in zip(each, losses, first_value, strict=False)]
+        )
         kept, rest = whole.gather(before), whole.gather(after)
         sizes = np.concatenate((kept.counts, [len(of_loss)], rest.counts))
         return Ragged(np.concatenate(([0], np.cumsum(sizes))), np.concatenate((kept.items, of_loss, rest.items)))
