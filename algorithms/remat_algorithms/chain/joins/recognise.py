@@ -1,9 +1,9 @@
 """Seeing k disjoint chains that meet in one loss in a task graph, whatever kind of instance it comes from.
 
 The loss reads x_L of each chain and writes each y_L; nothing else does. Of stage i, forwards read x_{i-1} alone and
-write x_i; a saving forward writes something more that a backward reads. Backwards read y_i, any of x_{i-1}, x_i and what one
-saving forward wrote, and write y_{i-1}; several of them are variants. A chain may begin with a task that reads nothing,
-and end with one that writes nothing: then x_0, or y_0, has no bytes.
+write x_i; a saving forward writes something more that a backward reads. Backwards read y_i, any of x_{i-1}, x_i and
+what one saving forward wrote, and write y_{i-1}; several of them are variants. A chain may begin with a task that reads
+nothing, and end with one that writes nothing: then x_0, or y_0, has no bytes.
 """
 
 from __future__ import annotations
