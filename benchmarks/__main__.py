@@ -24,6 +24,7 @@ NAMES = (
     "chain_table",
     "offload_table",
     "offload_gap",
+    "joins",
     "dag_auto",
     "dag_large",
     "dag_reorder",

@@ -37,6 +37,12 @@ def best_known(path: Path) -> str:
     if instance.kind == "tree":
         result = remat.solve(instance)
         return f"unbounded -> peak {_size(max(result.peak_memory.values()), units)} ({result.algorithm})"
+    if instance.kind == "join":
+        least = remat.solve(instance, algorithm="join-dp", budget=0).least_budget
+        whole = next(iter(remat.solve(instance, algorithm="keep-all").peak_memory.values()))
+        assert least is not None
+        budgets = [_round_up(least.size + (whole - least.size) * quarter // 4, units) for quarter in (1, 2, 3)]
+        return "; ".join(f"{_size(budget, units)} -> {_solved(instance, budget)}" for budget in budgets)
     if instance.kind == "dag":
         result = remat.solve(instance)
         peak = _size(max(result.peak_memory.values()), units)

@@ -163,6 +163,16 @@ def _levels(name):
 
 
 @st.composite
+def joins(draw):
+    """Draw a `join`: chains by themselves, and what they share."""
+    first, *others = draw(st.lists(chains(), min_size=1, max_size=3))
+    keys = ("input_size", "stages")
+    listed = [{key: chain[key] for key in keys} for chain in (first, *others)]
+    rest = {key: value for key, value in first.items() if key not in keys}
+    return rest | {"schema": "remat.instance/3", "kind": "join", "chains": listed}
+
+
+@st.composite
 def dags(draw):
     """Draw a `dag`, its tasks in a random order."""
     document = draw(common("dag"))
@@ -287,5 +297,5 @@ def _layers(draw, types):
     return layer
 
 
-documents = st.one_of(chains(), chains(trained=True), adjoints(), dags(), trees(), pipelines())
+documents = st.one_of(chains(), chains(trained=True), adjoints(), dags(), trees(), pipelines(), joins())
 """Any instance."""

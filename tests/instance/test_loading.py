@@ -598,7 +598,7 @@ def test_the_lowest_schema_is_written(document):
         *(key for part in written.get("stages", ()) for key in NEWER_KEYS & part.keys()),
     ]
     newer += [p for p in written.get("machine", {}).get("processors", ()) if "speed" in p]
-    third = instance.kind == "pipeline"
+    third = instance.kind in ("pipeline", "join")
     assert written["schema"] == (THIRD if third else SECOND if newer else FIRST)
 
 

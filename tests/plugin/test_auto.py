@@ -44,7 +44,7 @@ PARAMETERS = moderate("chain") | {
 }
 
 DAG = moderate("dag")
-CHAIN_SEARCH, LISTED = ["chain-best"], ["sp-order", "dag-exact", "dag-auto", "dag-auto"]
+CHAIN_SEARCH, LISTED = ["chain-best"], ["sp-order", "join-dp", "dag-exact", "dag-auto", "dag-auto"]
 
 ROWS = [
     ("chain", moderate("chain"), None, CHAIN_SEARCH),
@@ -78,6 +78,8 @@ ROWS = [
     ("very many own sizes", adjoint(OWN_SIZES * 2000, storage=SLOW), 3, ["adjoint-best"]),
     ("computing elsewhere", adjoint(OWN_STEPS, machine=ELSEWHERE), None, ["recompute-all"]),
     ("tree", moderate("tree"), None, ["liu"]),
+    ("join, all values fit", moderate("join"), None, ["keep-all", "join-dp", "dag-exact", "dag-auto"]),
+    ("join, not all values fit", moderate("join"), 20, ["join-dp", "dag-exact", "dag-auto"]),
     ("dag, all values fit", DAG, None, ["keep-all", *LISTED]),
     ("dag, not all values fit", DAG, 40, LISTED),
 ]

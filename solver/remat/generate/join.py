@@ -47,8 +47,8 @@ def siamese(
     return _join(
         name=f"siamese_resnet{depth}_x{count}_b{batch}_{image}_{dtype}",
         description=(
-            f"{count} equal ResNet-{depth}, {batch} images of {image}x{image} each, embeddings of {embedding}, {dtype}; "
-            f"published layer table, roofline times at {machine.flops / 1e12:g} TFLOP/s and "
+            f"{count} equal ResNet-{depth}, {batch} images of {image}x{image} each, embeddings of {embedding}, "
+            f"{dtype}; published layer table, roofline times at {machine.flops / 1e12:g} TFLOP/s and "
             f"{machine.bandwidth / 1e12:g} TB/s"
         ),
         chains=[_branch(chain, f"image {number}") for number in range(1, count + 1)],

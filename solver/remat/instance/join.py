@@ -31,7 +31,9 @@ class Branch(Model):
 class JoinInstance(BaseInstance):
     """Chains of stages whose outputs one loss reads, and whose gradients it writes."""
 
-    schema_: Annotated[Literal["remat.instance/3"], Field(alias="schema", description="The format.")] = SCHEMA_3
+    schema_: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
+        Literal["remat.instance/3"], Field(alias="schema", description="The format.")
+    ] = SCHEMA_3
     kind: Literal["join"] = "join"
     chains: Annotated[tuple[Branch, ...], Field(min_length=1, max_length=MOST_CHAINS)] = Field(
         description="The chains that meet in the loss."
@@ -62,10 +64,14 @@ class JoinInstance(BaseInstance):
 
     def each_chain(self) -> list[ChainInstance]:
         """Return the chains by themselves, each with a loss that takes nothing."""
-        common = {"in_place": self.in_place, "backward_reads": self.backward_reads, "units": self.units}
         return [
             ChainInstance.model_construct(
-                input_size=chain.input_size, stages=chain.stages, input_gradient=self.input_gradient, **common
+                input_size=chain.input_size,
+                stages=chain.stages,
+                units=self.units,
+                in_place=self.in_place,
+                backward_reads=self.backward_reads,
+                input_gradient=self.input_gradient,
             )
             for chain in self.chains
         ]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from remat.instance import load
 from remat.instance.lowering import lower, machine_of
-from tests.instance.documents import adjoints, chains, dags, pipelines, trees
+from tests.instance.documents import adjoints, chains, dags, joins, pipelines, trees
 from tests.oracles import lowering
 
 
@@ -206,6 +206,17 @@ def test_the_cheapest_variant_is_that_of_least_time_in_all():
     chain = {"schema": "remat.instance/1", "kind": "chain", "input_size": 1, "stages": [stage]}
     graph, _ = agree(chain)
     assert [graph.tasks[task] for task in np.flatnonzero(graph.cheapest)] == ["Fe1.2", "loss", "B1.2"]
+
+
+@QUICK
+@given(joins())
+def test_joins(document):
+    graph, _ = agree(document)
+    groups = [name.rstrip("0123456789.") for name in graph.tasks]
+    assert list(dict.fromkeys(groups)) == ["F", "Fe", "loss", "B"]
+    assert sorted(groups, key=["F", "Fe", "loss", "B"].index) == groups
+    for names in (graph.tasks, graph.values):
+        assert [names.find(name) for name in names] == list(range(len(names)))
 
 
 @QUICK

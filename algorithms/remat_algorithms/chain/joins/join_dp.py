@@ -39,7 +39,7 @@ class JoinDpOptions(Options):
     """Options of `join-dp`."""
 
     ways: int = Field(
-        1_000_000, ge=1, description="most ways to go on that the tables may have; more are not begun (size limit)"
+        300_000, ge=1, description="most ways to go on that the tables may have; more are not begun (size limit)"
     )
     points: int = Field(
         4096,
@@ -103,7 +103,8 @@ def solve(problem: Problem, options: JoinDpOptions, context: Context) -> Proposa
 
 def _runs_of(proposal: Proposal) -> list[int]:
     assert proposal.steps is not None
-    return proposal.steps.item[proposal.steps.kind == 0].tolist()
+    runs: list[int] = proposal.steps.item.tolist()  # one run a step, no other
+    return runs
 
 
 def _proposed(problem: Problem, runs: list[int], *, proved: bool, notes: tuple[str, ...] = ()) -> Proposal:

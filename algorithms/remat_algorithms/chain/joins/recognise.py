@@ -1,9 +1,9 @@
 """Seeing k disjoint chains that meet in one loss in a task graph, whatever kind of instance it comes from.
 
-The loss reads x_L of each chain and writes each y_L; nothing else does. Of stage i, forwards read x_{i-1} alone and write
-x_i; a saving forward writes something more that a backward reads. Backwards read y_i, any of x_{i-1}, x_i and what one
-saving forward wrote, and write y_{i-1}; several of them are variants. A chain may begin with a task that reads nothing,
-and end with one that writes nothing: then x_0, or y_0, has no bytes.
+The loss reads x_L of each chain and writes each y_L; nothing else does. Of stage i, forwards read x_{i-1} alone and
+write x_i; a saving forward writes something more that a backward reads. Backwards read y_i, any of x_{i-1}, x_i and
+what one saving forward wrote, and write y_{i-1}; several of them are variants. A chain may begin with a task that reads
+nothing, and end with one that writes nothing: then x_0, or y_0, has no bytes.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def join_of(problem: Problem, name: str) -> Join:
     return _Reading(problem, name).join()
 
 
-class _Unlike(Exception):  # noqa: N818 - it is caught where another loss can be tried
+class _Unlike(Exception):
     """A graph is no join with this loss; says why, and how many tasks had been understood."""
 
     def __init__(self, why: str, tasks: int) -> None:
@@ -126,9 +126,10 @@ class _Reading:
             at = 0 if place.memory is None else names.index(place.memory)
             if at != home:
                 raise self.refuse(f"{graph.values[place.value]!r} lies in a memory of no use to it, {names[at]!r}")
-        likely = [t for t in range(len(self.reads)) if self.reads[t] and len(self.reads[t]) == len(self.writes[t])]
-        likely.sort(key=lambda task: -len(self.reads[task]))
-        furthest = _Unlike("no task reads as many values as it writes", -1)
+        likely = [task for task in range(len(self.reads)) if self.reads[task] and self.writes[task]]
+        must = graph.required | graph.once
+        likely.sort(key=lambda task: (not must[task], -len(self.writes[task]), -len(self.reads[task])))
+        furthest = _Unlike("no task reads and writes values", -1)
         for loss in likely:
             try:
                 return self.with_loss(loss)
@@ -141,6 +142,9 @@ class _Reading:
         """Read the graph with this task as the loss."""
         self.used = {loss}
         self.taken: set[int] = set()
+        read, written = len(self.reads[loss]), len(self.writes[loss])
+        if read != written:
+            raise self.unlike(f"task {self.graph.tasks[loss]!r} reads {read} values and writes {written}")
         forward = [self.activations(value) for value in self.reads[loss]]
         gradient = [self.gradients(value, loss) for value in self.writes[loss]]
         branches = [self.branch(xs, ys) for xs, ys in zip(forward, self.paired(forward, gradient), strict=True)]
@@ -214,7 +218,7 @@ class _Reading:
 
     def paired(self, forward: list[list[int]], gradient: list[list[int]]) -> list[list[int]]:
         """Return the gradients of each chain: those whose backwards read its values."""
-        chain_of = {}
+        chain_of: dict[int, int] = {}
         for number, xs in enumerate(forward):
             made = [value for x in xs[1:] for task in self.producers[x] for value in self.writes[task]]
             chain_of |= dict.fromkeys([*xs, *made], number)
@@ -290,7 +294,7 @@ class _Reading:
 
     def arrays(self, stages: list[_Stage], xs: list[int], ys: list[int]) -> Branch:
         """Return the chain as arrays, and where its tasks stand."""
-        graph, length = self.graph, len(stages)
+        graph = self.graph
         time, workspace = graph.time, graph.workspace
         ways = [(i, saving, backward) for i, stage in enumerate(stages) for saving, backward in stage.ways]
         start = np.concatenate(([0], np.cumsum([len(stage.ways) for stage in stages]))).astype(np.int64)

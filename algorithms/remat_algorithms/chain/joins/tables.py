@@ -1,8 +1,8 @@
 """Fronts of a join: of each part, the least time for every number of bytes, as far as it changes.
 
 Segments (i, l) of one chain are those of `remat_algorithms.chain.segments`: bytes count beyond x_i. A *join state* says
-where each chain stands: the next stage i_j, and whether x_{i_j} is held by the backward before it. From a state on, with
-bytes counted beyond all x_{i_j}, one chain j goes on:
+where each chain stands: the next stage i_j, and whether x_{i_j} is held by the backward before it. From a state on,
+with bytes counted beyond all x_{i_j}, one chain j goes on:
 
     J(s) = min over j of  save:   the forward of i_j that saves, J(s with i_j + 1), then the backward of i_j
                           split:  forwards i_j .. l-1, J(s with i_j = l), then the segment (i_j, l-1)
@@ -19,6 +19,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,8 @@ class Places:
         self.held = [held for _, held in both]
         self.place = {one: number for number, one in enumerate(both)}
         x, y = chain.activation_size.tolist(), chain.gradient_size.tolist()
-        self.x, self.y = x, y
+        self.x: list[int] = x
+        self.y: list[int] = y
         kept = [size if i or branch.keeps_gradient else 0 for i, size in enumerate(y)]
         self.rest = [kept[i] - (0 if held else x[i]) for i, held in both]
         self.sweep_need = [self.segments.sweep_need(i).tolist() for i in range(self.length)]
@@ -276,11 +278,11 @@ class JoinTable:
         ]
         states = []
         for parts in itertools.product(*per_kind):
-            state = [0] * len(self.chains)
+            standing = [0] * len(self.chains)
             for members, places in zip(self.groups, parts, strict=True):
                 for j, place in zip(members, places, strict=True):
-                    state[j] = place
-            states.append(tuple(state))
+                    standing[j] = place
+            states.append(tuple(standing))
         states.sort(key=lambda state: -self.reached(state))
         for state in states:
             if work.stopped():
@@ -294,7 +296,7 @@ class JoinTable:
 
     def loss_need(self, state: State) -> int:
         """Bytes beyond all x_L while the loss runs."""
-        made = sum(chain.y[-1] for chain in self.chains)
+        made: int = sum(chain.y[-1] for chain in self.chains)
         if self.join.in_place:
             free = [chain.x[-1] for chain, place in zip(self.chains, state, strict=True) if not chain.held[place]]
             made = max(0, made - sum(free))
@@ -354,7 +356,7 @@ class JoinTable:
             else:
                 runs.append(int(task[chain.states.forward_task[way]]))
                 backward = int(task[chain.states.backward_task[way]])
-                stack.append((state, room, lambda backward=backward: [backward]))
+                stack.append((state, room, partial(list[int], (backward,))))
                 after, under = chain.after(place, way), room - chain.way["kept"][way]
             stack.append(((*state[:j], after, *state[j + 1 :]), under, None))
         return runs

@@ -1,7 +1,8 @@
 """Joins as task graphs: the chains one beside the other, and one loss for all of them.
 
-Names are those of a chain with the chain's number (from 1) before the stage's: ``F{j}.{i}``, ``Fe{j}.{i}``, ``B{j}.{i}``
-and ``loss``; ``x{j}.{i}``, ``s{j}.{i}``, ``y{j}.{i}``. Of a stage with several variants, ``Fe{j}.{i}.{v}`` and so on.
+Names are those of a chain with the chain's number (from 1) before the stage's: ``F{j}.{i}``, ``Fe{j}.{i}``,
+``B{j}.{i}`` and ``loss``; ``x{j}.{i}``, ``s{j}.{i}``, ``y{j}.{i}``.
+Of a stage with several variants, ``Fe{j}.{i}.{v}`` and so on.
 """
 
 from __future__ import annotations

@@ -1,0 +1,177 @@
+"""`join-dp` against reference points, all nested schedules, and all schedules."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat.testing import cases, strategies
+from tests import places
+from tests.algorithms.chain.joins.documents import as_dag
+from tests.oracles import joins, search
+
+HEAD = {"schema": "remat.instance/3", "kind": "join", "units": {"time": "unit", "memory": "unit"}}
+UNIT = {"forward_time": 1, "backward_time": 1, "output_size": 1}
+POINTS = json.loads((places.REFERENCE / "join.json").read_text())["points"]
+
+
+def unit_join(lengths):
+    """Chains of unit steps; nothing is saved, and a backward reads its input."""
+    chains = [{"input_size": 1, "stages": [UNIT | {"repeat": length}]} for length in lengths]
+    return HEAD | {"chains": chains, "backward_reads": ["input"]}
+
+
+def solved(document, budget, **more):
+    return remat.solve(document, algorithm="join-dp", budget=budget, **more)
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: f"{point['lengths']}-{point['memory']}")
+def test_reference(point):
+    document = unit_join(point["lengths"])
+    for asked in (document, as_dag(document)):
+        result = solved(asked, point["memory"])
+        assert result.makespan == point["least_time"]
+        if point["least_time"] is None:
+            assert result.least_budget.size == 3 * len(point["lengths"])
+    if "no_recompute" in point:
+        assert solved(document, None).makespan == point["no_recompute"]
+
+
+def against(front, documents):
+    """At each budget where anything changes, all documents have the time of the front, and its least budget."""
+    peaks = sorted(front)
+    for budget in sorted({*peaks, *(peak - 1 for peak in peaks)} - {-1}):
+        expected = min((time for peak, time in front.items() if peak <= budget), default=None)
+        for document in documents:
+            result = solved(document, budget)
+            assert result.makespan == expected
+            if expected is None and result.least_budget.scope != "all schedules":
+                assert result.least_budget.size == peaks[0]
+
+
+ONE_MEMORY = strategies.joins(largest=4, exact=True).filter(lambda document: "machine" not in document)
+
+
+@settings(max_examples=12, deadline=None)
+@given(ONE_MEMORY)
+def test_best_of_all_nested_schedules(document):
+    against(joins.front(document), [document, as_dag(document)])
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(ONE_MEMORY | strategies.joins(largest=5, exact=True, plain=True))
+def test_best_of_all_nested_schedules_thoroughly(document):
+    against(joins.front(document), [document, as_dag(document)])
+
+
+@st.composite
+def without_saved(draw, largest):
+    """Draw chains of own times and sizes whose backwards read their inputs, and nothing else is saved."""
+    count, size = draw(st.sampled_from([2, 2, 3])), st.integers(0, 5)
+    stage = st.fixed_dictionaries(dict.fromkeys(UNIT, size))
+    stages = st.lists(stage, min_size=1, max_size=largest // count)
+    chains = draw(
+        st.lists(st.fixed_dictionaries({"input_size": size, "stages": stages}), min_size=count, max_size=count)
+    )
+    return HEAD | {"chains": chains, "backward_reads": ["input"]}
+
+
+def equals_all_schedules(document):
+    for budget in sorted(joins.front(document)):
+        for least in (budget, budget - 1):
+            if least >= 0:
+                assert solved(document, least).makespan == search.chain_best(document, least)
+
+
+@settings(max_examples=12, deadline=None)
+@given(without_saved(4))
+def test_best_of_all_schedules_where_only_inputs_are_read(document):
+    equals_all_schedules(document)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(without_saved(6))
+def test_best_of_all_schedules_where_only_inputs_are_read_thoroughly(document):
+    equals_all_schedules(document)
+
+
+def test_values_that_are_saved_can_do_better_without_persistence():
+    """Persistent schedules are not all: `join-dp` says so in its scope, and never claims what is not proved."""
+    stages = [(3, 2, 2, 4), (2, 3, 2, 2), (3, 2, 3, 3)]
+    keys = ("backward_time", "forward_time", "output_size", "saved_size")
+    listed = [dict(zip(keys, stage, strict=True)) for stage in stages]
+    document = HEAD | {"chains": [{"input_size": 3, "stages": listed}], "backward_reads": ["input", "saved"]}
+    least = search.chain_least_budget(document)
+    result = solved(document, least)
+    assert result.makespan is None
+    assert result.status == "unknown"
+    assert result.least_budget.size > least
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tasks: tasks.append({"id": "more", "time": 1, "writes": []}), "'more' belongs to no chain"),
+        (lambda tasks: tasks[0]["reads"].append("x2.0"), "'x1.1' is not made from one value alone"),
+        (lambda tasks: task(tasks, "loss")["reads"].pop(), "'loss' reads 1 values and writes 2"),
+        (lambda tasks: task(tasks, "B1.1")["reads"].append("x2.0"), "not of one chain alone"),
+        (lambda tasks: task(tasks, "F1.1").update(once=True, required=True), "may not run again|must run"),
+        (lambda tasks: task(tasks, "F1.1").update(in_place=True), "some tasks are in place"),
+        (lambda tasks: task(tasks, "F1.1").update(required=True), "'F1.1' must run"),
+    ],
+)
+def test_what_is_no_join_is_refused(change, message):
+    document = as_dag(unit_join([2, 2]))
+    change(document["tasks"])
+    with pytest.raises(remat.OptionError, match="takes one loss that reads k disjoint chains") as refused:
+        solved(document, 6)
+    assert any(part in str(refused.value) for part in message.split("|"))
+
+
+def task(tasks, name):
+    return next(one for one in tasks if one["id"] == name)
+
+
+def test_a_join_as_people_write_it():
+    """Forwards that must run and always save, no values before the first or after the last tasks."""
+    tasks = []
+    for letter in "ab":
+        tasks += [
+            {"id": f"{letter}1", "time": 1, "writes": [f"x{letter}1", f"s{letter}1"]},
+            {"id": f"{letter}2", "time": 1, "reads": [f"x{letter}1"], "writes": [f"x{letter}2"]},
+        ]
+    tasks.append({"id": "meet", "time": 3, "reads": ["xa2", "xb2"], "writes": ["ya2", "yb2"]})
+    for letter in "ab":
+        reads = [f"x{letter}1", f"y{letter}2"]
+        tasks += [
+            {"id": f"{letter}2'", "time": 1, "reads": reads, "writes": [f"y{letter}1"]},
+            {"id": f"{letter}1'", "time": 1, "reads": [f"y{letter}1", f"s{letter}1"], "writes": []},
+        ]
+    names = dict.fromkeys(name for one in tasks for name in one["writes"])
+    values = [{"id": name, "size": 5 if name.startswith("s") else 1} for name in names]
+    document = HEAD | {"schema": "remat.instance/1", "kind": "dag", "values": values, "tasks": tasks}
+    least = solved(document, 0).least_budget.size
+    found = [solved(document, budget).makespan for budget in range(least, least + 9)]
+    assert found == [search.chain_best(document, budget) for budget in range(least, least + 9)]
+
+
+def test_limits_are_counted():
+    document = unit_join([5, 5])
+    assert solved(document, 7, options={"ways": 10}).termination == "size limit"
+    rough, best = solved(document, 7, options={"points": 2}), solved(document, 7)
+    assert rough.makespan >= best.makespan
+    assert not rough.proved_optimal
+    assert "thinned" in rough.notes[0]
+
+
+def test_auto_asks_it():
+    document = cases.moderate("join")
+    alone = solved(document, 20)
+    assert alone.makespan is not None
+    assert remat.solve(document, budget=20, time_limit=2).makespan <= alone.makespan
+    dag = as_dag(unit_join([3, 3]))
+    assert remat.solve(dag, budget=6, time_limit=2).makespan <= 17
