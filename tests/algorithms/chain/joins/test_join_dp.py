@@ -61,7 +61,7 @@ def test_best_of_all_nested_schedules(document):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(ONE_MEMORY | strategies.joins(largest=5, exact=True, plain=True))
 def test_best_of_all_nested_schedules_thoroughly(document):
     against(joins.front(document), [document, as_dag(document)])
@@ -93,7 +93,7 @@ def test_best_of_all_schedules_where_only_inputs_are_read(document):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(without_saved(6))
 def test_best_of_all_schedules_where_only_inputs_are_read_thoroughly(document):
     equals_all_schedules(document)
