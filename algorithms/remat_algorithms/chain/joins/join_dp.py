@@ -1,6 +1,7 @@
 """`join-dp`: the best schedule of chains that meet in one loss, among those in which all stored values nest.
 
-For k chains of l_j equal steps that keep nothing but states, and M places (own; it equals exhaustive search there):
+For k chains of l_j equal steps that keep nothing but states, and M places (own; on small ones it equals an exhaustive
+search of all schedules):
 
     chain(0, M) = 0,  chain(1, M) = 1 where M >= 3,
     chain(l, M) = min over i of  i + chain(l - i, M - 1) + chain(i, M)         where M >= 3 (i = 1) or 4
