@@ -58,7 +58,7 @@ class _Given:
 @click.argument("instance", required=False, shell_complete=common.complete_instance)
 @click.option("--of", metavar="INSTANCE", help="The instance of a schedule.")
 @click.option("--examples", is_flag=True, help="List the shipped instances.")
-@click.option("--schema", is_flag=True, help="Print the JSON Schema of remat.instance/2.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of remat.instance/3.")
 @common.budget_option
 @common.machine_option
 @common.format_option("table", "json")
