@@ -54,7 +54,7 @@ def draw_plan(chance, document):
     count = max(int(name[2:].split(".")[0]) for name in graph.tasks if name.startswith("Fe"))
     stages = []
     _cover(chance, (1, count), _able(graph, on), stages)
-    for first, last, device in list(stages):
+    for first, last, _ in list(stages):
         homes = {where for one, other, where in stages if one <= last and first <= other}
         free = sorted(_able(graph, on)(first, last) - homes)
         if document.get("copies", 1) > len(homes) and free and chance.random() < 0.6:
