@@ -181,7 +181,7 @@ def test_newer_fields_need_the_third_schema(schema, path):
     value = 1 if path.endswith("delay") else "quick"
     chain = CHAIN | {"schema": schema, "machine": MACHINE}
     newer = changed(chain, path, value)
-    with pytest.raises(InstanceError, match=r"remat.instance/3") as caught:
+    with pytest.raises(InstanceError, match=r"remat\.instance/3") as caught:
         load(newer)
     assert path.rpartition(".")[2] in str(caught.value)
     third = load(newer | {"schema": "remat.instance/3"})

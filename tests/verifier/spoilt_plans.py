@@ -460,8 +460,9 @@ def dropped_too_early(chance, plan):
         for memory in plan.machine.memories:
             uses = [a for a in plan.actions if (memory, value) in a.needs or (memory, value) in a.writes]
             for action in uses:
-                later = [a for a in uses if a is not action and a.start > action.end]
-                later = [a for a in later if plan.lasts(a.start - action.end)]
+                later = [
+                    a for a in uses if a is not action and a.start > action.end and plan.lasts(a.start - action.end)
+                ]
                 if value not in plan.graph.placeable and later and "run" in plan.schedule["steps"][action.index]:
                     options.append((action.index, value))
     chosen = _one(chance, options)

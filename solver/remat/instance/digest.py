@@ -48,6 +48,8 @@ def canonical(instance: BaseInstance) -> dict[str, Any]:
 
 def _leave_out_derived_defaults(document: dict[str, Any]) -> None:
     """Drop values that equal what they default to (a stage's saving workspace, say)."""
+    if document["kind"] == "pipeline":
+        _of_pipeline(document)
     reads = document.get("backward_reads", ("input", "output", "saved"))
     branches = [stage for chain in document.get("chains", ()) for stage in chain.get("stages", ())]
     for stage in (*document.get("stages", ()), *document.get("layers", ()), *branches):
@@ -68,6 +70,16 @@ def _leave_out_derived_defaults(document: dict[str, Any]) -> None:
     for key, fallback in (("workspace", 0), ("time", 1)):
         if document["kind"] == "tree" and key in document and set(document[key]) == {fallback}:
             del document[key]
+
+
+def _of_pipeline(document: dict[str, Any]) -> None:
+    """What was saved is always read; a device without a type has its name for one."""
+    for owner in (document, *document["layers"]):
+        if owner.get("backward_reads") is not None:
+            owner["backward_reads"] = sorted({*owner["backward_reads"], "saved"})
+    _drop_equal(document, "backward_reads", ("input", "output", "saved"))
+    for device in document["cluster"]["devices"]:
+        _drop_equal(device, "type", device["name"])
 
 
 def _drop_equal(owner: dict[str, Any], key: str, default: Any) -> None:

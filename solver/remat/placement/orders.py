@@ -121,13 +121,18 @@ class _Waits:
         on = self.processors[self.operations.rows]
         times: NumberArray = graph.time[tasks]
         if graph.times is not None:
-            types = np.array([graph.types.index(processor.type) for processor in machine.processors])
-            times = graph.times[types[on], tasks]
+            known = {name: index for index, name in enumerate(graph.types)}
+            types = np.array([known.get(processor.type, -1) for processor in machine.processors])
+            times = np.where(types[on] < 0, -1, graph.times[types[on], tasks])
             for k in np.flatnonzero(times < 0)[:1].tolist():
                 name = machine.processors[int(on[k])].name
                 raise OptionError(f"{name} cannot run {graph.tasks[int(tasks[k])]}", argument="orders")
         speeds = [processor.speed for processor in machine.processors]
-        return times if set(speeds) == {1} else times / np.array(speeds)[on]
+        if set(speeds) == {1}:
+            return times
+        slower: NumberArray = times / np.array(speeds, dtype=np.float64)[on]
+        whole = times.dtype == np.int64 and (slower == np.rint(slower)).all() and slower.max(initial=0) < 2.0**53
+        return slower.astype(np.int64) if whole else slower
 
     @cached_property
     def links(self) -> tuple[IntArray, list[Number], list[Number]]:

@@ -30,6 +30,10 @@ def follow(
     if violations:
         return violations
     places = initial_of(graph, machine, orders) if initial is None else initial
+    there = {value for value, _ in places}
+    nowhere = [graph.values[place.value] for place in graph.placeable if place.value not in there]
+    if nowhere:
+        return tuple(Violation(None, "initial-placement", f"{name} lies nowhere from the start") for name in nowhere)
     try:
         steps = place_orders(graph, machine, orders.columns[0], tasks.of_all(orders), places)
     except OptionError as error:
