@@ -441,6 +441,15 @@ def test_the_answer_stands_by_the_bounds_that_were_reported(use, scope, lower):
     assert max(entry.bound or 0 for entry in result.history) <= result.lower_bound
 
 
+@pytest.mark.parametrize(("late", "status"), [(2.0**-50, Status.OPTIMAL), (2.0**-40, Status.FEASIBLE)])
+def test_optimal_is_said_where_only_rounding_is_between(late, status):
+    problem = make_problem(remat.load(CHAINED))
+    steps = order(problem, "abc").placed(np.array([0.0, 1.0, 3.0]) + late)
+    result = conclude(problem, algorithm(), Proposal(steps=steps), {})
+    assert result.lower_bound == 6 < result.makespan
+    assert result.status is status
+
+
 def test_a_reported_bound_that_is_beaten_is_a_wrong_claim(use):
     def solver(problem, options, context):
         context.report(bound=7, scope=ALL_SCHEDULES)

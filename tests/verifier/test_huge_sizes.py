@@ -181,3 +181,19 @@ def test_starts_that_add_up_to_more_than_64_bits_stay_integers():
     assert case.verify(steps).ok
     steps[1]["start"] = 2**62 - 1
     assert rules(case.verify(steps)) == {(2, "resource-busy")}
+
+
+def test_durations_that_add_up_to_more_than_64_bits_stay_integers():
+    half = 2**61
+    tasks = [{"id": "t", "time": half + 1, "size": 4}, {"id": "u", "time": 3, "size": 2, "reads": ["t"]}]
+    machine = {
+        "memories": [{"name": "near"}, {"name": "far"}],
+        "processors": [{"name": "p", "memory": "near"}],
+        "links": [{"source": "near", "target": "far", "latency": half - 7}],
+    }
+    case = Case({"schema": "remat.instance/1", "kind": "dag", "tasks": tasks, "machine": machine})
+    steps = [{"run": "t"}, {"copy": "t", "from": "near", "to": "far"}, {"run": "u"}]
+    assert half + 1 + 3 + half - 7 + half > 2**62
+    for starts in ((0, half + 1, half + 1), (0, half + 1, 2 * half)):
+        timed = [step | {"start": start} for step, start in zip(steps, starts, strict=True)]
+        assert repr(case.verify(timed).makespan) == str(max(2 * half - 6, starts[-1] + 3))

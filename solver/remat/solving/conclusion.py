@@ -28,6 +28,9 @@ from remat.verifier import Report, check
 CLAIM_TOLERANCE = 1e-9
 """Float claims may differ from the verified figure by this share (sums in another order)."""
 
+ROUNDING = 2.0**-52
+"""Share by which each step of a schedule may at most round the end of what it waits for."""
+
 
 def conclude(
     problem: Problem,
@@ -156,6 +159,14 @@ def _equal(claimed: Number, verified: Number) -> bool:
     return abs(claimed - verified) <= CLAIM_TOLERANCE * max(abs(claimed), abs(verified))
 
 
+def _met(lower: Number, report: Report, steps: int) -> bool:
+    """Whether a makespan is a lower bound, but for what rounding so many steps may have added."""
+    makespan = report.makespan
+    if isinstance(lower, int) and isinstance(makespan, int):
+        return lower >= makespan
+    return makespan - lower <= ROUNDING * steps * makespan
+
+
 def _judge(
     problem: Problem,
     solver: Algorithm,
@@ -178,7 +189,7 @@ def _judge(
     optimal_within = proposal.optimal_within
     if report is not None:
         scope, least = None, None
-        if lower >= report.makespan or _equal(lower, report.makespan):
+        if _met(lower, report, 0 if steps is None else len(steps)):
             optimal_within = ALL_SCHEDULES
         status = Status.OPTIMAL if optimal_within == ALL_SCHEDULES else Status.FEASIBLE
     else:

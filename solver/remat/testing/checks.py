@@ -20,10 +20,6 @@ from remat.units import Number
 TOLERANCE = 1e-9
 """Share by which figures made of fractional times may differ (sums in another order)."""
 
-OF_THE_CORE = ("needed tasks", "memory x time")
-"""Sources of the bounds that the core adds to every answer: they are no algorithm's."""
-
-
 @dataclass(frozen=True, slots=True)
 class Rung:
     """A budget (None: unbounded) for one memory, and what an algorithm answers there."""
@@ -104,8 +100,7 @@ def check_bounds(result: Result) -> None:
         number = type(bound.value) in (int, float) and math.isfinite(bound.value)
         require(number and bound.value >= 0, f"{shown} is no finite time")
         require(bool(bound.scope) and bool(bound.source), f"{shown} lacks its scope or its source")
-        exact = whole and bound.source not in OF_THE_CORE
-        require(not exact or type(bound.value) is int, f"{shown} is no integer, although all times are whole")
+        require(not whole or type(bound.value) is int, f"{shown} is no integer, although all times are whole")
         if result.makespan is not None and bound.scope in (ALL_SCHEDULES, result.optimal_within):
             require(at_most(bound.value, result.makespan), f"{shown} is above the makespan {result.makespan}")
     if result.makespan is not None:

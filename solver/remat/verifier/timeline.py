@@ -77,9 +77,6 @@ def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolAr
             result = result.astype(np.float64)
         result[mine] = took
     assert len(result) == count
-    # Integer sums that could leave int64 are done in float64 instead.
-    if result.dtype == np.int64 and float(np.abs(result.astype(np.float64)).sum()) >= 2.0**62:
-        result = result.astype(np.float64)
     return result
 
 
@@ -135,7 +132,9 @@ def _at_their_speed(times: NumberArray, machine: Machine, steps: Steps, is_run: 
 def build_timeline(start: NumberArray, duration: NumberArray) -> Timeline:
     """Order all events (O(steps log steps))."""
     count = len(start)
-    if start.dtype != duration.dtype:
+    # What ends beyond int64 is a float, and nothing else that is whole: ends are all that is added up.
+    beyond = count > 0 and int(start.max()) + int(duration.max()) >= 2**63
+    if start.dtype != duration.dtype or beyond:
         start, duration = start.astype(np.float64), duration.astype(np.float64)
     end = start + duration
     first, last, merged = _instants(start, end)

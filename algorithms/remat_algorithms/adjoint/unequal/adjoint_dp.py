@@ -34,7 +34,7 @@ from remat.plugin import (
 )
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.unequal.walther_griewank import Splits, plan_range
+from remat_algorithms.adjoint.unequal.walther_griewank import Splits, plain, plan_range
 from remat_algorithms.kit.binomial import advances, beta, first_split
 
 
@@ -69,23 +69,25 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     plan = Plan()
     forward = chain.forward_time
     moved: Number
+    least_moved: Number
     if length == 0 or forward.min() == forward.max():
         lengths = first_sweep(length, units)
         each = forward[0].item() if length else 0
-        moved = each * least_advances(lengths, units)
+        moved = least_moved = each * least_advances(lengths, units)
         check_length(least_advances(lengths, units) + length + 1, f"adjoint-dp with {units} units")
         _plan_equal(plan, lengths, units)
     else:
         value = _plan_unequal(plan, forward, units, context)
         if value is None:
             return Proposal(termination=context.termination)
-        moved = value
-    makespan = moved + problem_backward_time(problem)
+        moved, least_moved = value
+    backward = problem_backward_time(problem)
+    makespan = moved + backward
     return Proposal(
         steps=plan.steps(problem),
         makespan=makespan,
-        bounds=(Bound(makespan, ALL_SCHEDULES, "adjoint-dp"),),
-        optimal_within=ALL_SCHEDULES,
+        bounds=(Bound(least_moved + backward, ALL_SCHEDULES, "adjoint-dp"),),
+        optimal_within=ALL_SCHEDULES if moved == least_moved else None,
     )
 
 
@@ -188,14 +190,15 @@ def _reverse(plan: Plan, first: int, count: int, slots: int) -> None:
 # --- unequal times ----------------------------------------------------------------------------------------------------
 
 
-def _plan_unequal(plan: Plan, forward: NumberArray, units: int, context: Context) -> Number | None:
-    """Add the optimal schedule; return the time of its advances, or None if stopped."""
+def _plan_unequal(plan: Plan, forward: NumberArray, units: int, context: Context) -> tuple[Number, Number] | None:
+    """Add the optimal schedule; return the time of its advances and a bound on it, or None if stopped."""
     length = len(forward)
     if units > length:
         plan.advance(0, length)
         for step in range(length, -1, -1):
             plan.back(step)
-        return forward.sum().item()  # type: ignore[no-any-return]
+        everything = forward.sum().item()
+        return everything, everything
     # R only reverses the steps before the last state's: x_length itself is the first sweep's.
     table = Splits.of(forward[:-1], units - 2, context=context, all_levels=True, name="adjoint-dp")
     if table is None:
@@ -211,7 +214,8 @@ def _plan_unequal(plan: Plan, forward: NumberArray, units: int, context: Context
     plan.back(length)
     for first, last, slots in reversed(kept):
         plan_range(plan, table, first, last, slots, 0)
-    return sweeps[units][0].item()  # type: ignore[no-any-return]
+    value = plain(sweeps[units][0])
+    return value, table.lowered(value)
 
 
 def _sweeps(table: Splits, ends: NumberArray, units: int) -> list[NumberArray]:

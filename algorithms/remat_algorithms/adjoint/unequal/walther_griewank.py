@@ -12,7 +12,10 @@ rest. The paper has w = r = 0; times to write and read a checkpoint enter as sho
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +29,9 @@ from remat_algorithms.adjoint.transfers import state_transfer_times
 MOST_BYTES = 2 * 10**9
 MOST_WORK = 6 * 10**10
 """Most sums of two table entries: about two minutes."""
+
+MOST_EXACT = 10**7
+"""Most sums of Python's integers, which take fifty times as long: a second."""
 
 _INFINITE = 2**60
 
@@ -68,19 +74,21 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
         plan.discard(0, level)
     forget_elsewhere(problem, plan, level)
     check_length(plan.advances + steps, f"walther-griewank with {slots.count} slots")
-    work = table.value + problem_backward_time(problem)
+    backward = problem_backward_time(problem)
+    work, bound = table.value + backward, table.lower_bound + backward
     if costs is None:
-        bounds = (Bound(work, scope, "walther-griewank"),)
+        bounds = (Bound(bound, scope, "walther-griewank"),)
         return Proposal(steps=plan.steps(problem), bounds=bounds, notes=slot_notes(problem, level))
     if steps > 1 and not given:
         work += costs[0][0].item()
+        bound += costs[0][0].item()
     # The argument that a stored state stays until its range is reversed needs equal transfer times.
     equal = all(len(times) == 0 or times.min() == times.max() for times in costs)
     return Proposal(
         steps=plan.steps(problem),
         makespan=work,
-        bounds=(Bound(work, scope, "walther-griewank"),) if equal else (),
-        optimal_within=scope if equal else None,
+        bounds=(Bound(bound, scope, "walther-griewank"),) if equal else (),
+        optimal_within=scope if equal and not table.rounded else None,
         notes=slot_notes(problem, level),
     )
 
@@ -118,6 +126,9 @@ class Splits:
     top : (n,) numbers
         P(0, k, slots).
     slots : int
+    rounded : bool
+        Whether whole times were added up as floats, since int64 does not hold the sums, and Python's integers would
+        take too long.
     """
 
     ends: NumberArray
@@ -126,11 +137,23 @@ class Splits:
     levels: list[NumberArray]
     top: NumberArray
     slots: int
+    rounded: bool = False
 
     @property
     def value(self) -> int | float:
         """P(0, n-1, slots)."""
-        return self.top[-1].item()  # type: ignore[no-any-return]
+        return plain(self.top[-1])
+
+    @property
+    def lower_bound(self) -> int | float:
+        """What P(0, n-1, slots) is at least: itself, or rounded down where it is rounded."""
+        return self.lowered(self.value)
+
+    def lowered(self, value: int | float) -> int | float:
+        """Return a value of the table as a bound: an integer below it, by all that its sums may have rounded."""
+        if not self.rounded:
+            return value
+        return max(0, math.floor(Fraction(value) * (1 - Fraction(8 * len(self.ends), 2**52))))
 
     @staticmethod
     def of(
@@ -163,17 +186,20 @@ class Splits:
         remat.OptionError
         """
         n = len(forward) + 1
-        ends, write, read = _numbers(forward, write, read)
         slots = max(1, min(slots, n - 1))
         full = slots if all_levels else slots - 1
+        given = (forward, write, read)
+        ends, write, read = _numbers(*given, small=n**2 * (full + 1) + table_work(n, full + 1) <= MOST_EXACT)
+        whole = all(times is None or times.dtype == np.int64 for times in given)
+        rounded = whole and ends.dtype == np.float64
         if slots == n - 1 and not all_levels:
             if not (write.any() or read.any()):
                 # Every state is stored: nothing to decide.
-                return Splits(ends, write, read, [], ends, n)
+                return Splits(ends, write, read, [], ends, n, rounded)
             # Slots do not run out: P(., ., c) = P(., ., c-1), one level that leans on itself.
             _check_work(n, 2, name)
             only = _level(None, ends, write, read, context)
-            return None if only is None else Splits(ends, write, read, [only], only[0], n)
+            return None if only is None else Splits(ends, write, read, [only], only[0], n, rounded)
         _check_work(n, full, name)
         levels: list[NumberArray] = []
         previous: NumberArray | None = None
@@ -183,11 +209,11 @@ class Splits:
                 return None
             levels.append(level)
             previous = level
-        return Splits(ends, write, read, levels, _top(levels, slots, ends, write, read), slots)
+        return Splits(ends, write, read, levels, _top(levels, slots, ends, write, read), slots, rounded)
 
     def range_value(self, i: int, k: int, slots: int) -> int | float:
         """Return P(i, k, slots), for a table of all levels."""
-        return self.levels[min(slots, len(self.levels)) - 1][i, k - i].item() if k > i else 0
+        return plain(self.levels[min(slots, len(self.levels)) - 1][i, k - i]) if k > i else 0
 
     def split(self, i: int, k: int, slots: int) -> int:
         """Return the least optimal j of P(i, k, slots); O(k - i)."""
@@ -206,17 +232,27 @@ class Splits:
         return i + 1 + int(np.argmin(cost))
 
 
+def plain(number: Any) -> int | float:
+    """Return an entry of an array of whatever type as a number of Python's."""
+    return number.item() if isinstance(number, np.generic) else number  # type: ignore[no-any-return]
+
+
 def _numbers(
-    forward: NumberArray, write: NumberArray | None, read: NumberArray | None
+    forward: NumberArray, write: NumberArray | None, read: NumberArray | None, *, small: bool
 ) -> tuple[NumberArray, NumberArray, NumberArray]:
-    """Return times from x_0, writes and reads, all int64 if exact sums fit, else all float64."""
+    """Return times from x_0, writes and reads, of one type in which their sums are exact, if there is one.
+
+    That is int64 where the sums fit, or Python's integers where the table is `small`; float64 otherwise.
+    """
     n = len(forward) + 1
     zero = np.zeros(n, dtype=np.int64)
     write, read = zero if write is None else write[:n], zero if read is None else read[:n]
     exact = all(times.dtype == np.int64 for times in (forward, write, read))
     largest = sum(float(times.max(initial=0)) for times in (forward, write, read))
-    kind = np.int64 if exact and largest * n * (n + 1) < _INFINITE else np.float64
-    ends = np.concatenate(([0], np.cumsum(forward))).astype(kind)
+    kind: Any = np.float64
+    if exact:
+        kind = np.int64 if largest * n * (n + 1) < _INFINITE else object if small else np.float64
+    ends = np.concatenate((np.zeros(1, dtype=kind), np.cumsum(forward.astype(kind))))
     return ends, write.astype(kind), read.astype(kind)
 
 

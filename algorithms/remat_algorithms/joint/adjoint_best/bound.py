@@ -52,7 +52,7 @@ def lower_bound(problem: Problem, context: Context) -> Number:
     free = Splits.of(forward, slots, context=context)
     if free is None:
         return 0
-    best: Number = free.value
+    best: Number = free.lower_bound
     capacity = capacities[0]
     if capacity is not None:
         alone = capacity - chain.static_memory
@@ -64,7 +64,7 @@ def lower_bound(problem: Problem, context: Context) -> Number:
             if paid is not None:
                 given = problem.instance.initial_level is not None
                 extra = max(0, -(-alone // sizes[0]) - 1)
-                best = max(best, paid.value + (0 if given else write) - extra * (write + read))
+                best = max(best, paid.lower_bound + (0 if given else write) - extra * (write + read))
     return best + backward
 
 

@@ -43,6 +43,9 @@ GROWTH = 1.3
 NEARLY = 0.05
 """Seconds before its limit from which a solver that stops without an answer has met it: its clock is another one."""
 
+DEFAULT_WORK = 0.5
+"""Most work on each program where nobody sets a limit, in CP-SAT's units: five to twenty seconds."""
+
 NAME = "offload-exact"
 
 
@@ -56,7 +59,7 @@ class OffloadExactOptions(Options):
         default=None,
         gt=0,
         description="Most work on each program, in CP-SAT's units of about 10 s: with one thread the answer then "
-        "does not depend on the clock. Default: no limit.",
+        f"does not depend on the clock. Default: no limit where there is one of time, otherwise {DEFAULT_WORK:g}.",
     )
 
 
@@ -166,7 +169,9 @@ class _Search(Incumbent[Timed]):
         several = len(problem.machine.processors) > 1
         scope = scope_of(options) + (", on the first processor" if several else "")
         super().__init__(context, lambda timed: timed.steps, scope=scope, known=known)
-        self.problem, self.work = problem, options.work
+        unlimited = context.seconds_left is not None  # who sets a limit has the time
+        self.problem, self.work = problem, options.work or (None if unlimited else DEFAULT_WORK)
+        self.by_default = options.work is None and not unlimited
         self.notes: list[str] = []
         self.timed_out = False
 
@@ -284,6 +289,10 @@ class _Search(Incumbent[Timed]):
         if not proved and (context.stopped or self.timed_out or self.best is None):
             limit = Termination.TIME_LIMIT if self.timed_out or self.work is None else Termination.ITERATION_LIMIT
             termination = context.termination if context.stopped else limit
+            if termination is Termination.ITERATION_LIMIT and self.by_default:
+                self.notes.append(
+                    f"not proved within {self.work:g} units of work; with a time limit the search goes on"
+                )
         if self.best is None:
             return Proposal(bounds=bounds, termination=termination, notes=tuple(self.notes))
         return Proposal(

@@ -196,3 +196,23 @@ def test_slots_that_do_not_run_out_and_cost_time() -> None:
     assert result.makespan is not None
     assert fewer.makespan is not None
     assert result.makespan <= fewer.makespan
+
+
+@settings(max_examples=20, derandomize=True, database=None, deadline=None)
+@given(st.lists(st.integers(2**53, 2**56), min_size=2, max_size=6), st.integers(1, 3), st.booleans())
+def test_sums_beyond_floating_point_are_exact_or_rounded_down(forward: list[int], slots: int, stored: bool) -> None:
+    more = {"storage": level(slots)} if stored else {}
+    document = loop([time | 1 for time in forward], [2**53 + 1] * (len(forward) + 1), **more)
+    budget = None if stored else slots + 2
+    exact = remat.solve(document, algorithm="walther-griewank", budget=budget)
+    assert exact.makespan is not None
+    own = [bound for bound in exact.bounds if bound.source == "walther-griewank"]
+    assert [(type(bound.value), bound.value) for bound in own] == [(int, exact.makespan)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walther_griewank, "MOST_EXACT", 0)
+        rounded = remat.solve(document, algorithm="walther-griewank", budget=budget)
+        whole = remat.solve(document, algorithm="adjoint-dp", budget=slots + 2) if not stored else rounded
+    (bound,) = (bound.value for bound in rounded.bounds if bound.source == "walther-griewank")
+    assert type(bound) is int
+    assert exact.makespan * (1 - 1e-12) < bound <= exact.makespan
+    assert whole.lower_bound <= exact.makespan
