@@ -107,6 +107,8 @@ def test_what_is_no_instance_does_not_end_the_run(run: Run, tiny: str, tmp_path:
         (("-O", "slots=3"), ("--option", "ALGORITHM.KEY=VALUE")),
         (("-O", "rotor.slots"), ("--option", "KEY=VALUE")),
         (("--time-limit", "soon"), ("--time-limit", "'soon'")),
+        (("--gap", "little"), ("--gap", "'little'")),
+        (("--patience", "long"), ("--patience", "'long'")),
         (("--memory-limit", "-1"), ("--memory-limit",)),
         (("--machine", "none.json"), ("--machine", "none.json")),
         (("--executor", "dask:"), ("--executor", "dask://HOST:PORT")),

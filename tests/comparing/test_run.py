@@ -15,6 +15,7 @@ import remat
 from remat.comparing import run as comparing
 from remat.comparing import supervision
 from remat.comparing.cells import Outcome
+from remat.comparing.plan import Described, Request, Source, _hash, jobs_of
 from tests.cli.helpers import CHAIN
 
 TREE = {
@@ -159,6 +160,40 @@ def test_a_second_run_asks_only_for_what_is_new(folder, tmp_path):
     assert (tallies[-1].total, tallies[-1].known) == (1, 1)
 
 
+def test_each_solve_may_stop_before_its_limit(misbehaving, tmp_path):
+    given = {"algorithms": "test-near", "output": tmp_path, "jobs": 1, "time_limit": 1000}
+    asked = []
+    for limits in ({"gap": "20%"}, {"patience": 0.01}, {"gap": 0.2}, {"gap": 0.1, "patience": "10ms"}):
+        (cell,) = remat.compare(CHAIN, **given, **limits, progress=asked.append)
+        asked.append((asked[-1].known, cell.answer.termination))
+    told = [entry for entry in asked if isinstance(entry, tuple)]
+    assert told[:3] == [
+        (0, "gap reached"),
+        (0, "patience over"),
+        (1, "gap reached"),
+    ]  # 20% is 0.2: one job, which the journal has
+    assert told[3][0] == 0
+
+
+def test_earlier_ends_are_part_of_a_job_only_where_they_are_given():
+    described = Described(
+        source=Source(label="a", path="a", family="a"),
+        digest="d",
+        kind="chain",
+        time_unit="unit",
+        memory_unit="unit",
+        peak=9,
+    )
+
+    def key(**limits):
+        (job,) = jobs_of(Request(algorithms=("rotor",), **limits), described)
+        return job.key
+
+    identity = ["d", None, "rotor", remat.__version__, {}, None, 0, 10.0, 1]
+    assert key() == _hash(identity)  # as it was before there were any
+    assert len({key(), key(gap=0.1), key(patience=0.1), key(gap=0.1, patience=0.1), key(gap=0.0)}) == 5
+
+
 def test_only_failures_run_again(misbehaving, tmp_path):
     tallies = []
     for rerun in (None, None, "failed"):
@@ -271,6 +306,8 @@ def test_two_thousand_small_instances(tmp_path):
         ({"seeds": (-1,)}, "seeds"),
         ({"seeds": (True,)}, "seeds"),
         ({"time_limit": "soon"}, "time_limit: 'soon'"),
+        ({"gap": "little"}, "gap: 'little'"),
+        ({"patience": "long"}, "patience: 'long'"),
         ({"memory_limit": "8,5GB"}, "memory_limit"),
         ({"jobs": 0}, "jobs"),
         ({"executor": "ssh://x"}, "executor: 'ssh://x'"),

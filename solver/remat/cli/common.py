@@ -72,16 +72,19 @@ def format_option(*choices: str) -> Callable[[Decorated], Decorated]:
     )
 
 
-def limit_options(time_limit: str) -> Callable[[Decorated], Decorated]:
+def limit_options(time_limit: str, default: str | None = None) -> Callable[[Decorated], Decorated]:
     """Add --time-limit, described so, --gap and --patience, which any anytime work has."""
 
     def add(command: Decorated) -> Decorated:
         for name, metavar, text in (
             ("--patience", "TIME", "Stop a solve where nothing better was found for so long."),
             ("--gap", "SHARE", "Stop a solve so near to the lower bound, such as 1%; 0.1% for auto."),
-            ("--time-limit", "TIME", time_limit),
         ):
             command = click.option(name, metavar=metavar, help=text)(command)
+        shown = default is not None
+        command = click.option("--time-limit", metavar="TIME", default=default, show_default=shown, help=time_limit)(
+            command
+        )
         return command
 
     return add

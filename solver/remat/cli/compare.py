@@ -47,6 +47,8 @@ class _Given:
     options: tuple[str, ...]
     machine: str | None
     time_limit: str
+    gap: str | None
+    patience: str | None
     memory_limit: str | None
     jobs: int | None
     threads: int
@@ -64,7 +66,7 @@ class _Given:
 @click.option("--seeds", metavar="NUMBERS", default="0", show_default=True)
 @click.option("-O", "--option", "options", metavar="NAME.KEY=VALUE", multiple=True, help="Such as rotor.slots=500.")
 @common.machine_option
-@click.option("--time-limit", metavar="TIME", default="10s", show_default=True, help="For each job.")
+@common.limit_options("For each job.", "10s")
 @click.option("--memory-limit", metavar="SIZE", help="For each job; default: nine tenths of the computer's, shared.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Workers at once; default: one for each core.")
 @click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True, help="Of each solve.")
@@ -92,6 +94,8 @@ def command(session: Session, /, **given: Any) -> int:
             asked.paths,
             **arguments,
             time_limit=asked.time_limit,
+            gap=asked.gap,
+            patience=asked.patience,
             memory_limit=asked.memory_limit,
             jobs=asked.jobs,
             threads=asked.threads,

@@ -70,6 +70,9 @@ class Request:
     threads : int
         For each solve.
     time_limit : float
+    gap, patience : float or None
+        Where each solve may stop earlier. Part of a job's key only where they are given: keys of journals written
+        before stay.
     memory_limit : int or None
         Not part of a job's key: it depends on the computer, and what it stops counts as failed.
     """
@@ -82,6 +85,8 @@ class Request:
     machine: Mapping[str, Any] | None = None
     threads: int = 1
     time_limit: float = 10.0
+    gap: float | None = None
+    patience: float | None = None
     memory_limit: int | None = None
 
 
@@ -245,6 +250,7 @@ def _job(
     request: Request, described: Described, name: str, version: str, budget: str, capacity: int | None, seed: int
 ) -> Job:
     options = dict(request.options.get(name, {}))
+    earlier = {"gap": request.gap, "patience": request.patience}
     identity = [
         described.digest,
         request.machine,
@@ -255,6 +261,7 @@ def _job(
         seed,
         request.time_limit,
         request.threads,
+        *([earlier] if any(limit is not None for limit in earlier.values()) else []),
     ]
     return Job(
         key=_hash(identity),

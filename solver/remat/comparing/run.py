@@ -19,7 +19,7 @@ from remat.comparing.plan import Described, Request, Source, find_sources, jobs_
 from remat.comparing.supervision import Limits
 from remat.errors import OptionError
 from remat.instance import Instance, MachineModel
-from remat.solving.single import read_seconds
+from remat.solving.single import read_seconds, read_share
 from remat.units import parse_size
 
 JOURNAL = "journal.jsonl"
@@ -69,6 +69,8 @@ def compare(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     machine: Mapping[str, Any] | MachineModel | None = None,
     time_limit: float | str = SECONDS,
+    gap: float | str | None = None,
+    patience: float | str | None = None,
     memory_limit: int | str | None = None,
     jobs: int | None = None,
     threads: int = 1,
@@ -97,6 +99,8 @@ def compare(
         Replaces the instances' machines.
     time_limit : float or str
         For each job; a worker that overruns it by half (at least 5 s) is killed.
+    gap, patience : float or str, optional
+        Of each solve, as for `remat.solve`: where it stops before the time limit.
     memory_limit : int or str, optional
         Bytes that a worker may hold; default: the computer's memory, less a tenth, shared by the workers.
     jobs : int, optional
@@ -125,7 +129,9 @@ def compare(
         For arguments that cannot be used, or a journal that cannot be written. What goes wrong with an instance or
         an algorithm is a cell, not an error.
     """
-    request = _request(algorithms, budgets, budget_fractions, seeds, options, machine, time_limit, threads)
+    request = _request(
+        algorithms, budgets, budget_fractions, seeds, options, machine, (time_limit, gap, patience), threads
+    )
     workers = jobs if jobs is not None else (os.cpu_count() or 1)
     if workers < 1:
         raise OptionError(f"expected a whole number >= 1, not {workers}", argument="jobs")
@@ -145,7 +151,7 @@ def _request(
     seeds: Sequence[int],
     options: Mapping[str, Mapping[str, Any]] | None,
     machine: Mapping[str, Any] | MachineModel | None,
-    time_limit: float | str,
+    limits: tuple[float | str, float | str | None, float | str | None],
     threads: int,
 ) -> Request:
     names = (algorithms,) if isinstance(algorithms, str) else tuple(dict.fromkeys(algorithms))
@@ -156,6 +162,7 @@ def _request(
     for seed in seeds:
         if type(seed) is not int or seed < 0:
             raise OptionError(f"expected whole numbers >= 0, not {seed!r:.60}", argument="seeds")
+    time_limit, gap, patience = limits
     seconds = read_seconds(time_limit, default=SECONDS)
     return Request(
         algorithms=() if "all" in names else names,
@@ -166,6 +173,8 @@ def _request(
         machine=machine.model_dump(mode="json") if isinstance(machine, MachineModel) else machine,
         threads=threads,
         time_limit=SECONDS if seconds is None else seconds,
+        gap=None if gap is None else float(read_share(gap, "gap")),
+        patience=read_seconds(patience, default=None, argument="patience"),
     )
 
 
@@ -348,6 +357,8 @@ class _Run:
             "seed": job.seed,
             "threads": self._request.threads,
             "time_limit": self._request.time_limit,
+            "gap": self._request.gap,
+            "patience": self._request.patience,
             "picture": self._pictures,
         }
 

@@ -66,7 +66,7 @@ def answer(request: Mapping[str, Any]) -> Answer:
     ----------
     request : mapping
         ``source``, ``algorithm``, ``options``, ``capacity``, ``machine``, ``seed``, ``threads``, ``time_limit``,
-        ``picture`` (whether to make one).
+        ``gap``, ``patience``, ``picture`` (whether to make one).
     """
     from remat.solving.entry import solve
 
@@ -86,6 +86,8 @@ def answer(request: Mapping[str, Any]) -> Answer:
             seed=request["seed"],
             threads=request["threads"],
             time_limit=request["time_limit"],
+            gap=request.get("gap"),
+            patience=request.get("patience"),
         )
         found = _answer_of(result, spent())
         return replace(found, picture=_picture(result, instance.kind)) if request.get("picture") else found
