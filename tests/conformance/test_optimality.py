@@ -55,8 +55,9 @@ NEED_MORE = {
     *("disk-revolve", "periodic-disk-revolve", "two-level", "two-level-async"),
     *("offload-greedy", "offload-dp", "weight-offload", "zero-offload", "l2l"),
     *("vdnn-all", "vdnn-conv", "vdnn-pp", "tflms", "autoswap", "swapadvisor"),
+    "join-dp",
 }
-"""Those that refuse an instance without a second memory, or level of storage."""
+"""Those that refuse an instance without a second memory, or level of storage; or a graph that is no join of chains."""
 
 
 def check_against_all_schedules(document, share, names):
@@ -367,8 +368,8 @@ WITHIN_THEIR_CLASS = {
     "dag-order-exact": (check_dag_order_exact, strategies.dags(largest=7, plain=True, exact=True)),
     "sp-order": (check_sp_order, strategies.dags(largest=7, plain=True, exact=True)),
 }
-# Compared with exhaustive search in their family's own tests: they minimise something else, or need links.
-ELSEWHERE = {"postorder-min-io", "offload-exact"}
+# Compared with exhaustive search in their family's own tests: they minimise something else, need links, or joins.
+ELSEWHERE = {"postorder-min-io", "offload-exact", "join-dp", "pipe-exact"}
 
 
 def test_every_exact_algorithm_has_an_oracle():

@@ -20,6 +20,7 @@ from remat.units import Number
 TOLERANCE = 1e-9
 """Share by which figures made of fractional times may differ (sums in another order)."""
 
+
 @dataclass(frozen=True, slots=True)
 class Rung:
     """A budget (None: unbounded) for one memory, and what an algorithm answers there."""
