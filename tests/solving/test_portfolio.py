@@ -309,3 +309,20 @@ def test_orders_are_told_apart():
     listed = remat.solve(costly_order(), algorithm="keep-all")
     assert not portfolio.in_listed_order(problem, free.columns)
     assert portfolio.in_listed_order(problem, listed.columns)
+
+
+def test_answers_of_several_algorithms_are_told_apart():
+    """Schedules of unequal lengths cannot be compared; that one is none of those in the listed order is known."""
+    tasks = [{"id": f"t{k}", "time": int(k < 2), "writes": writes} for k, writes in enumerate(UNEQUAL)]
+    sizes = {"i": 1, "b": 1, "d": 1, "e": 2}
+    values = [{"id": name, "size": sizes.get(name, 0)} for name in "iabcdefg"]
+    machine = {
+        "memories": [{"name": "device"}],
+        "processors": [{"name": "gpu", "memory": "device", "count": 2}],
+    }
+    document = {"schema": "remat.instance/2", "kind": "dag", "tasks": tasks, "values": values, "machine": machine}
+    result = remat.solve(document | {"inputs": ["i"], "outputs": ["d"]}, budget=2)
+    assert result.makespan == 2
+
+
+UNEQUAL = (("a", "b"), ("c", "d"), ("e",), ("f",), ("g",))

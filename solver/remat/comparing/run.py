@@ -97,16 +97,13 @@ def compare(
     options : mapping of algorithm to options
     machine : mapping or MachineModel, optional
         Replaces the instances' machines.
-    time_limit : float or str
-        For each job; a worker that overruns it by half (at least 5 s) is killed.
-    gap, patience : float or str, optional
-        Of each solve, as for `remat.solve`: where it stops before the time limit.
+    time_limit, gap, patience : float or str
+        Of each job, as for `remat.solve`; a worker that overruns it by half (at least 5 s) is killed.
     memory_limit : int or str, optional
         Bytes that a worker may hold; default: the computer's memory, less a tenth, shared by the workers.
     jobs : int, optional
         Workers at once; default: one for each core.
     threads : int
-        Of each solve.
     output : path, optional
         Folder of the journal; what stands there is not computed again.
     rerun : {"failed", "all"}, optional

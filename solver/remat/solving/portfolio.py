@@ -107,7 +107,7 @@ def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
     return _Portfolio(problem, options, context).propose()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one is not another one; their arrays cannot be compared
 class _Answer:
     """What one algorithm has said: its proposal, with scopes as they read on the machine, and what came of it."""
 

@@ -197,10 +197,12 @@ def _exact(
         best.take(steps_of(problem, found[1]), found[0], bound=bound, message="exact search")
     if best.steps is None:
         return Proposal(infeasible_within=scope)
-    # Another algorithm may store tapes, and be better than anything that the search knows: then this is no class.
     proved = Bound(best.makespan, scope, "adjoint-best")
     everywhere = Bound(bound, ALL_SCHEDULES, "adjoint-best")
-    return Proposal(steps=best.steps, makespan=best.makespan, bounds=(proved, everywhere), optimal_within=scope)
+    # Another algorithm may store tapes or adjoints, and be better than all of the class: then it is none of them.
+    own = scope == ALL_SCHEDULES or found is not None or operations_of(model, problem, best.steps) is not None
+    within = scope if own else None
+    return Proposal(steps=best.steps, makespan=best.makespan, bounds=(proved, everywhere), optimal_within=within)
 
 
 def _least(model: Model, options: AdjointBestOptions, static: int) -> LeastBudget | None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import remat
 from remat.plugin.context import Context, Progress
 from remat.plugin.problem import Problem
+from remat.schedule.document import Copy
 from remat.solving.single import make_problem
 from remat.testing import strategies
 from remat_algorithms import catalogue
@@ -477,3 +478,27 @@ def test_an_idle_channel_costs_nothing() -> None:
     alone = remat.solve(document, algorithm="adjoint-best", budget=8)
     document["storage"] = [level, {"name": "disk", "slots": 0, "channel": "bus"}]
     assert remat.solve(document, algorithm="adjoint-best", budget=8).makespan == alone.makespan == 7
+
+
+def test_a_schedule_outside_the_class_is_not_the_best_of_it() -> None:
+    """Adjoints and tapes are parked, which no schedule of the class does; that none of it is quicker stays proved."""
+    links = [
+        {"source": "device", "target": "host", "latency": 5, "channel": "gpu"},
+        {"source": "host", "target": "device", "bandwidth": 5, "channel": "gpu"},
+    ]
+    machine = {
+        "memories": [{"name": "device"}, {"name": "host", "capacity": 11}],
+        "processors": [{"name": "gpu", "memory": "device"}],
+        "links": links,
+    }
+    steps: list[dict[str, int]] = [{}, {"state_size": 3}, {"forward_time": 0, "adjoint_size": 0}]
+    steps += [{"state_size": 1, "adjoint_size": 4}, {}, {"forward_time": 4}, {"adjoint_size": 0}]
+    document = {"schema": "remat.instance/2", "kind": "adjoint", "units": UNIT, "steps": steps, "tape_size": 6}
+    document |= {"machine": machine}
+    left_it = 0
+    for budget in range(9, 16):
+        result = remat.solve(document, algorithm="adjoint-best", budget=budget, options={"work": 0.001})
+        parked = {step.value[0] for step in result.steps if isinstance(step, Copy)} - {"x"}
+        left_it += bool(parked)
+        assert not (parked and result.optimal_within == "schedules that move whole states, one at a time"), budget
+    assert left_it
