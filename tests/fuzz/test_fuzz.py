@@ -239,6 +239,11 @@ def test_auto_is_held_to_its_portfolio(monkeypatch):
     assert rules(look(asked)[1]) == {"auto-finds-none"}
 
 
+def test_auto_is_held_to_what_is_cheap_for_the_kind():
+    answers, _ = workers.Mode(portfolio=True).judge(case("auto", "chen-greedy", "dag-list-memory"))
+    assert [given.solve.algorithm for given in answers] == ["auto", "chen-greedy"]
+
+
 # --- it repeats -------------------------------------------------------------------------------------------------------
 
 

@@ -84,7 +84,9 @@ class PipelineInstance(BaseInstance):
     `copies` devices, with its parameters on each; a micro-batch passes one of them.
     """
 
-    schema_: Annotated[Literal["remat.instance/3"], Field(alias="schema", description="The format.")] = SCHEMA_3
+    schema_: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
+        Literal["remat.instance/3"], Field(alias="schema", description="The format.")
+    ] = SCHEMA_3
     kind: Literal["pipeline"] = "pipeline"
     layers: Annotated[tuple[Layer, ...], Field(min_length=1, description="From the input to the loss."), Many]
     micro_batches: Count = Field(description="How many micro-batches a step has.")

@@ -292,7 +292,7 @@ class _Listing:
             target=column(-1, waits.sent_to),
             amount=np.full(len(order), WHOLE, dtype=np.int64),
             drop=self._drops(),
-            on=Ragged(np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(is_run))), on[is_run]),
+            on=Ragged(np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(is_run, dtype=np.int64))), on[is_run]),
             start=self.start[order],
             initial=waits.initial,
         )

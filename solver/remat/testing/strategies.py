@@ -402,14 +402,15 @@ def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False) -> Docu
     document |= {
         "layers": layers,
         "micro_batches": draw(st.integers(1, largest)),
-        "cluster": {"devices": devices},
     }
+    cluster: Document = {"devices": devices}
     level: Document = {}
     figures.seldom(level, "bandwidth", lambda: draw(st.integers(1, 5)), 2)
     figures.seldom(level, "latency", figures.time, 3)
     figures.seldom(level, "delay", figures.time, 3)
     if level:
-        document["cluster"]["levels"] = [level]
+        cluster["levels"] = [level]
+    document["cluster"] = cluster
     figures.seldom(document, "copies", lambda: 2, 2)
     figures.seldom(document, "backward_reads", lambda: draw(_READS), 4)
     return document

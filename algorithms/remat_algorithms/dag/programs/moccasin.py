@@ -23,6 +23,9 @@ COPIES, MOST_COPIES = 2, 20
 ROUNDING_TIME = 0.3
 """Share of the time left that relaxations may take before the constraint program is begun."""
 
+DEFAULT_WORK = 1.0
+"""Most work on the constraint program where there is no time limit, in CP-SAT's units: ten to forty seconds."""
+
 MOST_RUN_SLOTS = 400_000
 """Most (task, stage) pairs; beyond, building the model alone takes minutes."""
 
@@ -89,7 +92,7 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
     `remat_algorithms.dag.programs.intervals` states the model: O(C n) retention intervals instead of O(n^2) binaries.
 
     Takes instances of any kind; uses the first processor and its memory. Claims makespan and peak; optimal or
-    infeasible within `scope_of(copies)` if that is proved.
+    infeasible within `scope_of(copies)` if that is proved. Without a time limit it ends after `DEFAULT_WORK`.
     """
     search = _InClass(problem, context, scope_of(options.copies), "moccasin", reorder=options.reorder)
     search.copies = options.copies
@@ -146,13 +149,17 @@ def _solve(search: Search, copies: int) -> Proposal:
         bounded=model.raise_bound(search),
     )
     job.solver.parameters.linearization_level = 2
+    counted = context.seconds_left is None
+    if counted:
+        job.solver.parameters.max_deterministic_time = DEFAULT_WORK
     answer: Answer = watched(job, lambda: context.interrupted, context.seconds_left)
     if answer.outcome is Outcome.INFEASIBLE:
         return search.infeasible() if search.best is None else search.propose(proved=True)
     if np.isfinite(answer.bound):
         model.raise_bound(search)(answer.bound)
     if answer.outcome is not Outcome.OPTIMAL:
-        search.notes.append(f"cp-sat did not finish the program of {len(model.demands):,} intervals")
+        limit = f" within {DEFAULT_WORK:g} units of work; with a time limit the search goes on" if counted else ""
+        search.notes.append(f"cp-sat did not finish the program of {len(model.demands):,} intervals{limit}")
         return search.propose(proved=False, termination=search.limit)
     if search.best is None:
         search.notes.append("sizes are too large for the solver; rounded down, its solution does not fit")

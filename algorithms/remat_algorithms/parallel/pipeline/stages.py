@@ -117,11 +117,12 @@ def _model(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, ..
         return sum(layers[layer].time_on(phase, types[stage.device]) or 0 for layer in stage.layers)
 
     def hop(one: Stage, other: Stage) -> Number:
-        ends = (machine.processors[one.device].memory, machine.processors[other.device].memory)
-        if ends[0] == ends[1]:
+        here, there = (machine.processors[stage.device].memory for stage in (one, other))
+        if here == there:
             return 0
         last = layers[one.layers[-1]]
-        out, back = (machine.links[machine.link_index[way]] for way in (ends, ends[::-1]))
+        out = machine.links[machine.link_index[here, there]]
+        back = machine.links[machine.link_index[there, here]]
         # The quicker of the two ways: the model is to be a relaxation.
         return min(out.time(last.output_size), back.time(last.gradient_bytes))
 

@@ -93,8 +93,8 @@ def _draw_rows(axes: Axes, result: Result, found: Passes, factor: float, count: 
             )
     if len(shown) <= MOST_LABELS:
         for k in shown.tolist():
-            middle = (found.start[k] + found.end[k]) / 2 / factor
-            axes.text(middle, found.device[k], str(found.batch[k]), ha="center", va="center", fontsize=7, zorder=3)
+            middle = float(found.start[k] + found.end[k]) / 2 / factor
+            axes.text(middle, int(found.device[k]), str(found.batch[k]), ha="center", va="center", fontsize=7, zorder=3)
 
 
 def _draw_memory(axes: Axes, result: Result, span: float, factor: float, count: int) -> None:

@@ -19,7 +19,7 @@ from remat.solving.single import make_problem
 from remat.testing import strategies
 from remat.testing.cases import moderate
 from remat_algorithms.dag.order.improving import better_order
-from remat_algorithms.dag.programs import formulation
+from remat_algorithms.dag.programs import formulation, moccasin
 from remat_algorithms.dag.programs.frontier import frontier as make_frontier
 from remat_algorithms.dag.programs.search import Search
 from remat_algorithms.dag.programs.start import greedy_schedule, runs_in_stages
@@ -467,3 +467,17 @@ def test_known_values(graph, share, name):
     result, keep = known(graph, share, name)
     assert result.optimal_within is not None
     assert round(result.makespan / keep, 4) == RATIOS[graph, share]
+
+
+def test_without_a_time_limit_the_constraint_program_takes_counted_work(monkeypatch):
+    sizes = [3, 2, 2, 6, 3, 4, 3]
+    times = [{"forward_time": 1 + k % 3, "backward_time": 2 + k % 4} for k in range(len(sizes))]
+    steps = [{"state_size": size, **time} for size, time in zip(sizes, times, strict=True)]
+    document = {"schema": "remat.instance/2", "kind": "adjoint", "steps": steps, "tape_size": 5, "tape_time": 4}
+    monkeypatch.setattr(moccasin, "DEFAULT_WORK", 1e-6)
+    asked = {"algorithm": "moccasin", "budget": 20, "options": {"greedy": False, "rounding": False}}
+    counted = remat.solve(document, **asked)
+    assert (counted.termination, counted.optimal_within) == ("iteration limit", None)
+    assert "with a time limit the search goes on" in " ".join(counted.notes)
+    timed = remat.solve(document, **asked, time_limit=60)
+    assert timed.termination == "completed"
