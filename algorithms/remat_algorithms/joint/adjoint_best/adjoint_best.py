@@ -176,8 +176,9 @@ def _one_at_a_time(problem: Problem, options: AdjointBestOptions, best: Incumben
         return
     placement = place(problem.graph, machine, proposal.steps)
     if isinstance(placement, Placement):
-        makespan = makespan_of(problem, proposal.steps, placement)
-        best.take(proposal.steps, makespan, bound=bound, message="transfers one at a time")
+        steps = proposal.steps.placed(placement.start)
+        makespan = makespan_of(problem, steps, placement)
+        best.take(steps, makespan, bound=bound, message="transfers one at a time")
 
 
 def _exact(

@@ -217,4 +217,6 @@ def judged(problem: Problem, name: str, proposal: Proposal) -> Start | None:
     if not isinstance(placed, Placement):
         return None
     bound = max((bound.value for bound in proposal.bounds if bound.scope == ALL_SCHEDULES), default=0)
+    if steps.start is not None:  # its starts may come later, and so may its end
+        steps = steps.placed(placed.start)
     return Start(name, steps, makespan_of(problem, steps, placed), bound)

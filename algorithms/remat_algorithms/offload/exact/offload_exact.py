@@ -8,7 +8,7 @@ from functools import partial
 
 from pydantic import Field
 
-from remat.placement import Unplaceable, place
+from remat.placement import Placement, Unplaceable, place
 from remat.plugin import (
     ALL_SCHEDULES,
     Context,
@@ -23,6 +23,7 @@ from remat.plugin import (
     run_in_order,
 )
 from remat_algorithms.kit.incumbent import Incumbent
+from remat_algorithms.kit.makespan import makespan_of
 from remat_algorithms.kit.programs.answers import Answer, Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
 from remat_algorithms.kit.whole import raised
@@ -272,8 +273,11 @@ class _Search(Incumbent[Timed]):
             most, ratio = max(most + 1, int(most * ratio)), ratio * GROWTH
 
     def offer(self, model: Model, plan: Plan) -> None:
-        """Take over a schedule, if it is better."""
+        """Take over a schedule, if it is better; where the scale is coarse, with each step as early as may be."""
         timed = timed_steps(model.setting, model.scale, model.length, plan)
+        placed = place(self.problem.graph, self.problem.machine, timed.steps)
+        if isinstance(placed, Placement) and makespan_of(self.problem, timed.steps, placed) < timed.makespan:
+            timed = Timed(timed.steps.placed(placed.start), makespan_of(self.problem, timed.steps, placed))
         self.take(timed, timed.makespan)
 
     def _infeasible(self) -> Proposal:

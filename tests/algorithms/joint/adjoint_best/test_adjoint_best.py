@@ -471,6 +471,20 @@ def test_huge_figures() -> None:
     assert large.makespan // 10**13 == (small.makespan - sum(step["backward_time"] for step in document["steps"]))
 
 
+def test_steps_on_a_coarse_scale_start_as_early_as_may_be() -> None:
+    """Sizes over one bandwidth make the program's unit of time far longer than all runs together."""
+    ways = [("device", "host", None), ("host", "device", 1), ("device", "disk", None), ("disk", "device", None)]
+    links = [{"source": source, "target": target, "bandwidth": bandwidth} for source, target, bandwidth in ways]
+    links[0]["channel"] = links[1]["channel"] = "gpu"
+    machine = {"memories": [{"name": name} for name in ("device", "host", "disk")], "links": links}
+    machine["processors"] = [{"name": "gpu", "memory": "device"}]
+    document = {"schema": "remat.instance/2", "kind": "adjoint", "steps": 2, "forward_time": 14, "backward_time": 14}
+    document |= {"state_size": 5 * 2**50 + 13, "tape_size": 2**52 + 13, "tape_time": 42, "machine": machine}
+    result = remat.solve(document, algorithm="adjoint-best", budget=10_292_314_271_314_623)
+    assert result.makespan == 112
+    assert result.optimal_within == "all schedules"
+
+
 def test_an_idle_channel_costs_nothing() -> None:
     """A level beside computing that holds nothing makes no schedule slower."""
     level = {"name": "ram", "bandwidth": 1}
