@@ -75,10 +75,6 @@ FAST_OPTIONS = {
 TIME_LIMITS = {"dag-auto": 1.0, "poet": 3.0}
 AMPLE = 600.0
 
-# Instances for the fast tests of what takes seconds for one.
-FEW = {"adjoint-best": 3, "dag-auto": 5, "offload-exact": 5, "poet": 4, "remat-offload-best": 5, "weight-offload": 5}
-FEW |= {"knapsack-ilp": 4, "dtr": 5, "checkmate": 5, "checkmate-lp": 5, "moccasin": 5}
-
 OFFLOADING = ("offload-greedy", "offload-dp", "pofo", "remat-offload-best")
 ON_DISK = ("disk-revolve", "periodic-disk-revolve", "two-level")
 
@@ -187,9 +183,7 @@ def short(self, kind):
 
 
 PROGRAMS = {"adjoint-best", "checkmate", "checkmate-lp", "moccasin", "offload-exact", "poet", "dag-auto"}
-PROGRAMS |= {"chain-best", "chain-exact", "pipe-search", "pipe-exact"}
-
-DEAR = PROGRAMS | {"knapsack-ilp"}
+PROGRAMS |= {"chain-best", "chain-exact", "pipe-search", "pipe-exact", "knapsack-ilp"}
 
 ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
 """Algorithms that rematerialise on task graphs; these draw more graphs."""
@@ -212,10 +206,10 @@ def suite(entry, *, examples, graphs, options, suffix="", **more):
 
 
 for _entry in catalogue:
-    _few = FEW.get(_entry.name, 6)
+    _few = 2 if _entry.name in PROGRAMS else 4  # what takes seconds for one
     _more = {} if _entry.name == "poet" else {"time_limit": AMPLE}
     _more |= {"moderate": short} if _entry.name in PROGRAMS else {}
-    _more |= {"sparing": True} if _entry.name in DEAR else {}
+    _more |= {"sparing": True}
     _fast = suite(_entry, examples=_few, graphs=2 * _few, options=OPTIONS | FAST_OPTIONS, **_more)
     globals()[_fast.__name__] = _fast
     _thorough = pytest.mark.slow(suite(_entry, examples=150, graphs=500, options=OPTIONS, suffix="Thoroughly"))
@@ -225,4 +219,4 @@ for _entry in catalogue:
 def test_every_entry_has_a_suite():
     tested = {item.algorithm for item in globals().values() if isinstance(item, type) and item is not AlgorithmSuite}
     assert tested == {entry.name for entry in catalogue}
-    assert OPTIONS.keys() | FAST_OPTIONS.keys() | FEW.keys() <= tested
+    assert OPTIONS.keys() | FAST_OPTIONS.keys() <= tested

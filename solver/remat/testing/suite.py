@@ -50,8 +50,9 @@ class AlgorithmSuite:
     time_limit : float
         Seconds for one solve, if the algorithm is anytime.
     sparing : bool
-        Whether single solves take long: degenerate instances are then solved at the budget in the middle, without one
-        and where nothing can be done, only, and every third of them in another process.
+        Whether to solve little: degenerate instances are then solved at the budget in the middle, without one and where
+        nothing can be done, only, and every third of them in another process; the first options meet all kinds, each
+        further set of options one of them.
     patience : float
         Seconds after which an interrupted solver that still runs is held to be stuck.
     """
@@ -85,16 +86,26 @@ class AlgorithmSuite:
         return cases.moderate(kind)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Run a test for every kind that the algorithm accepts, and every set of options.
+        """Run a test for every kind that the algorithm accepts, and every set of options (see `sparing`).
 
         The tests of a class share their answers: with pytest-xdist, ``--dist loadscope`` keeps them on one worker.
         """
-        if "kind" in metafunc.fixturenames:
-            # An unknown name must fail in the tests, with the registry's message, and not here.
-            known = {algorithm.name: algorithm for algorithm in algorithms()}.get(self.algorithm)
-            metafunc.parametrize("kind", [kind for kind in KINDS if known is None or known.accepts(kind)])
-        if "given" in metafunc.fixturenames:
-            shown = [",".join(f"{key}={value}" for key, value in given.items()) or "default" for given in self.options]
+        import pytest
+
+        # An unknown name must fail in the tests, with the registry's message, and not here.
+        known = {algorithm.name: algorithm for algorithm in algorithms()}.get(self.algorithm)
+        kinds = [kind for kind in KINDS if known is None or known.accepts(kind)]
+        shown = [",".join(f"{key}={value}" for key, value in given.items()) or "default" for given in self.options]
+        if {"kind", "given"} <= set(metafunc.fixturenames):
+            asked = [
+                pytest.param(kind, given, id=f"{kind}-{name}")
+                for k, (given, name) in enumerate(zip(self.options, shown, strict=True))
+                for kind in (kinds if k == 0 or not self.sparing else [kinds[k % len(kinds)]])
+            ]
+            metafunc.parametrize(("kind", "given"), asked)
+        elif "kind" in metafunc.fixturenames:
+            metafunc.parametrize("kind", kinds)
+        elif "given" in metafunc.fixturenames:
             metafunc.parametrize("given", self.options, ids=shown)
 
     # --- what is known without solving --------------------------------------------------------------------------------

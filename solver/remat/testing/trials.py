@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from remat.errors import OptionError
-from remat.instance import load
+from remat.instance import Instance, load
 from remat.plugin.context import Context
 from remat.plugin.options import make_options
 from remat.plugin.problem import Problem
@@ -52,6 +52,7 @@ class Trials:
         self._limit = time_limit
         self._answers: dict[str, Result | Refusal] = {}
         self._problems: dict[str, Problem] = {}
+        self._loaded: tuple[Document, Instance] | None = None
 
     def time_limit(self) -> float | None:
         """Return the limit for one solve: only anytime algorithms get one."""
@@ -72,11 +73,21 @@ class Trials:
         """Solve; only an `OptionError` counts as a refusal, and only one that says why."""
         try:
             return solve(
-                document, algorithm=self.algorithm, budget=budgets, options=given, time_limit=self.time_limit()
+                self._instance(document),
+                algorithm=self.algorithm,
+                budget=budgets,
+                options=given,
+                time_limit=self.time_limit(),
             )
         except OptionError as error:
             require(len(str(error)) >= 10, f"a refusal says why, not merely {str(error)!r}")
             return Refusal(str(error))
+
+    def _instance(self, document: Document) -> Instance:
+        """Return the instance; of a document that is asked for again and again, the same one."""
+        if self._loaded is None or self._loaded[0] is not document:
+            self._loaded = document, load(document)
+        return self._loaded[1]
 
     def problem(self, document: Document) -> Problem:
         """Return the problem without a budget."""

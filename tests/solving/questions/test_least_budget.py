@@ -84,10 +84,10 @@ def test_slots(steps, backward, state, share):
         assert found.answer.proved
 
 
-@draws(8)
+@draws(5)
 @given(strategies.adjoints(largest=5, exact=True), SHARES)
 def test_auto_on_adjoints_in_one_memory(document, share):
-    check_auto_in_one_memory(document, share, most=12)
+    check_auto_in_one_memory(document, share, most=8)
 
 
 @pytest.mark.slow

@@ -315,7 +315,7 @@ def test_the_relaxation_bounds_what_the_program_does_not_end():
     assert value <= max(bound.value for bound in result.bounds) <= result.makespan
 
 
-@settings(max_examples=10, **SMALL)
+@settings(max_examples=6, **SMALL)
 @given(strategies.dags(largest=6), st.integers(0, 99))
 def test_never_worse_than_the_program(document, share):
     check_against_program(document, share)

@@ -221,7 +221,7 @@ def check_never_worse(document: dict[str, Any], budget: int | None) -> None:
         assert own.lower_bound <= other.makespan * (1 + 1e-9), name
 
 
-@draws(8)
+@draws(5)
 @given(strategies.adjoints(largest=12), st.sampled_from([None, 2, 4, 8, 20]))
 def test_never_worse_than_any_other(document: dict[str, Any], budget: int | None) -> None:
     check_never_worse(document, budget)
@@ -510,7 +510,7 @@ def test_a_schedule_outside_the_class_is_not_the_best_of_it() -> None:
     document = {"schema": "remat.instance/2", "kind": "adjoint", "units": UNIT, "steps": steps, "tape_size": 6}
     document |= {"machine": machine}
     left_it = 0
-    for budget in range(9, 16):
+    for budget in (10, 11, 12):
         result = remat.solve(document, algorithm="adjoint-best", budget=budget, options={"work": 0.001})
         parked = {step.value[0] for step in result.steps if isinstance(step, Copy)} - {"x"}
         left_it += bool(parked)

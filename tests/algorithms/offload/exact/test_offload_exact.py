@@ -231,7 +231,7 @@ def test_a_solver_that_meets_its_limit_a_moment_early_says_so(monkeypatch):
     monkeypatch.setattr(exact, "watched", watched)
     monkeypatch.setattr(exact, "starts", lambda *given: ())
     document = chain(*[stage(2, 3, 4) for _ in range(3)], machine=machine())
-    result = solve(document, least_need(document)[0], seconds=4, recompute=True)
+    result = solve(document, least_need(document)[0], seconds=2, recompute=True)
     assert outcomes[-1] is Outcome.OPTIMAL
     assert result.makespan is not None
     assert result.optimal_within is None
