@@ -98,7 +98,6 @@ def test_what_is_large_is_an_image_and_small(tmp_path):
         (remat.solve(tree), "tree"),
         (remat.solve(deep), "tree"),
         (adjoint, "reversal"),
-        (adjoint, "stages"),
         (adjoint, "values"),
         (dag, "values"),
     ):

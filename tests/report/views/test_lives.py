@@ -42,7 +42,7 @@ def bytes_at(result, memory, time):
     return total + int(graph.workspace[steps.item[mine]].sum())
 
 
-@settings(max_examples=50, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 @given(DOCUMENTS, st.booleans())
 def test_they_add_up_to_the_profile(document, quickly):
     result = remat.solve(document, **a_schedule(document, quickly=quickly))

@@ -147,7 +147,7 @@ def test_trees_have_no_batch():
 # --- the search, against a scan ---------------------------------------------------------------------------------------
 
 
-@draws(40)
+@draws(20)
 @given(strategies.chains(largest=4, plain=True, exact=True), st.integers(1, 120), st.integers(1, 3), SHARES)
 def test_chains(document, budget, of, share):
     document = {key: value for key, value in document.items() if key != "machine"}

@@ -53,7 +53,7 @@ def least_by_scan(best, limit, top):
 # --- against a scan of all budgets ------------------------------------------------------------------------------------
 
 
-@draws(80)
+@draws(40)
 @given(strategies.chains(largest=4, plain=True, exact=True), SHARES, st.sampled_from(["rotor", "unswept", "swept"]))
 def test_chains(document, share, algorithm):
     document = {key: value for key, value in document.items() if key != "machine"}

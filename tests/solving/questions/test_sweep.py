@@ -87,7 +87,7 @@ def by_scan(document, top):
 # --- against a scan of all budgets ------------------------------------------------------------------------------------
 
 
-@draws(30)
+@draws(15)
 @given(strategies.chains(largest=4, plain=True, exact=True))
 def test_curves_are_exact_where_there_are_enough_points(document):
     document = {key: value for key, value in document.items() if key != "machine"}

@@ -120,7 +120,7 @@ def test_hidden_states_alone_are_revolve() -> None:
     assert remat.solve(loop(10) | stored(3), algorithm="bptt-hsm").makespan == advances(10, 3) + 10
 
 
-@pytest.mark.parametrize(("state", "tape"), [(1, 1), (2, 3), (1, 4), (3, 1), (1, 0), (0, 2), (0, 0)])
+@pytest.mark.parametrize(("state", "tape"), [(1, 1), (2, 3), (1, 0), (0, 2), (0, 0), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1, 4), (3, 1)))])
 def test_bptt_equals_its_recurrence(state: int, tape: int) -> None:
     for n in (1, 2, 5, 11):
         document = loop(n, state_size=state, tape_size=tape)

@@ -120,7 +120,7 @@ def check_floating(seed: int, stages: int, *, equal_forwards: bool = False) -> t
     return gained, distance
 
 
-@pytest.mark.parametrize("stages", [1, 2, 3, 4])
+@pytest.mark.parametrize("stages", [1, 2, 3, pytest.param(4, marks=pytest.mark.slow)])
 def test_best_floating_schedules(stages: int) -> None:
     for seed in range(6):
         check_floating(100 * stages + seed, stages)

@@ -75,7 +75,7 @@ def compare_with_class(document, share):
 SMALL = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=25, **SMALL)
+@settings(max_examples=12, **SMALL)
 @given(strategies.dags(largest=4, plain=True, exact=True), st.integers(0, 99))
 def test_against_all_sets_of_reruns(document, share):
     compare_with_class(document, share)
@@ -315,7 +315,7 @@ def test_the_relaxation_bounds_what_the_program_does_not_end():
     assert value <= max(bound.value for bound in result.bounds) <= result.makespan
 
 
-@settings(max_examples=6, **SMALL)
+@settings(max_examples=3, **SMALL)
 @given(strategies.dags(largest=6), st.integers(0, 99))
 def test_never_worse_than_the_program(document, share):
     check_against_program(document, share)

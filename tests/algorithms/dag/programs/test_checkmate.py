@@ -95,7 +95,7 @@ LOWERED = {
 
 @pytest.mark.parametrize("kind", sorted(LOWERED))
 def test_optimal_through_lowering(kind):
-    @draws(7)
+    @draws(4)
     @given(LOWERED[kind], st.integers(0, 99))
     def run(document, share):
         check_optimal(document, share)
@@ -401,7 +401,7 @@ def test_runs_in_stages():
 # --- another order ----------------------------------------------------------------------------------------------------
 
 
-@draws(25)
+@draws(12)
 @given(strategies.dags(largest=7, exact=True).filter(one_memory), st.integers(0, 99))
 def test_better_orders(document, share):
     """The best within the improved order, where there is one."""

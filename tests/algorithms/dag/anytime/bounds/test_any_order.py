@@ -99,7 +99,7 @@ def compare(document, seed):
     return met
 
 
-@settings(max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 @given(strategies.dags(largest=6, plain=True, exact=True), st.integers(0, 1000))
 def test_below_every_schedule_of_any_graph(document, seed):
     if speaks_for_all(make_problem(remat.load(document)), stage_model(make_problem(remat.load(document)))):

@@ -42,7 +42,7 @@ def forever(annealer, steps):
     annealer.round(steps, float("inf"), lambda: True)
 
 
-@settings(max_examples=80, **SMALL)
+@settings(max_examples=40, **SMALL)
 @given(strategies.dags(largest=8), st.integers(0, 9), st.integers(30, 99))
 def test_walks_agree_with_the_verifier(document, seed, share):
     problem = make_problem(own_memory(document))
