@@ -120,7 +120,11 @@ def test_hidden_states_alone_are_revolve() -> None:
     assert remat.solve(loop(10) | stored(3), algorithm="bptt-hsm").makespan == advances(10, 3) + 10
 
 
-@pytest.mark.parametrize(("state", "tape"), [(1, 1), (2, 3), (1, 0), (0, 2), (0, 0), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1, 4), (3, 1)))])
+FEW_SIZES = [(1, 1), (2, 3), (1, 0), (0, 2), (0, 0)]
+SIZES = [*FEW_SIZES, *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in ((1, 4), (3, 1)))]
+
+
+@pytest.mark.parametrize(("state", "tape"), SIZES)
 def test_bptt_equals_its_recurrence(state: int, tape: int) -> None:
     for n in (1, 2, 5, 11):
         document = loop(n, state_size=state, tape_size=tape)
