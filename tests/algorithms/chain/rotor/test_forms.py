@@ -196,10 +196,10 @@ def compare_kernels(segments: Segments, monkeypatch: pytest.MonkeyPatch) -> None
     assert pairs[0] == pairs[1]
 
 
-READS = [["output"], [], *(pytest.param([one], marks=pytest.mark.slow) for one in ("saved", "input"))]
+OF_EQUAL_STAGES = [["output"], [], *(pytest.param([one], marks=pytest.mark.slow) for one in ("saved", "input"))]
 
 
-@pytest.mark.parametrize("reads", READS)
+@pytest.mark.parametrize("reads", OF_EQUAL_STAGES)
 @pytest.mark.parametrize("in_place", [False, True])
 def test_a_long_chain_of_equal_stages(reads: list[str], in_place: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a stage processed alone needs no forward, a split just before the next stage saves one."""
