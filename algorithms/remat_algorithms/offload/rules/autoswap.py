@@ -42,7 +42,7 @@ def solve(problem: Problem, options: AutoswapOptions, context: Context) -> Propo
     """Offload whole values of the reference order, picked by weighted scores.
 
     Takes instances of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back. When
-    stopped, the search ends between two weights. Finds a schedule whenever the budget holds each run by itself and the
+    stopped, the search ends with the weights at hand. Finds a schedule whenever the budget holds each run by itself and the
     other memories hold the rest.
 
     Raises
@@ -63,7 +63,7 @@ def solve(problem: Problem, options: AutoswapOptions, context: Context) -> Propo
     search = BestPlan(problem, context)
     seen: set[frozenset[int]] = set()
     for weights in _weights(options.grid):
-        chosen = choice.select(scores.ranking(choice, weights))
+        chosen = choice.select(scores.ranking(choice, weights, context))
         if chosen is None:
             break  # all gaps together are not enough, whatever their order
         if frozenset(chosen) not in seen:
@@ -112,8 +112,11 @@ class Scores:
         load = weighted_absence(begins, choice.profile, leaves, returns, area)
         return Scores(gaps, leaves, returns, absence, area, load)
 
-    def ranking(self, choice: Choice, weights: tuple[float, float, float, float]) -> list[int]:
-        """Return the gaps in the order in which they are picked until the load fits, the others behind them."""
+    def ranking(self, choice: Choice, weights: tuple[float, float, float, float], context: Context) -> list[int]:
+        """Return the gaps in the order in which they are picked until the load fits, the others behind them.
+
+        When stopped, those that are left follow by their scores of that moment.
+        """
         fixed = sum(
             weight * _scaled(score)
             for weight, score in zip(weights, (self.absence, self.area, self.load), strict=False)
@@ -127,10 +130,9 @@ class Scores:
         left = np.ones(len(self.gaps), dtype=bool)
         picked: list[int] = []
         score = fixed
-        while left.any():
-            if int(profile.max()) > choice.budget:
-                again = weighted_absence(begins, profile, self.leaves, self.returns, self.area)
-                score = fixed + weights[3] * _scaled(again)
+        while left.any() and int(profile.max()) > choice.budget and not context.stopped:
+            again = weighted_absence(begins, profile, self.leaves, self.returns, self.area)
+            score = fixed + weights[3] * _scaled(again)
             best = int(np.argmax(np.where(left, score, -np.inf)))
             left[best] = False
             gap = int(self.gaps[best])
@@ -138,7 +140,9 @@ class Scores:
             inside = slice(int(choice.after[gap]) + 1, int(choice.before[gap]))
             if int(profile[inside].max()) > choice.budget:  # as they are taken
                 profile[inside] -= choice.size[gap]
-        return picked
+        # The load fits: no score changes any more.
+        order = np.argsort(-score, kind="stable")
+        return picked + [int(gap) for gap in self.gaps[order[left[order]]]]
 
 
 def weighted_absence(
