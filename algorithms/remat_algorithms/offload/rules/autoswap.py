@@ -42,8 +42,8 @@ def solve(problem: Problem, options: AutoswapOptions, context: Context) -> Propo
     """Offload whole values of the reference order, picked by weighted scores.
 
     Takes instances of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back. When
-    stopped, the search ends with the weights at hand. Finds a schedule whenever the budget holds each run by itself and the
-    other memories hold the rest.
+    stopped, the search ends with the weights at hand. Finds a schedule whenever the budget holds each run by itself and
+    the other memories hold the rest.
 
     Raises
     ------
