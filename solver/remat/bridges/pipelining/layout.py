@@ -6,7 +6,6 @@ directions, which PyTorch does not have), those that run the same ones are one c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -215,8 +214,3 @@ def _why_not(layout: Layout, transfer: Action) -> str:
     if layout.home[other] == layout.home[transfer.stage]:
         return f"stages {transfer.stage} and {other} are in the same row, and nothing is sent"
     return f"stage {transfer.stage} does not run micro-batch {transfer.batch}"
-
-
-def halves(layout: Layout) -> Iterator[tuple[Place, Action]]:
-    """Yield the operations that are half a backward."""
-    return ((place, action) for place, action in each_action(layout.rows) if action.kind in (Kind.INPUT, Kind.WEIGHT))
