@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import IO, Any
 
 from remat.documents import read_text
@@ -24,7 +24,7 @@ MOST_CELLS = 2_000_000
 """Bounds on what is read: bytes, and cells (idle ones, too)."""
 
 
-class Kind(Enum):
+class Kind(StrEnum):
     """What an action does, as cells spell it."""
 
     FORWARD = "F"

@@ -122,7 +122,7 @@ def _layer(given: Any, path: str) -> dict[str, Any]:
         raise InstanceError(
             "B is the time of a whole backward, I and W are those of its halves: give the one or the others", path
         )
-    return {_KEYS[key] if key in _KEYS else key: value for key, value in given.items()}
+    return {_KEYS.get(str(key), str(key)): value for key, value in given.items()}
 
 
 def _check_keys(given: dict[str, Any], known: tuple[str, ...], path: str) -> None:
