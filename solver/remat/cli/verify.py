@@ -13,7 +13,6 @@ from remat.cli.session import ExitCode, Session, emit
 from remat.errors import InstanceError, RematError, ScheduleForInstanceError
 
 if TYPE_CHECKING:
-    from remat.instance import MachineModel
     from remat.solving.verifying import Examined
     from remat.units import Units
     from remat.verifier import Report
@@ -63,16 +62,15 @@ def command(
             raise InstanceError(f"the arguments are swapped; write: remat verify {schedule} {instance}") from None
         raise
     units = loaded.units.build()
-    model: MachineModel | None
-    if schedule.removesuffix(".gz").endswith(".csv"):
+    in_cells = schedule.removesuffix(".gz").endswith(".csv")
+    document: Any = None if in_cells else common.load_schedule(schedule)
+    session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'} and its schedule")
+    model = common.load_machine_option(machine, units)
+    if in_cells:
         from remat.bridges.pipelining.verifying import examine_csv
 
-        model = common.load_machine_option(machine, units)
         examined = examine_csv(loaded, schedule, machine=model)
     else:
-        document = common.load_schedule(schedule)
-        session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'} and its schedule")
-        model = common.load_machine_option(machine, units)
         examined = examine(loaded, document, machine=model, any_instance=any_instance)
     report = examined.report
     causes = {name: _step_name(examined, peak.step) for name, peak in report.peaks.items()}

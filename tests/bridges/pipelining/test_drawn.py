@@ -8,12 +8,15 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
-from remat.bridges.pipelining.layout import check_layout
+from remat.bridges.pipelining.actions import Action, Cell, Kind
+from remat.bridges.pipelining.layout import Layout, check_layout
 from remat.bridges.pipelining.orders import orders_of, rows_of
-from remat.bridges.pipelining.rendezvous import hang_of, rendezvous_deadlock, with_transfers
+from remat.bridges.pipelining.rendezvous import Blocked, hang_of, rendezvous_deadlock, with_transfers
 from remat.schedule.orders import Orders, Pass, Phase, Stage
 from tests.bridges.pipelining.cases import instance_of, pipeline
 from tests.seeds import seeds
+
+BACKWARDS = (Kind.INPUT, Kind.BACKWARD)
 
 Named = tuple[str, int, int]
 """A transfer: of an output or a gradient, between a stage and the one before, for a micro-batch."""
@@ -88,13 +91,27 @@ def far(orders: Orders, stage: int) -> bool:
     return orders.stages[stage].device != orders.stages[stage - 1].device
 
 
+def assert_true(cycle: tuple[Blocked, ...], layout: Layout) -> None:
+    """The other end of each transfer is in a later group of the next rank than that in which this one waits."""
+    for blocked, following in zip(cycle, cycle[1:] + cycle[:1], strict=True):
+        cells = layout.rows[following.rank]
+        assert layout.home[blocked.transfer.stage] == blocked.rank
+        here, there = cells.index(following.transfer), cells.index(layout.other_end(blocked.transfer))
+        between = cells[here:there]
+        assert any(cell is None or "_" not in str(cell) for cell in between), (blocked, following)
+
+
 @pytest.mark.parametrize("seed", seeds(4, 40))
 def test_who_hangs(seed: int) -> None:
     random_ = random.Random(seed)
     seen = set()
     for _ in range(40):
         orders = drawn(random_)
-        single, grouped = (rendezvous_deadlock(orders, grouped=how) is not None for how in (False, True))
+        cycles = [rendezvous_deadlock(orders, grouped=how) for how in (False, True)]
+        for cycle, how in zip(cycles, (False, True), strict=True):
+            if cycle is not None:
+                assert_true(cycle, with_transfers(check_layout(rows_of(orders)), grouped=how))
+        single, grouped = (cycle is not None for cycle in cycles)
         assert (single, grouped) == (hangs(orders, grouped=False), hangs(orders, grouped=True))
         assert single or not grouped, "what runs one by one runs in groups"
         seen.add((single, grouped))
@@ -117,3 +134,43 @@ def test_there_and_back(seed: int) -> None:
         again = check_layout(full.rows)
         assert orders_of(again, instance, devices) == orders
         assert (hang_of(again) is None) is (hang_of(full) is None)
+
+
+@pytest.mark.parametrize("seed", seeds(4, 40))
+def test_transfers_in_one_common_order_never_hang(seed: int) -> None:
+    """Whatever the order of the operations: a receive that is posted as early as its send goes through."""
+    random_ = random.Random(seed)
+    for _ in range(10):
+        layout = check_layout(rows_of(drawn(random_)))
+        rows: list[list[Cell]] = [[] for _ in layout.rows]
+        waiting = [list(cells) for cells in layout.rows]
+        done: set[Action] = set()
+        while any(waiting):
+            ready = [row for row, cells in enumerate(waiting) if cells and may_run(layout, cells[0], done)]
+            row = random_.choice(ready)
+            operation = waiting[row].pop(0)
+            assert isinstance(operation, Action)
+            rows[row].append(operation)
+            done.add(operation)
+            sent = layout.transfers_of(operation)[1]
+            if sent is not None:
+                other = layout.other_end(sent)
+                done.add(other)
+                rows[row] += [None, sent, None]
+                rows[layout.home[other.stage]] += [None, other, None]
+        assert hang_of(check_layout(tuple(map(tuple, rows)))) is None
+
+
+def may_run(layout: Layout, operation: Cell, done: set[Action]) -> bool:
+    """Whether what an operation needs is there: sent to it, or made before it on its device."""
+    assert isinstance(operation, Action)
+    received, _ = layout.transfers_of(operation)
+    if received is not None:
+        return received in done
+    forward = operation.kind is Kind.FORWARD
+    if operation.kind is Kind.WEIGHT:
+        return True
+    other = layout.neighbours.get((operation.stage, -1 if forward else 1))
+    return other is None or bool(
+        done & {Action(kind, other, operation.batch) for kind in ((Kind.FORWARD,) if forward else BACKWARDS)}
+    )

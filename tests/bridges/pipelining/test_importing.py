@@ -45,6 +45,16 @@ def test_there_and_back(rule: str) -> None:
     assert remat.load(instance_document(made.instance)) == made.instance
 
 
+def test_copies_of_the_model() -> None:
+    """In two directions on three devices, the layers in the middle lie on one of them, the others on two."""
+    made = imported(csv_of(named("gems", 3, 4)), {"stages": WHOLE})
+    assert made.instance.copies == 2
+    assert made.instance.length == 3
+    assert remat.verify(made.instance, made.schedule).ok
+    with pytest.raises(InstanceError, match="copies of the model are cut into 1 and 2 stages"):
+        imported("0F0,0B0,1F0,1B0,2F1,2B1\n", {"stages": WHOLE})
+
+
 def test_named_makespans() -> None:
     """The figures of the papers: (m + p - 1)(F + B), and p - s activations under 1F1B."""
     for rule, peaks in (("gpipe", [8, 8, 8, 8]), ("1f1b", [4, 3, 2, 1])):

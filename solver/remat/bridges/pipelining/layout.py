@@ -151,7 +151,10 @@ def _check_operations(home: tuple[int, ...], at: dict[Action, tuple[int, Place]]
             raise InstanceError(f"{place}: {action} has no forward, {forward}")
         elif action.kind is Kind.BACKWARD:
             if half in at or weight in at:
-                raise InstanceError(f"{place}: {action} is a whole backward, and there is {half} or {weight}, too")
+                raise InstanceError(
+                    f"{place}: {action} is a whole backward, and there is {half} or {weight}, too "
+                    "(older files say B for I)"
+                )
         elif (other := weight if action.kind is Kind.INPUT else half) not in at:
             raise InstanceError(f"{place}: {action} is half a backward, and there is no {other}")
     known = {batch for own in ran for batch in own}
