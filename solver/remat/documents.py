@@ -82,29 +82,61 @@ def read_document(source: str | os.PathLike[str] | IO[Any], what: str = "instanc
     InstanceError
         For anything that is not one well-formed JSON document without duplicate keys.
     """
-    if isinstance(source, (str, os.PathLike)):
-        if os.fspath(source) == "-":
-            name = "standard input"
-            return _parsed(_text(sys.stdin.buffer, name, what), name)
-        path = Path(source)
-        try:
-            with path.open("rb") as file:
-                text = _text(file, str(path), what)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise InstanceError(f"cannot read {what} {str(path)!r}: {reason}") from None
-        except ValueError as error:
-            if isinstance(error, InstanceError):
-                raise
-            raise InstanceError(f"cannot read {what}: {error}") from None  # an embedded null byte
-        return _parsed(text, str(path))
-    name = str(getattr(source, "name", what))
-    return _parsed(_text(source, name, what), name)
+    name, text = _read_all(source, what, lambda name: _Toll(name, what).charge)
+    return _parsed(text, name)
+
+
+def read_text(source: str | os.PathLike[str] | IO[Any], what: str, largest: int) -> tuple[str, str]:
+    """Read a text of at most `largest` bytes from where `read_document` reads; return its name for messages, and it.
+
+    Raises
+    ------
+    InstanceError
+        For what cannot be read, is damaged, is too large, or is no UTF-8.
+    """
+
+    def charging(name: str) -> Callable[[bytes], None]:
+        total = 0
+
+        def charge(chunk: bytes) -> None:
+            nonlocal total
+            total += len(chunk)
+            if total > largest:
+                raise InstanceError(
+                    f"{name}: more than {_shown(largest)}, the limit for {_article(what)} of this format"
+                )
+
+        return charge
+
+    return _read_all(source, what, charging)
+
+
+def _read_all(
+    source: str | os.PathLike[str] | IO[Any], what: str, charging: Callable[[str], Callable[[bytes], None]]
+) -> tuple[str, str]:
+    """Return the name and the text of a source; each chunk is charged before the next one is read."""
+    if not isinstance(source, (str, os.PathLike)):
+        name = str(getattr(source, "name", what))
+        return name, _text(source, name, charging(name))
+    if os.fspath(source) == "-":
+        name = "standard input"
+        return name, _text(sys.stdin.buffer, name, charging(name))
+    path = Path(source)
+    try:
+        with path.open("rb") as file:
+            return str(path), _text(file, str(path), charging(str(path)))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InstanceError(f"cannot read {what} {str(path)!r}: {reason}") from None
+    except ValueError as error:
+        if isinstance(error, InstanceError):
+            raise
+        raise InstanceError(f"cannot read {what}: {error}") from None  # an embedded null byte
 
 
 def parse_document(data: bytes, name: str) -> Any:
     """Parse the bytes of one JSON document (see `read_document`)."""
-    return _parsed(_text(io.BytesIO(data), name, "instance"), name)
+    return _parsed(_text(io.BytesIO(data), name, _Toll(name, "instance").charge), name)
 
 
 class _Toll:
@@ -264,15 +296,14 @@ def _find_duplicate(document: Any) -> tuple[str, str]:
     raise AssertionError("a duplicate key was seen and is not there")
 
 
-def _text(file: IO[Any], name: str, what: str) -> str:
+def _text(file: IO[Any], name: str, charge: Callable[[bytes], None]) -> str:
     """Read, unpack and decode a document, a chunk at a time; each is charged before the next one is read."""
-    toll = _Toll(name, what)
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     pieces: list[str] = []
     seen = 0
     try:
         for chunk in _chunks(file, name):
-            toll.charge(chunk)
+            charge(chunk)
             pieces.append(decoder.decode(chunk))
             seen += len(chunk)
         pieces.append(decoder.decode(b"", final=True))

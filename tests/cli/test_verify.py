@@ -178,3 +178,21 @@ def test_starts_are_sums_of_times(run: Run, save: Save, tmp_path: Path) -> None:
     outcome = run("verify", path, target)
     assert outcome.code == 0
     assert "3.6e+300" in outcome.out
+
+
+def test_csv_of_a_pipeline(run: Run, tiny: str, save: Save) -> None:
+    layer = {"forward_time": 1, "backward_time": 2, "repeat": 2}
+    cluster = {"devices": [{"name": "gpu", "count": 2}]}
+    head = {"schema": "remat.instance/3", "kind": "pipeline", "units": {"time": "unit"}, "micro_batches": 2}
+    instance = save({**head, "layers": [layer], "cluster": cluster}, "pipeline.json")
+    rows = ("0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1")
+    good = run("verify", instance, save("\n".join(rows), "good.csv"))
+    assert (good.code, good.err) == (0, "")
+    assert "makespan        9\n" in good.out
+    stuck = run("verify", instance, save("\n".join(["0B0,0F0,0F1,0B1", rows[1]]), "stuck.csv"), "--format", "json")
+    assert stuck.code == 6
+    assert stuck.document["violations"][0]["rule"] == "deadlock"
+    missing = save(rows[0] + "\n1F0,1B0,,1F1,1X1", "bad.csv")
+    run("verify", instance, missing).assert_refused("bad.csv: row 2, cell 5: '1X1' is no action")
+    run("verify", tiny, save(rows[0], "one.csv")).assert_refused("CSV schedules are for pipelines")
+    run("verify", instance, "none.csv").assert_refused("cannot read schedule 'none.csv'")

@@ -11,18 +11,33 @@ import click
 
 from remat.cli import common
 from remat.cli.session import ExitCode, Session, writing
+from remat.errors import OptionError
 
 HELP = """Make an instance from a file of another format.
 
 \b
   remat import matrix bcspwr10.mtx.gz -o bcspwr10.json
-  remat import matrix FILE.mtx --ordering nd --relax 4 --symmetric --bytes 8 | remat solve -"""
+  remat import matrix FILE.mtx --ordering nd --relax 4 --symmetric --bytes 8 | remat solve -
+  remat import pipeline-csv schedule.csv --times times.json -o pipeline.json --schedule schedule.json"""
 
 MATRIX_HELP = """Make the assembly tree of a sparse matrix: the task tree of its multifrontal factorisation.
 
 MTX is a Matrix Market file (.gz too). Its pattern is made symmetric, ordered, and its elimination tree is condensed to
 supernodes: a node with eta columns and a contribution block of order cb has f = cb^2 and m = (eta + cb)^2 - cb^2.
 Needs scipy: pip install 'remat[sparse]'."""
+
+PIPELINE_HELP = """Make a pipeline, and its schedule, of a CSV of torch.distributed.pipelining and its stages' times.
+
+CSV has a row a rank, and cells such as 0F0, 1B0, or 1I0 and 1W0 for a backward in halves (.gz too). The times are a
+JSON object: "stages", a list of objects, or one for all stages, with the times F and B, or F, I and W, and sizes as
+layers of an instance have them (output_size, saved_size, parameter_size, ...); "hop", bandwidth, latency and delay
+between any two devices; "units", as in an instance.
+
+\b
+  echo '{"stages": {"F": "1ms", "B": "2ms", "saved_size": "1GB"}, "hop": {"delay": "5us"}}' > times.json
+  remat import pipeline-csv 1f1b.csv --times times.json -o pipeline.json --schedule 1f1b.json
+  remat verify pipeline.json 1f1b.json
+  remat solve pipeline.json                 is there a better one?"""
 
 ORDERINGS = ("amd", "nd", "natural", "rcm")
 
@@ -101,6 +116,41 @@ def matrix(session: Session, /, **given: Any) -> int:
     )
     session.remark(document["description"])
     _write(document, asked.output)
+    return ExitCode.OK
+
+
+@command.command("pipeline-csv", help=PIPELINE_HELP)
+@click.argument("path", metavar="CSV", type=click.Path())
+@click.option(
+    "--times", metavar="FILE", type=click.Path(), required=True, help="JSON file with the times of the stages."
+)
+@click.option("--schedule", metavar="FILE", help="Where to write the schedule, remat.schedule/2 with orders.")
+@click.option("--name", metavar="TEXT", help="Name of the instance [default: the file's].")
+@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
+@common.verbosity_options
+@click.pass_obj
+def pipeline_csv(
+    session: Session, /, path: str, times: str, schedule: str | None, name: str | None, output: str
+) -> int:
+    """Write the pipeline of a CSV schedule, and the schedule."""
+    common.one_standard_input({"CSV": path, "--times": times})
+    common.check_distinct({"CSV": path, "--times": times, "--output": output, "--schedule": schedule})
+    if output == schedule == common.STANDARD_STREAM:
+        raise OptionError("the instance and the schedule cannot both go to standard output")
+    for option, file in (("--output", output), ("--schedule", schedule)):
+        if file is not None and file != common.STANDARD_STREAM:
+            common.check_writable(option, file)
+    if common.STANDARD_STREAM in (path, times):
+        common.require_standard_input()
+    from remat.bridges.pipelining.importing import import_csv
+    from remat.instance import instance_document
+
+    made = import_csv(path, times, name=name)
+    for note in made.notes:
+        session.note(note)
+    _write(instance_document(made.instance), output)
+    if schedule is not None:
+        _write(made.schedule, schedule)
     return ExitCode.OK
 
 

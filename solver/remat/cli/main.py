@@ -27,9 +27,10 @@ COMMANDS = {
     "algorithms": ("remat.cli.algorithms", "List the algorithms, or explain one."),
     "generate": ("remat.cli.generate", "Make an instance: random, synthetic, or of a real architecture."),
     "import": ("remat.cli.import_", "Make an instance from a file of another format."),
+    "export": ("remat.cli.export", "Write a schedule in the format of another program."),
 }
 
-RESERVED = ("export", "fit", "layout")
+RESERVED = ("fit", "layout")
 
 HELP = """Plan the execution of a computation under a memory budget.
 

@@ -50,6 +50,13 @@ class Session:
 
             click.echo(f"remat: {printable(text)}", err=True)
 
+    def note(self, text: str) -> None:
+        """Say on standard error what the answer leaves out, unless nothing is to be said."""
+        if not self.quiet:
+            from remat.units import printable
+
+            click.echo(f"Note: {printable(text)}", err=True)
+
 
 @contextmanager
 def writing() -> Iterator[None]:

@@ -29,9 +29,13 @@ SCHEDULE is a JSON file (.gz too) of remat.schedule/1, or - for standard input. 
 first. It is judged on its own machine (differences from the instance's are remarked), or on that of --machine. If it
 names the instance that it was made for, that must be this one, unless --any-instance is given.
 
+Of a pipeline it may be a CSV of torch.distributed.pipelining, too: a row a device, the layers cut in even parts. Sends
+and receives in it block both ends, in the order in which they stand.
+
 \b
   remat verify net.json schedule.json
   remat solve net.json -b 8GB -qo - | remat verify net.json -
+  remat verify pipeline.json schedule.csv
 
 Exit code 0: every rule holds. 6: some do not."""
 
@@ -58,10 +62,16 @@ def command(
             raise InstanceError(f"the arguments are swapped; write: remat verify {schedule} {instance}") from None
         raise
     units = loaded.units.build()
-    document = common.load_schedule(schedule)
+    in_cells = schedule.removesuffix(".gz").endswith(".csv")
+    document: Any = None if in_cells else common.load_schedule(schedule)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'} and its schedule")
     model = common.load_machine_option(machine, units)
-    examined = examine(loaded, document, machine=model, any_instance=any_instance)
+    if in_cells:
+        from remat.bridges.pipelining.verifying import examine_csv
+
+        examined = examine_csv(loaded, schedule, machine=model)
+    else:
+        examined = examine(loaded, document, machine=model, any_instance=any_instance)
     report = examined.report
     causes = {name: _step_name(examined, peak.step) for name, peak in report.peaks.items()}
     if format_ == "json":

@@ -1,0 +1,1 @@
+"""Pipeline schedules as CSV files of PyTorch's `torch.distributed.pipelining`: a row a rank, a cell an action."""

@@ -1,0 +1,80 @@
+"""From a schedule with orders to a CSV: `remat export --as pipeline-csv`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from remat.bridges.pipelining.actions import Rows
+from remat.bridges.pipelining.layout import Layout, check_layout
+from remat.bridges.pipelining.orders import first_uneven, rows_of
+from remat.bridges.pipelining.rendezvous import hang_of, told, with_transfers
+from remat.errors import OptionError
+from remat.schedule.orders import Orders
+from remat.solving.verifying import Examined
+
+Transfers = Literal["none", "grouped", "single"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A CSV schedule, and notes on what it does not say."""
+
+    rows: Rows
+    notes: tuple[str, ...]
+
+
+def export_csv(examined: Examined, *, transfers: Transfers = "none") -> Exported:
+    """Return the orders of a schedule as a CSV for `torch.distributed.pipelining`.
+
+    Parameters
+    ----------
+    examined : Examined
+        The schedule, from `remat.solving.verifying.examine`.
+    transfers : {"none", "grouped", "single"}
+        Without sends and receives, which PyTorch adds by itself; or with them, those between two operations posted at
+        once, or one by one (with an idle cell between two).
+
+    Raises
+    ------
+    OptionError
+        If the schedule breaks rules, has no orders or such as no CSV says, or if its sends and receives would wait for
+        each other for ever.
+    """
+    if not examined.report.ok:
+        named = ", ".join(sorted({violation.rule for violation in examined.report.violations}))
+        raise OptionError(f"the schedule breaks rules ({named}); there is nothing to export")
+    orders = examined.orders
+    if orders is None:
+        raise OptionError("a CSV is made of a pipeline's orders, and the schedule lists steps")
+    layout = check_layout(rows_of(orders))
+    devices = [processor.name for processor in examined.machine.processors]
+    if transfers == "none":
+        return Exported(layout.rows, tuple(_notes(orders, layout, devices)))
+    grouped = transfers == "grouped"
+    full = with_transfers(layout, grouped=grouped)
+    cycle = hang_of(full)
+    if cycle is not None:
+        how = "posted at once between two operations" if grouped else "one by one"
+        would_do = "none"
+        if not grouped and hang_of(with_transfers(layout, grouped=True)) is None:
+            would_do = "none or grouped"
+        raise OptionError(
+            f"with transfers {how} this order hangs: {told(cycle, devices)}; it needs receives that are posted "
+            f"beforehand ({would_do} would do)",
+            argument="transfers",
+        )
+    return Exported(full.rows, tuple(_notes(orders, layout, devices)))
+
+
+def _notes(orders: Orders, layout: Layout, devices: list[str]) -> Iterator[str]:
+    if len(layout.copies) > 1:
+        own = ", ".join(f"{stages[0]} to {stages[-1]}" for stages in layout.copies[:8])
+        yield f"the model is there {len(layout.copies)} times, as stages {own}; PyTorch knows one copy"
+    uneven = first_uneven(orders)
+    if uneven is not None:
+        yield (
+            f"a CSV does not say which layers a stage holds; these are not even parts (stage {uneven.stage} on "
+            f"{devices[orders.stages[uneven.stage].device]} has {uneven.has} of them, not {uneven.even})"
+        )

@@ -1,0 +1,147 @@
+"""From CSV schedules to orders of a pipeline, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from remat.bridges.pipelining.actions import COMPUTING, Action, Kind, Rows, each_action
+from remat.bridges.pipelining.layout import Layout
+from remat.errors import InstanceError, OptionError
+from remat.instance import PipelineInstance
+from remat.schedule.document import SCHEMA_2
+from remat.schedule.orders import Orders, Pass, Phase, Stage
+
+
+def even_cuts(layers: int, parts: int) -> list[int]:
+    """Return where layers are cut into even parts, of which the first ones have one layer more."""
+    least, more = divmod(layers, parts)
+    return list(accumulate([least + (part < more) for part in range(parts)], initial=0))
+
+
+def orders_of(layout: Layout, instance: PipelineInstance, devices: int) -> Orders:
+    """Return a CSV schedule as orders: row r on device r, the instance's layers in even parts.
+
+    Transfers, and actions on parameters, are left out; of two operations at once the first goes first.
+
+    Raises
+    ------
+    InstanceError
+        If the instance has other numbers of micro-batches, or too few layers or devices.
+    """
+    if layout.batches != instance.micro_batches:
+        raise InstanceError(
+            f"the CSV runs {layout.batches} micro-batches, and the instance has {instance.micro_batches}"
+        )
+    if len(layout.rows) > devices:
+        raise InstanceError(f"the CSV has {len(layout.rows)} rows, one a device, and the instance {devices} devices")
+    depth = max(map(len, layout.copies))
+    if depth > instance.length:
+        raise InstanceError(
+            f"the CSV has {depth} stages one after the other, and the instance {instance.length} layers"
+        )
+    stages: dict[int, Stage] = {}
+    for own in layout.copies:
+        cuts = even_cuts(instance.length, len(own))
+        for part, stage in enumerate(own):
+            stages[stage] = Stage(tuple(range(cuts[part], cuts[part + 1])), layout.home[stage])
+    layers = instance.each_layer()
+    in_halves = [any(layers[layer].is_split for layer in stages[stage].layers) for stage in sorted(stages)]
+    lists: list[list[Pass]] = [[] for _ in range(devices)]
+    for place, action in each_action(layout.rows):
+        if action.kind in COMPUTING:
+            assert action.batch is not None
+            phase = _PHASES[action.kind]
+            if phase is Phase.BW and not in_halves[action.stage]:
+                phase = Phase.B
+            lists[place.row].append(Pass(phase, action.stage, action.batch))
+    return Orders(tuple(stages[stage] for stage in sorted(stages)), tuple(map(tuple, lists)))
+
+
+_PHASES = {Kind.FORWARD: Phase.F, Kind.INPUT: Phase.B, Kind.WEIGHT: Phase.W, Kind.BACKWARD: Phase.BW}
+
+
+def schedule_document(orders: Orders, devices: Sequence[str]) -> dict[str, Any]:
+    """Return orders as a `remat.schedule/2` document."""
+    return {"schema": SCHEMA_2, **orders.to_document(devices)}
+
+
+def notes_on(layout: Layout, layers: int) -> Iterator[str]:
+    """Say where orders of so many layers are not just what the CSV says."""
+    depth = max(map(len, layout.copies))
+    if layers != depth:
+        yield f"the CSV does not say which layers its stages hold: {layers} layers are cut in {depth} even parts"
+    if layout.overlaps:
+        cells = f"{layout.overlaps:,} cell{'s' if layout.overlaps > 1 else ''}"
+        yield f"{cells} of two operations at once (OVERLAP_F_B): they are read as one after the other"
+
+
+def rows_of(orders: Orders) -> Rows:
+    """Return orders as a CSV schedule without transfers, one row a device.
+
+    Stages are numbered as the micro-batches pass them; those that run nothing are left out.
+
+    Raises
+    ------
+    OptionError
+        For stages that a CSV cannot say: layers that do not follow each other.
+    """
+    copies = _copies_of(orders)
+    number = {stage: index for index, stage in enumerate(stage for own in copies for stage in own)}
+    halves = {one.stage for listed in orders.lists for one in listed if one.phase in (Phase.W, Phase.BW)}
+    kinds = {Phase.F: Kind.FORWARD, Phase.W: Kind.WEIGHT, Phase.BW: Kind.BACKWARD}
+    rows: list[tuple[Action, ...]] = []
+    for listed in orders.lists:
+        row = []
+        for phase, stage, batch in listed:
+            kind = kinds.get(phase, Kind.INPUT if stage in halves else Kind.BACKWARD)
+            row.append(Action(kind, number[stage], batch))
+        rows.append(tuple(row))
+    while rows and not rows[-1]:
+        rows.pop()
+    return tuple(rows)
+
+
+def _copies_of(orders: Orders) -> list[list[int]]:
+    """Return the stages of each copy of the model, as its micro-batches pass them."""
+    ran: dict[int, set[int]] = {}
+    for listed in orders.lists:
+        for _, stage, batch in listed:
+            ran.setdefault(stage, set()).add(batch)
+    groups: dict[frozenset[int], list[int]] = {}
+    for stage, own in ran.items():
+        groups.setdefault(frozenset(own), []).append(stage)
+    depth = 1 + max(layer for stage in orders.stages for layer in stage.layers)
+    copies = []
+    for batches in sorted(groups, key=min):
+        passed = sorted(groups[batches], key=lambda stage: orders.stages[stage].layers[0])
+        if [layer for stage in passed for layer in orders.stages[stage].layers] != list(range(depth)):
+            named = f"stage{'s' if len(passed) > 1 else ''} {', '.join(map(str, passed[:12]))}"
+            raise OptionError(
+                f"a CSV says stages of layers that follow each other, all of them for each micro-batch; {named}, which "
+                f"micro-batch {min(batches)} passes, are not such"
+            )
+        copies.append(passed)
+    return copies
+
+
+@dataclass(frozen=True, slots=True)
+class Uneven:
+    """A stage whose layers are not those that reading a CSV would give it: the numbers of its layers."""
+
+    stage: int
+    has: int
+    even: int
+
+
+def first_uneven(orders: Orders) -> Uneven | None:
+    """Return the first stage whose layers are not the even part that a CSV is read as; None if all are."""
+    for own in _copies_of(orders):
+        layers = [len(orders.stages[stage].layers) for stage in own]
+        cuts = even_cuts(sum(layers), len(own))
+        for part, (stage, has) in enumerate(zip(own, layers, strict=True)):
+            if has != cuts[part + 1] - cuts[part]:
+                return Uneven(stage, has, cuts[part + 1] - cuts[part])
+    return None

@@ -1,0 +1,52 @@
+"""Judging a CSV schedule against an instance of kind `pipeline`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import IO, Any
+
+from remat.bridges.pipelining.actions import read_csv
+from remat.bridges.pipelining.layout import check_layout
+from remat.bridges.pipelining.orders import notes_on, orders_of, schedule_document
+from remat.bridges.pipelining.rendezvous import hang_of, told
+from remat.errors import InstanceError
+from remat.instance import Instance, MachineModel, PipelineInstance
+from remat.instance.lowering import machine_of
+from remat.solving.verifying import Examined, examine
+from remat.verifier import Violation, nothing_run
+
+
+def examine_csv(
+    instance: Instance, source: str | os.PathLike[str] | IO[Any], *, machine: MachineModel | None = None
+) -> Examined:
+    """Judge a CSV schedule as `remat.verify` judges its orders; the instance's layers are cut in even parts.
+
+    If the CSV lists sends and receives, these block both ends, in the order in which they stand (see
+    `remat.bridges.pipelining.rendezvous`): if ranks wait for each other for ever, that breaks the rule `deadlock`.
+
+    Raises
+    ------
+    InstanceError
+        For a CSV that cannot be read, or that does not suit the instance.
+    """
+    if not isinstance(instance, PipelineInstance):
+        raise InstanceError(f"CSV schedules are for pipelines, and the instance is a {instance.kind}")
+    layout = check_layout(read_csv(source), _named(source))
+    used = machine_of(instance) if machine is None else machine.build()
+    devices = [processor.name for processor in used.processors]
+    document = schedule_document(orders_of(layout, instance, len(devices)), devices)
+    examined = examine(instance, document, machine=machine)
+    report = replace(examined.report, notes=(*examined.report.notes, *notes_on(layout, instance.length)))
+    hangs = any(violation.rule == "deadlock" for violation in report.violations)
+    if layout.has_transfers and not hangs and (cycle := hang_of(layout)) is not None:
+        message = f"sends and receives that wait for their other end: {told(cycle, devices)}"
+        violations = (*report.violations, Violation(None, "deadlock", message))
+        report = replace(nothing_run(examined.machine), violations=violations, notes=report.notes)
+    return replace(examined, report=report)
+
+
+def _named(source: object) -> str:
+    if isinstance(source, (str, os.PathLike)):
+        return os.fspath(source)
+    return str(getattr(source, "name", "the schedule"))

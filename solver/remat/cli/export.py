@@ -1,0 +1,62 @@
+"""`remat export`: schedules in formats of other programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from remat.cli import common
+from remat.cli.session import ExitCode, Session, writing
+
+HELP = """Write a schedule in the format of another program.
+
+pipeline-csv: the orders of a pipeline's schedule as a CSV of torch.distributed.pipelining, a row a device: F, B, and I
+and W where a backward is in two halves. The schedule is verified first.
+
+\b
+  remat solve pipeline.json -a 1f1b -o 1f1b.json
+  remat export 1f1b.json --of pipeline.json --as pipeline-csv -o 1f1b.csv
+  remat export 1f1b.json --of pipeline.json --as pipeline-csv --transfers grouped
+  remat verify pipeline.json 1f1b.csv
+
+With --transfers it lists sends and receives: all between two operations posted at once (grouped), or one by one with an
+empty cell between two (single). An order in which these would wait for each other for ever is refused."""
+
+
+@click.command("export", help=HELP)
+@click.argument("schedule", type=click.Path())
+@click.option("--of", metavar="INSTANCE", help="The instance of the schedule; a shipped one is found.")
+@click.option("--as", "format_", type=click.Choice(("pipeline-csv",)), required=True, help="The format.")
+@click.option(
+    "--transfers",
+    type=click.Choice(("none", "grouped", "single")),
+    default="none",
+    show_default=True,
+    help="Whether sends and receives are listed, and how.",
+)
+@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
+@common.verbosity_options
+@click.pass_obj
+def command(session: Session, /, schedule: str, of: str | None, format_: str, transfers: Any, output: str) -> int:
+    """Verify the schedule, and write it."""
+    common.one_standard_input({"SCHEDULE": schedule, "--of": of})
+    common.check_distinct({"SCHEDULE": schedule, "--of": of, "--output": output})
+    if output != common.STANDARD_STREAM:
+        common.check_writable("--output", output)
+    from remat.bridges.pipelining.actions import csv_lines
+    from remat.bridges.pipelining.exporting import export_csv
+    from remat.documents import write_text
+    from remat.solving.verifying import examine
+
+    document = common.load_schedule(schedule)
+    loaded = common.load_instance(of) if of is not None else common.instance_of_schedule(document, schedule)
+    made = export_csv(examine(loaded, document), transfers=transfers)
+    for note in made.notes:
+        session.note(note)
+    if output == common.STANDARD_STREAM:
+        with writing():
+            write_text(output, csv_lines(made.rows))
+    else:
+        write_text(output, csv_lines(made.rows))
+    return ExitCode.OK

@@ -1,0 +1,88 @@
+"""`remat export`, and `remat import pipeline-csv`: what they write, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.helpers import Run, Save
+
+CSV = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
+TIMES = {"stages": {"F": 1, "B": 2}, "units": {"time": "unit", "memory": "unit"}}
+
+
+@pytest.fixture
+def made(run: Run, save: Save, tmp_path: Path) -> tuple[str, str]:
+    """Paths of an instance and of its schedule, as they were imported."""
+    paths = str(tmp_path / "pipeline.json"), str(tmp_path / "schedule.json")
+    files = save(CSV, "a.csv"), "--times", save(TIMES, "times.json")
+    outcome = run("import", "pipeline-csv", *files, "-o", paths[0], "--schedule", paths[1])
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+    return paths
+
+
+def test_there_and_back(run: Run, made: tuple[str, str], tmp_path: Path) -> None:
+    instance, schedule = made
+    assert run("verify", instance, schedule, "--format", "json").document["makespan"] == 9
+    assert run("export", schedule, "--of", instance, "--as", "pipeline-csv").out == CSV
+    output = tmp_path / "b.csv.gz"
+    outcome = run("export", schedule, "--of", instance, "--as", "pipeline-csv", "--transfers", "grouped", "-o", output)
+    assert (outcome.code, outcome.out) == (0, "")
+    assert run("verify", instance, output, "--format", "json").document["makespan"] == 9
+
+
+def test_hanging_transfers(run: Run, made: tuple[str, str], save: Save) -> None:
+    instance, schedule = made
+    run("export", schedule, "--of", instance, "--as", "pipeline-csv", "--transfers", "single").assert_refused(
+        "--transfers: with transfers one by one this order hangs: 0SEND_F1 on gpu0 waits for 1SEND_B0 on gpu1 waits for"
+    )
+    grouped = run("export", schedule, "--of", instance, "--as", "pipeline-csv", "--transfers", "grouped").out
+    alone = grouped.replace("SEND_F1,0RECV", "SEND_F1,,0RECV").replace("SEND_B0,1RECV", "SEND_B0,,1RECV")
+    outcome = run("verify", instance, save(alone, "alone.csv"), "--format", "json")
+    assert (outcome.code, [violation["rule"] for violation in outcome.document["violations"]]) == (6, ["deadlock"])
+
+
+def test_solved_results(run: Run, save: Save, tmp_path: Path, made: tuple[str, str]) -> None:
+    solved = tmp_path / "solved.json"
+    assert run("solve", made[0], "-a", "gpipe", "-qo", solved).code == 0
+    assert run("export", solved, "--of", made[0], "--as", "pipeline-csv").out.startswith("0F0,0F1,0B0,0B1\n1F0,1F1,")
+
+
+def test_refused(run: Run, save: Save, made: tuple[str, str], tiny: str) -> None:
+    instance, schedule = made
+    run("export", schedule, "--of", instance).assert_refused("--as")
+    run("export", schedule, "--as", "pipeline-csv").assert_refused("name the instance")
+    run("export", tiny, "--of", instance, "--as", "pipeline-csv").assert_refused("$.schema", "an instance")
+    run("export", schedule, "--of", tiny, "--as", "pipeline-csv").assert_refused("orders are for pipelines")
+    run("export", schedule, "--of", instance, "--as", "pipeline-csv", "-o", schedule).assert_refused("is also SCHEDULE")
+    other = json.loads(Path(schedule).read_text())
+    other["instance"]["digest"] = "sha256:0"
+    run("export", save(other, "o.json"), "--of", instance, "--as", "pipeline-csv").assert_refused("other-instance")
+
+
+def test_import_is_refused(run: Run, save: Save, tmp_path: Path) -> None:
+    path, times = save(CSV, "a.csv"), save(TIMES, "times.json")
+    run("import", "pipeline-csv", path).assert_refused("--times")
+    run("import", "pipeline-csv", path, "--times", path).assert_refused("is also CSV")
+    run("import", "pipeline-csv", "-", "--times", "-").assert_refused("cannot both be standard input")
+    run("import", "pipeline-csv", path, "--times", times, "--schedule", "-").assert_refused("standard output")
+    run("import", "pipeline-csv", path, "--times", tmp_path / "none").assert_refused("No such file")
+    run("import", "pipeline-csv", path, "--times", save([], "list.json")).assert_refused(
+        "list.json: $: expected an object"
+    )
+    bad = save("0F0,0X0\n", "bad.csv")
+    run("import", "pipeline-csv", bad, "--times", times).assert_refused("bad.csv: row 1, cell 2: '0X0' is no action")
+
+
+def test_from_standard_input(run: Run, save: Save) -> None:
+    times = save(TIMES, "times.json")
+    assert run("import", "pipeline-csv", "-", "--times", times, stdin=CSV.encode()).document["kind"] == "pipeline"
+
+
+def test_notes(run: Run, save: Save) -> None:
+    times = save({"stages": {"F": 1, "B": 2}}, "times.json")
+    path = save("0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n", "o.csv")
+    assert run("import", "pipeline-csv", path, "--times", times).err.startswith("Note: 1 cell of two operations")
+    assert run("import", "pipeline-csv", path, "--times", times, "-q").err == ""
