@@ -35,7 +35,7 @@ BAD = [
     ("layers.0.repeat", 0, "$.layers[0].repeat", "out of range"),
     ("layers.0.forward_time", ..., "$.layers[0].forward_time", "missing"),
     ("layers.1.backward_time", -1, "$.layers[1].backward_time", "out of range"),
-    ("layers.2.forward_time.slow", "x", "$.layers[2].forward_time", "is not a time"),
+    ("layers.2.forward_time.slow", "x", "$.layers[2].forward_time.slow", "is not a time"),
     ("layers.2.forward_time", {"other": 1}, "$.layers[2]", "no device of the cluster can run this layer"),
     ("layers.2.forward_time", {}, "$.layers[2].forward_time", ""),
     ("layers.2.backward_time", {"other": 1}, "$.layers[2]", "no device of the cluster can run this layer"),

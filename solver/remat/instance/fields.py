@@ -266,13 +266,19 @@ def _parent_array(values: object) -> tuple[int, ...]:
 # Plain validators bypass pydantic's own coercions: "8" is no count, 1 is no flag.
 def _time_by_type(value: object) -> Number | dict[str, Number]:
     """Read a time, or an object: name of a type of device -> time."""
-    parse = _in_units(parse_time)
     if not isinstance(value, dict):
-        number: Number = parse(value)
+        number: Number = _in_units(parse_time)(value)
         return number
     if not value:
         raise fail("an object without any type of device; write a time, or one for each type that can run it")
-    return {_name(key): parse(time) for key, time in value.items()}
+    found = {}
+    for key, time in value.items():
+        name = _name(key)
+        try:
+            found[name] = parse_time(time, _units.get())
+        except ValueError as error:
+            raise fail(str(error), f".{name}") from None
+    return found
 
 
 Size = Annotated[int, PlainValidator(_in_units(parse_size)), WithJsonSchema(_SIZE_SCHEMA)]
