@@ -124,6 +124,11 @@ class BaseInstance(Model):
         return False
 
     @property
+    def is_stream(self) -> bool:
+        """Whether what there is to do follows itself without end, so that a schedule is a pattern with a period."""
+        return False
+
+    @property
     def has_equal_steps(self) -> bool:
         """Whether the steps of a time loop are all alike."""
         return False

@@ -44,6 +44,9 @@ class Layer(Model):
         default=None, description="Bytes in which their gradients are added up; null: as the parameters."
     )
     optimizer_size: Size = Field(default=0, description="Bytes of the optimizer's state.")
+    discrepancy_size: Size = Field(
+        default=0, description="Bytes kept beside the one version of its parameters, to correct for staleness."
+    )
     repeat: Count = Field(default=1, description="So many equal layers, one after the other.")
 
     @property
@@ -63,8 +66,9 @@ class Layer(Model):
 
     @property
     def of_parameters(self) -> tuple[int, int, int]:
-        """Bytes of parameters, their gradients and the optimizer's state, which lie wherever the layer runs."""
-        return self.parameter_size, self.parameter_gradient_bytes, self.optimizer_size
+        """Bytes of one version of its parameters, of their gradients and the optimizer's state, wherever it runs."""
+        versions = self.parameter_size + self.discrepancy_size
+        return versions, self.parameter_gradient_bytes, self.optimizer_size
 
     def time_on(self, phase: str, device: str) -> Number | None:
         """Return a time of the layer on a type of device; None if that cannot run it."""
@@ -80,8 +84,12 @@ class Layer(Model):
 class PipelineInstance(BaseInstance):
     """Layers in a row, micro-batches that pass them forwards and back, and a cluster to run that on.
 
-    `weights` says when parameters change: ``flush``, after all micro-batches of a step. A layer may lie on up to
-    `copies` devices, with its parameters on each; a micro-batch passes one of them.
+    `weights` says when parameters change: ``flush``, after all micro-batches of a step. Otherwise micro-batches follow
+    each other without end, `micro_batches` of them are looked at, and each `update_every` of them the parameters
+    change, while others are under way: both halves of a micro-batch then use the version that was the newest when its
+    forward began (``stash``: as many versions as that takes; ``double``: two at most), or whichever is there
+    (``single``). A layer may lie on up to `copies` devices, with its parameters on each; a micro-batch passes one of
+    them.
     """
 
     schema_: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -91,7 +99,14 @@ class PipelineInstance(BaseInstance):
     layers: Annotated[tuple[Layer, ...], Field(min_length=1, description="From the input to the loss."), Many]
     micro_batches: Count = Field(description="How many micro-batches a step has.")
     cluster: ClusterModel = Field(description="Devices, and how they reach each other.")
-    weights: Literal["flush"] = Field(default="flush", description="flush: parameters change between two steps only.")
+    weights: Literal["flush", "stash", "double", "single"] = Field(
+        default="flush",
+        description="When parameters change: between two steps (flush), or while micro-batches are under way, which "
+        "keep the version they began with (stash), of at most two (double), or use what is there (single).",
+    )
+    update_every: Count | None = Field(
+        default=None, description="Micro-batches from one change of the parameters to the next; null: 1. For double."
+    )
     backward_reads: Reads = Field(
         default=ALL_READS, description="What backwards read beside the gradient: any of input, output, saved."
     )
@@ -118,6 +133,11 @@ class PipelineInstance(BaseInstance):
         return any(layer.is_split for layer in self.layers)
 
     @property
+    def is_stream(self) -> bool:
+        """Whether micro-batches follow each other without end, while the parameters change."""
+        return self.weights != "flush"
+
+    @property
     def budgets_are_for_all(self) -> bool:
         """A bare budget is the memory of every device."""
         return True
@@ -141,10 +161,21 @@ class PipelineInstance(BaseInstance):
             raise fail("a pipeline has a cluster, and no machine beside it", ".machine")
         if self.static_memory:
             raise fail("a pipeline has no first memory: give bytes that always lie there to a layer", ".static_memory")
+        if self.update_every is not None and self.weights != "double":
+            raise fail(f"only weights double are updated in groups, and these are {self.weights}", ".update_every")
+        if self.update_every is None and self.weights == "double":
+            raise fail("weights double need an update_every, at least the most micro-batches in flight", ".weights")
+        if self.is_stream and self.copies > 1:
+            raise fail(f"weights {self.weights} change on one device: a layer has one copy there", ".copies")
         total = 0
-        for layer in self.layers:
+        for index, layer in enumerate(self.layers):
+            if layer.discrepancy_size and self.weights != "single":
+                at = f".layers[{index}].discrepancy_size"
+                raise fail(f"only weights single are corrected, and these are {self.weights}", at)
+            versions = self.micro_batches if self.weights == "stash" else 2
             each = layer.output_size + layer.gradient_bytes + layer.saved_size + layer.weight_saved_size
             total += layer.repeat * (self.micro_batches * each + self.copies * sum(layer.of_parameters))
+            total += layer.repeat * (versions * layer.parameter_size + layer.discrepancy_size)
             total += layer.repeat * (layer.forward_workspace + layer.backward_workspace)
         check_total(total, "the sizes of the pipeline")
         return self

@@ -20,7 +20,7 @@ from remat.units import LARGEST_TOTAL, Number, Units, parse_size, parse_time
 
 SCHEMA = "remat.schedule/1"
 SCHEMA_2 = "remat.schedule/2"
-"""`remat.schedule/1`, and where placeable inputs lie (`initial`), or orders of a pipeline instead of steps."""
+"""`remat.schedule/1`, and where placeable inputs lie (`initial`), or orders or a pattern of a pipeline, no steps."""
 SCHEMAS = (SCHEMA, SCHEMA_2)
 SUMMARY_SCHEMA = "remat.summary/1"
 """The figures of a result without its steps."""
@@ -33,7 +33,7 @@ KEYS: Mapping[str, frozenset[str]] = {
             *("bounds", "least_budget", "answer", "solve_seconds", "notes", "steps"),
         }
     ),
-    SCHEMA_2: frozenset({"initial", "stages", "orders"}),
+    SCHEMA_2: frozenset({"initial", "stages", "orders", "period", "pattern"}),
     "instance": frozenset({"name", "digest"}),
     "bounds": frozenset({"value", "scope", "source"}),
     "least_budget": frozenset({"memory", "size", "task", "sufficient", "scope"}),

@@ -19,6 +19,7 @@ import numpy as np
 from remat.errors import InstanceError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import IntArray, Ragged, TaskGraph
+from remat.instance.fields import LARGEST_COUNT
 
 if TYPE_CHECKING:
     from remat.instance import PipelineInstance
@@ -86,7 +87,7 @@ class Orders:
     def to_document(self, devices: Sequence[str]) -> dict[str, Any]:
         """Return the keys `stages` and `orders` of a `remat.schedule/2` document."""
         return {
-            "stages": [{"layers": _shown(stage.layers), "device": devices[stage.device]} for stage in self.stages],
+            "stages": stages_document(self.stages, devices),
             "orders": {
                 devices[index]: [str(operation) for operation in operations]
                 for index, operations in enumerate(self.lists)
@@ -205,7 +206,9 @@ def read_orders(document: dict[str, Any], devices: Sequence[str], layers: int, b
         For what is no list of operations of these stages on these devices; whether they are all there, and can be run
         in this order, is for the verifier to say.
     """
-    stages = _read_stages(document.get("stages"), devices, layers)
+    stages, versions = read_stages(document.get("stages"), devices, layers)
+    if versions is not None:
+        raise InstanceError("with orders, parameters change between steps only: there is one version", "$.stages")
     listed = document.get("orders")
     if not isinstance(listed, dict):
         raise InstanceError("expected an object: the name of a device -> its list of operations", "$.orders")
@@ -230,19 +233,36 @@ def read_orders(document: dict[str, Any], devices: Sequence[str], layers: int, b
     return Orders(stages, tuple(lists))
 
 
-def _read_stages(listed: object, devices: Sequence[str], layers: int) -> tuple[Stage, ...]:
+def read_stages(
+    listed: object, devices: Sequence[str], layers: int
+) -> tuple[tuple[Stage, ...], tuple[int, ...] | None]:
+    """Read `stages` of a schedule document, and how many versions of its parameters each keeps, where they all say so.
+
+    Raises
+    ------
+    InstanceError
+        For what are no stages of these layers on these devices.
+    """
     if not isinstance(listed, list) or not listed:
         raise InstanceError("expected a list of stages, each with its layers and its device", "$.stages")
     known = {name: index for index, name in enumerate(devices)}
-    stages = []
+    stages: list[Stage] = []
+    versions: list[int] = []
     for index, stage in enumerate(listed):
         path = f"$.stages[{index}]"
-        if not isinstance(stage, dict) or stage.keys() != {"layers", "device"}:
+        if not isinstance(stage, dict) or stage.keys() - {"versions"} != {"layers", "device"}:
             raise InstanceError("a stage is an object with the keys layers and device", path)
         if not isinstance(stage["device"], str) or stage["device"] not in known:
             raise InstanceError(f"unknown device {str(stage['device'])[:60]!r}", f"{path}.device")
         stages.append(Stage(_read_layers(stage["layers"], layers, f"{path}.layers"), known[stage["device"]]))
-    return tuple(stages)
+        if "versions" in stage:
+            kept = stage["versions"]
+            if type(kept) is not int or not 1 <= kept <= LARGEST_COUNT:
+                raise InstanceError(f"versions is a whole number, 1 to {LARGEST_COUNT:,}", f"{path}.versions")
+            versions.append(kept)
+    if versions and len(versions) < len(stages):
+        raise InstanceError("either every stage says how many versions it keeps, or none does", "$.stages")
+    return tuple(stages), tuple(versions) or None
 
 
 def _read_layers(listed: object, layers: int, path: str) -> tuple[int, ...]:
@@ -259,6 +279,11 @@ def _read_layers(listed: object, layers: int, path: str) -> tuple[int, ...]:
     if sorted(set(listed)) != listed:
         raise InstanceError("layers are listed in order, each once", path)
     return tuple(one - 1 for one in listed)
+
+
+def stages_document(stages: Iterable[Stage], devices: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the key `stages` of a schedule document."""
+    return [{"layers": _shown(stage.layers), "device": devices[stage.device]} for stage in stages]
 
 
 def _shown(layers: tuple[int, ...]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,26 +44,16 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
     -----
     All checks are array operations on one sorted list of events: O(E log E) for E events.
     """
-    if steps.start is None:
-        raise ValueError("steps without start times are placed before they are verified")
     findings = Findings()
-    graph = settled(graph, machine, steps, findings)
-    valid, link = _check_shapes(graph, machine, steps, findings)
-    duration = durations(graph, machine, steps, valid=valid, link=link)
-    delay = delays(machine, link)
-    for step in np.flatnonzero(steps.start < 0).tolist():
-        findings.add(step, "bad-step", f"starts at {steps.start[step]}, before time 0")
-    # While a transfer is delayed, its channel is free for others: it occupies that for its duration alone.
-    occupying = build_timeline(steps.start, duration)
-    timeline = build_timeline(steps.start, duration + delay) if delay.any() else occupying
-    uses = _occupied(machine, steps, valid, link)
-    busy = _check_resources(machine, occupying, uses, findings)
-    run_count = _check_counts(graph, steps, timeline, valid, findings)
-    residency = follow_values(graph, machine, steps, timeline, valid, findings)
-    _check_ends(graph, machine, residency, findings)
+    followed = follow(graph, machine, steps, findings)
+    graph, valid, link, uses = followed.graph, followed.valid, followed.link, followed.uses
+    timeline, residency = followed.timeline, followed.residency
+    busy = _check_resources(machine, followed.occupying, uses, findings)
     peaks, profiles = memory_use(graph, machine, steps, timeline, residency, valid, findings)
     if not findings:
+        delay = delays(machine, link)
         check_hidden_time(graph, machine, steps, timeline, residency, valid, uses, delay=delay, findings=findings)
+    run_count = followed.run_count
     ran = np.flatnonzero(run_count)
     run_time = _exact_sum(graph.time[ran], run_count[ran])
     reference = no_recompute_time(graph, needed_tasks(graph)) if reference_time is None else reference_time
@@ -76,7 +67,7 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
         peaks=peaks,
         transferred=_transferred(graph, machine, steps, link),
         busy=busy,
-        overlap=_overlap(machine, steps, occupying, link),
+        overlap=_overlap(machine, steps, followed.occupying, link),
         run_time=run_time,
         recompute_time=recompute_time,
         profiles=profiles,
@@ -84,6 +75,55 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
         end=timeline.end,
         spans=_spans(machine, timeline, uses),
     )
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What steps do, whatever they cost: who occupies what, and which values are where.
+
+    Attributes
+    ----------
+    graph : TaskGraph
+        With its placeable inputs where the steps say that they lie.
+    valid : (steps,) bool
+        Which steps can take part.
+    link : (steps,) int64
+        The link of each copy; -1 for others.
+    occupying, timeline : Timeline
+        While a transfer is delayed, its channel is free for others: it occupies that for its duration alone.
+    uses : (steps,), (resources,) arrays
+        Each processor and channel that a step occupies.
+    run_count : (tasks,) int64
+    residency : Residency
+    """
+
+    graph: TaskGraph
+    valid: BoolArray
+    link: IntArray
+    occupying: Timeline
+    timeline: Timeline
+    uses: tuple[IntArray, IntArray]
+    run_count: IntArray
+    residency: Residency
+
+
+def follow(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> Followed:
+    """Follow placed steps and report what they may not do; what they take is not looked at."""
+    if steps.start is None:
+        raise ValueError("steps without start times are placed before they are verified")
+    graph = settled(graph, machine, steps, findings)
+    valid, link = _check_shapes(graph, machine, steps, findings)
+    duration = durations(graph, machine, steps, valid=valid, link=link)
+    delay = delays(machine, link)
+    for step in np.flatnonzero(steps.start < 0).tolist():
+        findings.add(step, "bad-step", f"starts at {steps.start[step]}, before time 0")
+    occupying = build_timeline(steps.start, duration)
+    timeline = build_timeline(steps.start, duration + delay) if delay.any() else occupying
+    uses = _occupied(machine, steps, valid, link)
+    run_count = _check_counts(graph, steps, timeline, valid, findings)
+    residency = follow_values(graph, machine, steps, timeline, valid, findings)
+    _check_ends(graph, machine, residency, findings)
+    return Followed(graph, valid, link, occupying, timeline, uses, run_count, residency)
 
 
 def _spans(machine: Machine, timeline: Timeline, uses: tuple[IntArray, IntArray]) -> dict[str, Number]:
