@@ -105,7 +105,7 @@ def _step_name(examined: Examined, index: int | None) -> str:
 
 
 def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tuple[str, str]]:
-    from remat.report.text.summary import peaks
+    from remat.report.text.summary import of_stream, peaks
     from remat.units import format_size, format_time
 
     count = len(report.violations)
@@ -115,6 +115,8 @@ def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tup
     if count > MOST_SHOWN:
         yield "", f"and {count - MOST_SHOWN} more (--format json names them)"
     yield "makespan", format_time(report.makespan, units)
+    if report.steady is not None:
+        yield from of_stream(report.steady, units)
     yield "recompute time", format_time(report.recompute_time, units)
     yield from peaks(report, units, causes)
     many = len(report.transferred) > MOST_LINKS
@@ -131,7 +133,11 @@ def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tup
 
 
 def _verdict(report: Report, causes: dict[str, str]) -> dict[str, Any]:
+    from remat.report.text.summary import steady_document
+
+    steady = {} if report.steady is None else {"steady": steady_document(report.steady)}
     return {
+        **steady,
         "ok": report.ok,
         "violations": [{"step": v.step, "rule": v.rule, "message": v.message} for v in report.violations],
         "makespan": report.makespan,

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from remat.plugin.registry import Algorithm
     from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, task_sequence
     from remat.schedule.orders import Orders, Pass, Phase, Stage, initial_of, tasks_of
+    from remat.schedule.patterns import Beat, Pattern
     from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps, concatenate
     from remat.units import Number, format_size
 
@@ -53,6 +54,7 @@ _HOME = {
     "ALL_SCHEDULES": "remat.plugin.proposal",
     "AdjointInstance": "remat.instance",
     "Algorithm": "remat.plugin.registry",
+    "Beat": "remat.schedule.patterns",
     "BoolArray": "remat.graph.taskgraph",
     "Bound": "remat.plugin.proposal",
     "Chain": "remat.graph.chain",
@@ -75,6 +77,7 @@ _HOME = {
     "Options": "remat.plugin.options",
     "Orders": "remat.schedule.orders",
     "Pass": "remat.schedule.orders",
+    "Pattern": "remat.schedule.patterns",
     "Phase": "remat.schedule.orders",
     "PipelineInstance": "remat.instance",
     "Problem": "remat.plugin.problem",
@@ -115,6 +118,7 @@ __all__ = [
     "WHOLE",
     "AdjointInstance",
     "Algorithm",
+    "Beat",
     "BoolArray",
     "Bound",
     "Chain",
@@ -136,6 +140,7 @@ __all__ = [
     "Options",
     "Orders",
     "Pass",
+    "Pattern",
     "Phase",
     "PipelineInstance",
     "Problem",

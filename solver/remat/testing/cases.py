@@ -282,6 +282,19 @@ _PIPELINES: Mapping[str, Document] = {
         3,
     ),
     "huge-sizes": _pipeline([_layer(1, 2, HUGE + 1, parameter_size=HUGE, repeat=4)], 4, 4, copies=2),
+    "a-version-each": _pipeline([_layer(1, 2, 3, parameter_size=5, repeat=4)], 4, 6, weights="stash"),
+    "two-versions": _pipeline(
+        [_layer(1 + i % 2, 2, 3, parameter_size=5, output_size=1) for i in range(5)],
+        3,
+        5,
+        levels=[{"bandwidth": 2, "delay": 1}],
+        weights="double",
+        update_every=2,
+    ),
+    "one-version": _pipeline(
+        [_layer(0.5, 1, 3, parameter_size=5, discrepancy_size=2, weight_time=0.25)] * 3, 3, 4, weights="single"
+    ),
+    "a-stream-that-takes-no-time": _pipeline([_layer(0, 0, 1, repeat=2)], 2, 3, weights="stash"),
 }
 
 

@@ -85,7 +85,11 @@ def check_schedule(document: Mapping[str, Any], result: Result) -> None:
         peak = report.peak_memory[memory.name]
         fits = memory.capacity is None or peak <= memory.capacity
         require(fits, f"peak {peak} in {memory.name} is over its capacity {memory.capacity}")
-    if result.orders is None:
+    if result.pattern is not None:
+        require(len(written["pattern"]) == len(result.pattern), "the document has another pattern than the result")
+        assert result.report is not None
+        require(report.steady == result.report.steady, f"a period takes {report.steady}, not {result.report.steady}")
+    elif result.orders is None:
         same = len(result.steps) == len(written["steps"])
         require(same, "the document has another number of steps than the result")
     else:

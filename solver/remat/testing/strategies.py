@@ -377,7 +377,7 @@ def trees(draw: st.DrawFn, *, largest: int = 9, plain: bool = False, exact: bool
 
 
 @st.composite
-def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False) -> Document:
+def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False, streams: bool = True) -> Document:
     """Draw a `pipeline` document.
 
     Parameters
@@ -386,6 +386,8 @@ def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False) -> Docu
         Most layers, and most micro-batches.
     exact : bool
         Integer times and unscaled sizes.
+    streams : bool
+        Some of them without end, weights changing while micro-batches are under way.
     """
     figures = _Figures(draw, exact=exact)
     document = _head(draw, "pipeline") | {"schema": "remat.instance/3"}
@@ -411,7 +413,14 @@ def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False) -> Docu
     if level:
         cluster["levels"] = [level]
     document["cluster"] = cluster
-    figures.seldom(document, "copies", lambda: 2, 2)
+    if streams and draw(st.integers(1, 4)) == 4:
+        document["weights"] = draw(st.sampled_from(["stash", "double", "single"]))
+        if document["weights"] == "double":
+            document["update_every"] = draw(st.integers(1, largest))
+        if document["weights"] == "single":
+            figures.seldom(layers[0], "discrepancy_size", figures.size, 2)
+    else:
+        figures.seldom(document, "copies", lambda: 2, 2)
     figures.seldom(document, "backward_reads", lambda: draw(_READS), 4)
     return document
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from remat.plugin import Algorithm
 
 
-def _named(name: str, function: str, summary: str, reference: str, options: str = "") -> Algorithm:
+def _named(
+    name: str, function: str, summary: str, reference: str, options: str = "", *, module: str = "named"
+) -> Algorithm:
     return Algorithm(
         name=name,
-        solver=f"remat_algorithms.parallel.pipeline.named:{function}",
+        solver=f"remat_algorithms.parallel.pipeline.{module}:{function}",
         options=f"remat_algorithms.parallel.pipeline.named:{options}" if options else "",
         kinds=("pipeline",),
         summary=summary,
@@ -65,6 +67,39 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         any_links=True,
         anytime=True,
+    ),
+    Algorithm(
+        name="1f1b-star",
+        solver="remat_algorithms.parallel.pipeline.streams:solve_star",
+        options="remat_algorithms.parallel.pipeline.streams:StarOptions",
+        kinds=("pipeline",),
+        summary="the least period of 1F1B* that fits, for micro-batches without end",
+        guarantee="heuristic",
+        complexity="O(moves * (layers + stages log period))",
+        reference="Beaumont et al. 2021",
+        several_memories=True,
+        any_links=True,
+    ),
+    _named(
+        "pipedream",
+        "solve_pipedream",
+        "1F1B without end, a version of the parameters for each micro-batch in flight",
+        "Narayanan et al. 2019",
+        module="streams",
+    ),
+    _named(
+        "pipedream-2bw",
+        "solve_2bw",
+        "1F1B without end, two versions of the parameters",
+        "Narayanan et al. 2021b",
+        module="streams",
+    ),
+    _named(
+        "pipemare",
+        "solve_pipemare",
+        "1F1B without end, one version of the parameters",
+        "Yang et al. 2021",
+        module="streams",
     ),
     _named("v-min", "solve_v_min", "two chunks a device in a V, in a third of the memory of 1F1B", "Qi et al. 2024b"),
 )

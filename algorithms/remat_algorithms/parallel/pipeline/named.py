@@ -10,6 +10,7 @@ from pydantic import Field
 from remat.plugin import Context, OptionError, Options, Orders, Pass, Phase, PipelineInstance, Problem, Proposal, Stage
 from remat_algorithms.parallel.pipeline import rules
 from remat_algorithms.parallel.pipeline.cuts import balanced_cuts
+from remat_algorithms.parallel.pipeline.stages import needs_flush
 
 
 class ChunkOptions(Options):
@@ -28,6 +29,7 @@ def orders_of(instance: PipelineInstance, lists: rules.Lists) -> Orders:
     OptionError
         If the instance allows fewer copies of a layer than the rule keeps, or has too few layers.
     """
+    needs_flush(instance)
     homes = [
         sorted({device for device, part in zip(lists.place, lists.part, strict=True) if part == wanted})
         for wanted in range(lists.parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from remat.graph.machine import Machine
@@ -11,13 +11,16 @@ from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Ter
 from remat.schedule.document import SUMMARY_SCHEMA
 from remat.solving.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time, printable
-from remat.verifier import Report
+from remat.verifier import Report, Steady
 
 WIDTH = 100
 """Most columns of a table."""
 
 MOST_DEVICES = 8
 """Links, and devices of a pipeline, that are listed one by one whatever they do."""
+
+MOST_STAGES = 16
+"""Stages of a pipeline that are listed one by one."""
 
 LONGEST_NAME = 48
 """Names longer than this are abbreviated in tables; the JSON documents have them in full."""
@@ -74,7 +77,22 @@ def figures(result: Result) -> dict[str, Any]:
             "idle": dict(report.idle),
             "overlap": dict(report.overlap),
         }
+        if report.steady is not None:
+            document["steady"] = steady_document(report.steady)
     return document
+
+
+def steady_document(steady: Steady) -> dict[str, Any]:
+    """Return what each period takes, as JSON."""
+    return {
+        "period": steady.period,
+        "peak_memory": dict(steady.peaks),
+        "busy": dict(steady.busy),
+        "bubble": steady.bubble,
+        "in_flight": list(steady.in_flight),
+        "versions": list(steady.versions),
+        "staleness": list(steady.staleness),
+    }
 
 
 def _lines(result: Result) -> Iterator[tuple[str, str]]:
@@ -161,14 +179,40 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
 def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     """Say how well the devices are used: with a barrier after each step, and without one."""
     units = result.units
+    if report.steady is not None:
+        yield from of_stream(report.steady, units)
+        return
     yield "period", f"{format_time(max(report.spans.values()), units)}, of steps that follow without a barrier"
     if report.makespan:
         share = report.run_time / report.makespan
         yield "speed-up", f"{share:.3g} on {len(report.spans)} devices"
-    waits = [f"{shown_name(name)} {_percent(share, signed=False)}" for name, share in report.bubble.items()]
+    yield "bubble", _bubbles(report.bubble)
+
+
+def of_stream(steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
+    """Yield lines on what each period takes, where micro-batches follow each other without end."""
+    yield "period", f"{format_time(steady.period, units)}, from one micro-batch to the next"
+    busiest = max(steady.busy, key=lambda name: steady.busy[name])
+    yield "busiest", f"{shown_name(busiest)}: {format_time(steady.busy[busiest], units)} of each period"
+    yield "bubble", _bubbles(steady.bubble)
+    yield "in flight", f"{_joined(steady.in_flight)} micro-batches, stage by stage"
+    yield "versions", f"{_joined(steady.versions)} of the parameters; staleness {_joined(steady.staleness)}"
+    for label, (name, size) in _labelled("each period", steady.peaks.items()):
+        yield label, f"{shown_name(name)}: holds {format_size(size, units, both=True)} at most"
+
+
+def _joined(counts: Sequence[int]) -> str:
+    shown = [str(count) for count in counts]
+    if len(shown) > MOST_STAGES:
+        shown = [*shown[: MOST_STAGES - 1], f"... {shown[-1]}"]
+    return ", ".join(shown)
+
+
+def _bubbles(bubble: Mapping[str, float]) -> str:
+    waits = [f"{shown_name(name)} {_percent(share, signed=False)}" for name, share in bubble.items()]
     if len(waits) > MOST_DEVICES:
         waits = [*waits[: MOST_DEVICES - 1], f"... {waits[-1]}"]
-    yield "bubble", ", ".join(waits)
+    return ", ".join(waits)
 
 
 def _without_schedule(result: Result) -> Iterator[tuple[str, str]]:
