@@ -51,14 +51,16 @@ class NumberedNames(Names):
     def __init__(self, runs: Iterable[NameRun]) -> None:
         self._runs: list[NameRun] = []
         self._starts: list[int] = []
-        self._by_prefix: dict[str, list[tuple[int | None, int, int]]] = {}
+        self._by_prefix: dict[str, list[tuple[int, int, int]]] = {}
         total = 0
         for prefix, first, count in runs:
             if count > 0:
                 self._runs.append((prefix, first, count))
                 self._starts.append(total)
-                self._by_prefix.setdefault(prefix, []).append((first, count, total))
+                self._by_prefix.setdefault(prefix, []).append((-1 if first is None else first, count, total))
                 total += count
+        for listed in self._by_prefix.values():
+            listed.sort()
         self._total = total
 
     @property
@@ -96,12 +98,14 @@ class NumberedNames(Names):
         """Return the index of a name, or None."""
         prefix = name.rstrip("0123456789")
         digits = name[len(prefix) :]
-        for first, count, start in self._by_prefix.get(prefix, ()):
-            if first is None:
-                if not digits:
-                    return start
-            elif digits and (digits == "0" or digits[0] != "0") and len(digits) < 19:
-                offset = int(digits) - first
-                if 0 <= offset < count:
-                    return start + offset
-        return None
+        runs = self._by_prefix.get(prefix)
+        if runs is None or (digits[:1] == "0" and digits != "0") or len(digits) >= 19:
+            return None
+        # A name without digits counts as number -1; no two runs of a prefix have a number in common.
+        number = int(digits) if digits else -1
+        first, count, start = runs[max(0, bisect_right(runs, number, key=_first) - 1)]
+        return start + number - first if 0 <= number - first < count else None
+
+
+def _first(run: tuple[int, int, int]) -> int:
+    return run[0]

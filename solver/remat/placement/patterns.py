@@ -98,8 +98,8 @@ class _Template:
     start: list[Number] = field(default_factory=list)
     shift: list[int] = field(default_factory=list)
     length: list[Number] = field(default_factory=list)
-    # The last use of a value in a memory: when it ends, and in which step.
-    last: dict[tuple[int, int], tuple[Number, int]] = field(default_factory=dict)
+    # Memory, value and step of each use.
+    uses: list[tuple[int, int, int]] = field(default_factory=list)
     # The memory in which each task of micro-batch 0 runs.
     homes: dict[int, int] = field(default_factory=dict)
 
@@ -136,7 +136,7 @@ class _Template:
         takes = np.array([length > slack for length in self.length])[each]
         order = np.lexsort((batch, each, takes, _instants(start, slack)))
         dropped: list[list[int]] = [[] for _ in range(count)]
-        for (_, value), (_, step) in self.last.items():
+        for (_, value), step in self._last_uses().items():
             dropped[step].append(value)
         drop = Ragged.from_lists([sorted(values) for values in dropped]).gather(each[order])
         each, batch = each[order], batch[order]
@@ -199,12 +199,20 @@ class _Template:
         return len(self.kind) - 1
 
     def _use(self, memory: int, value: int, step: int) -> None:
-        if value in self.fixed:
-            return
-        end = self.start[step] + self.shift[step] * self.pattern.period + self.length[step]
-        known = self.last.get((memory, value))
-        if known is None or end >= known[0] - self._slack(1):
-            self.last[memory, value] = (end, step)
+        if value not in self.fixed:
+            self.uses.append((memory, value, step))
+
+    def _last_uses(self) -> dict[tuple[int, int], int]:
+        """Return the step that uses a value last in a memory; of those that end together, the last that was added."""
+        period, slack = self.pattern.period, self._slack(1)
+        columns = zip(self.start, self.shift, self.length, strict=True)
+        end = [start + shift * period + length for start, shift, length in columns]
+        last: dict[tuple[int, int], int] = {}
+        for memory, value, step in self.uses:
+            known = last.get((memory, value))
+            if known is None or end[step] >= end[known] - slack:
+                last[memory, value] = step
+        return last
 
     def _slack(self, batches: int) -> float:
         """Return the time below which two instants are one: rounding, where times are no whole numbers."""
