@@ -59,6 +59,7 @@ def with_disk(document):
 # Work decides in the fast tests, not the clock: what a constraint program adds within a blink, and few rounds.
 FAST_OPTIONS = {
     "pipe-search": ({"moves": 50}, {"moves": 20, "placement": "chain"}),
+    "tessel": ({"work": 0.005, "placement": "chain"},),
     "pipe-exact": ({"moves": 20, "work": 0.01}, {"moves": 20, "work": 0.01, "placement": "v"}),
     # Without its constraint programs, which are those of `offload-exact`.
     "adjoint-best": ({"iterations": 10, "moves": 20_000, "window": 1000, "work": 0},),
@@ -183,7 +184,7 @@ def short(self, kind):
 
 
 PROGRAMS = {"adjoint-best", "checkmate", "checkmate-lp", "moccasin", "offload-exact", "poet", "dag-auto"}
-PROGRAMS |= {"chain-best", "chain-exact", "pipe-search", "pipe-exact", "knapsack-ilp"}
+PROGRAMS |= {"chain-best", "chain-exact", "pipe-search", "pipe-exact", "tessel", "knapsack-ilp"}
 
 ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
 """Algorithms that rematerialise on task graphs; these draw more graphs."""
