@@ -86,7 +86,7 @@ def least_repetend(
     high = count * (sum(sum(math.ceil(time / unit) for time in loads) for loads in _loads(model)))
     high += 2 * count * sum(math.ceil(delay / unit) for delay in model.delays)
     best: dict[Op, int] | None = None
-    period = low
+    period = least = low
     while low <= high and not stop():
         program = _Repetend(model, period, count, unit)
         found = program.solved(work, seed, stop)
