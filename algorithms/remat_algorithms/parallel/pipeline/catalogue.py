@@ -22,6 +22,24 @@ def _named(name: str, function: str, summary: str, reference: str, options: str 
     )
 
 
+def _planner(name: str, module: str, options: str, summary: str, reference: str, *, auto: bool = False) -> Algorithm:
+    home = f"remat_algorithms.parallel.pipeline.planners.{module}"
+    shared = "remat_algorithms.parallel.pipeline.planners.planning:StageOptions"
+    return Algorithm(
+        name=name,
+        solver=f"{home}:solve",
+        options=f"{home}:{options}" if options else shared,
+        kinds=("pipeline",),
+        summary=summary,
+        guarantee="heuristic",
+        complexity="O(devices * layers^2), and simulations",
+        reference=reference,
+        several_memories=True,
+        any_links=True,
+        cheap=("pipeline",) if auto else (),
+    )
+
+
 ALGORITHMS: tuple[Algorithm, ...] = (
     _named("gpipe", "solve_gpipe", "all forwards, then all backwards", "Huang et al. 2019"),
     _named("1f1b", "solve_1f1b", "one forward, one backward, after the fewest forwards", "Fan et al. 2021"),
@@ -66,5 +84,23 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         any_links=True,
         anytime=True,
     ),
+    _planner(
+        "pipedream-dp", "pipedream_dp", "", "cuts for the least largest stage or transfer, 1F1B", "Narayanan et al. 2019"
+    ),
+    _planner(
+        "2bw-plan", "two_bw_plan", "", "depth and cuts for the least slowest stage, 1F1B", "Narayanan et al. 2021"
+    ),
+    _planner(
+        "dapple-plan", "dapple_plan", "JudgedOptions", "depth and cuts for the least makespan of 1F1B", "Fan et al. 2021"
+    ),
+    _planner("varuna", "varuna", "", "depth by simulation, backwards when they are ready", "Athlur et al. 2022"),
+    _planner("hetpipe", "hetpipe", "", "cuts for devices of several types and memories, 1F1B", "Park et al. 2020"),
+    _planner(
+        "pipe-torch", "pipe_torch", "", "cuts, and the order of devices of several types, 1F1B", "Zhan and Zhang 2019"
+    ),
+    _planner(
+        "ftpipe", "ftpipe", "BlockOptions", "blocks of layers dealt out, several stages a device", "Eliad et al. 2021"
+    ),
+    _planner("chimera-plan", "chimera_plan", "", "depth of Chimera's schedule by simulation", "Li and Hoefler 2021"),
     _named("v-min", "solve_v_min", "two chunks a device in a V, in a third of the memory of 1F1B", "Qi et al. 2024b"),
 )
