@@ -85,19 +85,23 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         anytime=True,
     ),
     _planner(
-        "pipedream-dp", "pipedream_dp", "", "cuts for the least largest stage or transfer, 1F1B", "Narayanan et al. 2019"
+        "pipedream-dp",
+        "pipedream_dp",
+        "",
+        "cuts for the least slowest stage or transfer",
+        "Narayanan et al. 2019",
     ),
+    _planner("2bw-plan", "two_bw_plan", "", "depth and cuts for the least slowest stage", "Narayanan et al. 2021"),
     _planner(
-        "2bw-plan", "two_bw_plan", "", "depth and cuts for the least slowest stage, 1F1B", "Narayanan et al. 2021"
-    ),
-    _planner(
-        "dapple-plan", "dapple_plan", "JudgedOptions", "depth and cuts for the least makespan of 1F1B", "Fan et al. 2021"
+        "dapple-plan",
+        "dapple_plan",
+        "JudgedOptions",
+        "depth and cuts for the least makespan of 1F1B",
+        "Fan et al. 2021",
     ),
     _planner("varuna", "varuna", "", "depth by simulation, backwards when they are ready", "Athlur et al. 2022"),
-    _planner("hetpipe", "hetpipe", "", "cuts for devices of several types and memories, 1F1B", "Park et al. 2020"),
-    _planner(
-        "pipe-torch", "pipe_torch", "", "cuts, and the order of devices of several types, 1F1B", "Zhan and Zhang 2019"
-    ),
+    _planner("hetpipe", "hetpipe", "", "cuts for devices of several types and memories", "Park et al. 2020"),
+    _planner("pipe-torch", "pipe_torch", "", "cuts, and the order of devices of several types", "Zhan and Zhang 2019"),
     _planner(
         "ftpipe", "ftpipe", "BlockOptions", "blocks of layers dealt out, several stages a device", "Eliad et al. 2021"
     ),

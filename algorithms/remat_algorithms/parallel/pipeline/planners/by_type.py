@@ -6,16 +6,17 @@ last ones of each are taken first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice, permutations, product
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise, permutations, product
 from math import prod
 
 import numpy as np
 
 from remat.plugin import IntArray
-from remat_algorithms.parallel.pipeline.planners.measures import serial, table_of
-from remat_algorithms.parallel.pipeline.planners.rows import Hop, Line, Position, Row
+from remat_algorithms.parallel.pipeline.planners.measures import least_table, serial
+from remat_algorithms.parallel.pipeline.planners.rows import Hop, Line
 from remat_algorithms.parallel.pipeline.planners.table import FloatArray, put_before
 
 MOST_CELLS = 2_000_000_000
@@ -31,54 +32,55 @@ Order = tuple[float, list[int]]
 """The largest cost of a stage, and the devices in the order in which micro-batches pass them."""
 
 
-def best_orders(row: Row, positions: Sequence[Position], classes: Sequence[int], hops: Hops, batches: int) -> list[Order]:
-    """Return the best order for each number of devices that has one, by the largest cost of a stage (`serial`).
+def best_order(line: Line, classes: Sequence[int], hops: Hops, counts: Sequence[int]) -> Order | None:
+    """Return the order with the least largest cost of a stage (`serial`), the fewest devices of equal ones.
 
     Of layers i .. n - 1, on so many devices of each class, the first of them of class c, behind a hop h:
 
         V(counts, c, h)(i) = min over j, c', h' from c to c' of
             max(serial cost of i .. j - 1 on c between h and h', V(counts without c, c', h')(j))
 
-    Where that is too much, the devices of a class stay together, and all devices are taken.
+    Where that is too much, the devices of a class stay together, and as many are taken as may be.
 
     Parameters
     ----------
-    row : Row
-    positions : sequence of Position
+    line : Line
+        All devices, in any order.
     classes : sequence of int
         The class of each device, from 0.
     hops : callable
         Equal ways must be one object.
-    batches : int
+    counts : sequence of int
+        How many devices may be taken.
     """
     members = [[device for device, own in enumerate(classes) if own == kind] for kind in range(max(classes) + 1)]
     ways = len({id(hops(one, other)) for one, other in permutations(range(len(classes)), 2)}) or 1
-    if prod(len(own) + 1 for own in members) * len(members) * ways**2 * row.length**2 // 2 <= MOST_CELLS:
-        counts = _Counts(row, positions, members, hops, batches)
-        return counts.best()
-    return _together(row, positions, members, hops, batches)
+    best = _together(line, members, hops, max(counts))
+    cells = prod(len(own) + 1 for own in members) * len(members) * ways**2 * line.row.length**2 // 2
+    if cells > MOST_CELLS:
+        return best
+    longest = best[0] if best is not None else math.inf
+    return _Counts(replace(line, longest=longest), members, hops, counts).best()
 
 
-def line_of(row: Row, positions: Sequence[Position], order: Sequence[int], hops: Hops, batches: int) -> Line:
-    """Return the line of some devices, in this order."""
-    return Line(
-        row,
-        tuple(positions[device] for device in order),
-        tuple(hops(one, other) for one, other in zip(order[:-1], order[1:], strict=True)),
-        batches,
+def line_of(line: Line, order: Sequence[int], hops: Hops) -> Line:
+    """Return the line of some of its devices, in this order."""
+    return replace(
+        line,
+        positions=tuple(line.positions[device] for device in order),
+        hops=tuple(hops(one, other) for one, other in pairwise(order)),
+        alike=False,
     )
 
 
-def _together(
-    row: Row, positions: Sequence[Position], members: list[list[int]], hops: Hops, batches: int
-) -> list[Order]:
+def _together(line: Line, members: list[list[int]], hops: Hops, count: int) -> Order | None:
     best: Order | None = None
     for kinds in islice(permutations(range(len(members))), MOST_ORDERS):
-        order = [device for kind in kinds for device in members[kind]][: row.length]
-        value = table_of(line_of(row, positions, order, hops, batches), serial).value(len(order))
+        order = [device for kind in kinds for device in members[kind]][:count]
+        value = least_table(line_of(line, order, hops), serial).value(count)
         if np.isfinite(value) and (best is None or value < best[0]):
             best = value, order
-    return [] if best is None else [best]
+    return best
 
 
 State = tuple[tuple[int, ...], int, int]
@@ -87,36 +89,36 @@ State = tuple[tuple[int, ...], int, int]
 
 @dataclass(frozen=True)
 class _Best:
-    """Of a state: the best value for each first layer, where its first stage ends, and the state of the rest."""
+    """Of a state, for each first layer: the best value, where its first stage ends, and which state the rest is in."""
 
     values: FloatArray
     ends: IntArray
-    rests: list[State | None]
+    which: IntArray
+    rests: list[State]
 
 
 class _Counts:
-    def __init__(
-        self, row: Row, positions: Sequence[Position], members: list[list[int]], hops: Hops, batches: int
-    ) -> None:
-        self.row, self.positions, self.members, self.hops, self.batches = row, positions, members, hops, batches
-        self.nothing = Hop.of([0] * (row.length - 1))
+    def __init__(self, line: Line, members: list[list[int]], hops: Hops, counts: Sequence[int]) -> None:
+        self.line, self.members, self.hops, self.counts = line, members, hops, counts
+        self.nothing = line.nothing
         self.numbers: dict[Hop, int] = {self.nothing: 0}
         self.found: dict[State, _Best] = {}
 
-    def best(self) -> list[Order]:
-        """Fill all states; return the best order of each number of devices."""
-        best: dict[int, tuple[float, State]] = {}
-        totals = sorted(product(*(range(len(own) + 1) for own in self.members)), key=lambda counts: (sum(counts), counts))
+    def best(self) -> Order | None:
+        """Fill all states; return the best order of all numbers of devices that may be taken."""
+        best: tuple[float, State] | None = None
+        totals = sorted(
+            product(*(range(len(own) + 1) for own in self.members)), key=lambda counts: (sum(counts), counts)
+        )
         for counts in totals[1:]:
-            total = sum(counts)
-            if total > self.row.length:
+            if sum(counts) > max(self.counts):
                 break
             for kind in range(len(counts)):
                 for state in self._fill(counts, kind):
                     value = float(self.found[state].values[0])
-                    if np.isfinite(value) and (total not in best or value < best[total][0]):
-                        best[total] = value, state
-        return [(best[total][0], self._order(best[total][1])) for total in sorted(best)]
+                    if sum(counts) in self.counts and value < (math.inf if best is None else best[0]):
+                        best = value, state
+        return None if best is None else (best[0], self._order(best[1]))
 
     def _device(self, counts: Sequence[int], kind: int) -> int:
         """Return the device of a class that was taken last."""
@@ -139,22 +141,23 @@ class _Counts:
             yield state
 
     def _least(self, before: Hop, device: int, rest: tuple[int, ...], left: int) -> _Best:
-        length = self.row.length
-        best = _Best(np.full(length + 1, np.inf), np.full(length + 1, length), [None] * (length + 1))
+        length = self.line.row.length
+        here = self.line.positions[device]
+        best = _Best(np.full(length + 1, np.inf), np.full(length + 1, length), np.zeros(length + 1, dtype=np.int64), [])
         for after, states in self._rests(device, rest):
-            if not states:
-                values, which = np.full(length + 1, np.inf), np.zeros(length + 1, dtype=np.int64)
-                values[length] = 0.0
-            else:
+            if states:
                 several = np.array([self.found[state].values for state in states])
                 which = np.argmin(several, axis=0)
                 values = several[which, np.arange(length + 1)]
-            here = self.positions[device]
-            line = Line(self.row, (here, here, here), (before, after), self.batches)
+            else:
+                values, which = np.full(length + 1, np.inf), np.zeros(length + 1, dtype=np.int64)
+                values[length] = 0.0
+            line = replace(self.line, positions=(here, here, here), hops=(before, after))
             found, ends = put_before(serial(line, 1, left), values)
-            for first in np.flatnonzero(found < best.values).tolist():
-                best.values[first], best.ends[first] = found[first], ends[first]
-                best.rests[first] = states[which[ends[first]]] if states else None
+            better = found < best.values
+            best.values[better], best.ends[better] = found[better], ends[better]
+            best.which[better] = which[ends[better]] + len(best.rests)
+            best.rests.extend(states)
         return best
 
     def _rests(self, device: int, counts: tuple[int, ...]) -> list[tuple[Hop, list[State]]]:
@@ -174,5 +177,6 @@ class _Counts:
         while following is not None:
             order.append(self._device(*following[:2]))
             found = self.found[following]
-            first, following = int(found.ends[first]), found.rests[first]
+            following = found.rests[found.which[first]] if found.rests else None
+            first = int(found.ends[first])
         return order

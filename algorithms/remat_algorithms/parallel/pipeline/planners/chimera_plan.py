@@ -1,9 +1,9 @@
 """Chimera's planner: its number of devices by exhaustion, as simulated.
 
-Li & Hoefler 2021, section 3.4: of all even depths (and widths, and sizes of micro-batches, which are not chosen here), the
-one whose step is the quickest. Part s of the layers lies on device s and on device p - 1 - s; it is cut so that the
-slowest part is as quick as can be, on the slower of its devices. Where that fits for no depth, each device's memory is
-divided between its two parts, in halves or thirds, and cut again: each part then fits by itself. Devices are taken in their
+Li & Hoefler 2021: of all even depths (and widths, and sizes of micro-batches, which are not chosen here), the one whose
+step is the quickest. Part s of the layers lies on device s and on device p - 1 - s; it is cut so that the slowest part
+is as quick as can be, on the slower of its devices. Where that fits for no depth, each device's memory is divided
+between its two parts, in halves or thirds, and cut again: each part then fits by itself. Devices are taken in their
 order, the first of them. O(devices^2 x layers^2) array operations, and a simulation of each depth.
 """
 

@@ -2,9 +2,10 @@
 
 Fan et al. 2021, section 4, without replicated stages: of the cuts for any number of devices, those whose steps are the
 quickest if one stage never waits (`pivoted`). That latency is never more than the makespan of 1F1B; so cuts are
-simulated in its order, until none that is left can be quicker: exhaustive where `judged` suffices. Devices are taken in
-their order, the first of them. Memory as under 1F1B. O(devices x layers^2) array operations, times the number of devices
-where these are not equal, and the simulations.
+simulated in its order, until none that is left can be quicker: exhaustive where `judged` suffices. Where it does not,
+the cuts of other planners, and single cuts moved, are simulated, too. Devices are taken in their order, the first of
+them. Memory as under 1F1B. O(devices x layers^2) array operations, times the number of devices where these are not
+equal, and the simulations.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class JudgedOptions(StageOptions):
     """Options of `dapple-plan`."""
 
     judged: int = Field(
-        default=200, ge=0, le=1_000_000, description="cuts that are simulated, at most; 0: by their latency alone"
+        default=1_000, ge=0, le=1_000_000, description="cuts that are simulated, at most; 0: by their latency alone"
     )
 
 

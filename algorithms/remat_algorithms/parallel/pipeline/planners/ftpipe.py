@@ -9,6 +9,8 @@ fewer where that is too much for its device. O(blocks x devices) for each number
 
 from __future__ import annotations
 
+import itertools
+
 from pydantic import Field
 
 from remat.plugin import Context, Options, Orders, Problem, Proposal
@@ -43,7 +45,7 @@ def solve(problem: Problem, options: BlockOptions, context: Context) -> Proposal
             left -= 2 * batches * len(devices)
             if best is not None and left < 0:
                 break
-            held = [site.row.held(first, end) for first, end in zip(cuts[:-1], cuts[1:], strict=True)]
+            held = [site.row.held(first, end) for first, end in itertools.pairwise(cuts)]
             free = list(site.room)
             for first, end, device in zip(cuts[:-1], cuts[1:], devices, strict=True):
                 room = free[device]

@@ -2,9 +2,9 @@
 
 Park et al. 2020, section 5, for the whole cluster as one worker (theirs are several, with a parameter server between
 them, which a step with a flush has not): the least largest time of a stage, where that is its work and all its
-transfers, to and from both neighbours, one after the other. Of k stages, the s-th (from 1) holds k - s + 1 micro-batches,
-or all if there are fewer. Devices are taken in their order, all of them. The program that they solve is a table here:
-O(devices x layers^2) array operations.
+transfers, to and from both neighbours, one after the other. Of k stages, the s-th (from 1) holds k - s + 1
+micro-batches, or all if there are fewer. Devices are taken in their order, all of them. The program that they
+solve is a table here: O(devices x layers^2) array operations.
 """
 
 from __future__ import annotations

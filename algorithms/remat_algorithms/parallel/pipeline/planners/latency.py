@@ -11,7 +11,9 @@ import numpy as np
 from remat_algorithms.parallel.pipeline.planners.measures import (
     best_of_depths,
     least_largest,
+    overlapped,
     pivoted,
+    received,
     serial,
     table_of,
 )
@@ -63,10 +65,10 @@ def quickest(line: Line, depths: Sequence[int], judge: Judge, most: int) -> Quic
         return Quickest(math.inf, found[order[0]][1].cuts(order[0]), proved=False)
     search = _Search(judge, most)
     for depth in order[:MOST_EVEN]:
-        part = line.first(depth)
-        even = least_largest(part, serial)
-        if even is not None:
-            search.consider(even[1])
+        for counting in (overlapped, received, serial):
+            even = least_largest(line.first(depth), counting)
+            if even is not None:
+                search.consider(even[1])
     search.left -= most // 2
     for depth in order:
         latency, table = found[depth]
@@ -106,7 +108,7 @@ class _Search:
         while self.left > 0 and since < count - 1:
             better = False
             for step in (1, -1):
-                moved = self.cuts[:at] + [self.cuts[at] + step] + self.cuts[at + 1 :]
+                moved = [*self.cuts[:at], self.cuts[at] + step, *self.cuts[at + 1 :]]
                 rising = moved[at - 1] < moved[at] < moved[at + 1]
                 if not rising or any(moved[place + 1] > reach[place][moved[place]] for place in (at - 1, at)):
                     continue

@@ -20,14 +20,14 @@ Counting = Callable[[Line, int, int], Measure]
 
 
 def compute(line: Line, place: int, left: int) -> Measure:
-    """f + b."""
+    """Work: f + b."""
     return Measure(
         _reach(line, place, left), lambda first, last, end: Costs(_work(line, place, first, last, end), None)
     )
 
 
 def overlapped(line: Line, place: int, left: int) -> Measure:
-    """max(f + b, x + y): transfers beside the work (Narayanan et al. 2019, without replicas)."""
+    """The longer of f + b and x + y: transfers beside the work (Narayanan et al. 2019, without replicas)."""
     busy = line.after(place).busy
 
     def costs(first: int, last: int, end: int) -> Costs:
@@ -37,7 +37,7 @@ def overlapped(line: Line, place: int, left: int) -> Measure:
 
 
 def received(line: Line, place: int, left: int) -> Measure:
-    """f + b, and what the stage waits for: x from the stage before, y from the one after (Narayanan et al. 2021)."""
+    """Work, f + b, and what it waits for: x from the stage before, y from the one after (Narayanan et al. 2021)."""
     inputs, gradients = line.before(place).busy_there, line.after(place).busy_back
 
     def costs(first: int, last: int, end: int) -> Costs:
@@ -48,7 +48,7 @@ def received(line: Line, place: int, left: int) -> Measure:
 
 
 def serial(line: Line, place: int, left: int) -> Measure:
-    """f + b, and all transfers to and from both neighbours, nothing at a time (Park et al. 2020, Zhan & Zhang 2019)."""
+    """Work, f + b, and all transfers, to and from both neighbours (Park et al. 2020, Zhan & Zhang 2019)."""
     before, after = line.before(place).busy, line.after(place).busy
 
     def costs(first: int, last: int, end: int) -> Costs:

@@ -6,6 +6,7 @@ After FTPipe (Eliad et al. 2021), for layers in a row.
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Sequence
 
 from remat_algorithms.parallel.pipeline.planners.rows import Position, Row
@@ -69,7 +70,7 @@ def dealt(row: Row, positions: Sequence[Position], cuts: Sequence[int]) -> list[
     """
     loads = [0.0] * len(positions)
     used = [0] * len(positions)
-    parts = list(zip(cuts[:-1], cuts[1:], strict=True))
+    parts = list(itertools.pairwise(cuts))
 
     def time(part: tuple[int, int], device: int) -> float | None:
         first, end = part

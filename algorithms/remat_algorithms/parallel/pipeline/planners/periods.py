@@ -13,8 +13,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from remat.plugin import Number
-from remat_algorithms.parallel.pipeline.planners.rows import Line
+from remat.plugin import IntArray, Number
+from remat_algorithms.parallel.pipeline.planners.rows import FloatArray, Line
 
 
 def groups(stages: Sequence[Number], hops: Sequence[Number], period: Number) -> list[int] | None:
@@ -28,19 +28,16 @@ def groups(stages: Sequence[Number], hops: Sequence[Number], period: Number) -> 
         Time of each way between two of them, there and back together.
     period : number
     """
-    if max(*stages, *hops) > period:
+    if max((*stages, *hops)) > period:
         return None
-    group, taken = 1, 0
-    found = []
-    for index in range(len(stages) - 1, -1, -1):
-        for unit in (stages[index], hops[index - 1] if index else None):
-            if unit is None:
-                continue
+    group, taken = 1, stages[-1]
+    found = [group]
+    for stage, hop in zip(stages[-2::-1], hops[::-1], strict=True):
+        for unit in (hop, stage):
             if taken + unit > period:
                 group, taken = group + 1, 0
             taken += unit
-            if unit is stages[index] and len(found) == len(stages) - 1 - index:
-                found.append(group)
+        found.append(group)
     return found[::-1]
 
 
@@ -148,7 +145,7 @@ def _cut(line: Line, period: float, versions: int) -> list[int] | None:
     return cuts
 
 
-def _more(group: np.ndarray, taken: np.ndarray, units: np.ndarray, period: float) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _more(group: IntArray, taken: FloatArray, units: FloatArray, period: float) -> tuple[IntArray, FloatArray]:
     """Put one more unit before each: into the group that is there, or into a new one."""
     full = taken + units > period
     found = np.where(full, group + 1, group)

@@ -9,7 +9,7 @@ O(product of (devices of a class + 1) x classes x layers^2) array operations.
 from __future__ import annotations
 
 from remat.plugin import Context, Orders, Problem, Proposal
-from remat_algorithms.parallel.pipeline.planners.by_type import best_orders
+from remat_algorithms.parallel.pipeline.planners.by_type import best_order
 from remat_algorithms.parallel.pipeline.planners.measures import least_largest, serial
 from remat_algorithms.parallel.pipeline.planners.planning import Site, StageOptions, planned, run_1f1b
 
@@ -18,14 +18,10 @@ def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal
     """Order the devices and cut for the least largest time of a stage with its transfers, and run 1F1B."""
 
     def plan(site: Site) -> Orders | None:
-        depths = site.depths(options)
-        classes = site.classes()
-        positions = site.line(range(site.devices)).positions
-        found = best_orders(site.row, positions, classes, site.hop, site.instance.micro_batches)
-        able = [(value, order) for value, order in found if len(order) in depths]
-        if not able:
+        found = best_order(site.line(), site.classes(), site.hop, site.depths(options))
+        if found is None:
             return None
-        _, order = min(able, key=lambda entry: (entry[0], len(entry[1])))
+        order = found[1]
         cut = least_largest(site.line(order), serial)
         assert cut is not None, "what the table of counts has found fits"
         return run_1f1b(site, cut[1], order)

@@ -1,7 +1,7 @@
 """PipeDream's partition: the slowest stage, or transfer, as quick as can be.
 
-Narayanan et al. 2019, section 3.1, without replicated stages: with T(i..j) the time of the layers i .. j, and a_i that of
-the transfers behind layer i, there and back,
+Narayanan et al. 2019, section 3.1, without replicated stages: with T(i..j) the time of the layers i .. j, and a_i that
+of the transfers behind layer i, there and back,
 
     A(j, n) = min over i < j of max(A(i, n - 1), a_i, T(i+1..j))
 

@@ -176,9 +176,10 @@ class Site:
     def pipe(self, cuts: Sequence[int], devices: Sequence[int]) -> Pipe:
         """Return the stages of these cuts as they are simulated."""
         parts = list(zip(cuts[:-1], cuts[1:], devices, strict=True))
-        sums_of = [self._sums(self.problem.machine.processors[device].type) for device in devices]
-        work = [times.until[end] - times.until[first] for (first, end, _), (_, times) in zip(parts, sums_of, strict=True)]
-        forward = [until[end] - until[first] for (first, end, _), (until, _) in zip(parts, sums_of, strict=True)]
+        processors = self.problem.machine.processors
+        known = [self._sums(processors[device].type) for device in devices]
+        work = [both.until[end] - both.until[first] for (first, end, _), (_, both) in zip(parts, known, strict=True)]
+        forward = [until[end] - until[first] for (first, end, _), (until, _) in zip(parts, known, strict=True)]
         apart = [Way(0, 0, 0, 0)]
         for cut, one, other in zip(cuts[1:-1], devices[:-1], devices[1:], strict=True):
             apart.append(apart[0] if one == other else self.hop(one, other).at(cut))

@@ -1,8 +1,8 @@
 """The planner of PipeDream-2BW: the number of devices by exhaustion, each cut for the least largest stage.
 
-Narayanan et al. 2021, section 4: of all depths (and widths, sizes of micro-batches, and recomputation or none: one device
-a stage, micro-batches as they are given, and none, here), the one with the greatest throughput. A stage takes as long as
-its work and what it waits for from its neighbours; a step of k stages whose slowest one takes t, so it is estimated here,
+Narayanan et al. 2021: of all depths (and widths, sizes of micro-batches, and recomputation or none: one device a stage,
+micro-batches as they are given, and none, here), the one with the greatest throughput. A stage takes as long as its
+work and what it waits for from its neighbours; a step whose slowest stage takes t, so it is estimated here, takes
 
     (m - 1) t + the time of one micro-batch through all stages, there and back
 

@@ -1,10 +1,10 @@
 """Varuna's planner: every number of devices is cut evenly and simulated, backwards as soon as they are ready.
 
-Athlur et al. 2022, sections 4 and 5: for each depth (and width, and size of a micro-batch, which are not chosen here), the
-layers are cut so that the slowest stage is as quick as can be, and the step is simulated: a device that is free
-runs a backward if one is ready, else a forward, while there is room for what it holds. The quickest depth wins. Their
-stages recompute just before each backward, all but the last one; here none does, and a device holds as many micro-batches
-as its memory has room for. Devices are taken in their order, the first of them. O(devices x layers^2) array operations,
+Athlur et al. 2022: for each depth (and width, and size of a micro-batch, which are not chosen here), the layers are cut
+so that the slowest stage is as quick as can be, and the step is simulated: a device that is free runs a backward if one
+is ready, else a forward, while there is room for what it holds. The quickest depth wins. Their stages recompute just
+before each backward, all but the last one; here none does, and a device holds as many micro-batches as its memory has
+room for. Devices are taken in their order, the first of them. O(devices x layers^2) array operations,
 times the number of devices where these are not equal, and a simulation of each depth that is not slower by its latency.
 """
 
