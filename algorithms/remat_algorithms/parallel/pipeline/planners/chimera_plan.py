@@ -71,7 +71,8 @@ def _planned(site: Site, depths: list[int], share: tuple[int, int] | None) -> tu
         own = copies[len(cuts) - 1]
         return (float(makespan(own.pipe(cuts), own.lists)), None) if own.fits(cuts) else None
 
-    found = by_simulation(there, compute if there.alike else slower(back), depths, judge)
+    counting = compute if there.alike else slower(back)
+    found = by_simulation(there, counting, depths, judge, passing=there.batches // 2)
     return None if found is None else found[:2]
 
 

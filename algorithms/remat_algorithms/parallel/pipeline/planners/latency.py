@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from remat_algorithms.parallel.pipeline.planners.measures import (
-    best_of_depths,
     least_largest,
     overlapped,
     pivoted,
@@ -57,7 +56,9 @@ def quickest(line: Line, depths: Sequence[int], judge: Judge, most: int) -> Quic
     most : int
         How many cuts are judged, at most; for 0, those of the least latency are taken unjudged.
     """
-    found = best_of_depths(line, pivoted, depths, table_of)
+    common = table_of(line.first(max(depths)), pivoted) if line.alike else None
+    tables = {depth: common or table_of(line.first(depth), pivoted) for depth in depths}
+    found = {depth: (table.value(depth), table) for depth, table in tables.items() if math.isfinite(table.value(depth))}
     if not found:
         return None
     order = sorted(found, key=lambda depth: (found[depth][0], depth))

@@ -6,7 +6,8 @@ a stage that its device cannot run, or hold, is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -101,47 +102,43 @@ def table_of(line: Line, counting: Counting) -> Table:
     return fill(line.row.length, (counting(line, count - left, left) for left in range(1, count + 1)))
 
 
-def least_table(line: Line, counting: Counting) -> Table:
+def least_table(line: Line, counting: Counting, most: float = math.inf) -> Table:
     """Fill the table for a line and a largest cost as far as it matters.
 
     Stages of more work than some limit are left out. What is found is the best if it costs no more than that; else the
-    limit is doubled.
+    limit is doubled. Costs beyond `most` are not looked for.
     """
+    count = len(line.positions)
     if not possible(line, counting):
-        nothing = np.full(line.row.length + 1, np.inf)
-        return Table([nothing] * (len(line.positions) + 1), [])
-    most = max(float(position.work[-1]) for position in line.positions)
+        return Table([np.full(line.row.length + 1, np.inf)] * (count + 1), [])
+    whole = max(float(position.work[-1]) for position in line.positions)
     longest = max(float(np.diff(position.work).max()) for position in line.positions)
-    limit = 1.25 * most / len(line.positions) + longest
+    limit = min(most, 1.25 * whole / count + longest)
     while True:
-        table = table_of(line if limit >= most else replace(line, longest=limit), counting)
-        if limit >= most or table.value(len(line.positions)) <= limit:
+        table = table_of(line if limit >= whole else replace(line, longest=limit), counting)
+        if limit >= min(whole, most) or table.value(count) <= limit:
             return table
-        limit *= 2
+        limit = min(most, 2 * limit)
 
 
-def best_of_depths(
-    line: Line, counting: Counting, depths: Sequence[int], filled: Callable[[Line, Counting], Table] = least_table
-) -> dict[int, tuple[float, Table]]:
-    """Return the best value and the table for each number of devices, the first ones of the line, that has a cut.
+def each_depth(
+    line: Line, counting: Counting, depths: Sequence[int], most: Callable[[], float] = lambda: math.inf
+) -> Iterator[tuple[int, float, Table]]:
+    """Yield numbers of devices, the first ones of the line, with the least largest cost and the table; more first.
 
     Parameters
     ----------
     line : Line
     counting : callable
     depths : sequence of int
-    filled : callable
-        How to fill a table for devices that are not equal.
+    most : callable
+        ``most()``: what is more is of no use by now.
     """
-    found: dict[int, tuple[float, Table]] = {}
     common = table_of(line.first(max(depths)), counting) if line.alike and depths else None
-    for depth in depths:
-        if not possible(line.first(depth), counting):
-            continue
-        table = common or filled(line.first(depth), counting)
-        if np.isfinite(table.value(depth)):
-            found[depth] = (table.value(depth), table)
-    return found
+    for depth in sorted(depths, reverse=True):
+        table = common or least_table(line.first(depth), counting, most())
+        if table.value(depth) <= most() and np.isfinite(table.value(depth)):
+            yield depth, table.value(depth), table
 
 
 def possible(line: Line, counting: Counting) -> bool:

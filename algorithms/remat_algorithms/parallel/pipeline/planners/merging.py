@@ -116,7 +116,7 @@ def shares(activations: Sequence[int], places: Sequence[int], rooms: Sequence[in
     found = [min(count - stage, batches) for stage in range(count)]
     for device, room in enumerate(rooms):
         own = [stage for stage in range(count) if places[stage] == device]
-        if room is None:
+        if room is None or not own:
             continue
         total = sum(found[stage] * activations[stage] for stage in own)
         while total > room:

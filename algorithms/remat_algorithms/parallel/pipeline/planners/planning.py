@@ -26,7 +26,7 @@ from remat.plugin import (
     Stage,
 )
 from remat_algorithms.parallel.pipeline.cuts import Work
-from remat_algorithms.parallel.pipeline.planners.measures import Counting, best_of_depths, evened
+from remat_algorithms.parallel.pipeline.planners.measures import Counting, each_depth, evened
 from remat_algorithms.parallel.pipeline.planners.rows import Hop, Line, Position, Row, sums
 from remat_algorithms.parallel.pipeline.planners.simulation import Lists, Pipe, Way, one_forward_one_backward
 from remat_algorithms.parallel.pipeline.stages import held_bytes, placed
@@ -232,6 +232,11 @@ def planned(problem: Problem, plan: Callable[[Site], Orders | None], scope: str 
         Orders for a site; None where nothing fits. What it plans with must be what is needed at the least.
     scope : str
         The class that has no schedule where the first plan finds nothing; empty: that proves nothing.
+
+    Returns
+    -------
+    Proposal
+        Of orders that fit; else of none.
     """
     site = Site.of(problem)
     margin, low, high = 0, 0, None
@@ -253,10 +258,8 @@ def planned(problem: Problem, plan: Callable[[Site], Orders | None], scope: str 
             low = margin
         if high is not None and high - low <= 1:
             break
-        margin = (low + high) // 2 if high is not None else max(low + excess, 2 * low)
-    # What it would take is said of the plan for devices without limit.
-    unlimited = site.with_room([None] * site.devices)
-    return Proposal(orders=plan(unlimited), infeasible_within=scope or None if orders is None and not margin else None)
+        margin = (low + high) // 2 if high is not None else max(low + excess, 4 * low)
+    return Proposal(infeasible_within=scope or None if orders is None and not margin else None)
 
 
 def enough_layers(count: int, layers: int) -> None:
@@ -306,6 +309,8 @@ def by_simulation(
     counting: Counting,
     depths: Sequence[int],
     judge: Callable[[list[int], float], tuple[float, Judged] | None],
+    *,
+    passing: int,
 ) -> tuple[float, list[int], Judged] | None:
     """Cut for the least largest cost on each number of devices, simulate, and even out the cuts of the best ones.
 
@@ -313,19 +318,21 @@ def by_simulation(
     ----------
     line : Line
     counting : callable
+        Work at the least.
     depths : sequence of int
     judge : callable
         ``judge(cuts, best)``: the makespan and what else there is of cuts; None where they do not fit, or cannot be
         quicker than the best makespan so far.
+    passing : int
+        How many micro-batches pass each stage at least.
 
     Returns
     -------
     tuple or None
         Makespan, cuts, and what else was said of them.
     """
-    found = best_of_depths(line, counting, depths)
-    most = max(MOST_SIMULATED // (2 * line.batches), max(depths))
-    times: list[tuple[float, int]] = []
+    left = max(MOST_SIMULATED // (2 * line.batches), max(depths))
+    times: list[tuple[float, int, float]] = []
     best: tuple[float, list[int], Judged] | None = None
 
     def consider(cuts: list[int]) -> float | None:
@@ -335,13 +342,18 @@ def by_simulation(
             best = said[0], cuts, said[1]
         return None if said is None else said[0]
 
-    for depth in sorted(found, reverse=True):
-        most -= depth
-        if most < 0 and times:
+
+    def most() -> float:
+        # No schedule is quicker than its slowest stage, micro-batch after micro-batch.
+        return math.inf if best is None or not passing else best[0] / passing
+
+    for depth, slowest, table in each_depth(line, counting, depths, most):
+        left -= depth
+        if left < 0 and times:
             break
-        time = consider(found[depth][1].cuts(depth))
+        time = consider(table.cuts(depth))
         if time is not None:
-            times.append((time, -depth))
-    for _, depth in sorted(times)[:MOST_EVENED]:
-        consider(evened(line.first(-depth), counting, found[-depth][0]))
+            times.append((time, -depth, slowest))
+    for _, depth, slowest in sorted(times)[:MOST_EVENED]:
+        consider(evened(line.first(-depth), counting, slowest))
     return best

@@ -97,7 +97,7 @@ def put_before(measure: Measure, rest: FloatArray) -> tuple[FloatArray, IntArray
     first = 0
     while first < length:
         wide = max(1, int(measure.reach[first]) - first)
-        last = min(length, first + max(1, min(max(16, wide), CELLS // wide)))
+        last = min(length, first + max(1, min(max(100, wide), CELLS // wide)))
         reach = measure.reach[first:last]
         end = int(reach.max())
         if end > first:

@@ -13,8 +13,10 @@ O(devices x layers^2) array operations, times the number of devices where these 
 
 from __future__ import annotations
 
+import math
+
 from remat.plugin import Context, Orders, Problem, Proposal
-from remat_algorithms.parallel.pipeline.planners.measures import best_of_depths, least_largest, received
+from remat_algorithms.parallel.pipeline.planners.measures import each_depth, least_largest, received
 from remat_algorithms.parallel.pipeline.planners.planning import Site, StageOptions, in_order, planned, run_1f1b
 
 
@@ -23,14 +25,18 @@ def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal
 
     def plan(site: Site) -> Orders | None:
         line = site.line()
-        found = best_of_depths(line, received, site.depths(options))
-        estimates: list[tuple[float, int]] = []
-        for depth, (slowest, table) in found.items():
+        best: tuple[float, int] | None = None
+
+        def most() -> float:
+            return math.inf if best is None or line.batches == 1 else best[0] / (line.batches - 1)
+
+        for depth, slowest, table in each_depth(line, received, site.depths(options), most):
             way = site.pipe(table.cuts(depth), range(depth)).round_trip
-            estimates.append(((line.batches - 1) * slowest + way, depth))
-        if not estimates:
+            estimate = (line.batches - 1) * slowest + way, depth
+            best = estimate if best is None else min(best, estimate)
+        if best is None:
             return None
-        _, depth = min(estimates)
+        depth = best[1]
         cut = least_largest(line.first(depth), received)
         assert cut is not None, "the table has it"
         return run_1f1b(site, cut[1], range(depth))

@@ -35,7 +35,7 @@ def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal
             lists = when_ready(pipe, room_for(site, line, cuts))
             return float(makespan(pipe, lists)), lists
 
-        found = by_simulation(line, compute, site.depths(options), judge)
+        found = by_simulation(line, compute, site.depths(options), judge, passing=line.batches)
         return None if found is None else site.orders(found[1], range(len(found[1]) - 1), found[2])
 
     return planned(problem, plan, in_order(options.stages))
