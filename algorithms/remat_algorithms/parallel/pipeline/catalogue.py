@@ -98,12 +98,27 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "JudgedOptions",
         "depth and cuts for the least makespan of 1F1B",
         "Fan et al. 2021",
+        auto=True,
     ),
-    _planner("varuna", "varuna", "", "depth by simulation, backwards when they are ready", "Athlur et al. 2022"),
-    _planner("hetpipe", "hetpipe", "", "cuts for devices of several types and memories", "Park et al. 2020"),
-    _planner("pipe-torch", "pipe_torch", "", "cuts, and the order of devices of several types", "Zhan and Zhang 2019"),
     _planner(
-        "ftpipe", "ftpipe", "BlockOptions", "blocks of layers dealt out, several stages a device", "Eliad et al. 2021"
+        "varuna", "varuna", "", "depth by simulation, backwards when they are ready", "Athlur et al. 2022", auto=True
+    ),
+    _planner("hetpipe", "hetpipe", "", "cuts for devices of several types and memories", "Park et al. 2020"),
+    _planner(
+        "pipe-torch",
+        "pipe_torch",
+        "",
+        "cuts, and the order of devices of several types",
+        "Zhan and Zhang 2019",
+        auto=True,
+    ),
+    _planner(
+        "ftpipe",
+        "ftpipe",
+        "BlockOptions",
+        "blocks of layers dealt out, several stages a device",
+        "Eliad et al. 2021",
+        auto=True,
     ),
     _planner("chimera-plan", "chimera_plan", "", "depth of Chimera's schedule by simulation", "Li and Hoefler 2021"),
     _named("v-min", "solve_v_min", "two chunks a device in a V, in a third of the memory of 1F1B", "Qi et al. 2024b"),

@@ -40,7 +40,7 @@ def best_order(line: Line, classes: Sequence[int], hops: Hops, counts: Sequence[
         V(counts, c, h)(i) = min over j, c', h' from c to c' of
             max(serial cost of i .. j - 1 on c between h and h', V(counts without c, c', h')(j))
 
-    Where that is too much, the devices of a class stay together, and as many are taken as may be.
+    Beside that, or alone where that is too much, the devices of a class stay together, and as many as may be are taken.
 
     Parameters
     ----------
@@ -60,7 +60,8 @@ def best_order(line: Line, classes: Sequence[int], hops: Hops, counts: Sequence[
     if cells > MOST_CELLS:
         return best
     longest = best[0] if best is not None else math.inf
-    return _Counts(replace(line, longest=longest), members, hops, counts).best()
+    found = _Counts(replace(line, longest=longest), members, hops, counts).best()
+    return min((one for one in (found, best) if one is not None), default=None, key=lambda one: (one[0], len(one[1])))
 
 
 def line_of(line: Line, order: Sequence[int], hops: Hops) -> Line:

@@ -34,10 +34,14 @@ def solve(problem: Problem, options: BlockOptions, context: Context) -> Proposal
         work = site.least_work()
         crossing = site.hop(0, 1).both[1:-1].tolist() if site.devices > 1 else [0] * (length - 1)
         counts = sorted({min(length, site.devices * each) for each in range(1, options.blocks + 1)})
+        reach = [max(int(position.stop[first]) for position in positions) for first in range(length)]
         best: tuple[float, list[int], list[int], Lists] | None = None
         left = MOST_SIMULATED
-        for count in counts:
-            fine = merged(work, crossing, count)
+        # Single layers where no blocks fit.
+        for count in [*counts, length]:
+            if count > counts[-1] and best is not None:
+                break
+            fine = merged(work, crossing, reach, count)
             homes = dealt(site.row, positions, fine)
             if homes is None:
                 continue

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from remat_algorithms.parallel.pipeline.planners.rows import Position, Row
 
 
-def merged(work: Sequence[float], crossing: Sequence[float], blocks: int) -> list[int]:
-    """Merge neighbours until so many blocks are left; return their cuts.
+def merged(work: Sequence[float], crossing: Sequence[float], reach: Sequence[int], blocks: int) -> list[int]:
+    """Merge neighbours until so many blocks are left, or no two can be merged; return their cuts.
 
     Always the two that take the least time together; of equal ones, those with the longest transfer between them.
 
@@ -23,6 +23,8 @@ def merged(work: Sequence[float], crossing: Sequence[float], blocks: int) -> lis
         Time of each layer.
     crossing : sequence of numbers
         Time of the transfers at each inner cut, one less.
+    reach : sequence of int
+        The last end that a block from each layer on can have, for there to be a device that runs it.
     blocks : int
     """
     count = len(work)
@@ -44,6 +46,8 @@ def merged(work: Sequence[float], crossing: Sequence[float], blocks: int) -> lis
         second = following[first] if alive[first] else count
         if second == count or stamp[first] != one or stamp[second] != other:
             continue
+        if following[second] > reach[first]:
+            continue  # nor can they later, when one of them is longer
         time[first] += time[second]
         following[first] = following[second]
         alive[second] = False

@@ -237,6 +237,11 @@ def planned(problem: Problem, plan: Callable[[Site], Orders | None], scope: str 
     -------
     Proposal
         Of orders that fit; else of none.
+
+    Raises
+    ------
+    OptionError
+        Where nothing is found even for devices without limit.
     """
     site = Site.of(problem)
     margin, low, high = 0, 0, None
@@ -245,6 +250,8 @@ def planned(problem: Problem, plan: Callable[[Site], Orders | None], scope: str 
         orders = plan(site.narrowed(margin))
         if orders is None:
             if not margin:
+                if plan(site.with_room([None] * site.devices)) is None:
+                    raise OptionError("these devices cannot run the layers in this order", argument="algorithm")
                 break
             high = margin
         else:
@@ -341,7 +348,6 @@ def by_simulation(
         if said is not None and (best is None or said[0] < best[0]):
             best = said[0], cuts, said[1]
         return None if said is None else said[0]
-
 
     def most() -> float:
         # No schedule is quicker than its slowest stage, micro-batch after micro-batch.
