@@ -22,12 +22,13 @@ def _named(name: str, function: str, summary: str, reference: str, options: str 
     )
 
 
-def _planner(name: str, module: str, options: str, summary: str, reference: str, *, auto: bool = False) -> Algorithm:
+def _planner(name: str, place: str, options: str, summary: str, reference: str, *, auto: bool = False) -> Algorithm:
+    module, _, function = place.partition(":")
     home = f"remat_algorithms.parallel.pipeline.planners.{module}"
     shared = "remat_algorithms.parallel.pipeline.planners.planning:StageOptions"
     return Algorithm(
         name=name,
-        solver=f"{home}:solve",
+        solver=f"{home}:{function}",
         options=f"{home}:{options}" if options else shared,
         kinds=("pipeline",),
         summary=summary,
@@ -86,27 +87,34 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     _planner(
         "pipedream-dp",
-        "pipedream_dp",
+        "pipedream:solve_dp",
         "",
         "cuts for the least slowest stage or transfer",
         "Narayanan et al. 2019",
     ),
-    _planner("2bw-plan", "two_bw_plan", "", "depth and cuts for the least slowest stage", "Narayanan et al. 2021"),
+    _planner(
+        "2bw-plan", "pipedream:solve_2bw", "", "depth and cuts for the least slowest stage", "Narayanan et al. 2021"
+    ),
     _planner(
         "dapple-plan",
-        "dapple_plan",
+        "dapple_plan:solve",
         "JudgedOptions",
         "depth and cuts for the least makespan of 1F1B",
         "Fan et al. 2021",
         auto=True,
     ),
     _planner(
-        "varuna", "varuna", "", "depth by simulation, backwards when they are ready", "Athlur et al. 2022", auto=True
+        "varuna",
+        "varuna:solve",
+        "",
+        "depth by simulation, backwards when they are ready",
+        "Athlur et al. 2022",
+        auto=True,
     ),
-    _planner("hetpipe", "hetpipe", "", "cuts for devices of several types and memories", "Park et al. 2020"),
+    _planner("hetpipe", "hetpipe:solve", "", "cuts for devices of several types and memories", "Park et al. 2020"),
     _planner(
         "pipe-torch",
-        "pipe_torch",
+        "pipe_torch:solve",
         "",
         "cuts, and the order of devices of several types",
         "Zhan and Zhang 2019",
@@ -114,12 +122,14 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     _planner(
         "ftpipe",
-        "ftpipe",
+        "ftpipe:solve",
         "BlockOptions",
         "blocks of layers dealt out, several stages a device",
         "Eliad et al. 2021",
         auto=True,
     ),
-    _planner("chimera-plan", "chimera_plan", "", "depth of Chimera's schedule by simulation", "Li and Hoefler 2021"),
+    _planner(
+        "chimera-plan", "chimera_plan:solve", "", "depth of Chimera's schedule by simulation", "Li and Hoefler 2021"
+    ),
     _named("v-min", "solve_v_min", "two chunks a device in a V, in a third of the memory of 1F1B", "Qi et al. 2024b"),
 )

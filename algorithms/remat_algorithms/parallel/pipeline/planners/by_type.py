@@ -176,7 +176,7 @@ class _Counts:
         order, first = [], 0
         following: State | None = state
         while following is not None:
-            order.append(self._device(*following[:2]))
+            order.append(self._device(following[0], following[1]))
             found = self.found[following]
             following = found.rests[found.which[first]] if found.rests else None
             first = int(found.ends[first])

@@ -26,8 +26,9 @@ MOST_PARTS = 5_000
 """Stages that are tried, at most, before the cuts of the least latency so far are taken."""
 
 
-MOST_EVEN = 3
-"""Numbers of devices whose even cuts are tried first."""
+EVEN = (overlapped, received, serial)
+MOST_EVEN = 8
+"""Measures of the even cuts that are tried first; numbers of devices, spread over all of them, that are."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,11 @@ def quickest(line: Line, depths: Sequence[int], judge: Judge, most: int) -> Quic
     if not most:
         return Quickest(math.inf, found[order[0]][1].cuts(order[0]), proved=False)
     search = _Search(judge, most)
-    for depth in order[:MOST_EVEN]:
-        for counting in (overlapped, received, serial):
-            even = least_largest(line.first(depth), counting)
-            if even is not None:
-                search.consider(even[1])
+    spread = order[:: max(1, len(order) // MOST_EVEN)]
+    for depth, counting in [*((order[0], counting) for counting in EVEN), *((depth, received) for depth in spread)]:
+        even = least_largest(line.first(depth), counting)
+        if even is not None:
+            search.consider(even[1])
     search.left -= most // 2
     for depth in order:
         latency, table = found[depth]

@@ -244,7 +244,8 @@ def planned(problem: Problem, plan: Callable[[Site], Orders | None], scope: str 
         Where nothing is found even for devices without limit.
     """
     site = Site.of(problem)
-    margin, low, high = 0, 0, None
+    margin = low = excess = 0
+    high: int | None = None
     orders: Orders | None = None
     for _ in range(ROUNDS):
         orders = plan(site.narrowed(margin))
