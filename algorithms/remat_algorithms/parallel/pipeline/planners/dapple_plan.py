@@ -18,7 +18,6 @@ from remat_algorithms.parallel.pipeline.planners.planning import (
     MOST_SIMULATED,
     Site,
     StageOptions,
-    in_order,
     planned,
     run_1f1b,
 )
@@ -49,4 +48,4 @@ def solve(problem: Problem, options: JudgedOptions, context: Context) -> Proposa
         found = quickest(line, depths, judge, most)
         return None if found is None else run_1f1b(site, found.cuts, range(len(found.cuts) - 1))
 
-    return planned(problem, plan, f"1F1B, {in_order(options.stages)}")
+    return planned(problem, plan)

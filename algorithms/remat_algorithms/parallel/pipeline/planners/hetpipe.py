@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from remat.plugin import Context, Orders, Problem, Proposal
 from remat_algorithms.parallel.pipeline.planners.measures import least_largest, serial
-from remat_algorithms.parallel.pipeline.planners.planning import Site, StageOptions, in_order, planned, run_1f1b
+from remat_algorithms.parallel.pipeline.planners.planning import Site, StageOptions, planned, run_1f1b
 
 
 def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal:
@@ -22,5 +22,4 @@ def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal
         found = least_largest(line, serial)
         return None if found is None else run_1f1b(site, found[1], range(len(line.positions)))
 
-    count = options.stages or len(problem.machine.processors)
-    return planned(problem, plan, f"1F1B, {in_order(count)}")
+    return planned(problem, plan)

@@ -28,7 +28,7 @@ import math
 
 from remat.plugin import Context, Orders, Problem, Proposal
 from remat_algorithms.parallel.pipeline.planners.measures import each_depth, least_largest, overlapped, received
-from remat_algorithms.parallel.pipeline.planners.planning import Site, StageOptions, in_order, planned, run_1f1b
+from remat_algorithms.parallel.pipeline.planners.planning import Site, StageOptions, planned, run_1f1b
 
 
 def solve_dp(problem: Problem, options: StageOptions, context: Context) -> Proposal:
@@ -39,8 +39,7 @@ def solve_dp(problem: Problem, options: StageOptions, context: Context) -> Propo
         found = least_largest(line, overlapped)
         return None if found is None else run_1f1b(site, found[1], range(len(line.positions)))
 
-    count = options.stages or len(problem.machine.processors)
-    return planned(problem, plan, f"1F1B, {in_order(count)}")
+    return planned(problem, plan)
 
 
 def solve_2bw(problem: Problem, options: StageOptions, context: Context) -> Proposal:
@@ -64,4 +63,4 @@ def solve_2bw(problem: Problem, options: StageOptions, context: Context) -> Prop
         assert cut is not None, "the table has it"
         return run_1f1b(site, cut[1], range(depth))
 
-    return planned(problem, plan, f"1F1B, {in_order(options.stages)}")
+    return planned(problem, plan)

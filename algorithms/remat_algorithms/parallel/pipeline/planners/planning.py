@@ -212,26 +212,19 @@ class Site:
         )
 
 
-def in_order(count: int | None) -> str:
-    """Return the scope of plans with so many devices, the first ones in their order, or with any number of them."""
-    return f"a stage on each of the first {'' if count is None else f'{count} '}devices, in their order"
-
-
 def run_1f1b(site: Site, cuts: Sequence[int], devices: Sequence[int]) -> Orders:
     """Return the orders of 1F1B for these cuts, a stage a device."""
     return site.orders(cuts, devices, one_forward_one_backward(site.pipe(cuts, devices)))
 
 
-def planned(problem: Problem, plan: Callable[[Site], Orders | None], scope: str = "") -> Proposal:
+def planned(problem: Problem, plan: Callable[[Site], Orders | None]) -> Proposal:
     """Plan, place and weigh, with less room where it takes more than was planned with.
 
     Parameters
     ----------
     problem : Problem
     plan : callable
-        Orders for a site; None where nothing fits. What it plans with must be what is needed at the least.
-    scope : str
-        The class that has no schedule where the first plan finds nothing; empty: that proves nothing.
+        Orders for a site; None where nothing fits.
 
     Returns
     -------
@@ -267,7 +260,7 @@ def planned(problem: Problem, plan: Callable[[Site], Orders | None], scope: str 
         if high is not None and high - low <= 1:
             break
         margin = (low + high) // 2 if high is not None else max(low + excess, 4 * low)
-    return Proposal(infeasible_within=scope or None if orders is None and not margin else None)
+    return Proposal()
 
 
 def enough_layers(count: int, layers: int) -> None:

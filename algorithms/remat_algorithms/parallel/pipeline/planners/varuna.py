@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from remat.plugin import Context, Orders, Problem, Proposal
 from remat_algorithms.parallel.pipeline.planners.measures import compute
-from remat_algorithms.parallel.pipeline.planners.planning import Site, StageOptions, by_simulation, in_order, planned
+from remat_algorithms.parallel.pipeline.planners.planning import Site, StageOptions, by_simulation, planned
 from remat_algorithms.parallel.pipeline.planners.rows import Line
 from remat_algorithms.parallel.pipeline.planners.simulation import Lists, makespan, when_ready
 
@@ -38,7 +38,7 @@ def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal
         found = by_simulation(line, compute, site.depths(options), judge, passing=line.batches)
         return None if found is None else site.orders(found[1], range(len(found[1]) - 1), found[2])
 
-    return planned(problem, plan, in_order(options.stages))
+    return planned(problem, plan)
 
 
 def room_for(site: Site, line: Line, cuts: Sequence[int]) -> list[int]:

@@ -176,8 +176,8 @@ def test_chimera_plan_chooses_the_depth():
 
 @FEW
 @given(pipelines(largest=4), st.integers(10, 100), st.sampled_from(PLANNERS))
-def test_what_fits_is_valid_and_the_rest_is_no_proof_too_many(document, share, algorithm):
-    """On any instance: within the budget; infeasible within 1F1B only where 1F1B itself does not fit."""
+def test_what_is_planned_is_valid_and_fits(document, share, algorithm):
+    """On any instance, with any share of the memory that it takes without a limit."""
     try:
         free = solved(document, algorithm)
     except remat.OptionError:
@@ -187,14 +187,6 @@ def test_what_fits_is_valid_and_the_rest_is_no_proof_too_many(document, share, a
     if result.report is not None:
         assert result.report.ok
         assert max(result.peak_memory.values()) <= budget
-    elif result.scope is not None:
-        devices = sum(device.get("count", 1) for device in document["cluster"]["devices"])
-        if f"first {devices} devices" in result.scope or "first devices" in result.scope:
-            try:
-                plain = remat.solve(document, algorithm="1f1b", budget=budget)
-            except remat.OptionError:
-                return
-            assert plain.report is None
 
 
 def unequal(**changed):
@@ -216,7 +208,6 @@ def test_devices_of_several_types_and_memories():
     assert [stage.device for stage in result.orders.stages][-1] == 0
     listed = solved(document, "hetpipe", stages=3)
     assert listed.report is None
-    assert listed.scope == "1F1B, a stage on each of the first 3 devices, in their order"
     assert solved(document, "ftpipe").makespan <= 2 * result.makespan
     document["cluster"]["devices"][0]["memory"] = 40
     assert solved(document, "hetpipe").makespan > result.makespan
