@@ -94,6 +94,13 @@ def test_measures_are_least(point, counting, memory):
         assert costs(point, found[1], counting) == wanted
 
 
+def test_a_way_may_be_what_never_waits():
+    """Three micro-batches on a way of 50: the first takes 102 to come back to it, and then two more pass."""
+    point = {"f": [1, 1], "b": [1, 1], "activation": [0, 0], "weights": [0, 0], "transfer": [50], "p": 2, "m": 3}
+    assert measures.table_of(chains.line_of(point), measures.pivoted).value(2) == 2 + 2 * 50 + 2 * 50
+    assert chains.judge_of(point)([0, 1, 2]) >= 202
+
+
 @FEW
 @given(chains.points())
 def test_latency_is_a_bound(point):
