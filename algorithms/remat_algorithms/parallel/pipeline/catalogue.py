@@ -24,6 +24,25 @@ def _named(
     )
 
 
+def _planner(name: str, place: str, options: str, summary: str, reference: str, *, auto: bool = False) -> Algorithm:
+    module, _, function = place.partition(":")
+    home = f"remat_algorithms.parallel.pipeline.planners.{module}"
+    shared = "remat_algorithms.parallel.pipeline.planners.planning:StageOptions"
+    return Algorithm(
+        name=name,
+        solver=f"{home}:{function}",
+        options=f"{home}:{options}" if options else shared,
+        kinds=("pipeline",),
+        summary=summary,
+        guarantee="heuristic",
+        complexity="O(devices * layers^2), and simulations",
+        reference=reference,
+        several_memories=True,
+        any_links=True,
+        cheap=("pipeline",) if auto else (),
+    )
+
+
 ALGORITHMS: tuple[Algorithm, ...] = (
     _named("gpipe", "solve_gpipe", "all forwards, then all backwards", "Huang et al. 2019"),
     _named("1f1b", "solve_1f1b", "one forward, one backward, after the fewest forwards", "Fan et al. 2021"),
@@ -113,6 +132,52 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "1F1B without end, one version of the parameters",
         "Yang et al. 2021",
         module="streams",
+    ),
+    _planner(
+        "pipedream-dp",
+        "pipedream:solve_dp",
+        "",
+        "cuts for the least slowest stage or transfer",
+        "Narayanan et al. 2019",
+    ),
+    _planner(
+        "2bw-plan", "pipedream:solve_2bw", "", "depth and cuts for the least slowest stage", "Narayanan et al. 2021"
+    ),
+    _planner(
+        "dapple-plan",
+        "dapple_plan:solve",
+        "JudgedOptions",
+        "depth and cuts for the least makespan of 1F1B",
+        "Fan et al. 2021",
+        auto=True,
+    ),
+    _planner(
+        "varuna",
+        "varuna:solve",
+        "",
+        "depth by simulation, backwards when they are ready",
+        "Athlur et al. 2022",
+        auto=True,
+    ),
+    _planner("hetpipe", "hetpipe:solve", "", "cuts for devices of several types and memories", "Park et al. 2020"),
+    _planner(
+        "pipe-torch",
+        "pipe_torch:solve",
+        "",
+        "cuts, and the order of devices of several types",
+        "Zhan and Zhang 2019",
+        auto=True,
+    ),
+    _planner(
+        "ftpipe",
+        "ftpipe:solve",
+        "BlockOptions",
+        "blocks of layers dealt out, several stages a device",
+        "Eliad et al. 2021",
+        auto=True,
+    ),
+    _planner(
+        "chimera-plan", "chimera_plan:solve", "", "depth of Chimera's schedule by simulation", "Li and Hoefler 2021"
     ),
     _named("v-min", "solve_v_min", "two chunks a device in a V, in a third of the memory of 1F1B", "Qi et al. 2024b"),
 )

@@ -34,13 +34,7 @@ def orders_of(instance: PipelineInstance, lists: rules.Lists) -> Orders:
         sorted({device for device, part in zip(lists.place, lists.part, strict=True) if part == wanted})
         for wanted in range(lists.parts)
     ]
-    copies = max(len(devices) for devices in homes)
-    if copies > instance.copies:
-        raise OptionError(
-            f"this schedule keeps each layer on {copies} devices, and the instance allows {instance.copies}; "
-            f'give it "copies": {copies}',
-            argument="algorithm",
-        )
+    check_copies(instance, max(len(devices) for devices in homes))
     cuts = balanced_cuts(instance, homes)
     stages = tuple(
         Stage(tuple(range(cuts[part], cuts[part + 1])), device)
@@ -51,6 +45,16 @@ def orders_of(instance: PipelineInstance, lists: rules.Lists) -> Orders:
     if all(halves):
         return Orders(stages, lists.lists)
     return Orders(stages, tuple(tuple(_whole(operations, halves)) for operations in lists.lists))
+
+
+def check_copies(instance: PipelineInstance, copies: int) -> None:
+    """Refuse a schedule that keeps more copies of a layer than the instance allows."""
+    if copies > instance.copies:
+        raise OptionError(
+            f"this schedule keeps each layer on {copies} devices, and the instance allows {instance.copies}; "
+            f'give it "copies": {copies}',
+            argument="algorithm",
+        )
 
 
 def _whole(operations: tuple[Pass, ...], halves: list[bool]) -> list[Pass]:

@@ -146,7 +146,7 @@ def model_of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, 
         # The quicker of the two ways: the model is to be a relaxation.
         return min(out.time(last.output_size), back.time(last.gradient_bytes))
 
-    held = [_held(instance, layers, stage) for stage in stages]
+    held = [held_bytes(instance, layers, stage.layers) for stage in stages]
     fixed = [0] * len(machine.processors)
     for device in range(len(fixed)):
         own = {layer for stage in stages if stage.device == device for layer in stage.layers}
@@ -165,19 +165,19 @@ def model_of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, 
     )
 
 
-def _held(instance: PipelineInstance, layers: Sequence[Layer], stage: Stage) -> int:
-    """Return the bytes that a stage holds of a micro-batch from its forward to its backward, at the least."""
-    size = 0
-    for layer in stage.layers:
-        own = layers[layer]
-        reads = instance.backward_reads if own.backward_reads is None else own.backward_reads
-        size += own.saved_size
+def held_bytes(instance: PipelineInstance, layers: Sequence[Layer], own: Sequence[int]) -> int:
+    """Return the bytes that a stage of these layers holds of a micro-batch, from F to B at the least."""
+    size, inner = 0, set(own)
+    for index in own:
+        layer = layers[index]
+        reads = instance.backward_reads if layer.backward_reads is None else layer.backward_reads
+        size += layer.saved_size
         if "output" in reads:
-            size += own.output_size
-        before = layers[layer - 1] if layer else None
+            size += layer.output_size
+        before = layers[index - 1] if index else None
         if before is not None and "input" in reads:
             wanted = instance.backward_reads if before.backward_reads is None else before.backward_reads
-            inside = layer - 1 in stage.layers and "output" in wanted
+            inside = index - 1 in inner and "output" in wanted
             size += 0 if inside else before.output_size
     return size
 
