@@ -28,6 +28,8 @@ def uniform(
     parameters: int = 0,
     hop: int = 0,
     copies: int = 1,
+    weights: str = "flush",
+    update_every: int | None = None,
 ) -> Document:
     """Return equal layers on equal devices: the setting in which schedules are compared.
 
@@ -46,6 +48,10 @@ def uniform(
         Delay between two devices.
     copies : int
         Devices on which a layer may lie.
+    weights : str
+        When parameters change: ``flush``, ``stash``, ``double`` or ``single`` (docs/pipelines.md).
+    update_every : int, optional
+        Of ``double``: micro-batches from one change to the next; default: twice the devices.
 
     Returns
     -------
@@ -75,6 +81,7 @@ def uniform(
         layers=[layer],
         cluster=cluster,
         copies=copies if check.integer("copies", copies, minimum=1) > 1 else None,
+        **_changing(weights, update_every, count),
     ) | {"schema": "remat.instance/3"}
 
 
@@ -96,6 +103,8 @@ def transformer(
     optimizer: str = "adam",
     flops: float | None = None,
     bandwidth: float | None = None,
+    weights: str = "flush",
+    update_every: int | None = None,
 ) -> Document:
     """Return one training step of a transformer on a cluster: embedding, blocks, head.
 
@@ -118,6 +127,10 @@ def transformer(
         whole, and keeps half of what the forward saved.
     copies : int
         Devices on which a layer may lie.
+    weights : str
+        When parameters change: ``flush``, ``stash``, ``double`` or ``single`` (docs/pipelines.md).
+    update_every : int, optional
+        Of ``double``: micro-batches from one change to the next; default: twice the devices.
 
     Returns
     -------
@@ -152,8 +165,19 @@ def transformer(
         layers=layers,
         cluster={"devices": [device], "levels": levels},
         copies=copies if check.integer("copies", copies, minimum=1) > 1 else None,
+        **_changing(weights, update_every, count),
     )
     return made | {"schema": "remat.instance/3"}
+
+
+def _changing(weights: str, update_every: int | None, devices: int) -> dict[str, Any]:
+    """Return the keys that say when parameters change."""
+    if update_every is not None and weights != "double":
+        raise ValueError("update_every is for weights double")
+    if weights == "flush":
+        return {}
+    every = 2 * devices if update_every is None else check.integer("update_every", update_every, minimum=1)
+    return {"weights": weights} | ({"update_every": every} if weights == "double" else {})
 
 
 def _layer(stage: dict[str, Any], *, split: bool) -> dict[str, Any]:
