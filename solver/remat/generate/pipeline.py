@@ -137,16 +137,8 @@ def transformer(
     dict
         Kind ``pipeline``, seconds and bytes; ValueError for a parameter out of range.
     """
-    chain = chain_of_transformer(
-        preset=preset,
-        batch=batch,
-        dtype=dtype,
-        flash=flash,
-        optimizer=optimizer,
-        parameters="device",
-        flops=flops,
-        bandwidth=bandwidth,
-    )
+    model: dict[str, Any] = {"preset": preset, "batch": batch, "dtype": dtype, "flash": flash, "optimizer": optimizer}
+    chain = chain_of_transformer(**model, parameters="device", flops=flops, bandwidth=bandwidth)
     layers = [_layer(stage, split=split) for stage in chain["stages"]]
     layers[-1]["backward_workspace"] = max(layers[-1].get("backward_workspace", 0), chain["loss"]["workspace"])
     layers[-1]["backward_time"] += chain["loss"]["time"]
