@@ -100,6 +100,9 @@ class Parallel(Model):
     )
 
 
+NOWHERE = Origin()
+
+
 class Task(Model):
     """Something that runs; `size` instead of `writes` makes it write one value named after itself."""
 
@@ -133,7 +136,7 @@ class Task(Model):
         "Other texts mean nothing.",
     )
     parallel: Parallel | None = Field(default=None, description="How it may run on several processors; null: on one.")
-    origin: Origin = Field(default=Origin(), description="Where it comes from, for people.")
+    origin: Origin = Field(default=NOWHERE, description="Where it comes from, for people.")
 
     @property
     def written(self) -> tuple[str, ...]:
