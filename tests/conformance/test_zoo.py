@@ -1,10 +1,13 @@
 """Every algorithm of the built-in catalogue through the exported suite, one class for each."""
 
 import itertools
+from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from remat.schedule.document import Run
 from remat.testing import AlgorithmSuite, cases, strategies
 from remat_algorithms import catalogue
 from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
@@ -190,6 +193,37 @@ ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
 """Algorithms that rematerialise on task graphs; these draw more graphs."""
 
 
+class GraphSuite(AlgorithmSuite):
+    """What holds of algorithms that run tasks again on task graphs, too."""
+
+    def test_schedules_are_valid(self, kind, given):
+        """Besides: no run is there for nothing."""
+        super().test_schedules_are_valid(kind, given)
+
+        def check(document, rungs):
+            for rung in rungs:
+                assert not (found := runs_for_nothing(rung.result)), f"nobody reads what is made by {found}"
+
+        self._each(kind, given, check)
+
+
+def runs_for_nothing(result):
+    """Name the runs all of whose values are dropped unread, and that are not the only ones of a required task."""
+    graph, made, used, runs = result.graph, {}, set(), []
+    needed = {graph.tasks[task] for task in np.flatnonzero(graph.required | graph.once)}
+    for index, step in enumerate(result.steps):
+        if isinstance(step, Run):
+            runs.append((index, step.task))
+            task = graph.task(step.task)
+            used |= {made[value] for value in graph.reads[task].tolist() if value in made}
+            made |= dict.fromkeys(graph.writes[task].tolist(), index)
+        for name in getattr(step, "drop", None) or getattr(step, "values", ()):
+            made.pop(graph.value(name), None)
+    used |= set(made.values())  # what is there at the end
+    count = Counter(task for _, task in runs)
+    return [task for index, task in runs if index not in used and (task not in needed or count[task] > 1)]
+
+
 def suite(entry, *, examples, graphs, options, suffix="", **more):
     name = "Test" + entry.name.title().replace("-", "") + suffix
     content = {"algorithm": entry.name, "examples": examples, "options": options.get(entry.name, ({},))}
@@ -203,7 +237,8 @@ def suite(entry, *, examples, graphs, options, suffix="", **more):
         content["moderate"] = moderate_join
     if entry.name in INSTANCES:
         content["instances"] = INSTANCES[entry.name]
-    return type(name, (AlgorithmSuite,), content | more | {"__module__": __name__})
+    base = GraphSuite if entry.name in ON_GRAPHS else AlgorithmSuite
+    return type(name, (base,), content | more | {"__module__": __name__})
 
 
 for _entry in catalogue:
@@ -218,6 +253,6 @@ for _entry in catalogue:
 
 
 def test_every_entry_has_a_suite():
-    tested = {item.algorithm for item in globals().values() if isinstance(item, type) and item is not AlgorithmSuite}
+    tested = {item.algorithm for item in globals().values() if isinstance(item, type) and hasattr(item, "algorithm")}
     assert tested == {entry.name for entry in catalogue}
     assert OPTIONS.keys() | FAST_OPTIONS.keys() <= tested

@@ -190,7 +190,7 @@ class _Bar:
         self._tasks: dict[str, Any] = {}
 
     def show(self, tally: Tally) -> None:
-        from remat.report.text.summary import shown_name
+        from remat.report.text.naming import shown_name
 
         if tally.phase not in self._tasks:
             self._tasks[tally.phase] = self._bar.add_task(tally.phase, total=tally.total)
@@ -202,7 +202,7 @@ class _Bar:
 
 
 def _lines(session: Session) -> Callable[[Tally], None]:
-    from remat.report.text.summary import shown_name
+    from remat.report.text.naming import shown_name
 
     def show(tally: Tally) -> None:
         if tally.phase == "solving" and tally.last is None:

@@ -79,7 +79,8 @@ def command(
     elif not session.quiet:
         from remat.report.text.summary import table
 
-        emit(table(_lines(report, units, causes)))
+        shown = {name: _shown_step(examined, peak.step) for name, peak in report.peaks.items()}
+        emit(table(_lines(report, units, shown)))
     return ExitCode.OK if report.ok else ExitCode.VIOLATION
 
 
@@ -93,7 +94,7 @@ def _is_instance(path: str) -> bool:
 
 
 def _step_name(examined: Examined, index: int | None) -> str:
-    """Name a step: the task that it runs, or the value that it moves."""
+    """Name a step as programs read it: the task that it runs, or the value that it moves."""
     from remat.schedule.document import Copy, Run, StepView
 
     if index is None:
@@ -102,6 +103,14 @@ def _step_name(examined: Examined, index: int | None) -> str:
     if isinstance(step, Run):
         return f"{step.task} (step {index})"
     return f"copy of {step.value} (step {index})" if isinstance(step, Copy) else f"drop (step {index})"
+
+
+def _shown_step(examined: Examined, index: int | None) -> str:
+    """Name a step as people see it."""
+    from remat.report.text.naming import shown_step
+
+    shown = shown_step(examined.graph, examined.machine, examined.steps, index, short=True)
+    return shown if index is None else f"{shown} (step {index})"
 
 
 def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.graph.names import Names
+from remat.graph.names import Names, with_module
 from remat.units import Number, Units
 
 IntArray = NDArray[np.int64]
@@ -132,6 +132,8 @@ class TaskGraph:
     phase : tuple of str or None
     cheapest : (tasks,) bool or None
         Tasks that together run everything once in the least total time of any schedule, where the lowering knows them.
+    modules : sequence of str or None
+        For each task, what people call the part of the program that it belongs to: a module, a stage, a layer.
     units : Units
     """
 
@@ -157,6 +159,7 @@ class TaskGraph:
     parallel_alpha: NDArray[np.float64] | None = None
     phase: tuple[str, ...] | None = None
     cheapest: BoolArray | None = None
+    modules: Sequence[str] | None = None
     units: Units = field(default_factory=Units)
 
     @cached_property
@@ -199,6 +202,14 @@ class TaskGraph:
         if index is None:
             raise KeyError(name)
         return index
+
+    def module(self, task: int) -> str:
+        """Return what people call the part of the program that a task belongs to; empty where nobody said."""
+        return "" if self.modules is None else self.modules[task]
+
+    def described(self, task: int, shown: Callable[[str], str] = str) -> str:
+        """Name a task for people, with its module; `shown` is applied to each name."""
+        return with_module(self.tasks[task], self.module(task), shown)
 
     def value(self, name: str) -> int:
         """Return the index of a value by its name (KeyError if there is none)."""

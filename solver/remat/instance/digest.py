@@ -1,7 +1,7 @@
 """The digest of an instance: SHA-256 of its canonical JSON.
 
 Canonical: keys sorted, no blanks, defaults left out, sizes as integers, physical times in seconds as exact
-decimals, name, description and source excluded. Two documents with one digest describe the same problem.
+decimals, name, description, source and annotations excluded. Two documents with one digest describe the same problem.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ def canonical(instance: BaseInstance) -> dict[str, Any]:
     document = instance.model_dump(
         mode="python", by_alias=True, exclude_defaults=True, exclude={"name", "description", "source", "schema_"}
     )
+    for key, names in instance.annotations.items():
+        for entry in document.get(key, ()):
+            for name in names:
+                entry.pop(name, None)
     document["kind"] = getattr(instance, "kind")  # noqa: B009 - a default, but it says what the rest means
     units = document.pop("units", {})
     time_unit = units.get("time", "s")

@@ -100,7 +100,7 @@ class _Waits:
         if len(missing):
             task = int(self.operations[int(reader[missing[0]])][0])
             name = graph.values[int(value[missing[0]])]
-            raise OptionError(f"{graph.tasks[task]} reads {name}, which no operation makes", argument="orders")
+            raise OptionError(f"{graph.described(task)} reads {name}, which no operation makes", argument="orders")
         target, source = memory_of[self.processors[reader]], memory_of[self.processors[maker[value]]]
         remote = target != source
         codes, sent = np.unique(value[remote] * len(self.machine.memories) + target[remote], return_inverse=True)
@@ -126,7 +126,7 @@ class _Waits:
             times = np.where(types[on] < 0, -1, graph.times[types[on], tasks])
             for k in np.flatnonzero(times < 0)[:1].tolist():
                 name = machine.processors[int(on[k])].name
-                raise OptionError(f"{name} cannot run {graph.tasks[int(tasks[k])]}", argument="orders")
+                raise OptionError(f"{name} cannot run {graph.described(int(tasks[k]))}", argument="orders")
         speeds = [processor.speed for processor in machine.processors]
         if set(speeds) == {1}:
             return times

@@ -17,7 +17,7 @@ from remat.schedule import document as schedule
 from remat.schedule.document import StepView
 from remat.schedule.orders import Orders
 from remat.schedule.patterns import Pattern
-from remat.schedule.steps import Steps
+from remat.schedule.steps import StepKind, Steps
 from remat.units import Number, Units
 from remat.verifier import Report
 
@@ -198,6 +198,13 @@ class Result:
                 return f"copy of {step.value} to {step.target}"
             case _:
                 return f"drop of {', '.join(step.values)}"
+
+    def peak_module(self, memory: str) -> str:
+        """Return the module, stage or layer of the task at a memory's peak; empty where there is none."""
+        index = None if self.report is None else self.report.peaks[memory].step
+        if index is None or self.columns is None or self.columns.kind[index] != StepKind.RUN:
+            return ""
+        return self.graph.module(int(self.columns.item[index]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schedule document."""

@@ -364,14 +364,14 @@ def _check_counts(graph: TaskGraph, steps: Steps, timeline: Timeline, valid: Boo
     tasks = steps.item[runs]
     run_count = np.bincount(tasks, minlength=len(graph.tasks))
     for task in np.flatnonzero((graph.required | graph.once) & (run_count == 0)).tolist():
-        findings.add(None, "required-missing", f"task {graph.tasks[task]} never runs")
+        findings.add(None, "required-missing", f"task {graph.described(task)} never runs")
     single = graph.once | ~graph.recomputable
     for task in np.flatnonzero(single & (run_count > 1)).tolist():
         rule = "once-repeated" if graph.once[task] else "not-recomputable"
         mine = runs[tasks == task]
         again = mine[np.argsort(timeline.start_position[mine])][1:]
         for step in again.tolist():
-            findings.add(step, rule, f"task {graph.tasks[task]} may run only once; {run_count[task]} runs")
+            findings.add(step, rule, f"task {graph.described(task)} may run only once; {run_count[task]} runs")
     return run_count
 
 

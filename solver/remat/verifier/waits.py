@@ -81,9 +81,9 @@ def _check_complete(graph: TaskGraph, tasks: PipelineTasks, orders: Orders, find
             findings.add(None, "bad-step", message)
     count = np.bincount(tasks.of_all(orders).items, minlength=len(graph.tasks))
     for task in np.flatnonzero(count > 1).tolist():
-        findings.add(None, "bad-step", f"{graph.tasks[task]} is run by {count[task]} operations")
+        findings.add(None, "bad-step", f"{graph.described(task)} is run by {count[task]} operations")
     for task in np.flatnonzero(count == 0).tolist():
-        findings.add(None, "required-missing", f"no operation runs {graph.tasks[task]}")
+        findings.add(None, "required-missing", f"no operation runs {graph.described(task)}")
 
 
 def _check_waits(

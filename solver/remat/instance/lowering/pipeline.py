@@ -12,6 +12,7 @@ import numpy as np
 
 from remat.graph.names import NameRun, NumberedNames
 from remat.graph.taskgraph import IntArray, NumberArray, Placeable, Ragged, TaskGraph, number_array
+from remat.instance.lowering.chain import with_stage_names
 
 if TYPE_CHECKING:
     from remat.instance.pipeline import Layer, PipelineInstance
@@ -22,7 +23,7 @@ CANNOT = -1
 
 def lower_pipeline(instance: PipelineInstance) -> TaskGraph:
     """Lower a pipeline whose parameters change between steps only (O(layers x micro-batches))."""
-    return _Lowering(instance).graph()
+    return with_stage_names(_Lowering(instance).graph(), [instance.layers])
 
 
 class _Values:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles
-from remat.report.text.summary import shown_name
+from remat.report.text.naming import shown_name
 from remat.report.views.passes import Passes, passes_of
 from remat.report.views.slices import size_scale, slice_maxima, without_dips
 from remat.schedule.orders import Phase

@@ -8,6 +8,7 @@ from typing import Any
 
 from remat.graph.machine import Machine
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
+from remat.report.text.naming import shown_name, shown_step, shown_task
 from remat.schedule.document import SUMMARY_SCHEMA
 from remat.solving.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time, printable
@@ -21,9 +22,6 @@ MOST_DEVICES = 8
 
 MOST_STAGES = 16
 """Stages of a pipeline that are listed one by one."""
-
-LONGEST_NAME = 48
-"""Names longer than this are abbreviated in tables; the JSON documents have them in full."""
 
 
 def summary(result: Result) -> str:
@@ -43,15 +41,6 @@ def table(lines: Iterable[tuple[str, str]]) -> str:
         wrapped = textwrap.wrap(printable(text), WIDTH - indent, break_on_hyphens=False) or [""]
         rows += [f"{label if k == 0 else '':<{indent}}{part}".rstrip() for k, part in enumerate(wrapped)]
     return "\n".join(rows)
-
-
-def shown_name(name: str) -> str:
-    """Return a name from a document as a terminal may print it: no control characters, not too long."""
-    text = printable(name)
-    if len(text) <= LONGEST_NAME:
-        return text
-    half = (LONGEST_NAME - 3) // 2
-    return f"{text[:half]}...{text[-half:]}"
 
 
 def figures(result: Result) -> dict[str, Any]:
@@ -172,7 +161,9 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     for label, memory in _labelled("peak memory", result.machine.memories):
         size = report.peaks[memory.name].size
         limit = "" if memory.capacity is None else f" of {format_size(memory.capacity, units, both=True)}"
-        cause = _cause(size, result.peak_step(memory.name))
+        assert result.columns is not None
+        step = shown_step(result.graph, result.machine, result.columns, report.peaks[memory.name].step)
+        cause = _cause(size, step)
         yield label, f"{shown_name(memory.name)}: {format_size(size, units, both=True)}{limit}{cause}"
 
 
@@ -253,7 +244,7 @@ def _set_by(result: Result, least: LeastBudget) -> str:
         if bound.task is None:
             return "what is resident at the start or at the end"
         task = bound.task
-    return f"task {shown_name(result.graph.tasks[task])}"
+    return f"task {shown_task(result.graph, task)}"
 
 
 def _lower_bound(result: Result) -> str:
@@ -304,10 +295,10 @@ def _percent(share: float, *, signed: bool = True) -> str:
 
 
 def peaks(report: Report, units: Units, causes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield a line for each memory's peak, with the step that sets it."""
+    """Yield a line for each memory's peak, with the step that sets it, as people see it."""
     for label, (name, peak) in _labelled("peak memory", report.peaks.items()):
         yield label, f"{shown_name(name)}: {format_size(peak.size, units, both=True)}{_cause(peak.size, causes[name])}"
 
 
 def _cause(size: int, step: str) -> str:
-    return f", set by {shown_name(step)}" if size else ""
+    return f", set by {step}" if size else ""
