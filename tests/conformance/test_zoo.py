@@ -19,7 +19,6 @@ from tests.algorithms.offload import trained
 
 OPTIONS = {
     # A few slots only: rounding, and the certificate that goes with it, on small instances.
-    "rotor": ({}, {"slots": 3}),
     "rotor-float": ({}, {"slots": 5}),
     # A walk after a search that settles nothing.
     "chain-best": ({}, {"iterations": 20, "states": 3}),

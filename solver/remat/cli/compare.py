@@ -64,7 +64,9 @@ class _Given:
 @click.option("-b", "--budget", "budgets", metavar="SIZES", multiple=True, help="Such as 4GB,8GB.")
 @click.option("--budget-fraction", "fractions", metavar="SHARES", help="Of the no-recompute peak, such as .5,70%.")
 @click.option("--seeds", metavar="NUMBERS", default="0", show_default=True)
-@click.option("-O", "--option", "options", metavar="NAME.KEY=VALUE", multiple=True, help="Such as rotor.slots=500.")
+@click.option(
+    "-O", "--option", "options", metavar="NAME.KEY=VALUE", multiple=True, help="Such as rotor-float.slots=500."
+)
 @common.machine_option
 @common.limit_options("For each job.", "10s")
 @click.option("--memory-limit", metavar="SIZE", help="For each job; default: nine tenths of the computer's, shared.")
