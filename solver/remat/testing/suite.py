@@ -205,7 +205,7 @@ class AlgorithmSuite:
         kinds = [kind for kind in KINDS if algorithm.accepts(kind)]
         asked, own = [], []
         step = 3 if self.sparing else 1
-        documents = [[*list(degenerate(kind).values())[::step], self.moderate(kind)] for kind in kinds]
+        documents = [[*list(self._degenerate(kind).values())[::step], self.moderate(kind)] for kind in kinds]
         for document in chain.from_iterable(documents):
             # Scarce memory leaves most to decide; all of it is asked for where nothing can be done with less.
             for budgets in (self._trials.middle(document, given), self._trials.budgets_of(document, None)):

@@ -202,7 +202,7 @@ def test_whatever_the_backwards_read(seed: int) -> None:
             assert result.peak_memory["memory"] >= least.size
 
 
-@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.slow)])
 def test_unread_values_and_in_place(step: int) -> None:
     """Backwards that do not read their input, output or saved values; outputs in place of inputs."""
     for reads in ([], ["input"], ["output"], ["saved"], ["input", "saved"]):
