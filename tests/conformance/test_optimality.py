@@ -309,7 +309,8 @@ def check_frontier(document, name, most_runs=None):
         runs = [step.task for step in result.steps if isinstance(step, Run)]
         assert frontier.is_best(result.makespan, runs, expected, reference)
         if expected is None:
-            assert result.status == "infeasible"
+            # Outside the class there may be a schedule: then the answer says which class has none.
+            assert result.status == "infeasible" or str(result.scope).startswith("frontier-advancing schedules")
         else:
             assert result.optimal_within is not None
 
