@@ -128,7 +128,7 @@ def test_the_textbook(texts, delay, makespan, peaks):
 
 
 @cache
-def pool():
+def pool(*, pairs=False):
     """Some plans for several devices, drawn once; of times that are clearly more than instants."""
     found = []
 
@@ -145,7 +145,7 @@ def pool():
     def collect(document, number):
         chance = random.Random(number)
         document = limited(chance, spread(chance, document))
-        plan = Plan(document, draw_plan(chance, document))
+        plan = Plan(document, draw_plan(chance, document, pairs=pairs))
         if not has_instants(document, plan.orders):
             found.append(plan)
 
@@ -157,7 +157,8 @@ def spoilt(name, function, wanted):
     """Yield what a corruption makes of some plans of the pool, and how it must be judged."""
     chance = random.Random(name)
     tried = 0
-    for plan in chance.sample(pool(), len(pool())):
+    plans = pool(pairs="pair" in name)
+    for plan in chance.sample(plans, len(plans)):
         found = function(chance, plan)
         if not found:
             continue

@@ -415,6 +415,7 @@ _CATALOGUE = (
             _int("forward_time", 1, "Time of a layer's forward, for one micro-batch."),
             _int("backward_time", 2, "Time of its backward, or of the half that makes the input's gradient."),
             _int("weight_time", 0, "Time of the half that makes the parameters' gradient (0: the backward is whole)."),
+            _int("paired_time", None, "Time of a forward and a whole backward at once (default: the sum)."),
             _size("activation", 1, "What a forward saves."),
             _size("kept", 0, "What of it stays from the first half of the backward to the second."),
             _size("parameters", 0, "Size of a layer's parameters."),

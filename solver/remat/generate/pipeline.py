@@ -23,6 +23,7 @@ def uniform(
     forward_time: int = 1,
     backward_time: int = 2,
     weight_time: int = 0,
+    paired_time: int | None = None,
     activation: int = 1,
     kept: int = 0,
     parameters: int = 0,
@@ -40,6 +41,8 @@ def uniform(
         Default: one a device.
     forward_time, backward_time, weight_time : int
         Of a layer and micro-batch; with a weight time the backward is in two halves.
+    paired_time : int, optional
+        Of the forward of one micro-batch and the whole backward of another at once; default: the sum.
     activation, kept : int
         What a forward saves, and what of it stays from the first to the second half of the backward.
     parameters : int
@@ -68,6 +71,8 @@ def uniform(
     }
     optional = {"weight_time": weight_time, "weight_saved_size": kept, "parameter_size": parameters}
     layer |= {key: value for key, value in optional.items() if check.integer(key, value, minimum=0)}
+    if paired_time is not None:
+        layer["paired_time"] = check.integer("paired_time", paired_time, minimum=0)
     cluster: dict[str, Any] = {"devices": [{"name": "gpu", "count": count}]}
     if check.integer("hop", hop, minimum=0):
         cluster["levels"] = [{"delay": hop}]

@@ -102,6 +102,30 @@ class Placeable:
 
 
 @dataclass(frozen=True)
+class PairTimes:
+    """Which tasks a processor may run two at once, a forward and a backward, and what that spares.
+
+    The two take time(f) + time(b) - min(spared(f), spared(b)), no less than either alone.
+
+    Attributes
+    ----------
+    side : (tasks,) int8
+        1 for a forward, 2 for a backward, 0 for what runs alone.
+    spared : (types or 1, tasks) int64 or float64
+        On a processor of each type; 0 or more.
+    """
+
+    side: NDArray[np.int8]
+    spared: NumberArray
+
+    @property
+    def work_spared(self) -> NumberArray:
+        """Return twice the time by which each task at most lessens what its processor has to do."""
+        most: NumberArray = self.spared.max(axis=0)
+        return most
+
+
+@dataclass(frozen=True)
 class TaskGraph:
     """Tasks and values as arrays.
 
@@ -132,6 +156,8 @@ class TaskGraph:
     phase : tuple of str or None
     cheapest : (tasks,) bool or None
         Tasks that together run everything once in the least total time of any schedule, where the lowering knows them.
+    pairs : PairTimes or None
+        Tasks that may run two at once.
     modules : sequence of str or None
         For each task, what people call the part of the program that it belongs to: a module, a stage, a layer.
     units : Units
@@ -159,6 +185,7 @@ class TaskGraph:
     parallel_alpha: NDArray[np.float64] | None = None
     phase: tuple[str, ...] | None = None
     cheapest: BoolArray | None = None
+    pairs: PairTimes | None = None
     modules: Sequence[str] | None = None
     units: Units = field(default_factory=Units)
 
@@ -188,7 +215,8 @@ class TaskGraph:
     @cached_property
     def exact_times(self) -> bool:
         """Whether all times are integers."""
-        return self.time.dtype == np.int64 and (self.times is None or self.times.dtype == np.int64)
+        own = [self.time] if self.times is None else [self.time, self.times]
+        return all(times.dtype == np.int64 for times in [*own, *([] if self.pairs is None else [self.pairs.spared])])
 
     def task(self, name: str) -> int:
         """Return the index of a task by its name.

@@ -18,7 +18,7 @@ _SECONDS = {"s": 0, "ms": -3, "us": -6, "ns": -9}
 _TIMES = frozenset(
     [
         *("time", "forward_time", "backward_time", "saving_forward_time"),
-        *("tape_time", "write_time", "read_time", "latency", "update_time", "weight_time", "delay"),
+        *("tape_time", "write_time", "read_time", "latency", "update_time", "weight_time", "paired_time", "delay"),
     ]
 )
 
@@ -78,6 +78,10 @@ def _leave_out_derived_defaults(document: dict[str, Any]) -> None:
 
 def _of_pipeline(document: dict[str, Any]) -> None:
     """What was saved is always read; a device without a type has its name for one."""
+    for layer in document["layers"]:
+        parts = [layer["forward_time"], layer["backward_time"], layer.get("weight_time", 0)]
+        if not any(isinstance(part, dict) for part in parts):
+            _drop_equal(layer, "paired_time", sum(parts))
     for owner in (document, *document["layers"]):
         if owner.get("backward_reads") is not None:
             owner["backward_reads"] = sorted({*owner["backward_reads"], "saved"})

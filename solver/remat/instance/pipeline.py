@@ -13,6 +13,9 @@ from remat.instance.cluster import ClusterModel
 from remat.instance.fields import LARGEST_COUNT, Count, Many, Model, Size, TimeByType, check_total, fail
 from remat.units import Number
 
+ROUNDING = 1e-9
+"""Share by which sums of given times may be off."""
+
 PHASE_TIMES = ("forward_time", "backward_time", "weight_time")
 
 
@@ -30,6 +33,10 @@ class Layer(Model):
         description="Time of its backward, or of the half that makes the input's gradient."
     )
     weight_time: TimeByType = Field(default=0, description="Time of the half that makes the parameters' gradient.")
+    paired_time: TimeByType | None = Field(
+        default=None,
+        description="Time of the forward of one micro-batch and the whole backward of another at once; null: the sum.",
+    )
     output_size: Size = Field(default=0, description="Bytes of what the next layer reads.")
     saved_size: Size = Field(
         default=0, description="Bytes that the backward needs beyond the layer's input and output."
@@ -74,6 +81,15 @@ class Layer(Model):
         """Return a time of the layer on a type of device; None if that cannot run it."""
         time = getattr(self, phase)
         return time.get(device) if isinstance(time, dict) else time
+
+    def spared_on(self, device: str) -> Number:
+        """Return by how much a forward and a whole backward at once are quicker than one after the other, on a type."""
+        work, together = self.work_on(device), self.paired_on(device)
+        return 0 if work is None or together is None else max(0, work - together)
+
+    def paired_on(self, device: str) -> Number | None:
+        """Return the time of a forward and a whole backward at once on a type of device, where it is given."""
+        return self.paired_time.get(device) if isinstance(self.paired_time, dict) else self.paired_time
 
     def work_on(self, device: str) -> Number | None:
         """Return the time of forward and backward of one micro-batch on a type of device; None if it cannot run it."""
@@ -195,4 +211,20 @@ class PipelineInstance(BaseInstance):
                 raise fail(f"no device of the cluster can run this layer; its types are {known}", at)
             if layer.weight_saved_size and not layer.is_split:
                 raise fail("only a layer with a weight_time keeps something for it", f"{at}.weight_saved_size")
+            if layer.paired_time is not None:
+                self._check_pairs(layer, able, f"{at}.paired_time")
         return self
+
+    def _check_pairs(self, layer: Layer, able: set[str], at: str) -> None:
+        if self.is_stream:
+            raise fail(f"with weights {self.weights}, operations run one at a time", at)
+        for name in sorted(able):
+            forward, backward, weight = (layer.time_on(phase, name) or 0 for phase in PHASE_TIMES)
+            least, most = weight + max(forward, backward), forward + backward + weight
+            together = layer.paired_on(name)
+            if together is not None and not least * (1 - ROUNDING) <= together <= most * (1 + ROUNDING):
+                raise fail(
+                    f"{together:g} on {name}; a forward and a backward at once take at least {least:g} (W, and the "
+                    f"longer one of F and B) and at most {most:g} (one after the other)",
+                    at,
+                )

@@ -260,6 +260,9 @@ _PIPELINES: Mapping[str, Document] = {
     "halves": _pipeline([_layer(1, 1, 2, weight_time=1, weight_saved_size=1, repeat=4)], 4, 8),
     "a-half-that-keeps-more": _pipeline([_layer(1, 1, 1, weight_time=1, weight_saved_size=4, repeat=4)], 2, 4),
     "some-layers-in-halves": _pipeline([_layer(1, 2, 1), _layer(1, 1, 1, weight_time=1)] * 2, 2, 4, copies=2),
+    "two-at-once": _pipeline(
+        [_layer(1, 1, 1, weight_time=1, paired_time=2), _layer(2, 1, 1, paired_time=2)] * 2, 2, 4, copies=2
+    ),
     "zero-times": _pipeline([_layer(0, 0, 1, output_size=1, repeat=4)], 2, 4, levels=[{"bandwidth": 1}]),
     "zero-sizes": _pipeline([_layer(1, 2, 0, repeat=4)], 2, 4, levels=[{"bandwidth": 1}]),
     "fractional-times": _pipeline([_layer(0.1, 0.2, 1, output_size=1, repeat=4)], 4, 4, levels=[{"bandwidth": 3}]),

@@ -421,6 +421,8 @@ def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False, streams
             figures.seldom(layers[0], "discrepancy_size", figures.size, 2)
     else:
         figures.seldom(document, "copies", lambda: 2, 2)
+        for layer in layers if draw(st.integers(1, 3)) == 3 else ():
+            layer["paired_time"] = _paired_time(layer, types, draw(st.integers(0, 2)))
     figures.seldom(document, "backward_reads", lambda: draw(_READS), 4)
     return document
 
@@ -443,6 +445,19 @@ def _layer(draw: st.DrawFn, figures: _Figures, split: int, types: list[str]) -> 
         layer["weight_time"] = figures.time(least=1)
         figures.seldom(layer, "weight_saved_size", figures.size, 2)
     return layer
+
+
+def _paired_time(layer: Document, types: list[str], share: int) -> Any:
+    """Return the time of forward and backward at once: the least, the sum, or between."""
+
+    def between(of_type: str) -> int | float:
+        given = (layer["forward_time"], layer["backward_time"], layer.get("weight_time", 0))
+        forward, backward, weight = (time[of_type] if isinstance(time, dict) else time for time in given)
+        more: int | float = min(forward, backward)
+        together: int | float = weight + max(forward, backward) + (0, more // 2, more)[share]
+        return together
+
+    return {name: between(name) for name in types} if types else between("")
 
 
 # --- joins ------------------------------------------------------------------------------------------------------------

@@ -234,6 +234,7 @@ def _check_shapes(graph: TaskGraph, machine: Machine, steps: Steps, findings: Fi
     _check_partial_moves(graph, steps, valid, is_copy, findings)
     _check_drop_lists(graph, steps, valid, findings)
     _check_processors(graph, machine, steps, valid, findings)
+    _check_pairs(graph, steps, valid, findings)
     link[~valid] = -1
     return valid, link
 
@@ -316,9 +317,35 @@ def _check_types(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolAr
         valid[step] = False
 
 
+def _check_pairs(graph: TaskGraph, steps: Steps, valid: BoolArray, findings: Findings) -> None:
+    """What goes on at once with the run before it: a forward and a backward, on one processor, from one time on."""
+    if steps.paired is None:
+        return
+    assert steps.start is not None
+    for step in np.flatnonzero(steps.paired).tolist():
+        first = step - 1
+        if not valid[step]:
+            continue
+        runs = first >= 0 and bool(valid[first]) and steps.kind[step] == RUN and steps.kind[first] == RUN
+        if not runs or steps.paired[first]:
+            problem = "goes on at once with the run before it: there is none"
+        elif graph.pairs is None or {*graph.pairs.side[steps.item[[first, step]]].tolist()} != {1, 2}:
+            problem = "goes on at once with the run before it: one is a forward, the other a backward"
+        elif steps.on is None or steps.on[first].tolist() != steps.on[step].tolist() or len(steps.on[step]) != 1:
+            problem = "goes on at once with the run before it: both are on the same one processor"
+        elif steps.start[first] != steps.start[step]:
+            problem = f"goes on at once with the run before it, which starts at {steps.start[first]}"
+        else:
+            continue
+        findings.add(step, "bad-step", problem)
+        valid[step] = False
+
+
 def _occupied(machine: Machine, steps: Steps, valid: BoolArray, link: IntArray) -> tuple[IntArray, IntArray]:
     """Return (step, resource) for each processor and channel that a step occupies."""
     runs = (steps.kind == RUN) & valid
+    if steps.paired is not None:
+        runs &= ~steps.paired  # the run before it occupies their processor for both
     step = np.flatnonzero(runs)
     used = np.zeros(len(step), dtype=np.int64)
     if steps.on is not None:

@@ -19,7 +19,7 @@ class ChunkOptions(Options):
     chunks: int = Field(default=2, ge=1, le=64, description="parts of the model that each device holds")
 
 
-def orders_of(instance: PipelineInstance, lists: rules.Lists) -> Orders:
+def orders_of(instance: PipelineInstance, lists: rules.Lists | rules.PairedLists) -> Orders:
     """Give each part of a rule its layers, so that the slowest part is as quick as can be.
 
     Operations on halves that the layers of a stage do not have become those on the whole.
@@ -42,6 +42,8 @@ def orders_of(instance: PipelineInstance, lists: rules.Lists) -> Orders:
     )
     layers = instance.each_layer()
     halves = [any(layers[layer].is_split for layer in stage.layers) for stage in stages]
+    if isinstance(lists, rules.PairedLists):
+        return _paired(stages, lists, halves)
     if all(halves):
         return Orders(stages, lists.lists)
     return Orders(stages, tuple(tuple(_whole(operations, halves)) for operations in lists.lists))
@@ -57,6 +59,22 @@ def check_copies(instance: PipelineInstance, copies: int) -> None:
         )
 
 
+def _paired(stages: tuple[Stage, ...], lists: rules.PairedLists, halves: list[bool]) -> Orders:
+    """Return orders in which some operations go on at once."""
+    found: list[tuple[Pass, ...]] = []
+    paired: list[frozenset[int]] = []
+    for operations in lists.lists:
+        listed: list[Pass] = []
+        second: set[int] = set()
+        for one in operations:
+            listed += _whole((one.forward, one.backward) if isinstance(one, rules.Pair) else (one,), halves)
+            if isinstance(one, rules.Pair):
+                second.add(len(listed) - 1)
+        found.append(tuple(listed))
+        paired.append(frozenset(second))
+    return Orders(stages, tuple(found), tuple(paired))
+
+
 def _whole(operations: tuple[Pass, ...], halves: list[bool]) -> list[Pass]:
     """Return operations without the second halves that stages do not have."""
     return [
@@ -66,7 +84,7 @@ def _whole(operations: tuple[Pass, ...], halves: list[bool]) -> list[Pass]:
     ]
 
 
-def _solved(problem: Problem, rule: Callable[[int, int], rules.Lists]) -> Proposal:
+def _solved(problem: Problem, rule: Callable[[int, int], rules.Lists | rules.PairedLists]) -> Proposal:
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
     return Proposal(orders=orders_of(instance, rule(len(problem.machine.processors), instance.micro_batches)))
@@ -133,6 +151,16 @@ def solve_chimera(problem: Problem, options: None, context: Context) -> Proposal
 def solve_gems(problem: Problem, options: None, context: Context) -> Proposal:
     """Micro-batches in turns from both ends, one activation a device (Jain et al. 2020)."""
     return _whole_backwards(problem, rules.gems)
+
+
+def solve_dualpipe(problem: Problem, options: None, context: Context) -> Proposal:
+    """Two pipelines in opposite directions, forwards and backwards at once (DeepSeek-AI 2024)."""
+    return _solved(problem, rules.dualpipe)
+
+
+def solve_dualpipev(problem: Problem, options: None, context: Context) -> Proposal:
+    """DualPipe folded: two chunks a device in a V, one copy of the model (DeepSeek-AI 2025)."""
+    return _solved(problem, rules.dualpipev)
 
 
 def solve_zb_h1(problem: Problem, options: None, context: Context) -> Proposal:

@@ -113,7 +113,9 @@ def staging(problem: Problem, shape: str, chunks: int = 2) -> Staging:
     }
     model = model_of(problem, instance, stages)
     starts = tuple(_named(shape, devices, instance.micro_batches, chunks, split=instance.is_split))
-    return Staging(f"orders of evenly cut layers, {name[shape]}", instance, stages, model, starts)
+    # Two operations at once are no orders of these.
+    alone = ", one operation at a time" if any(layer.paired_time is not None for layer in instance.layers) else ""
+    return Staging(f"orders of evenly cut layers, {name[shape]}{alone}", instance, stages, model, starts)
 
 
 def _named(shape: str, devices: int, batches: int, chunks: int, *, split: bool) -> Iterator[Lists]:
