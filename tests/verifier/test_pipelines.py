@@ -124,6 +124,37 @@ def test_the_textbook(texts, delay, makespan, peaks):
     assert list(report.peak_memory.values()) == list(verdict.peaks.values()) == peaks
 
 
+def test_two_at_once_spare_what_both_can():
+    layers = [{"forward_time": 4, "backward_time": 4, "paired_time": time} for time in (4, 7)]
+    document = textbook() | {"micro_batches": 2, "layers": layers, "cluster": {"devices": [{"name": "d"}]}}
+    stages = [{"layers": [1], "device": "d"}, {"layers": [2], "device": "d"}]
+    plan = {
+        "schema": SCHEMA,
+        "stages": stages,
+        "orders": {"d": ["F0.0", "F1.0", "F0.1&B1.0", "F1.1", "B0.0", "B1.1", "B0.1"]},
+    }
+    report, verdict = both(document, plan)
+    same_verdict(report, verdict)
+    assert (report.ok, report.makespan) == (True, 4 + 4 + 7 + 4 + 4 + 4 + 4)
+    assert report.idle["d"] == verdict.idle["d"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("B0.0&F0.1", "a forward and a backward"),
+        ("F0.0&F0.1", "a forward and a backward"),
+        ("F0.0&W0.1", "a forward and a backward"),
+        ("F0.0&B0.1&B0.0", "no operation"),
+        ("F0.0&", "no operation"),
+    ],
+)
+def test_what_is_no_pair(text, message):
+    document = textbook()
+    with pytest.raises(InstanceError, match=message):
+        remat.verify(document, in_a_row(document, lambda stage: [] if stage else [text]))
+
+
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
 
