@@ -52,7 +52,7 @@ class AlgorithmSuite:
         Seconds for one solve, if the algorithm is anytime.
     sparing : bool
         Whether to solve little: degenerate instances are then solved at the budget in the middle, without one and where
-        nothing can be done, only, and every third of them in another process; of kinds that are lowered to task graphs,
+        nothing can be done, only, and every sixth of them in another process; of kinds that are lowered to task graphs,
         an algorithm for task graphs solves every third one; the first options meet all kinds, each further set of
         options one of them.
     patience : float
@@ -204,7 +204,7 @@ class AlgorithmSuite:
         algorithm = self._subject()
         kinds = [kind for kind in KINDS if algorithm.accepts(kind)]
         asked, own = [], []
-        step = 3 if self.sparing else 1
+        step = 6 if self.sparing else 1
         documents = [[*list(self._degenerate(kind).values())[::step], self.moderate(kind)] for kind in kinds]
         for document in chain.from_iterable(documents):
             # Scarce memory leaves most to decide; all of it is asked for where nothing can be done with less.
