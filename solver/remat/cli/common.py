@@ -56,8 +56,9 @@ budget_option = click.option(
     "--budget",
     metavar="[MEMORY=]SIZE",
     multiple=True,
-    help="Capacity of a memory; without a name of the first (of the first storage level). A size, or such as 80% of "
-    "what the memory holds when nothing is recomputed.",
+    help="Capacity of a memory; without a name of the first (of the first storage level; of a pipeline, of every "
+    "device); type:T is for all devices of a type. A size, or such as 80% of what the memory holds when nothing is "
+    "recomputed.",
 )
 
 machine_option = click.option(

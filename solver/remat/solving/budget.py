@@ -22,12 +22,14 @@ def budget_memory(instance: Instance, machine: Machine) -> int:
 def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Units) -> Machine:
     """Override capacities; a bare budget means the first memory, or an adjoint's first storage level.
 
-    Of a pipeline it means the memory of every device that is not named beside it.
+    Of a pipeline it means the memory of every device that is not named beside it. ``type:t4`` names the memories of all
+    processors of that type; a memory's own name comes first.
     """
     if budget is None:
         return machine
     # A bare budget among named ones has the empty name; no memory has it.
     given: Mapping[str, int | str | None] = budget if isinstance(budget, Mapping) else {"": budget}
+    given = _types_resolved(machine, given)
     if instance.budgets_are_for_all and "" in given:
         bare = {memory.name: given[""] for memory in machine.memories}
         given = {name: size for name, size in (bare | dict(given)).items() if name}
@@ -41,6 +43,25 @@ def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Un
         machine.with_capacities({name: None})  # refuses unknown names, before a share is taken of them
         capacities[name] = None if size is None else read_capacity(size, wholes, name, units)
     return machine.with_capacities(capacities)
+
+
+OF_TYPE = "type:"
+
+
+def _types_resolved(machine: Machine, given: Mapping[str, int | str | None]) -> Mapping[str, int | str | None]:
+    """Put the memories of a type's processors for the type; those that are named themselves keep their own budget."""
+    found = {key: size for key, size in given.items() if not key.startswith(OF_TYPE)}
+    for key in given.keys() - found.keys():
+        kind = key.removeprefix(OF_TYPE)
+        memories = {machine.memories[p.memory].name for p in machine.processors if p.type and p.type == kind}
+        if not memories:
+            known = ", ".join(dict.fromkeys(p.type for p in machine.processors if p.type)) or "none"
+            raise OptionError(f"no processor is of type {kind[:60]!r}; the types are: {known}", argument="budget")
+        for name in sorted(memories - given.keys()):
+            if name in found:
+                raise OptionError(f"memory {name!r} belongs to processors of two types", argument="budget")
+            found[name] = given[key]
+    return found
 
 
 def read_capacity(size: int | str, wholes: Wholes, memory: str, units: Units) -> int:

@@ -161,6 +161,17 @@ def test_zero_bubble_is_a_matter_of_the_period():
     assert max(second.report.spans.values()) == 24
 
 
+def test_budgets_by_type():
+    layer = {"forward_time": {"a": 1, "b": 2}, "backward_time": {"a": 1, "b": 2}, "saved_size": 1, "repeat": 4}
+    document = pipeline([layer], 1, 4)
+    document["cluster"] = {"devices": [{"name": "x", "type": "a", "count": 2}, {"name": "y", "type": "b", "count": 2}]}
+    budget = {"": 9, "type:b": 8, "y1": 7}
+    result = remat.solve(document, algorithm="1f1b", budget=budget)
+    assert [memory.capacity for memory in result.machine.memories] == [9, 9, 8, 7]
+    with pytest.raises(remat.OptionError, match="no processor is of type 'c'; the types are: a, b"):
+        remat.solve(document, algorithm="1f1b", budget={"type:c": 1})
+
+
 def test_budgets_are_for_every_device():
     document = generate("pipeline", "uniform")
     assert remat.solve(document, algorithm="1f1b", budget=4).makespan == 33
