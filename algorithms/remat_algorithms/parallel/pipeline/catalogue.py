@@ -112,6 +112,18 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         any_links=True,
     ),
+    Algorithm(
+        name="madpipe",
+        solver="remat_algorithms.parallel.pipeline.madpipe:solve",
+        options="remat_algorithms.parallel.pipeline.madpipe:MadPipeOptions",
+        kinds=("pipeline",),
+        summary="cuts and the least period, where one device may hold several stages",
+        guarantee="heuristic",
+        complexity="O(labels * layers^2 * devices), and programs",
+        reference="Beaumont et al. 2022",
+        several_memories=True,
+        any_links=True,
+    ),
     _named(
         "pipedream",
         "solve_pipedream",
