@@ -124,6 +124,18 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         any_links=True,
     ),
+    Algorithm(
+        name="pipeline-ilp",
+        solver="remat_algorithms.parallel.pipeline.pipeline_ilp:solve",
+        options="remat_algorithms.parallel.pipeline.pipeline_ilp:IlpOptions",
+        kinds=("pipeline",),
+        summary="layers on any device, and the least period of them, by a program for each period",
+        guarantee="heuristic",
+        complexity="exponential in layers and devices",
+        reference="after Beaumont et al. 2021b",
+        several_memories=True,
+        any_links=True,
+    ),
     _named(
         "pipedream",
         "solve_pipedream",

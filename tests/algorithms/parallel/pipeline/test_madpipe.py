@@ -1,11 +1,13 @@
-"""`madpipe` against exhaustive searches."""
+"""`madpipe` and `pipeline-ilp` against exhaustive searches."""
 
 import random
 
 import pytest
 
 import remat
-from tests.oracles.periods import Stream, least_star
+from remat.plugin import Proposal
+from remat_algorithms.parallel.pipeline import pipeline_ilp
+from tests.oracles.periods import Stream, least_period, least_star
 
 LARGEST = 60
 
@@ -49,6 +51,10 @@ def period_of(stream, algorithm, **options):
     return result.pattern.period, " ".join(result.notes)
 
 
+# What the exhaustive search is done with at once; and others.
+SEVERAL = [pytest.param((1, 2, 3, 4, 6, 12, 18, 22)), pytest.param(range(40), marks=pytest.mark.slow)]
+
+
 @pytest.mark.parametrize("numbers", [pytest.param(range(12)), pytest.param(range(12, 200), marks=pytest.mark.slow)])
 def test_cuts_of_one_stage_a_device_are_the_best_of_all(numbers):
     for number in numbers:
@@ -59,18 +65,45 @@ def test_cuts_of_one_stage_a_device_are_the_best_of_all(numbers):
         assert found is None or f"no whole period below {wanted};" in note
 
 
+@pytest.mark.parametrize("numbers", SEVERAL)
+@pytest.mark.parametrize("start", [True, False])
+def test_no_pattern_is_shorter_and_what_is_proved_is_so(numbers, start, monkeypatch):
+    """Also where the programs have to find everything by themselves."""
+    if not start:
+        monkeypatch.setattr(pipeline_ilp, "madpipe", lambda *_: Proposal())
+    for number in numbers:
+        stream = drawn(number, hops=True)
+        wanted = least_period(stream)
+        found, note = period_of(stream, "pipeline-ilp")
+        assert found == wanted, number
+        assert found is None or note.endswith("proved")
+        mad, _ = period_of(stream, "madpipe")
+        assert mad is None or mad >= found
+
+
+@pytest.mark.parametrize("numbers", SEVERAL)
+def test_no_contiguous_pattern_is_shorter(numbers):
+    for number in numbers:
+        stream = drawn(number, hops=True)
+        wanted = least_period(stream, contiguous=True)
+        found, note = period_of(stream, "pipeline-ilp", contiguous=True)
+        assert found == wanted, number
+        assert found is None or note.endswith("proved")
+
+
 def test_a_device_that_holds_both_ends_is_quicker():
     """Three layers of work 2, 4, 2 on two devices: alone, the ends make one device as busy as the middle."""
     stream = Stream([1, 2, 1], [1, 2, 1], [1, 1, 1], [0, 0, 0], "single", 1, 2, 9)
     assert period_of(stream, "1f1b-star")[0] == 6
-    for name in ("madpipe",):
+    for name in ("madpipe", "pipeline-ilp"):
         result = remat.solve(document(stream), algorithm=name)
         assert result.pattern.period == 4
         assert [stage.device for stage in result.pattern.stages] in ([0, 1, 0], [1, 0, 1])
     assert period_of(stream, "madpipe", special=False)[0] == 6
+    assert period_of(stream, "pipeline-ilp", contiguous=True)[0] == 6
 
 
-@pytest.mark.parametrize("name", ["madpipe"])
+@pytest.mark.parametrize("name", ["madpipe", "pipeline-ilp"])
 def test_they_say_what_they_are_for(name):
     given = document(drawn(0)) | {"weights": "flush"}
     given.pop("update_every", None)
