@@ -325,8 +325,9 @@ def solve(problem: Problem, options: MadPipeOptions, context: Context) -> Propos
     least = search.run(None)
     blocks = search.blocks
     best = search.best
-    note = f"no period is below {blocks.least_period}"
-    if blocks.whole and best is not None and least is not None and len(blocks.parts) == search.instance.length:
+    merged = "" if len(blocks.parts) == search.instance.length else f"with {len(blocks.parts)} blocks of layers, "
+    note = f"{merged}no {'whole ' if blocks.whole else ''}period is below {blocks.least_period}"
+    if blocks.whole and best is not None and least is not None and not merged:
         note = f"of all cuts with one stage a device, in their order, 1F1B* has no whole period below {least}; {note}"
     if options.special:
         for device in range(blocks.devices - 1, -1, -1):

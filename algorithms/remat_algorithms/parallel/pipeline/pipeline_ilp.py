@@ -78,7 +78,7 @@ def _about(blocks: Blocks, best: Pattern, refuted: int, *, contiguous: bool) -> 
     parts = "layers" if len(blocks.parts) == blocks.instance.length else f"{len(blocks.parts)} blocks of layers"
     held = f"{parts} that follow each other on each device" if contiguous else f"{parts} on any device"
     if not is_provable(blocks):
-        return f"with {held}, no period is below {blocks.least_period}"
+        return f"with {held}, no {'whole ' if blocks.whole else ''}period is below {blocks.least_period}"
     least = refuted + 1
     if best.period == least:
         return f"no whole period is less with {held} and whole backwards: proved"
