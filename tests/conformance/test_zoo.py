@@ -30,6 +30,8 @@ OPTIONS = {
     "adjoint-best": ({"iterations": 20},),
     "l2l": ({}, {"recompute": True}),
     "interleaved-1f1b": ({}, {"chunks": 1}),
+    "madpipe": ({}, {"special": False, "blocks": 3}, {"labels": 1}),
+    "pipeline-ilp": ({"work": 0.1}, {"work": 0.1, "contiguous": True}, {"work": 0.1, "blocks": 3}),
     "weight-offload": ({"evaluations": 20},),
     # Fewer candidates than by default, which on small instances are the same ones many times over.
     "dtr": ({"limits": 10}, {"limits": 6, "heuristic": "eq"}),
@@ -62,6 +64,8 @@ def with_disk(document):
 FAST_OPTIONS = {
     "pipe-search": ({"moves": 50}, {"moves": 20, "placement": "chain"}),
     "tessel": ({"work": 0.005, "placement": "chain"},),
+    "madpipe": ({"work": 0.005}, {"special": False}),
+    "pipeline-ilp": ({"work": 0.005}, {"work": 0.005, "contiguous": True, "blocks": 3}),
     "pipe-exact": ({"moves": 20, "work": 0.01}, {"moves": 20, "work": 0.01, "placement": "v"}),
     # Without its constraint programs, which are those of `offload-exact`.
     "adjoint-best": ({"iterations": 10, "moves": 20_000, "window": 1000, "work": 0},),
@@ -186,7 +190,8 @@ def short(self, kind):
 
 
 PROGRAMS = {"adjoint-best", "checkmate", "checkmate-lp", "moccasin", "offload-exact", "poet", "dag-auto"}
-PROGRAMS |= {"chain-best", "chain-exact", "pipe-search", "pipe-exact", "tessel", "knapsack-ilp"}
+PROGRAMS |= {"chain-best", "chain-exact", "pipe-search", "pipe-exact", "tessel", "madpipe", "pipeline-ilp"}
+PROGRAMS |= {"knapsack-ilp"}
 
 ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
 """Algorithms that rematerialise on task graphs; these draw more graphs."""

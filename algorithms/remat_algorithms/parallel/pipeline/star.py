@@ -119,14 +119,14 @@ def star(row: Row, period: Number) -> Star:
             hop = row.hops[stage]
             ahead -= hop.later[0]
             if hop.is_shared:
-                ahead -= _more(behind - ahead, period, hop.load)
+                ahead -= more_gap(behind - ahead, period, hop.load)
             ahead -= hop.forward
             sent.append(ahead)
             returned.append(behind)
             behind += hop.backward + hop.later[1]
         load = row.forward[stage] + row.backward[stage]
-        ahead -= _more(behind - ahead, period, load)
-        kept.append(max(1, _whole(behind - ahead + load, period)))
+        ahead -= more_gap(behind - ahead, period, load)
+        kept.append(max(1, whole_periods(behind - ahead + load, period)))
         ahead -= row.forward[stage]
         forward.append(ahead)
         backward.append(behind)
@@ -141,13 +141,14 @@ def star(row: Row, period: Number) -> Star:
     )
 
 
-def _whole(time: Number, period: Number) -> int:
+def whole_periods(time: Number, period: Number) -> int:
+    """Return how many periods a time takes, the last one in part."""
     if isinstance(time, int) and isinstance(period, int):
         return -(-time // period)
     return math.ceil(time / period - 1e-12)
 
 
-def _more(gap: Number, period: Number, load: Number) -> Number:
+def more_gap(gap: Number, period: Number, load: Number) -> Number:
     """Return what a gap lacks to be a possible one."""
     rest = gap % period
     slack = 0 if isinstance(period, int) and isinstance(gap, int) else 1e-12 * period

@@ -55,24 +55,25 @@ class _Staged:
         """
         model, over = self.model, 0
         for stage, (kept, capacity) in enumerate(zip(found.kept, model.capacity, strict=True)):
-            over += max(0, kept - _most_in_flight(instance, kept))
+            over += max(0, kept - most_in_flight(instance, kept))
             if capacity is not None:
-                versions = (_versions(instance.weights, kept) - 1) * self.parameters[stage]
+                versions = (versions_of(instance.weights, kept) - 1) * self.parameters[stage]
                 held = model.fixed[stage] + versions + kept * model.activation[stage]
                 over += max(0, held - (capacity - less[stage]))
         return over
 
 
-def _most_in_flight(instance: PipelineInstance, most: int) -> int:
+def most_in_flight(instance: PipelineInstance, most: int) -> int:
     """Return how many of so many micro-batches may be in flight: with two versions, those of one change to the next."""
     return most if instance.update_every is None else min(most, instance.update_every)
 
 
-def _versions(weights: str, kept: int) -> int:
+def versions_of(weights: str, kept: int) -> int:
+    """Return the versions of the parameters that a stage has, with so many micro-batches in flight."""
     return {"stash": kept, "double": min(2, kept), "single": 1}[weights]
 
 
-def _stream(problem: Problem, name: str, weights: Sequence[str]) -> PipelineInstance:
+def stream_of(problem: Problem, name: str, weights: Sequence[str]) -> PipelineInstance:
     """Return the instance, if its parameters change in one of these ways, on links that do not wait for others.
 
     Raises
@@ -154,10 +155,10 @@ def _even_cuts(problem: Problem, instance: PipelineInstance) -> list[int]:
 
 def _solve_named(problem: Problem, name: str, weights: str) -> Proposal:
     """Return the pattern of evenly cut layers in which stage s of p keeps p - s micro-batches at most."""
-    instance = _stream(problem, name, (weights,))
+    instance = stream_of(problem, name, (weights,))
     staged = _staged(problem, instance, _even_cuts(problem, instance))
     stages = len(staged.stages)
-    most = [_most_in_flight(instance, stages - stage) for stage in range(stages)]
+    most = [most_in_flight(instance, stages - stage) for stage in range(stages)]
     found = least_period(
         staged.row, lambda made: all(kept <= limit for kept, limit in zip(made.kept, most, strict=True))
     )
@@ -189,7 +190,7 @@ def solve_star(problem: Problem, options: StarOptions, context: Context) -> Prop
     (see `star`). The search counts what stages keep; what is found is weighed exactly, and where values that are only
     passing take a device beyond its capacity, that has so much less room the next time.
     """
-    instance = _stream(problem, "1f1b-star", ("stash", "double", "single"))
+    instance = stream_of(problem, "1f1b-star", ("stash", "double", "single"))
     search = _Search(problem, instance, options, context)
     cuts = _even_cuts(problem, instance)
     _check_period(problem, _staged(problem, instance, cuts), options.period)
@@ -199,7 +200,7 @@ def solve_star(problem: Problem, options: StarOptions, context: Context) -> Prop
         if found is None:
             break
         pattern = _pattern(problem, staged, found)
-        peaks = steady_peaks(problem, pattern, [_versions(instance.weights, kept) for kept in found.kept])
+        peaks = steady_peaks(problem, pattern, [versions_of(instance.weights, kept) for kept in found.kept])
         limits = staged.model.capacity
         over = [0 if limit is None else max(0, peak - limit) for peak, limit in zip(peaks, limits, strict=True)]
         if not any(over):

@@ -1,0 +1,133 @@
+"""The least period of blocks on devices, program by program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from remat.plugin import Context, Number, OptionError, Pattern, Problem
+from remat_algorithms.parallel.pipeline.blocks import Blocks, Times
+from remat_algorithms.parallel.pipeline.period_program import Answer, Asked, Found, solve
+from remat_algorithms.parallel.pipeline.streams import StarOptions, solve_star
+
+ROUNDS = 4
+"""How often devices are given less room, where what is only passing does not fit beside what is kept."""
+
+STEPS = 500
+"""Where times are no whole numbers, the least period is divided into so many steps."""
+
+
+@dataclass(frozen=True)
+class Least:
+    """The pattern of the least period found; None where none was.
+
+    Attributes
+    ----------
+    pattern : Pattern or None
+    refuted : int
+        The longest period, in steps, of which the program proves that there is no pattern (with the same unit).
+    """
+
+    pattern: Pattern | None
+    refuted: int
+
+
+def unit_of(blocks: Blocks) -> Number:
+    """Return the step that times are taken in."""
+    return 1 if blocks.whole else blocks.least_period / STEPS or 1
+
+
+def able(blocks: Blocks) -> tuple[tuple[int, ...], ...]:
+    """Return the devices that can run each block."""
+    return tuple(
+        tuple(device for device in range(blocks.devices) if blocks.time(block, device) is not None)
+        for block in range(len(blocks.parts))
+    )
+
+
+def star_pattern(problem: Problem, context: Context) -> Pattern | None:
+    """Return the pattern of `1f1b-star`, where that can use these devices."""
+    try:
+        return solve_star(problem, StarOptions(), context).pattern
+    except OptionError:
+        return None
+
+
+def least_period(asked: Asked, low: int, high: int, stop: Callable[[], bool]) -> Least:
+    """Bisect between two periods, in steps, both included.
+
+    Notes
+    -----
+    With a pattern of a period there is one of each longer one: stretch all starts in proportion, and nothing lasts
+    longer in any period than before.
+    """
+    best: Pattern | None = None
+    refuted = low - 1
+    while low <= high and not stop():
+        period = (low + high) // 2
+        found, is_refuted = _fitting(asked, period, stop)
+        if found is not None:
+            best, high = found, period - 1
+        else:
+            refuted = max(refuted, period) if is_refuted else refuted
+            low = period + 1
+    return Least(best, refuted)
+
+
+def refute(asked: Asked, refuted: int, least: int, stop: Callable[[], bool]) -> int:
+    """Return the longest period below that of a pattern of which a program proves that there is none.
+
+    Notes
+    -----
+    By bisection, from the longest that is known to have none on: what takes a program too long, longer ones do, mostly.
+    """
+    while least - refuted > 1 and not stop():
+        period = (least + refuted) // 2
+        if solve(asked, period, stop).refuted:
+            refuted = period
+        else:
+            least = period
+    return refuted
+
+
+def _fitting(asked: Asked, period: int, stop: Callable[[], bool]) -> tuple[Pattern | None, bool]:
+    """Return a pattern of a period that fits exactly; if none was found, whether there is none."""
+    less = [0] * asked.blocks.devices
+    is_refuted = False
+    for number in range(ROUNDS):
+        answer: Answer = solve(replace(asked, less=tuple(less)), period, stop)
+        if answer.found is None:
+            is_refuted = answer.refuted and not number
+            break
+        pattern = _pattern(asked, answer.found, period)
+        over = asked.blocks.excess(pattern, answer.found.in_flight)
+        if not any(over):
+            return pattern, False
+        less = [one + more for one, more in zip(less, over, strict=True)]
+    return None, is_refuted
+
+
+def _pattern(asked: Asked, found: Found, period: int) -> Pattern:
+    unit = asked.unit
+
+    def times(steps: tuple[Number, ...]) -> tuple[Number, ...]:
+        return tuple((step - first) * unit for step in steps)
+
+    first = min(found.times.forward)
+    rows = found.times
+    return asked.blocks.pattern(
+        found.homes,
+        period * unit,
+        Times(times(rows.forward), times(rows.backward), times(rows.sent), times(rows.returned)),
+    )
+
+
+def steps_below(period: Number, unit: Number) -> int:
+    """Return the most steps that are less than a period."""
+    return math.ceil(period / unit * (1 - 1e-9)) - 1
+
+
+def steps_from(period: Number, unit: Number) -> int:
+    """Return the fewest steps that are no less than a period."""
+    return math.ceil(period / unit * (1 - 1e-9))
