@@ -199,9 +199,12 @@ class _Toll:
         Usually a few keys come again and again. Each has a colon of its own, so that where those of the chunk's
         beginning are found as often as there are colons, no other key can be in the chunk.
         """
-        usual = set(_KEY.findall(chunk[:_SAMPLE]))
-        if sum(chunk.count(b'"%b":' % key) for key in usual) != chunk.count(b":"):
-            usual.update(_KEY.findall(chunk))
+        usual, seen = set(), 0
+        for match in _KEY.finditer(chunk, 0, _SAMPLE):
+            usual.add(match[1])
+            seen = match.end()
+        if sum(chunk.count(b'"%b":' % key, seen) for key in usual) != chunk.count(b":", seen):
+            usual.update(_KEY.findall(chunk, seen))
         self._keys |= usual
 
     def _quotes_of(self, chunk: bytes) -> int:

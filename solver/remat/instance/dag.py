@@ -102,7 +102,7 @@ class Parallel(Model):
     )
 
 
-NOWHERE = Origin()
+NOWHERE = Origin.model_construct()
 
 
 class Task(Model):
