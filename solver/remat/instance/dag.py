@@ -343,4 +343,3 @@ def _check_acyclic(tasks: tuple[Task, ...], inputs: dict[str, int]) -> None:
             f"the graph has a cycle: task {tasks[stuck].id!r} waits for {name!r}, which waits for itself",
             f".tasks[{stuck}].reads",
         )
-

@@ -18,7 +18,7 @@ M = TypeVar("M", bound=BaseModel)
 _set = object.__setattr__
 
 
-class _Unusual(Exception):  # noqa: N818 - nothing is wrong yet
+class _Unusual(Exception):
     """Something that the model is asked about."""
 
 

@@ -348,7 +348,7 @@ class _StepParser:
         memories, processors = self._machine.memory_index, self._machine.processor_index
         starts, builder = self._starts, self._builder
         kinds, items, sources, targets, amounts, drops = builder.columns
-        none: tuple[int, ...] = ()
+        none: Sequence[int] = ()
         for index, step in enumerate(listed):
             seen = 1
             item = source = target = -1
@@ -433,7 +433,8 @@ class _StepParser:
 
     def _start(self, value: Any, path: str) -> Number:
         # A start is a sum of times of the instance, and may be larger than each of them.
-        if isinstance(value, (Decimal, float)) and -LARGEST_TOTAL <= value < 0:
+        finite = value.is_finite() if isinstance(value, Decimal) else isinstance(value, float)
+        if finite and -LARGEST_TOTAL <= value < 0:
             return float(value)  # the verifier says so
         if type(value) is int and -(2**62) <= value < 0:
             return value
