@@ -32,8 +32,8 @@ def drawn(draw):
         else:
             task["writes"] = ["v"] if draw.random() < 0.5 else []
             made += [] if "v" in made else task["writes"]
-        rare = {"workspace": 3, "once": True, "phase": "loss", "origin": {"module": "m"}}
-        task |= {key: value for key, value in rare.items() if draw.random() < 0.1}
+        rare = {"workspace": 3, "once": True, "required": False, "phase": "loss", "origin": {"module": "m"}}
+        task |= {key: value for key, value in rare.items() if draw.random() < 0.15}
         tasks.append(task)
     if draw.random() < 0.3:
         draw.shuffle(tasks)
