@@ -10,6 +10,7 @@ from importlib import import_module
 
 NAMES = (
     "startup",
+    "spine",
     "referee",
     "journal",
     "compiler",

@@ -1,5 +1,6 @@
 """Documents: what is read and refused, and writes that happen wholly or not at all."""
 
+import gc
 import gzip
 import io
 import json
@@ -360,3 +361,21 @@ def test_long_names_are_no_problem(tmp_path):
     path = tmp_path / ("n" * 240 + ".json")
     write_text(path, [json.dumps({"a": 1})])
     assert read_document(path) == {"a": 1}
+
+
+@settings(max_examples=150)
+@given(st.lists(st.sampled_from(['"a":', '"b": ', '"c" :', '"', '\\"', ":", "{", ",", "1", f'"{"k" * 600}":'])))
+def test_keys_are_found_wherever_they_stand(pieces):
+    chunk = "".join(pieces * 4).encode()
+    toll = documents._Toll("x", "instance")
+    toll._note_keys(chunk)
+    assert toll._keys == set(documents._KEY.findall(chunk))
+
+
+def test_the_collector_runs_again_whatever_happens():
+    with pytest.raises(InstanceError):
+        parse_document(b"[", "x")
+    assert gc.isenabled()
+    with documents.collector_paused(), documents.collector_paused():
+        assert not gc.isenabled()
+    assert gc.isenabled()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import gc
 import gzip
 import io
 import json
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -47,9 +48,10 @@ MOST_DIGITS = 4300
 """Digits of a number; Python converts no longer whole ones by default."""
 
 _CHUNK = 2**20
+_SAMPLE = 2**11
 _GZIP_MAGIC = b"\x1f\x8b"
 _KEY = re.compile(rb'"([^"]{0,200})"[ \t\r\n]*:')
-_DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
+_DIGITS_ALIKE = bytes.maketrans(b"123456789E", b"000000000e")
 
 
 class _Duplicate:
@@ -69,6 +71,19 @@ class _Long:
 
     def __init__(self, digits: int) -> None:
         self.digits = digits
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the garbage collector while much is made that has no cycles: it would look through all of it again."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def read_document(source: str | os.PathLike[str] | IO[Any], what: str = "instance") -> Any:
@@ -167,16 +182,30 @@ class _Toll:
         self._colons += chunk.count(b":")
         quotes = self._quotes_of(chunk)
         alike = chunk.translate(_DIGITS_ALIKE)
-        self._fractions += chunk.count(b".") + alike.count(b"0e") + alike.count(b"0E")
+        self._fractions += chunk.count(b".") + alike.count(b"0e")
         width = 1 if chunk.isascii() else 4 if re.search(rb"[\xf0-\xff]", chunk) else 2
         self._width = max(self._width, width)
         if quotes or self._quotes % 2:  # some of it is, or may be, in strings
             self._content += len(chunk) * (4 if b"\\u" in chunk or not quotes else width)
-        self._keys.update(_KEY.findall(chunk))
+        self._note_keys(chunk)
         if len(self._keys) > MOST_KEYS:
             raise self._refused(f"more than {MOST_KEYS:,} different keys")
         if self.memory > self._limit.memory:
             raise self._refused(f"it would take more than {_shown(self._limit.memory)} of memory")
+
+    def _note_keys(self, chunk: bytes) -> None:
+        """Add the keys of a chunk to those that are known.
+
+        Usually a few keys come again and again. Each has a colon of its own, so that where those of the chunk's
+        beginning are found as often as there are colons, no other key can be in the chunk.
+        """
+        usual, seen = set(), 0
+        for match in _KEY.finditer(chunk, 0, _SAMPLE):
+            usual.add(match[1])
+            seen = match.end()
+        if sum(chunk.count(b'"%b":' % key, seen) for key in usual) != chunk.count(b":", seen):
+            usual.update(_KEY.findall(chunk, seen))
+        self._keys |= usual
 
     def _quotes_of(self, chunk: bytes) -> int:
         """Count the quotes of a chunk that begin or end strings."""
@@ -240,7 +269,8 @@ def _parsed(text: str, name: str) -> Any:
         return result
 
     try:
-        document = json.loads(text, object_pairs_hook=pairs, parse_float=_decimal)
+        with collector_paused():
+            document = json.loads(text, object_pairs_hook=pairs, parse_float=_decimal)
     except RecursionError:
         raise InstanceError(f"{name}: nested too deeply to be a document of remat") from None
     except _LongNumberError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import PlainSerializer, PlainValidator, TypeAdapter, WithJsonSchema, model_validator
+from pydantic import ConfigDict, PlainSerializer, PlainValidator, TypeAdapter, WithJsonSchema, model_validator
 
 from remat.instance.base import BaseInstance
 from remat.instance.fields import Bandwidth, LazySchema, Many, Model, Name, Size, Time, check_total, fail
@@ -25,7 +25,9 @@ class Step(Model):
     tape_time: Time | None = None
 
 
-_STEPS: TypeAdapter[tuple[Step, ...]] = TypeAdapter(Annotated[tuple[Step, ...], Many])
+_STEPS: TypeAdapter[tuple[Step, ...]] = TypeAdapter(
+    Annotated[tuple[Step, ...], Many], config=ConfigDict(defer_build=True)
+)
 
 
 def _steps(value: object) -> object:

@@ -53,7 +53,9 @@ class BaseInstance(Model):
     name: Text = Field(default="", description="What results call it.")
     description: Text = Field(default="", description="What it is, for people.")
     source: Text = Field(default="", description="Where it comes from.")
-    units: UnitsModel = Field(default=UnitsModel(), description="What bare numbers mean: seconds and bytes by default.")
+    units: UnitsModel = Field(
+        default=UnitsModel.model_construct(), description="What bare numbers mean: seconds and bytes by default."
+    )
     machine: MachineModel | None = Field(
         default=None, description="Memories, processors and links. Null: one unbounded memory and one processor."
     )

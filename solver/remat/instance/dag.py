@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
@@ -23,6 +24,7 @@ from remat.instance.fields import (
     check_total,
     fail,
 )
+from remat.instance.wellformed import quick_tasks, quick_values
 from remat.units import LARGEST_SIZE, brief
 
 Names = Annotated[tuple[Name, ...], Many]
@@ -100,7 +102,7 @@ class Parallel(Model):
     )
 
 
-NOWHERE = Origin()
+NOWHERE = Origin.model_construct()
 
 
 class Task(Model):
@@ -144,6 +146,9 @@ class Task(Model):
         return (self.id,) if self.writes is None else self.writes
 
 
+_LOOKED_AT = itemgetter("id", "reads", "writes", "size", "workspace", "required", "once")
+
+
 def _place(value: object) -> Any:
     return {"value": value} if isinstance(value, str) else value
 
@@ -167,7 +172,7 @@ class DagInstance(BaseInstance):
 
     annotations = MappingProxyType({"values": ("shape", "dtype"), "tasks": ("origin",)})
     kind: Literal["dag"] = "dag"
-    values: Annotated[tuple[Value, ...], Many] = Field(
+    values: Annotated[tuple[Value, ...], Many, quick_values(lambda: Value)] = Field(
         default=(), description="The values, but those that a task's size declares."
     )
     tasks: Annotated[
@@ -178,6 +183,7 @@ class DagInstance(BaseInstance):
             description="The tasks; their order, where topological, is the reference order.",
         ),
         Many,
+        quick_tasks(lambda: Task),
     ]
     inputs: Annotated[tuple[Place, ...], Many] = Field(
         default=(),
@@ -199,16 +205,62 @@ class DagInstance(BaseInstance):
 
     @model_validator(mode="after")
     def _references(self) -> Self:
+        if not self._plainly_sound():
+            self._check_references()
+        return self
+
+    def _plainly_sound(self) -> bool:
+        """Whether all is well and each task can run after those listed before it, as in most lists; one quick look.
+
+        False says only that there is more to look at.
+        """
+        sizes = {value.id: value.size for value in self.values}
+        if len(sizes) < len(self.values):
+            return False
+        total = self.static_memory
+        given = {place.value for place in self.inputs}
+        available = set(given)
+        for name, reads, writes, size, workspace, required, once in map(_LOOKED_AT, map(vars, self.tasks)):
+            if not available.issuperset(reads) or (len(reads) > 1 and len(set(reads)) < len(reads)):
+                return False
+            if (once and not required) or (size is None) == (writes is None):
+                return False
+            total += workspace
+            if writes is None:
+                if name in sizes:
+                    return False
+                sizes[name] = size
+                available.add(name)
+            else:
+                if not sizes.keys() >= set(writes) or len(set(writes)) < len(writes):
+                    return False
+                available.update(writes)
+        if len({task.id for task in self.tasks}) < len(self.tasks) or not available.issuperset(sizes):
+            return False
+        if not sizes.keys() >= given:
+            return False
+        inputs = self._check_places(self.inputs, "inputs", sizes)
+        self._check_places(self.outputs, "outputs", sizes)
+        _check_names(self.pinned_inputs, inputs, ".pinned_inputs", "is not an input")
+        check_total(total + sum(sizes.values()), "the sizes of the graph")
+        return True
+
+    def _check_references(self) -> None:
         sizes = self._declared()
         written: set[str] = set()
         for index, task in enumerate(self.tasks):
-            if (task.size is None) == (task.writes is None):
+            reads, makes = task.reads, task.writes
+            if (task.size is None) == (makes is None):
                 raise fail("give either size (the task writes one value of its name) or writes", f".tasks[{index}]")
-            for key, names in (("reads", task.reads), ("writes", task.written)):
-                _check_names(names, sizes, f".tasks[{index}].{key}")
+            if reads:
+                _check_names(reads, sizes, f".tasks[{index}].reads")
+            if makes is None:  # declared by the task itself
+                written.add(task.id)
+            else:
+                _check_names(makes, sizes, f".tasks[{index}].writes")
+                written.update(makes)
             if not task.required and task.once:
                 raise fail("a task that runs exactly once is required", f".tasks[{index}].once")
-            written.update(task.written)
         inputs = self._check_places(self.inputs, "inputs", sizes)
         self._check_places(self.outputs, "outputs", sizes)
         _check_names(self.pinned_inputs, inputs, ".pinned_inputs", "is not an input")
@@ -218,7 +270,6 @@ class DagInstance(BaseInstance):
         workspaces = sum(task.workspace for task in self.tasks)
         check_total(self.static_memory + sum(sizes.values()) + workspaces, "the sizes of the graph")
         _check_acyclic(self.tasks, inputs)
-        return self
 
     def _declared(self) -> dict[str, int]:
         sizes: dict[str, int] = {}

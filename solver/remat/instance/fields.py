@@ -84,6 +84,11 @@ def units_scope(units: Units) -> Iterator[None]:
         _units.reset(token)
 
 
+def current_units() -> Units:
+    """Return the units in which validators read."""
+    return _units.get()
+
+
 def fail(message: str, at: str = "", others: Sequence[tuple[str, str]] = (), uncounted: int = 0) -> PydanticCustomError:
     """Build the error of a validator.
 

@@ -38,7 +38,7 @@ class JoinInstance(BaseInstance):
     chains: Annotated[tuple[Branch, ...], Field(min_length=1, max_length=MOST_CHAINS)] = Field(
         description="The chains that meet in the loss."
     )
-    loss: Loss = Field(default=Loss(), description="What reads the outputs of all chains.")
+    loss: Loss = Field(default=Loss.model_construct(), description="What reads the outputs of all chains.")
     in_place: Flag = Field(default=False, description="Whether outputs may take the bytes of inputs that are dropped.")
     backward_reads: Reads = Field(
         default=ALL_READS, description="What backwards read beside the gradient: any of input, output, saved."

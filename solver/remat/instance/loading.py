@@ -9,7 +9,7 @@ from typing import IO, Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from remat.documents import read_document
+from remat.documents import collector_paused, read_document
 from remat.errors import InstanceError, ScheduleForInstanceError
 from remat.instance.adjoint import AdjointInstance
 from remat.instance.base import SCHEMA, SCHEMA_3, SCHEMAS, BaseInstance
@@ -61,7 +61,8 @@ def load(source: str | os.PathLike[str] | IO[Any] | dict[str, Any] | BaseInstanc
     """
     if isinstance(source, BaseInstance):
         return source  # type: ignore[return-value]
-    return instance_from_document(source if isinstance(source, dict) else read_document(source))
+    with collector_paused():
+        return instance_from_document(source if isinstance(source, dict) else read_document(source))
 
 
 def instance_from_document(document: Any) -> Instance:
@@ -80,7 +81,8 @@ def instance_from_document(document: Any) -> Instance:
         found = "the key is missing" if kind is None else f"unknown kind {brief(kind)}"
         raise InstanceError(f"{found}; it is one of {', '.join(KINDS)}", "$.kind")
     try:
-        return model.model_validate(document)
+        with collector_paused():
+            return model.model_validate(document)
     except ValidationError as error:
         raise instance_error(error) from None
 

@@ -72,10 +72,10 @@ class MachineModel(Model):
     """The machine of an instance; the first memory is the one that budgets and static memory mean."""
 
     memories: Annotated[tuple[MemoryModel, ...], Field(min_length=1, description="At least one."), Many] = (
-        MemoryModel(name="memory"),
+        MemoryModel.model_construct(name="memory"),
     )
     processors: Annotated[tuple[ProcessorModel, ...], Field(min_length=1, description="At least one."), Many] = (
-        ProcessorModel(name="processor", memory="memory"),
+        ProcessorModel.model_construct(name="processor", memory="memory"),
     )
     links: Annotated[tuple[LinkModel, ...], Many] = Field(
         default=(), description="The only ways between memories, each in one direction."

@@ -7,16 +7,18 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 import numpy as np
 
+from remat.documents import collector_paused
 from remat.errors import InstanceError
 from remat.graph.machine import Machine
+from remat.graph.names import Names
 from remat.graph.taskgraph import NumberArray, TaskGraph
 from remat.instance.fields import units_scope
 from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps
-from remat.units import LARGEST_TOTAL, Number, Units, parse_size, parse_time
+from remat.units import LARGEST_SIZE, LARGEST_TOTAL, Number, Units, parse_size, parse_time
 
 SCHEMA = "remat.schedule/1"
 SCHEMA_2 = "remat.schedule/2"
@@ -43,6 +45,8 @@ KEYS: Mapping[str, frozenset[str]] = {
 }
 """The keys of a schedule document, and of the objects (or lists of them) in it; steps and machine have their own."""
 UNKNOWN_ITEM = -2
+
+RUN, COPY, DROP = (int(kind) for kind in StepKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +232,7 @@ def parse_steps(document: Any, graph: TaskGraph, machine: Machine, units: Units)
     listed = read_head(document).get("steps")
     if not isinstance(listed, list):
         raise InstanceError("the schedule has no list of steps", "$.steps")
-    with units_scope(units):
+    with units_scope(units), collector_paused():
         steps = _StepParser(graph, machine, units).parse(listed)
     if steps.paired is not None and document["schema"] == SCHEMA:
         step = int(np.flatnonzero(steps.paired)[0])
@@ -302,42 +306,135 @@ _KEYS = {
 }
 
 
+class _UnusualError(Exception):
+    """A step that is not as most are."""
+
+
+class _Found(dict[Any, int]):
+    """Indices of names, found when first asked for; a `KeyError` for anything else."""
+
+    def __init__(self, names: Names) -> None:
+        super().__init__()
+        self._names = names
+
+    def __missing__(self, name: object) -> int:
+        found = self._names.find(name) if type(name) is str else None
+        if found is None:
+            raise KeyError(name)
+        self[name] = found
+        return found
+
+
 class _StepParser:
+    """Reads steps into columns.
+
+    `_lean` reads what is well-formed, with one look at each key; whatever it does not recognise goes through `_step`,
+    which says what is wrong, or takes it.
+    """
+
     def __init__(self, graph: TaskGraph, machine: Machine, units: Units) -> None:
-        self._tasks: dict[str, int | None] = {}
-        self._values: dict[str, int | None] = {}
         self._graph, self._machine, self._units = graph, machine, units
         self._unknown: dict[int, tuple[str, str]] = {}
         self._builder = StepBuilder()
+        self._starts: list[Number] = []
 
     def parse(self, listed: list[Any]) -> Steps:
-        starts: list[Number] = []
-        for index, step in enumerate(listed):
-            path = f"$.steps[{index}]"
-            if not isinstance(step, dict):
-                raise InstanceError("a step is a JSON object", path)
-            kind = "run" if "run" in step else "copy" if "copy" in step else "drop" if "drop" in step else None
-            if kind is None:
-                raise InstanceError("a step has one of the keys run, copy, drop", path)
-            if not step.keys() <= _KEYS[kind]:
-                _refuse_unknown(step, _KEYS[kind], f"a {kind} step", path)
-            if "start" in step:
-                starts.append(self._start(step["start"], path))
-            if starts and len(starts) != index + 1:
-                raise InstanceError("either every step has a start, or none has", path)
-            after = self._after(step.get("after", []), index, path)
-            if kind == "run":
-                self._run(index, step, path, after)
-            elif kind == "copy":
-                self._copy(index, step, path, after)
-            else:
-                self._drop(index, step, path, after)
-        start: NumberArray | None = _start_array(starts) if starts or not listed else None
+        self._lean(listed)
+        start: NumberArray | None = _start_array(self._starts) if self._starts or not listed else None
         return self._builder.build(start=start, unknown=self._unknown)
+
+    def _lean(self, listed: list[Any]) -> None:
+        tasks, values = _Found(self._graph.tasks), _Found(self._graph.values)
+        memories, processors = self._machine.memory_index, self._machine.processor_index
+        starts, builder = self._starts, self._builder
+        kinds, items, sources, targets, amounts, drops = builder.columns
+        none: Sequence[int] = ()
+        for index, step in enumerate(listed):
+            seen = 1
+            item = source = target = -1
+            amount, on, after, dropped = WHOLE, none, none, none
+            try:
+                freed = step.get("drop")
+                if (name := step.get("run")) is not None:
+                    kind, item = RUN, tasks[name]
+                    if freed is not None:
+                        seen += 1
+                        if type(freed) is not list:
+                            self._unusual()
+                        # A comprehension costs as much as all the rest of a step.
+                        dropped = (values[freed[0]],) if len(freed) == 1 else [values[value] for value in freed]
+                    if (given := step.get("on")) is not None:
+                        seen += 1
+                        on = [processors[processor] for processor in given] if type(given) is list else self._unusual()
+                elif (name := step.get("copy")) is not None:
+                    seen = 3
+                    kind, item, source, target = COPY, values[name], memories[step["from"]], memories[step["to"]]
+                    if freed is not None:
+                        seen += 1
+                        dropped = (item,) if freed is True else none if freed is False else self._unusual()
+                    if (size := step.get("bytes")) is not None:
+                        seen += 1
+                        amount = size if type(size) is int and 0 <= size <= LARGEST_SIZE else self._unusual()
+                else:
+                    kind, source = DROP, 0
+                    dropped = [values[value] for value in freed] if type(freed) is list else self._unusual()
+                    if (memory := step.get("memory")) is not None:
+                        seen += 1
+                        source = memories[memory]
+                if (time := step.get("start")) is not None:
+                    seen += 1
+                    if type(time) is not int:
+                        time = float(time) if type(time) is Decimal and 0 <= time <= LARGEST_TOTAL else self._unusual()
+                    elif not 0 <= time <= LARGEST_SIZE:
+                        self._unusual()
+                if len(step) > seen and (given := step.get("after")) is not None:
+                    seen += 1
+                    after = self._after(given, index, "")
+                if len(step) != seen or len(starts) != (0 if time is None else index):
+                    self._unusual()
+            except (_UnusualError, KeyError, TypeError, AttributeError, ArithmeticError, InstanceError):
+                self._step(index, step)
+                continue
+            if time is not None:
+                starts.append(time)
+            kinds.append(kind)
+            items.append(item)
+            sources.append(source)
+            targets.append(target)
+            amounts.append(amount)
+            drops.append(dropped)
+            if on or after:
+                builder.ordered(index, on, after)
+
+    def _unusual(self) -> NoReturn:
+        raise _UnusualError
+
+    def _step(self, index: int, step: Any) -> None:
+        starts = self._starts
+        path = f"$.steps[{index}]"
+        if not isinstance(step, dict):
+            raise InstanceError("a step is a JSON object", path)
+        kind = "run" if "run" in step else "copy" if "copy" in step else "drop" if "drop" in step else None
+        if kind is None:
+            raise InstanceError("a step has one of the keys run, copy, drop", path)
+        if not step.keys() <= _KEYS[kind]:
+            _refuse_unknown(step, _KEYS[kind], f"a {kind} step", path)
+        if "start" in step:
+            starts.append(self._start(step["start"], path))
+        if starts and len(starts) != index + 1:
+            raise InstanceError("either every step has a start, or none has", path)
+        after = self._after(step.get("after", []), index, path)
+        if kind == "run":
+            self._run(index, step, path, after)
+        elif kind == "copy":
+            self._copy(index, step, path, after)
+        else:
+            self._drop(index, step, path, after)
 
     def _start(self, value: Any, path: str) -> Number:
         # A start is a sum of times of the instance, and may be larger than each of them.
-        if isinstance(value, (Decimal, float)) and -LARGEST_TOTAL <= value < 0:
+        finite = value.is_finite() if isinstance(value, Decimal) else isinstance(value, float)
+        if finite and -LARGEST_TOTAL <= value < 0:
             return float(value)  # the verifier says so
         if type(value) is int and -(2**62) <= value < 0:
             return value
@@ -357,9 +454,7 @@ class _StepParser:
         return value
 
     def _value(self, index: int, name: str) -> int:
-        if name not in self._values:
-            self._values[name] = self._graph.values.find(name)
-        found = self._values[name]
+        found = self._graph.values.find(name)
         if found is None:
             self._unknown.setdefault(index, ("unknown-value", name))
             return UNKNOWN_ITEM
@@ -378,9 +473,7 @@ class _StepParser:
         name = step["run"]
         if not isinstance(name, str):
             raise InstanceError("expected the name of a task", f"{path}.run")
-        if name not in self._tasks:
-            self._tasks[name] = self._graph.tasks.find(name)
-        task = self._tasks[name]
+        task = self._graph.tasks.find(name)
         if task is None:
             self._unknown.setdefault(index, ("unknown-task", name))
         on = []

@@ -119,6 +119,18 @@ class StepBuilder:
     def __len__(self) -> int:
         return len(self._kind)
 
+    @property
+    def columns(self) -> tuple[list[int], list[int], list[int], list[int], list[int], list[Sequence[int]]]:
+        """Kind, item, source, target, amount and drop of all steps so far, for loops that add millions of them."""
+        return self._kind, self._item, self._source, self._target, self._amount, self._drop
+
+    def ordered(self, index: int, on: Sequence[int], after: Sequence[int]) -> None:
+        """Say of a step that was added to the columns on which processors it runs, and after which steps."""
+        if on:
+            self._on[index] = on
+        if after:
+            self._after[index] = after
+
     def run(
         self,
         task: int,
@@ -168,10 +180,7 @@ class StepBuilder:
         self._target.append(target)
         self._amount.append(amount)
         self._drop.append(drop)
-        if on:
-            self._on[index] = on
-        if after:
-            self._after[index] = after
+        self.ordered(index, on, after)
         return index
 
     def build(self, start: NumberArray | None = None, unknown: Mapping[int, tuple[str, str]] | None = None) -> Steps:

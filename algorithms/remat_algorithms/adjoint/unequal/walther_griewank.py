@@ -30,6 +30,9 @@ MOST_BYTES = 2 * 10**9
 MOST_WORK = 6 * 10**10
 """Most sums of two table entries: about two minutes."""
 
+COMPILED_FROM = 3 * 10**8
+"""From how many such sums on the compiled kernel is worth its compiling."""
+
 MOST_EXACT = 10**7
 """Most sums of Python's integers, which take fifty times as long: a second."""
 
@@ -51,7 +54,8 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
 
     Notes
     -----
-    O(n^3 c) time in O(n c) array operations, O(n^2 c) memory.
+    O(n^3 c) time in O(n c) array operations, O(n^2 c) memory; O(n^2 c) time for whole times where reads and writes take
+    none.
     """
     chain = problem.chain
     steps = chain.length if chain.saves else chain.length + 1
@@ -203,8 +207,17 @@ class Splits:
         _check_work(n, full, name)
         levels: list[NumberArray] = []
         previous: NumberArray | None = None
+        monotone = ends.dtype == np.int64 and not (write.any() or read.any())
+        compiled = monotone and table_work(n, full) >= COMPILED_FROM
         for _ in range(full):
-            level = _first_level(ends, read) if previous is None else _level(previous, ends, write, read, context)
+            if previous is None:
+                level: NumberArray | None = _first_level(ends, read)
+            elif compiled:
+                from remat_algorithms.adjoint.unequal.splits_kernel import monotone_level
+
+                level = monotone_level(previous, ends, context)
+            else:
+                level = _level(previous, ends, write, read, context)
             if level is None:
                 return None
             levels.append(level)

@@ -15,6 +15,7 @@ from remat.graph.machine import Link, Machine, Memory, Processor
 from remat.plugin.problem import Problem
 from remat_algorithms.adjoint.transfers import state_transfer_times
 from remat_algorithms.adjoint.unequal import walther_griewank
+from remat_algorithms.adjoint.unequal.splits_kernel import monotone_level
 from remat_algorithms.adjoint.unequal.walther_griewank import Splits
 from remat_algorithms.kit.binomial import advances
 from tests import places
@@ -216,3 +217,29 @@ def test_sums_beyond_floating_point_are_exact_or_rounded_down(forward: list[int]
     assert type(bound) is int
     assert exact.makespan * (1 - 1e-12) < bound <= exact.makespan
     assert whole.lower_bound <= exact.makespan
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 9) | st.integers(0, 10**6), max_size=30), st.integers(2, 5))
+def test_monotone_splits_give_the_same_table(forward: list[int], slots: int) -> None:
+    times = np.array(forward, dtype=np.int64)
+    full = Splits.of(times, slots, all_levels=True)
+    assert full is not None
+    lower = full.levels[0]
+    for level in full.levels[1:]:
+        found = monotone_level(lower, full.ends, None)
+        assert found is not None
+        for i in range(len(full.ends)):
+            assert found[i, : len(full.ends) - i].tolist() == level[i, : len(full.ends) - i].tolist()
+        lower = level
+
+
+def test_long_ranges_take_the_compiled_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = np.arange(40, dtype=np.int64) % 7
+    plain = Splits.of(times, 5)
+    monkeypatch.setattr(walther_griewank, "COMPILED_FROM", 0)
+    monkeypatch.setattr(walther_griewank, "_level", None)
+    found = Splits.of(times, 5)
+    assert plain is not None
+    assert found is not None
+    assert found.top.tolist() == plain.top.tolist()
