@@ -224,6 +224,13 @@ def test_refusals():
     refused("conv", returns_gradient, "the forward returns .* which the backward makes")
 
 
+def test_a_device_of_ones_own(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text('{"devices": {"MINE": {"flops": {"bf16": 2e12}, "bandwidth": 1e11}}}')
+    costs = read_costs(f"roofline:{path}#MINE-bf16")
+    assert (costs.rate, costs.bandwidth) == (2e12, 1e11)
+
+
 def test_costs():
     recording = recorded("attention")
     node = next(node for node in recording.nodes if node.operator == "aten.addmm.default")

@@ -13,9 +13,8 @@ from remat.bridges.torch.emit import emit
 from remat.bridges.torch.graphs import build, compile_boxed
 from remat.bridges.torch.planning import Choices, Plan, make_plan
 from remat.bridges.torch.recording import TorchError
-from remat.bridges.torch.refusals import explain
 from remat.bridges.torch.shim import torch
-from remat.errors import OptionError
+from remat.errors import OptionError, RematError
 
 BUDGET_VARIABLE = "REMAT_TORCH_BUDGET"
 
@@ -155,11 +154,9 @@ def compile_module(module: Any, budget: int | str | None = None, **choices: Any)
         try:
             with quiet_logging():
                 return inner(*args, **kwargs)
-        except TorchError:
-            raise
         except Exception as error:
-            found = explain(error)
-            if isinstance(getattr(error, "inner_exception", None), (TorchError, OptionError)):
+            found = getattr(error, "inner_exception", None)
+            if isinstance(found, RematError):
                 raise found from None
             raise
 

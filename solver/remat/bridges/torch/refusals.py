@@ -49,13 +49,14 @@ def explain(error: BaseException) -> TorchError:
             return one
     text = str(error)
     where = _place(text)
-    kind = type(error).__name__
+    for one in chain:
+        missing = re.search(r"no (?:fake impl|meta kernel|meta function)[^<]*<?(?:CustomOpDef\()?([\w:.]+)", str(one))
+        if missing or type(one).__name__ == "UnsupportedOperatorException":
+            return TorchError(f"{missing[1] if missing else _first_line(str(one))} has no meta kernel{where}")
     for one in chain:
         if "Unsupported" in type(one).__name__:
             return TorchError(f"the module cannot be traced as one graph{where}: {_first_line(str(one))}")
-        if type(one).__name__ in ("UnsupportedOperatorException", "UnsupportedFakeTensorException"):
-            return TorchError(f"an operator has no meta kernel{where}: {_first_line(str(one))}")
-    return TorchError(f"the module cannot be captured{where}: {kind}: {_first_line(text)}")
+    return TorchError(f"the module cannot be captured{where}: {type(error).__name__}: {_first_line(text)}")
 
 
 def _first_line(text: str) -> str:
@@ -66,5 +67,5 @@ def _place(text: str) -> str:
     """Return `` (file.py:12)`` from the part of a message that quotes the user's code."""
     _, _, quoted = text.partition("from user code")
     found = re.findall(r'File "([^"]+)", line (\d+)', quoted or text)
-    found = [entry for entry in found if "/torch/" not in entry[0]] or found
+    found = [entry for entry in found if "site-packages" not in entry[0]] or found
     return f" ({found[-1][0]}:{found[-1][1]})" if found else ""
