@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from remat.bridges.torch.backend import Backend, backend, configure
     from remat.bridges.torch.backend import compile_module as compile  # noqa: A004
     from remat.bridges.torch.capture import Captured, capture
+    from remat.bridges.torch.factory import capture_factory
     from remat.bridges.torch.interpreter import Execution, execute
     from remat.bridges.torch.measuring import measure
     from remat.bridges.torch.planning import Plan, judge, load_plan, plan_of
@@ -22,6 +23,7 @@ _HOME = {
     "TorchError": "recording",
     "backend": "backend",
     "capture": "capture",
+    "capture_factory": "factory",
     "compile": "backend:compile_module",
     "configure": "backend",
     "execute": "interpreter",
@@ -39,6 +41,7 @@ __all__ = [
     "TorchError",
     "backend",
     "capture",
+    "capture_factory",
     "compile",
     "configure",
     "execute",

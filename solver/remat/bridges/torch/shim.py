@@ -13,7 +13,7 @@ OLDEST = (2, 13)
 """The oldest release with which the tests run."""
 
 if find_spec("torch") is None:
-    raise MissingExtraError("remat.torch", "torch")
+    raise MissingExtraError("remat.torch", "torch", "PyTorch")
 
 torch: Any = import_module("torch")
 fx: Any = import_module("torch.fx")
