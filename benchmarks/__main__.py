@@ -21,6 +21,7 @@ NAMES = (
     "postorder_table",
     "parallel_trees",
     "pipelines",
+    "planners",
     "chain_table",
     "offload_table",
     "offload_gap",

@@ -15,7 +15,7 @@ from benchmarks.harness import data_missing, table
 SHARES = (5, 25, 50, 75)
 ROUNDED = {"certificate": False}  # the bound is not asked for
 COLUMNS: tuple[tuple[str, str, dict[str, object]], ...] = (
-    ("rotor", "rotor", ROUNDED),
+    ("rotor", "rotor", {}),
     ("rotor-float", "rotor-float", ROUNDED),
     ("chain-best", "chain-best", {"iterations": 20_000}),
     ("chen-greedy", "chen-greedy", {}),

@@ -1,12 +1,13 @@
 """The small compiler against numba and against the interpreter: what compiling costs, and how quick the code is.
 
-Each kernel is compiled in a process of its own, with nothing on disk. Numba gets the same text; it knows no cells, so
-that kernels with some are compared with the interpreter alone.
+Each kernel is compiled in a process of its own, with nothing on disk. Where numba is installed, it gets the same text;
+it knows no cells, so that kernels with some are compared with the interpreter alone.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import types
 from collections.abc import Callable
 from functools import partial
@@ -191,9 +192,10 @@ def checked(case: str) -> dict[str, Any]:
 def run() -> None:
     """Print ratios."""
     rows: list[list[Any]] = []
+    installed = importlib.util.find_spec("numba") is not None
     for case, (_, _, numba_too) in CASES.items():
         own, plain, careful = measure(spent, case=case, way="own"), None, measure(checked, case=case)
-        numba = measure(spent, case=case, way="numba") if numba_too else None
+        numba = measure(spent, case=case, way="numba") if numba_too and installed else None
         if case != "floating, times":  # minutes
             plain = measure(spent, case=case, way="plain")
         row = [case, own.cpu, own.value["warm"]]

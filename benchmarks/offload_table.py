@@ -16,7 +16,7 @@ from benchmarks.harness import data_missing, table
 
 BANDWIDTH = "12GB/s"
 COLUMNS = (
-    ("rotor", "rotor", {"certificate": False}),
+    ("rotor", "rotor", {}),
     ("offload-dp", "offload-dp", {"bound": False}),
     ("pofo", "pofo", {}),
     ("remat-offload-best", "remat-offload-best", {}),

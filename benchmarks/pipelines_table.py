@@ -23,7 +23,7 @@ from remat.solving.single import make_problem
 from remat_algorithms.parallel.pipeline.bounds import lower_bounds
 from remat_algorithms.parallel.pipeline.stages import SHAPES, staging
 
-NAMED = ("1f1b", "eager-1f1b", "interleaved-1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min")
+NAMED = ("1f1b", "eager-1f1b", "interleaved-1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "tessel")
 SHARES = (0.5, 0.75, 1.0, 1.5)
 """Activations of one micro-batch that a device has room for, by devices."""
 

@@ -1,19 +1,21 @@
-"""Rotor's table on heterogeneous chains: CPU time, peak memory, compiled kernel against plain numpy."""
+"""Rotor's fronts: CPU time and peak memory of solves, of whole curves, and of sweeps against solves."""
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import remat
 from benchmarks.harness import Stopwatch, measure, table
 
 LENGTHS = (50, 100, 200, 339)
-SLOTS = 500
+SHARES = (0.05, 0.25, 0.5, 0.9)
 SWEPT = 20
 LONG = 1000
+FOLDER = Path(__file__).parent.parent / "instances" / "chains"
+CURVES = ("resnet50_b32_224", "gpt2s_b8_s1024_flash", "gpt2_xl_b4")
 
 
 def chain(stages: int, seed: int = 1) -> dict[str, Any]:
@@ -46,38 +48,27 @@ def budget_between(instance: remat.Instance, share: float) -> int:
     return least.size + round((whole - least.size) * share)
 
 
-def fill(stages: int, share: float, compiled: bool, limited: bool) -> dict[str, Any]:
-    """Fill one table of 500 slots, whole or as a solve does, within the limit it finds first.
-
-    Imports and (cached) compilation are not counted.
-    """
-    from remat.instance.lowering.chain_arrays import chain_arrays
-    from remat_algorithms.chain.rotor import table as rotor_table
-    from remat_algorithms.chain.rotor.limit import once_bound
+def curve(name: str) -> dict[str, Any]:
+    """Fill the fronts of a shipped chain without a limit: all breakpoints."""
+    from remat.solving.single import make_problem
+    from remat_algorithms.chain.rotor.allowed import Allowed
+    from remat_algorithms.chain.rotor.cells import Cells
+    from remat_algorithms.chain.rotor.costs import Costs
+    from remat_algorithms.chain.rotor.work import Work
     from remat_algorithms.chain.segments import Segments
 
-    instance = remat.load(chain(stages))
-    assert isinstance(instance, remat.ChainInstance)
-    segments = Segments.of(chain_arrays(instance))
-    room = budget_between(instance, share) - instance.input_size
-    rotor_table.COMPILED_FROM = 0 if compiled else 10**9
-    if compiled:
-        small = Segments.of(chain_arrays(remat.load(chain(3))))  # type: ignore[arg-type]
-        rotor_table.RotorTable.of(small, rotor_table.Grid.of(small, 10**6, 10**5, up=True))
-    unit = -(-room // SLOTS)
+    segments = Segments.of(make_problem(remat.load(FOLDER / f"{name}.json")).chain)
+    work = Work()
     with Stopwatch() as watch:
-        grid = rotor_table.Grid.of(segments, room, unit, up=True)
-        limit = once_bound(rotor_table.RowLimits.of(segments, grid)) if limited else math.inf
-        filled = rotor_table.RotorTable.of(segments, grid, limit=limit)
-    assert filled is not None
-    return watch.report(ratio=filled.best() / segments.time_without_recompute())
+        costs, allowed = Costs.of(segments), Allowed.all(segments, segments.states.whole().need)
+        filled = Cells.of(segments, costs, allowed, work)
+    return watch.report(stages=segments.length, points=len(filled.whole[0]), merged=work.done)
 
 
 def sweep(stages: int) -> dict[str, Any]:
-    """Answer 20 budgets in one sweep and in 20 solves, as a user does: tables, schedules, placement, verification.
+    """Answer 20 budgets in one sweep and in 20 solves, as a user does: fronts, schedules, placement, verification.
 
-    The budgets go down evenly from nine tenths of the way. Of each call the least CPU time of two is taken: a table
-    is fresh memory, and what the system takes for that varies.
+    The budgets go down evenly from nine tenths of the way. Of each call the least CPU time of two is taken.
     """
     instance = remat.load(chain(stages))
     high, low = budget_between(instance, 0.9), budget_between(instance, 0)
@@ -98,44 +89,32 @@ def sweep(stages: int) -> dict[str, Any]:
     return {"many": many, "single": [cpu(remat.solve, instance, algorithm="rotor", budget=each) for each in budgets]}
 
 
-def solve(stages: int, share: float, slots: int | None = None, threads: int = 1) -> dict[str, Any]:
-    """Solve as a user does: both tables, schedule, placement, verification."""
-    options = {} if slots is None else {"slots": slots}
+def solve(stages: int, share: float) -> dict[str, Any]:
+    """Solve as a user does: fronts, schedule, placement, verification."""
     instance = remat.load(chain(stages))
     budget = budget_between(instance, share)
+    warm = remat.load(chain(40))
+    remat.solve(warm, algorithm="rotor", budget=budget_between(warm, 0.5))
     with Stopwatch() as watch:
-        result = remat.solve(instance, algorithm="rotor", budget=budget, options=options, threads=threads)
-    return watch.report(overhead=result.overhead, status=str(result.status))
+        result = remat.solve(instance, algorithm="rotor", budget=budget)
+    return watch.report(overhead=result.overhead, proved=result.optimal_within is not None)
 
 
 def run() -> None:
-    """Print times for three budgets."""
+    """Print times."""
     rows = []
-    for stages in LENGTHS:
-        for share in (0.25, 0.5, 0.9):
-            kernel, kernel_limited, plain, plain_limited = (
-                measure(fill, stages=stages, share=share, compiled=compiled, limited=limited)
-                for compiled in (True, False)
-                for limited in (False, True)
-            )
-            whole = measure(solve, stages=stages, share=share)
-            rows.append(
-                [
-                    *(stages, share, kernel.cpu, kernel_limited.cpu, kernel.peak_mib, plain.cpu, plain_limited.cpu),
-                    *(plain.cpu / kernel.cpu, whole.cpu, whole.value["overhead"]),
-                ]
-            )
-    header = [
-        *("stages", "budget", "kernel CPU s", "limited", "peak MiB", "numpy CPU s", "limited"),
-        *("numpy/kernel", "solve CPU s", "overhead"),
-    ]
-    table("Rotor, 500 slots, one thread (budget: share of the way from least to no-recompute)", header, rows)
-    long = []
-    for share in (0.05, 0.5):
-        found = measure(solve, stages=LONG, share=share, slots=SLOTS, threads=2)
-        long.append([LONG, share, found.cpu, found.wall, found.peak_mib, found.value["overhead"]])
-    header = ["stages", "budget", "solve CPU s", "wall s", "peak MiB", "overhead"]
-    table("Rotor, a long chain, 500 slots, two threads", header, long)
+    for stages, shares in (*((length, SHARES) for length in LENGTHS), (LONG, (0.5,))):
+        for share in shares:
+            found = measure(solve, stages=stages, share=share)
+            value = found.value
+            rows.append([stages, share, found.cpu, found.peak_mib, f"{100 * value['overhead']:.3f}", value["proved"]])
+    header = ["stages", "budget", "solve CPU s", "peak MiB", "overhead, %", "proved"]
+    table("Rotor, one thread (budget: share of the way from least to no-recompute)", header, rows)
+    curves = []
+    for name in CURVES:
+        found = measure(curve, name=name)
+        curves.append([name, found.value["stages"], found.value["points"], found.cpu])
+    table("Rotor, all breakpoints", ["chain", "stages", "breakpoints", "CPU s"], curves)
     _sweeps()
 
 

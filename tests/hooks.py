@@ -18,8 +18,7 @@ from remat_algorithms.dag import keep_all
 class Swept(Options):
     """Options of `swept`: those of rotor, and one with the name of a question."""
 
-    slots: int | None = Field(None, description="as rotor's")
-    certificate: bool = Field(True, description="as rotor's")
+    slots: int | None = Field(None, description="not used")
     gap: None = Field(None, description="as rotor's")
 
 

@@ -45,10 +45,7 @@ INSIDE = {
 }
 
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 600, 80, 8
-EXEMPT = {
-    "remat_algorithms.chain.rotor.kernel": "rotor's slot table, until exact fronts replace it",
-    "remat_algorithms.chain.rotor.table": "rotor's slot table, until exact fronts replace it",
-}
+EXEMPT = {}
 """Modules that may be long, wide or in a circle, and why."""
 
 

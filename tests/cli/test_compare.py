@@ -50,10 +50,10 @@ def test_formats(run: Run, tiny: str) -> None:
 def test_options_and_machine(run: Run, tiny: str, save: Any) -> None:
     machine = save({"memories": [{"name": "memory", "capacity": 20}]}, "machine.json")
     outcome = run(
-        "compare", tiny, "-a", "rotor", "-O", "rotor.slots=3", "--machine", machine, "-j", 1, "--format", "json"
+        "compare", tiny, "-a", "rotor", "-O", "rotor.gap=3%", "--machine", machine, "-j", 1, "--format", "json"
     )
     (cell,) = outcome.document["cells"]
-    assert cell["options"] == "slots=3"
+    assert cell["options"] == "gap=0.03"
     assert cell["peaks"].startswith("memory=")
     assert cell["peak_memory"] <= 20
 

@@ -7,7 +7,12 @@ import pytest
 
 import remat
 from remat.cli.session import ExitCode
-from tests.cli.helpers import CHAIN, Run
+from remat.plugin.context import Context
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import Proposal
+from remat_algorithms.chain.rotor.rotor import RotorOptions
+from remat_algorithms.chain.rotor.rotor import solve as rotor
+from tests.cli.helpers import CHAIN, Run, Zoo
 
 LOOP = {
     "schema": "remat.instance/1",
@@ -63,9 +68,15 @@ def test_bytes_that_can_be_pasted(run: Run) -> None:
     assert again.overhead <= 0.3
 
 
-def test_rounded_sizes_are_said_to_hide_the_schedule(run: Run) -> None:
-    outcome = run("solve", "example:resnet50", "--max-overhead", "20%", "-a", "rotor", "-O", "slots=100")
-    assert "keep this schedule: for its own peak, rotor finds a slower one or none" in " ".join(outcome.out.split())
+def test_rounded_sizes_are_said_to_hide_the_schedule(run: Run, zoo: Zoo) -> None:
+    def rounded(problem: Problem, options: None, context: Context) -> Proposal:
+        budget = None if problem.budget is None else problem.budget // 2**26 * 2**26
+        memory = problem.machine.memories[0].name
+        return rotor(problem.on(problem.machine.with_capacities({memory: budget})), RotorOptions(gap=None), context)
+
+    zoo("rounded", rounded)
+    outcome = run("solve", "example:resnet50", "--max-overhead", "20%", "-a", "rounded")
+    assert "for its own peak, rounded finds a slower one or none" in " ".join(outcome.out.split())
 
 
 def test_the_largest_batch(run: Run, tiny: str, tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ def test_given_budgets(run: Run, tiny: str) -> None:
 
 
 def test_options(run: Run, tiny: str) -> None:
-    outcome = run("sweep", tiny, "-a", "rotor,keep-all", "-O", "rotor.slots=5", "--format", "json")
-    assert [curve["options"] for curve in outcome.document["curves"]] == [{"slots": "5"}, {}]
+    outcome = run("sweep", tiny, "-a", "rotor,keep-all", "-O", "rotor.gap=5%", "--format", "json")
+    assert [curve["options"] for curve in outcome.document["curves"]] == [{"gap": "5%"}, {}]
 
 
 def test_a_machine_and_an_example(run: Run, tiny: str, save: Any) -> None:

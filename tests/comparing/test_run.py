@@ -300,7 +300,7 @@ def test_two_thousand_small_instances(tmp_path):
     [
         ({"algorithms": "rotr"}, "algorithms: unknown algorithm 'rotr'; did you mean 'rotor'"),
         ({"options": {"rotr": {}}}, "options: unknown algorithm 'rotr'"),
-        ({"options": {"rotor": {"slot": "3"}}}, "has no option 'slot'; did you mean 'slots'"),
+        ({"options": {"rotor": {"gab": "3%"}}}, "has no option 'gab'; did you mean 'gap'"),
         ({"budget_fractions": (0.0,)}, "budget_fractions: 0.0"),
         ({"budget_fractions": (float("nan"),)}, "budget_fractions: nan"),
         ({"seeds": (-1,)}, "seeds"),

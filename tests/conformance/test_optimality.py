@@ -306,9 +306,11 @@ def check_frontier(document, name, most_runs=None):
     for budget in {low, (low + high) // 2, max(low, high - 1)}:
         expected = frontier.best(document, budget, reference, most_runs)
         result = remat.solve(document, algorithm=name, budget=budget)
-        assert result.makespan == expected
+        runs = [step.task for step in result.steps if isinstance(step, Run)]
+        assert frontier.is_best(result.makespan, runs, expected, reference)
         if expected is None:
-            assert result.status == "infeasible"
+            # Outside the class there may be a schedule: then the answer says which class has none.
+            assert result.status == "infeasible" or str(result.scope).startswith("frontier-advancing schedules")
         else:
             assert result.optimal_within is not None
 
@@ -378,7 +380,7 @@ def test_every_exact_algorithm_has_an_oracle():
     )
 
 
-@pytest.mark.parametrize("count", [10, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [5, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted(WITHIN_THEIR_CLASS))
 def test_exact_within_its_class(name, count):
     check, documents = WITHIN_THEIR_CLASS[name]

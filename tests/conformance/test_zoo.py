@@ -1,10 +1,13 @@
 """Every algorithm of the built-in catalogue through the exported suite, one class for each."""
 
 import itertools
+from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from remat.schedule.document import Run
 from remat.testing import AlgorithmSuite, cases, strategies
 from remat_algorithms import catalogue
 from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
@@ -16,7 +19,6 @@ from tests.algorithms.offload import trained
 
 OPTIONS = {
     # A few slots only: rounding, and the certificate that goes with it, on small instances.
-    "rotor": ({}, {"slots": 3}),
     "rotor-float": ({}, {"slots": 5}),
     # A walk after a search that settles nothing.
     "chain-best": ({}, {"iterations": 20, "states": 3}),
@@ -59,6 +61,7 @@ def with_disk(document):
 # Work decides in the fast tests, not the clock: what a constraint program adds within a blink, and few rounds.
 FAST_OPTIONS = {
     "pipe-search": ({"moves": 50}, {"moves": 20, "placement": "chain"}),
+    "tessel": ({"work": 0.005, "placement": "chain"},),
     "pipe-exact": ({"moves": 20, "work": 0.01}, {"moves": 20, "work": 0.01, "placement": "v"}),
     # Without its constraint programs, which are those of `offload-exact`.
     "adjoint-best": ({"iterations": 10, "moves": 20_000, "window": 1000, "work": 0},),
@@ -183,10 +186,41 @@ def short(self, kind):
 
 
 PROGRAMS = {"adjoint-best", "checkmate", "checkmate-lp", "moccasin", "offload-exact", "poet", "dag-auto"}
-PROGRAMS |= {"chain-best", "chain-exact", "pipe-search", "pipe-exact", "knapsack-ilp"}
+PROGRAMS |= {"chain-best", "chain-exact", "pipe-search", "pipe-exact", "tessel", "knapsack-ilp"}
 
 ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
 """Algorithms that rematerialise on task graphs; these draw more graphs."""
+
+
+class GraphSuite(AlgorithmSuite):
+    """What holds of algorithms that run tasks again on task graphs, too."""
+
+    def test_schedules_are_valid(self, kind, given):
+        """Besides: no run is there for nothing."""
+        super().test_schedules_are_valid(kind, given)
+
+        def check(document, rungs):
+            for rung in rungs:
+                assert not (found := runs_for_nothing(rung.result)), f"nobody reads what is made by {found}"
+
+        self._each(kind, given, check)
+
+
+def runs_for_nothing(result):
+    """Name the runs all of whose values are dropped unread, and that are not the only ones of a required task."""
+    graph, made, used, runs = result.graph, {}, set(), []
+    needed = {graph.tasks[task] for task in np.flatnonzero(graph.required | graph.once)}
+    for index, step in enumerate(result.steps):
+        if isinstance(step, Run):
+            runs.append((index, step.task))
+            task = graph.task(step.task)
+            used |= {made[value] for value in graph.reads[task].tolist() if value in made}
+            made |= dict.fromkeys(graph.writes[task].tolist(), index)
+        for name in getattr(step, "drop", None) or getattr(step, "values", ()):
+            made.pop(graph.value(name), None)
+    used |= set(made.values())  # what is there at the end
+    count = Counter(task for _, task in runs)
+    return [task for index, task in runs if index not in used and (task not in needed or count[task] > 1)]
 
 
 def suite(entry, *, examples, graphs, options, suffix="", **more):
@@ -202,7 +236,8 @@ def suite(entry, *, examples, graphs, options, suffix="", **more):
         content["moderate"] = moderate_join
     if entry.name in INSTANCES:
         content["instances"] = INSTANCES[entry.name]
-    return type(name, (AlgorithmSuite,), content | more | {"__module__": __name__})
+    base = GraphSuite if entry.name in ON_GRAPHS else AlgorithmSuite
+    return type(name, (base,), content | more | {"__module__": __name__})
 
 
 for _entry in catalogue:
@@ -217,6 +252,6 @@ for _entry in catalogue:
 
 
 def test_every_entry_has_a_suite():
-    tested = {item.algorithm for item in globals().values() if isinstance(item, type) and item is not AlgorithmSuite}
+    tested = {item.algorithm for item in globals().values() if isinstance(item, type) and hasattr(item, "algorithm")}
     assert tested == {entry.name for entry in catalogue}
     assert OPTIONS.keys() | FAST_OPTIONS.keys() <= tested

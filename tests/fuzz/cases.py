@@ -36,7 +36,7 @@ WORK = {
 DRAWN = {
     "fixed": {"checkpoints": [(), (1,), (0, 2), "sqrt"]},
     "periodic": {"segments": [1, 2, 3]},
-    "rotor": {"slots": [3, 20]},
+    "rotor": {"gap": [0.02, 0.3]},
     "rotor-float": {"slots": [4, 20]},
     "tflms": {"threshold": [1, 2], "ahead": [0, 1, 3]},
     "two-level": {"period": [1, 2, 3]},

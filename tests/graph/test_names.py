@@ -1,10 +1,12 @@
 """Names by index and indices by name, plain and numbered."""
 
+import pickle
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remat.graph.names import Names, NumberedNames
+from remat.graph.names import Names, NumberedNames, StageNames
 
 RUNS = st.lists(
     st.tuples(
@@ -60,3 +62,14 @@ def test_prefixes_that_end_in_digits_do_not_confuse():
     assert list(names) == ["F1", "F2", "F10", "F11"]
     assert [names.find(name) for name in names] == [0, 1, 2, 3]
     assert names.find("F3") is None
+
+
+def test_stages_by_their_own_names():
+    tasks = NumberedNames([("F", 1, 3), ("Fe", 1, 2), ("Fe3.", 1, 2), ("loss", None, 1), ("B", 1, 3)])
+    names = StageNames(tasks, [[("stem", 1), ("block", 2)]])
+    block = ["block"] * 2
+    assert list(names) == ["stem", *block, "stem", "block", *block, "", "stem", *block]
+    assert names[-2:] == block
+    joined = StageNames(NumberedNames([("F1.", 1, 1), ("F2.", 1, 2)]), [[("a", 1)], [("b", 1), ("", 1)]], joined=True)
+    assert list(joined) == ["a", "b", ""]
+    assert list(pickle.loads(pickle.dumps(joined))) == ["a", "b", ""]

@@ -218,6 +218,27 @@ def dags(draw):
     return document
 
 
+ANNOTATIONS = {
+    "tasks": {
+        "origin": st.fixed_dictionaries({}, optional={key: st.text(max_size=3) for key in ("module", "op", "source")})
+    },
+    "values": {
+        "shape": st.one_of(st.none(), st.lists(st.integers(0, 2**62), max_size=3).map(tuple)),
+        "dtype": st.text(max_size=3),
+    },
+}
+"""What the tasks and values of a `dag` may say for people."""
+
+
+@st.composite
+def annotated(draw):
+    """Draw a `dag`, and the same one with annotations, in a document of the third schema."""
+    document = draw(dags())
+    fields = {key: st.fixed_dictionaries({}, optional=optional) for key, optional in ANNOTATIONS.items()}
+    listed = {key: [entry | draw(fields[key]) for entry in document[key]] for key in ANNOTATIONS}
+    return document, document | {"schema": "remat.instance/3"} | listed
+
+
 def _place(draw, name, memories):
     if draw(FLAGS):
         return name

@@ -14,7 +14,7 @@ from remat.errors import InstanceError
 from remat.instance import digest, instance_document, json_schema, load, load_machine
 from remat.units import Units
 from tests import places
-from tests.instance.documents import documents, machines
+from tests.instance.documents import ANNOTATIONS, annotated, documents, machines
 
 HEAD = {"schema": "remat.instance/1"}
 CHAIN = HEAD | {
@@ -600,6 +600,78 @@ def test_the_lowest_schema_is_written(document):
     newer += [p for p in written.get("machine", {}).get("processors", ()) if "speed" in p]
     third = instance.kind in ("pipeline", "join")
     assert written["schema"] == (THIRD if third else SECOND if newer else FIRST)
+
+
+ANNOTATED = [
+    ("tasks.0.origin", {"module": "layer3.5.conv2", "op": "aten.convolution", "source": "resnet.py:93"}),
+    ("tasks.1.origin", {"module": "m" * 1000}),
+    ("values.0.shape", [2, 0, 2**62]),
+    ("values.1.shape", []),
+    ("values.1.dtype", "float32"),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), ANNOTATED)
+@pytest.mark.parametrize("schema", [FIRST, SECOND])
+def test_annotations_need_the_third_schema_and_are_not_in_the_digest(path, value, schema):
+    document = changed(DAG, path, value)
+    with pytest.raises(InstanceError) as caught:
+        load(document | {"schema": schema})
+    assert THIRD in str(caught.value)
+    assert re.sub(r"\.(\d+)", r"[\1]", path) in str(caught.value)
+    loaded = load(document | {"schema": THIRD})
+    assert digest(loaded) == digest(load(DAG))
+    written = instance_document(loaded)
+    assert written["schema"] == THIRD
+    key, index, name = path.split(".")
+    assert written[key][int(index)][name] == value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "wrong"),
+    [
+        ("tasks.0.origin", None, "expected an object"),
+        ("tasks.0.origin", {"line": "3"}, "unknown key"),
+        ("tasks.0.origin.module", 3, "expected a text"),
+        ("tasks.0.origin.op", "m" * 1001, "1000"),
+        ("values.0.shape", 3, "expected a list"),
+        ("values.0.shape", [1] * 65, "65 dimensions"),
+        ("values.0.shape.0", -1, "from 0 to 2"),
+        ("values.0.shape.0", 2**62 + 1, "from 0 to 2"),
+        ("values.0.shape.0", True, "from 0 to 2"),
+        ("values.0.shape.0", 1.0, "from 0 to 2"),
+        ("values.0.dtype", None, "expected a text"),
+    ],
+)
+def test_annotations_that_cannot_be(path, value, wrong):
+    document = changed(changed(DAG | {"schema": THIRD}, "tasks.0.origin", {}), "values.0.shape", [1])
+    with pytest.raises(InstanceError, match=wrong) as caught:
+        load(changed(document, path, value))
+    assert re.sub(r"\.(\d+)", r"[\1]", path) in str(caught.value)
+
+
+@settings(max_examples=30, deadline=None)
+@given(annotated())
+def test_annotated_graphs_are_those_without_annotations(pair):
+    plain, document = pair
+    instance = load(document)
+    assert digest(instance) == digest(load(plain))
+    written = instance_document(instance)
+    said = any(
+        entry.get(name) not in (None, "", {}) and any(entry[name].values() if name == "origin" else [True])
+        for key, names in ANNOTATIONS.items()
+        for entry in document[key]
+        for name in names
+    )
+    assert (written["schema"] == THIRD) == said
+    assert load(written) == instance.model_copy(update={"schema_": written["schema"]})
+
+
+def test_a_schedule_found_without_annotations_is_one_of_the_annotated_graph():
+    schedule = remat.solve(DAG).to_dict()
+    told = changed(changed(DAG | {"schema": THIRD}, "tasks.0.origin", {"module": "stem"}), "values.0.shape", [1])
+    assert remat.verify(told, schedule).ok
+    assert not remat.verify(changed(DAG, "values.0.size", 2), schedule).ok
 
 
 NEWER_KEYS = {path.rpartition(".")[2] for path, _ in NEWER} - {"speed"}

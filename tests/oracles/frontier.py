@@ -98,3 +98,15 @@ def best(document, budget, reference, most_runs=None):
                 times[after] = cost + time
                 heapq.heappush(queue, (cost + time, next(ticket), after))
     return None
+
+
+def is_best(makespan, runs, expected, reference):
+    """Whether that is the least makespan of the class, as `best` has it.
+
+    Less is right only where runs are left out because nobody reads what they make: then some task is not first run
+    where the reference order has it.
+    """
+    if makespan == expected or makespan is None or expected is None:
+        return makespan == expected
+    known = set(reference)
+    return makespan < expected and [name for name in dict.fromkeys(runs) if name in known] != reference

@@ -45,6 +45,8 @@ class Task:
     once: bool = False
     parallel: dict | None = None
     times: dict | None = None  # of each type of processor that can run it; None: `time` on any
+    side: str = ""  # "forward" or "backward": one of each may run at once
+    spared: dict = field(default_factory=dict)  # by type of processor, how much less two at once take, at most
 
 
 @dataclass(frozen=True)
@@ -569,6 +571,8 @@ def _lower_layer(document, layer, place, batch, on):
         name("Fe"): Task(0, (*entry, f"w{number}"), tuple(writes), layer.get("forward_workspace", 0), required=False),
         name("B"): Task(0, tuple(reads), tuple(leave), layer.get("backward_workspace", 0), once=True),
     }
+    tasks[name("Fe")] = replace(tasks[name("Fe")], side="forward")
+    tasks[name("B")] = replace(tasks[name("B")], side="backward")
     given = {name("Fe"): layer["forward_time"], name("B"): layer["backward_time"]}
     if halves:
         tasks[name("W")] = Task(
@@ -576,6 +580,16 @@ def _lower_layer(document, layer, place, batch, on):
         )
         given[name("W")] = weight
     able = set(on.types.values())
+    together = layer.get("paired_time")
+    if together is not None:
+        spared = {}
+        for kind in able:
+            whole = [layer["forward_time"], layer["backward_time"], weight, together]
+            *apart, at_once = [time.get(kind) if isinstance(time, dict) else time for time in whole]
+            if at_once is not None and None not in apart:
+                spared[kind] = max(0, sum(apart) - at_once)
+        tasks[name("Fe")] = replace(tasks[name("Fe")], spared=spared)
+        tasks[name("B")] = replace(tasks[name("B")], spared=spared)
     for time in (layer["forward_time"], layer["backward_time"], weight):
         able &= set(time) if isinstance(time, dict) else able
     for task, time in given.items():

@@ -46,6 +46,7 @@ class _Operation:
     tasks: list
     needs: set
     makes: list
+    beside: frozenset = frozenset()  # of the tasks, those that go on at once with the one before
     started: bool = False
 
 
@@ -99,15 +100,16 @@ def steps_of(graph, machine, schedule):
     for device in machine.processors:
         orders[device] = []
         for text in schedule["orders"].get(device, []):
-            tasks = _tasks(graph, machine, text, stages, devices, device)
-            if tasks is None or ran & set(tasks):
+            parts = [_tasks(graph, machine, part, stages, devices, device) for part in text.split("&")]
+            if None in parts or ran & set(parts[0]) or any(ran & set(part) for part in parts[1:]):
                 rules.append("bad-step")
                 continue
+            tasks, beside = (parts[0], frozenset()) if len(parts) == 1 else _pair(*parts)
             needed = {value for name in tasks for value in graph.tasks[name].reads if value in graph.placeable}
             if any(machine.processors[device] not in initial.get(value, ()) for value in needed):
                 rules.append("bad-step")
             ran |= set(tasks)
-            orders[device].append(_operation(graph, device, tasks))
+            orders[device].append(_operation(graph, device, parts, tasks, beside))
     if set(schedule["orders"]) - set(machine.processors):
         rules.append("bad-step")
     if set(graph.tasks) - ran:
@@ -151,12 +153,28 @@ def _tasks(graph, machine, text, stages, devices, device):
     return None if any(time(name, device) is None for name in tasks) else tasks
 
 
-def _operation(graph, device, tasks):
+def _pair(forward, backward):
+    """Layer by layer, a forward and a backward at once; then what is left of either, then second halves."""
+    tasks, beside = [], set()
+    first, last = [name for name in backward if name[0] == "B"], [name for name in backward if name[0] == "W"]
+    for index in range(max(len(forward), len(first))):
+        if index < min(len(forward), len(first)):
+            tasks += [forward[index], first[index]]
+            beside.add(len(tasks) - 1)
+    both = min(len(forward), len(first))
+    return [*tasks, *forward[both:], *first[both:], *last], frozenset(beside)
+
+
+def _operation(graph, device, parts, tasks, beside):
+    """Each part of a pair needs all that it does not make by itself: the other one's results come too late."""
     made, needs = [], set()
-    for name in tasks:
-        needs |= set(graph.tasks[name].reads) - set(made)
-        made += graph.tasks[name].writes
-    return _Operation(device, tasks, needs, made)
+    for part in parts:
+        own = []
+        for name in part:
+            needs |= set(graph.tasks[name].reads) - set(own)
+            own += graph.tasks[name].writes
+        made += own
+    return _Operation(device, tasks, needs, made, beside)
 
 
 def _clock(graph, machine):
@@ -199,9 +217,11 @@ def _play(graph, machine, orders, initial):
         operation.started = True
         busy[operation.device] = operation
         at = now
-        for name in operation.tasks:
-            steps.append({"run": name, "on": [operation.device], "start": at})
-            at = at + time(name, operation.device)
+        for index, name in enumerate(operation.tasks):
+            step = {"run": name, "on": [operation.device], "start": at}
+            steps.append(step | ({"paired": True} if index in operation.beside else {}))
+            if index + 1 not in operation.beside:
+                at = at + _lasts(graph, machine, time, operation, index)
         events.append((at, end_of(operation)))
 
     def send(way, link, value):
@@ -239,17 +259,40 @@ def _play(graph, machine, orders, initial):
     return steps
 
 
+def _lasts(graph, machine, time, operation, index):
+    """Return how long a task of an operation goes on: what is at once with another one, as long as that."""
+    name, device = operation.tasks[index], operation.device
+    if index not in operation.beside:
+        return time(name, device)
+    other, kind = operation.tasks[index - 1], machine.types[device]
+    spared = min(graph.tasks[one].spared.get(kind, 0) for one in (other, name))
+    return time(other, device) + time(name, device) - spared
+
+
+def _durations(graph, machine, steps):
+    """Return how long each task of the steps goes on; a pipeline runs each once."""
+    time, found = _clock(graph, machine), {}
+    for before, step in zip([None, *steps], steps, strict=False):
+        if "run" in step:
+            (device,) = step["on"]
+            found[step["run"]] = time(step["run"], device)
+            if step.get("paired"):
+                pair = _Operation(device, [before["run"], step["run"]], set(), [], frozenset([1]))
+                found[before["run"]] = found[step["run"]] = _lasts(graph, machine, time, pair, 1)
+    return found
+
+
 def _with_drops(graph, machine, steps):
     """Sort the steps by their starts, and free every value at the end of its last use in each memory."""
-    time = _clock(graph, machine)
     order = sorted(range(len(steps)), key=lambda index: steps[index]["start"])
     steps = [steps[index] for index in order]
+    lasting = _durations(graph, machine, steps)
     last = {}
     for index, step in enumerate(steps):
         if "run" in step:
             (device,) = step["on"]
             task = graph.tasks[step["run"]]
-            end = step["start"] + time(step["run"], device)
+            end = step["start"] + lasting[step["run"]]
             uses = [(machine.processors[device], value) for value in (*task.reads, *task.writes)]
         else:
             link = machine.link(step["from"], step["to"])

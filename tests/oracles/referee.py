@@ -59,6 +59,7 @@ Readings of the format where it is brief
 - Placeable inputs are pinned in the memories in which `initial` has them. An entry of `initial` for anything else is
   no placement (initial-placement); an unknown memory is unknown-memory.
 - A memory named twice for one input counts once.
+- Of two runs at once that break a rule, the second one does not happen, and the first one is alone.
 """
 
 import itertools
@@ -139,12 +140,36 @@ def check(document, schedule, budget=None):
             action.start = step["start"]
             actions.append(action)
 
+    actions = _join_pairs(graph, machine, steps, actions, report)
     report.makespan = max((action.end for action in actions), default=0)
     instant = _instants(actions, report.makespan)
     _check_resources(actions, instant, report)
     _Simulation(graph, machine, actions, instant, report).run()
     _count(graph, machine, actions, report)
     return report
+
+
+def _join_pairs(graph, machine, steps, actions, report):
+    """Give two runs at once the time that they take together; one alone occupies the processor for both."""
+    there = {action.index: action for action in actions}
+    for index, step in enumerate(steps):
+        if index not in there or "run" not in step or not step.get("paired"):
+            continue
+        second, first = there[index], there.get(index - 1)
+        good = first is not None and first.task is not None and not steps[index - 1].get("paired")
+        if good:
+            tasks = [graph.tasks[one.task] for one in (first, second)]
+            good = {task.side for task in tasks} == {"forward", "backward"} and first.start == second.start
+            good = good and first.resources == second.resources and len(first.resources) == 1
+        if not good:
+            report.violations.append((index, "bad-step"))
+            del there[index]
+            continue
+        (device,) = first.resources
+        kind = machine.types[device]
+        first.duration = first.duration + second.duration - min(task.spared.get(kind, 0) for task in tasks)
+        second.duration, second.resources = first.duration, ()
+    return [action for action in actions if action.index in there]
 
 
 def _placed(graph, machine, initial):

@@ -232,7 +232,7 @@ def test_either_every_step_has_a_start_or_none_has(starts):
         ({"schema": "remat.schedule/9"}, "$.schema", "found 'remat.schedule/9'"),
         ({"schema": "remat.schedule/2"}, "$.steps", "no list of steps"),
         ({"schema": SCHEMA, "steps": [], "initial": {}}, "$", "unknown key 'initial'"),
-        ({"schema": "remat.schedule/2", "steps": [], "period": 3}, "$", "unknown key 'period'"),
+        ({"schema": SCHEMA, "steps": [], "period": 3}, "$", "unknown key 'period'"),
         ({"schema": SCHEMA}, "$.steps", "no list of steps"),
         ({"schema": SCHEMA, "steps": {}}, "$.steps", "no list of steps"),
     ],

@@ -44,8 +44,10 @@ def _time(time, kind):
     return time[kind] if isinstance(time, dict) else time
 
 
-def draw_plan(chance, document):
+def draw_plan(chance, document, *, pairs=True):
     """Return `stages` and `orders` that can be run: some layers on several devices, some stages in pieces.
+
+    `pairs`: some devices run a forward and a backward at once.
 
     Whatever an operation reads is made by one that was drawn before it, so that none waits for ever.
     """
@@ -64,7 +66,7 @@ def draw_plan(chance, document):
     return {
         "schema": SCHEMA,
         "stages": [{"layers": _shown(chance, first, last), "device": device} for first, last, device in stages],
-        "orders": _linear(chance, graph, stages, listed),
+        "orders": _linear(chance, graph, stages, listed, pairs=pairs),
     }
 
 
@@ -119,7 +121,7 @@ def tasks_of(graph, stage, phase, batch):
     return [name for name in names if name in graph.tasks]
 
 
-def _linear(chance, graph, stages, listed):
+def _linear(chance, graph, stages, listed, *, pairs):
     """Put operations in a random order in which each follows what it reads, and deal them out to their devices."""
     makes, reads = {}, {}
     for operation in listed:
@@ -132,9 +134,12 @@ def _linear(chance, graph, stages, listed):
     while len(done) < len(listed):
         ready = [op for op in listed if op not in done and needs[op] <= done]
         (chosen,) = chance.choices(ready, [liking.get(phase, 1) for phase, _, _ in ready])
-        done.add(chosen)
-        phase, stage, batch = chosen
-        orders_.setdefault(stages[stage][2], []).append(f"{phase}{stage}.{batch}")
+        here = stages[chosen[1]][2]
+        others = [op for op in ready if op[0] in ("B", "BW") and stages[op[1]][2] == here]
+        pair = pairs and chosen[0] == "F" and others and chance.random() < 0.4
+        both = [chosen, chance.choice(others)] if pair else [chosen]
+        done.update(both)
+        orders_.setdefault(here, []).append("&".join(f"{phase}{stage}.{batch}" for phase, stage, batch in both))
     return orders_
 
 

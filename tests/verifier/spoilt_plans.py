@@ -88,7 +88,7 @@ def _one(chance, options):
 
 
 def _read(text):
-    name, batch = text.split(".")
+    name, batch = text.split("&")[0].split(".")
     phase = name.rstrip("0123456789")
     return phase, int(name[len(phase) :]), int(batch)
 
@@ -273,6 +273,7 @@ def a_layer_on_a_device_that_cannot_run_it(chance, plan):
         return None
     document = copy.deepcopy(plan.document)
     document["layers"][index]["forward_time"] = dict.fromkeys(others, 1)
+    document["layers"][index].pop("paired_time", None)
     for key in ("backward_time", "weight_time"):
         time = document["layers"][index].get(key)
         if isinstance(time, dict) and not {*time} & {*others}:
@@ -437,6 +438,74 @@ def two_runs_on_one_device(chance, plan):
     index, other = chosen
     middle = (plan.actions[index].start + plan.actions[index].end) / 2
     return _changed(plan, other, start=middle), {"resource-busy"}
+
+
+@as_orders
+def a_pair_of_a_forward_and_its_own_backward(chance, plan):
+    """At once, where the one reads what the other makes: it waits for itself."""
+    options = [
+        (device, place, text)
+        for device, place, text in plan.entries()
+        if text[0] == "F" and any(one in texts_of(plan, device) for one in (f"B{text[1:]}", f"BW{text[1:]}"))
+    ]
+    chosen = _one(chance, options)
+    if chosen is None:
+        return None
+    device, place, text = chosen
+    texts = list(texts_of(plan, device))
+    backward = next(one for one in (f"B{text[1:]}", f"BW{text[1:]}") if one in texts)
+    texts[place] = f"{text}&{backward}"
+    texts.remove(backward)
+    return _reordered(plan, device, texts), {"deadlock"}
+
+
+def texts_of(plan, device):
+    return plan.orders["orders"][device]
+
+
+def _pairs(plan):
+    """Return where the second ones of pairs stand that take their time."""
+    steps = plan.schedule["steps"]
+    return [k for k in plan.runs() if steps[k].get("paired") and plan.lasts(plan.actions[k].duration)]
+
+
+@as_steps
+def a_pair_torn_apart(chance, plan):
+    index = _one(chance, _pairs(plan))
+    if index is None:
+        return None
+    return _changed(plan, index, start=plan.schedule["steps"][index]["start"] + 1), {"bad-step"}
+
+
+@as_steps
+def a_pair_that_does_not_say_so(chance, plan):
+    index = _one(chance, [k for k in _pairs(plan) if plan.lasts(plan.actions[k - 1].duration)])
+    if index is None:
+        return None
+    return _changed(plan, index, paired=False), {"resource-busy"}
+
+
+@as_steps
+def a_pair_on_two_devices(chance, plan):
+    index = _one(chance, _pairs(plan))
+    others = sorted({*plan.machine.processors} - {*plan.actions[index].resources}) if index is not None else []
+    if not others:
+        return None
+    return _changed(plan, index, on=[others[0]]), {"bad-step"}
+
+
+@as_steps
+def a_pair_of_what_are_no_forward_and_backward(chance, plan):
+    """Marked where the run before it does not go on at once with it."""
+    steps = plan.schedule["steps"]
+    options = [
+        k
+        for k in plan.runs()
+        if not steps[k].get("paired")
+        and (k == 0 or "run" not in steps[k - 1] or steps[k - 1]["run"][0] == steps[k]["run"][0])
+    ]
+    index = _one(chance, options)
+    return None if index is None else (_changed(plan, index, paired=True), {"bad-step"})
 
 
 @as_steps

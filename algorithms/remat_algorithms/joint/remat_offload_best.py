@@ -26,10 +26,8 @@ from remat_algorithms.chain.chain_best import ChainBestOptions
 from remat_algorithms.chain.chain_best import solve as solve_chain_best
 from remat_algorithms.chain.phases import Phases
 from remat_algorithms.chain.refusals import refuse_alternatives
-from remat_algorithms.chain.rotor.rotor import RotorOptions
+from remat_algorithms.chain.rotor.rotor import RotorOptions, Setting
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
-from remat_algorithms.chain.rotor.table import Grid, RotorTable, finest_unit
-from remat_algorithms.chain.segments import Segments
 from remat_algorithms.joint.adjoint_best.starts import judged
 from remat_algorithms.kit.asking import asked
 from remat_algorithms.offload.offload_greedy import greedy_plan, greedy_plans
@@ -46,9 +44,6 @@ BETWEEN = 32
 
 SEARCHING = ("swapadvisor",)
 """Rules that search for long, and are not asked."""
-
-SLOTS = 400
-"""Slots of the table that answers them."""
 
 ROUNDS, WORK = 2000, 100_000
 """Rounds of the walk: so many, or fewer for long chains, whose rounds take O(L)."""
@@ -89,7 +84,7 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
     ways = routes(problem.machine)
     reference = Choice(problem, Order.of(problem), ways)
     if not ways or reference.fits:
-        return solve_rotor(problem, RotorOptions(slots=None, certificate=True, gap=None), context)
+        return solve_rotor(problem, RotorOptions(gap=None), context)
     search = _Search(problem, ways, context)
     search.consider(rotor_plan(problem, ways, context))
     search.consider(greedy_plan(reference, lambda: context.stopped))
@@ -212,21 +207,20 @@ class _Search(BestPlan):
 
     def _relaxed(self) -> Iterator[list[int]]:
         """Yield rotor's runs for larger and larger budgets."""
-        segments = Segments.of(self.problem.chain)
-        whole: int = segments.states.whole().need
-        unit = max(finest_unit(segments, SLOTS), -(-whole // SLOTS))
-        table = RotorTable.of(segments, Grid.of(segments, whole, unit, up=True), stopped=lambda: self.context.stopped)
-        if table is None:
-            return
-        first = int(segments.activation[0]) + self.problem.chain.static_memory
+        setting = Setting(self.problem, self.context)
         assert self.problem.budget is not None
-        low = max(0, table.grid.row(self.problem.budget - first))
-        seen: set[Number] = set()
-        for row in np.linspace(low, table.grid.start, BETWEEN + 1).astype(int).tolist():
-            time = table.best(row)
-            if np.isfinite(time) and time not in seen:
-                seen.add(time)
-                yield table.runs(row)
+        whole, low = setting.whole.need, max(0, self.problem.budget - setting.resident)
+        rooms = [low + (whole - low) * k // BETWEEN for k in range(BETWEEN)]
+        found = setting.search(rooms, RotorOptions(gap=None)).found if low < whole else {}
+        seen: set[int] = set()
+        for room in found:
+            own = found[room]
+            if own.excess is not None and own.excess not in seen:
+                seen.add(own.excess)
+                yield own.read()
+        nothing = setting.nothing_recomputed().steps
+        if nothing is not None and 0 not in seen:
+            yield nothing.runs.tolist()
 
 
 def _later(swap: Swap, choice: Choice, draw: random.Random) -> Swap:

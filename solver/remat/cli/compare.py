@@ -64,7 +64,9 @@ class _Given:
 @click.option("-b", "--budget", "budgets", metavar="SIZES", multiple=True, help="Such as 4GB,8GB.")
 @click.option("--budget-fraction", "fractions", metavar="SHARES", help="Of the no-recompute peak, such as .5,70%.")
 @click.option("--seeds", metavar="NUMBERS", default="0", show_default=True)
-@click.option("-O", "--option", "options", metavar="NAME.KEY=VALUE", multiple=True, help="Such as rotor.slots=500.")
+@click.option(
+    "-O", "--option", "options", metavar="NAME.KEY=VALUE", multiple=True, help="Such as rotor-float.slots=500."
+)
 @common.machine_option
 @common.limit_options("For each job.", "10s")
 @click.option("--memory-limit", metavar="SIZE", help="For each job; default: nine tenths of the computer's, shared.")
@@ -190,7 +192,7 @@ class _Bar:
         self._tasks: dict[str, Any] = {}
 
     def show(self, tally: Tally) -> None:
-        from remat.report.text.summary import shown_name
+        from remat.report.text.naming import shown_name
 
         if tally.phase not in self._tasks:
             self._tasks[tally.phase] = self._bar.add_task(tally.phase, total=tally.total)
@@ -202,7 +204,7 @@ class _Bar:
 
 
 def _lines(session: Session) -> Callable[[Tally], None]:
-    from remat.report.text.summary import shown_name
+    from remat.report.text.naming import shown_name
 
     def show(tally: Tally) -> None:
         if tally.phase == "solving" and tally.last is None:

@@ -41,7 +41,7 @@ moved, and when. Every schedule is verified before it is shown.
   remat show example:resnet50                           what must be computed
   remat solve example:resnet50 --budget 1GiB            a schedule within 1 GiB
   remat solve net.json.gz -b 8GB -o schedule.json --plot memory.svg
-  remat solve net.json -b 8GB -a rotor -O slots=1000    a certain algorithm
+  remat solve net.json -b 8GB -a rotor -O gap=1%        a certain algorithm
   remat solve net.json --max-overhead 20%               the least budget for a time
   remat sweep net.json --plot curves.svg                all budgets
   remat verify net.json schedule.json                   judge it again

@@ -194,7 +194,7 @@ def _print_facts(session: Session, instance: str, budget: tuple[str, ...], machi
 
 
 def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
-    from remat.report.text.summary import shown_name
+    from remat.report.text.naming import shown_in_module, shown_name
     from remat.units import format_size, format_time
 
     units = facts.units
@@ -210,16 +210,19 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "all values", f"{size(facts.total_size)}, each once"
     if facts.largest_value is not None:
         yield "largest value", f"{shown_name(facts.largest_value.name)}: {size(int(facts.largest_value.figure))}"
-    yield "longest task", f"{shown_name(facts.longest_task.name)}: {format_time(facts.longest_task.figure, units)}"
+    longest = facts.longest_task
+    yield "longest task", f"{shown_in_module(longest.name, longest.module)}: {format_time(longest.figure, units)}"
     if facts.static_memory:
         yield "static memory", size(facts.static_memory)
     yield "no recomputation", f"time {format_time(facts.no_recompute_time, units)}"
     if facts.no_recompute_peak is not None:
-        step = shown_name(facts.no_recompute_peak_step or "")
+        step = shown_in_module(facts.no_recompute_peak_step or "", facts.no_recompute_peak_module)
         yield "", f"peak {size(facts.no_recompute_peak)} in {shown_name(facts.working_memory)}, set by {step}"
     yield "least time", f"{format_time(facts.time_bound, units)}: {facts.time_bound_cause}"
     for k, (name, need) in enumerate(facts.memory_needs.items()):
-        cause = "what is resident at the start or at the end" if need.task is None else f"task {shown_name(need.task)}"
+        cause = "what is resident at the start or at the end"
+        if need.task is not None:
+            cause = f"task {shown_in_module(need.task, need.module)}"
         yield "least memory" if k == 0 else "", f"{shown_name(name)}: {size(need.size)}, needed by {cause}"
     yield from _machine_lines(facts.machine, units)
     if facts.hiding is not None:
@@ -237,7 +240,7 @@ def _verdict(facts: Facts) -> str:
 
 
 def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
-    from remat.report.text.summary import shown_name
+    from remat.report.text.naming import shown_name
     from remat.units import format_size
 
     for k, memory in enumerate(machine.memories):
@@ -261,7 +264,7 @@ def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
 
 
 def _hiding_lines(hiding: Hiding, units: Units) -> Iterator[tuple[str, str]]:
-    from remat.report.text.summary import shown_name
+    from remat.report.text.naming import shown_name
     from remat.units import format_size, format_time
 
     for k, (name, movable) in enumerate(hiding.movable.items()):

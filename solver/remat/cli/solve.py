@@ -28,7 +28,7 @@ INSTANCE is a JSON file (.gz too), - for standard input, or example:NAME for a s
   remat solve example:resnet50 --budget 1GiB
   remat solve net.json -b 80% -o schedule.json.gz --plot memory.svg --trace trace.json
   remat solve net.json -b 8GB --plot stages.svg --view stages
-  remat solve net.json -b device=8GB -b host=64GB -a rotor -O slots=1000
+  remat solve net.json -b device=8GB -b host=64GB -a pofo -O slots=30
   remat solve loop.json -b 20 --format actions
   remat solve net.json -b 8GB --gap 1% --patience 10s        good enough, and no longer than that
   remat solve net.json --max-overhead 20%                    the least budget for a time

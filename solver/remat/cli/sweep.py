@@ -24,7 +24,7 @@ INSTANCE is a JSON file (.gz too), - for standard input, or example:NAME for a s
   remat sweep example:resnet50 --algorithms rotor,periodic --plot curves.svg
   remat sweep net.json --budget 4GB,8GB,16GB --format markdown
   remat sweep net.json --points 50 -o sweep.json --format csv
-  remat sweep net.json -a rotor,fixed -O rotor.slots=500 -O checkpoints=0,4
+  remat sweep net.json -a rotor,fixed -O rotor.gap=1% -O checkpoints=0,4
 
 Without --budget the budgets lie between the least feasible one and the peak of the schedule without a budget; an
 algorithm that answers many budgets at once gives every breakpoint of its curve. Every point is verified. Ctrl-C ends

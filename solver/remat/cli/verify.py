@@ -79,7 +79,8 @@ def command(
     elif not session.quiet:
         from remat.report.text.summary import table
 
-        emit(table(_lines(report, units, causes)))
+        shown = {name: _shown_step(examined, peak.step) for name, peak in report.peaks.items()}
+        emit(table(_lines(report, units, shown)))
     return ExitCode.OK if report.ok else ExitCode.VIOLATION
 
 
@@ -93,7 +94,7 @@ def _is_instance(path: str) -> bool:
 
 
 def _step_name(examined: Examined, index: int | None) -> str:
-    """Name a step: the task that it runs, or the value that it moves."""
+    """Name a step as programs read it: the task that it runs, or the value that it moves."""
     from remat.schedule.document import Copy, Run, StepView
 
     if index is None:
@@ -104,8 +105,16 @@ def _step_name(examined: Examined, index: int | None) -> str:
     return f"copy of {step.value} (step {index})" if isinstance(step, Copy) else f"drop (step {index})"
 
 
+def _shown_step(examined: Examined, index: int | None) -> str:
+    """Name a step as people see it."""
+    from remat.report.text.naming import shown_step
+
+    shown = shown_step(examined.graph, examined.machine, examined.steps, index, short=True)
+    return shown if index is None else f"{shown} (step {index})"
+
+
 def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tuple[str, str]]:
-    from remat.report.text.summary import peaks
+    from remat.report.text.summary import of_stream, peaks
     from remat.units import format_size, format_time
 
     count = len(report.violations)
@@ -115,6 +124,8 @@ def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tup
     if count > MOST_SHOWN:
         yield "", f"and {count - MOST_SHOWN} more (--format json names them)"
     yield "makespan", format_time(report.makespan, units)
+    if report.steady is not None:
+        yield from of_stream(report.steady, units)
     yield "recompute time", format_time(report.recompute_time, units)
     yield from peaks(report, units, causes)
     many = len(report.transferred) > MOST_LINKS
@@ -131,7 +142,11 @@ def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tup
 
 
 def _verdict(report: Report, causes: dict[str, str]) -> dict[str, Any]:
+    from remat.report.text.summary import steady_document
+
+    steady = {} if report.steady is None else {"steady": steady_document(report.steady)}
     return {
+        **steady,
         "ok": report.ok,
         "violations": [{"step": v.step, "rule": v.rule, "message": v.message} for v in report.violations],
         "makespan": report.makespan,

@@ -133,6 +133,10 @@ _PIPELINE = (
     _int("devices", 4, "Number of devices."),
     _int("micro_batches", 8, "Micro-batches of a step."),
 )
+_CHANGING = (
+    _choice("weights", ("flush", "stash", "double", "single"), "When parameters change (docs/pipelines.md)."),
+    _int("update_every", None, "Of double: micro-batches from one change to the next (default: twice the devices)."),
+)
 _COPIES = _int("copies", 1, "Devices on which one layer may lie.")
 _NODES = _int("nodes", 1000, "Number of nodes.")
 _FRONTS = (
@@ -411,11 +415,13 @@ _CATALOGUE = (
             _int("forward_time", 1, "Time of a layer's forward, for one micro-batch."),
             _int("backward_time", 2, "Time of its backward, or of the half that makes the input's gradient."),
             _int("weight_time", 0, "Time of the half that makes the parameters' gradient (0: the backward is whole)."),
+            _int("paired_time", None, "Time of a forward and a whole backward at once (default: the sum)."),
             _size("activation", 1, "What a forward saves."),
             _size("kept", 0, "What of it stays from the first half of the backward to the second."),
             _size("parameters", 0, "Size of a layer's parameters."),
             _int("hop", 0, "Delay between two devices."),
             _COPIES,
+            *_CHANGING,
         ),
     ),
     Family(
@@ -434,6 +440,7 @@ _CATALOGUE = (
             Parameter("memory", "str", None, "Memory of each device (default: unbounded)."),
             _bool("split", True, "Backwards in two halves, input's and parameters' gradient."),
             _COPIES,
+            *_CHANGING,
             _choice("dtype", ("fp32", "fp16", "bf16"), "Type of activations, gradients and weights.", "bf16"),
             _bool("flash", True, "Attention in tiles, without score matrices."),
             _choice("optimizer", ("adam", "sgd", "none"), "What lies there for each parameter."),

@@ -23,11 +23,14 @@ def uniform(
     forward_time: int = 1,
     backward_time: int = 2,
     weight_time: int = 0,
+    paired_time: int | None = None,
     activation: int = 1,
     kept: int = 0,
     parameters: int = 0,
     hop: int = 0,
     copies: int = 1,
+    weights: str = "flush",
+    update_every: int | None = None,
 ) -> Document:
     """Return equal layers on equal devices: the setting in which schedules are compared.
 
@@ -38,6 +41,8 @@ def uniform(
         Default: one a device.
     forward_time, backward_time, weight_time : int
         Of a layer and micro-batch; with a weight time the backward is in two halves.
+    paired_time : int, optional
+        Of the forward of one micro-batch and the whole backward of another at once; default: the sum.
     activation, kept : int
         What a forward saves, and what of it stays from the first to the second half of the backward.
     parameters : int
@@ -46,6 +51,10 @@ def uniform(
         Delay between two devices.
     copies : int
         Devices on which a layer may lie.
+    weights : str
+        When parameters change: ``flush``, ``stash``, ``double`` or ``single`` (docs/pipelines.md).
+    update_every : int, optional
+        Of ``double``: micro-batches from one change to the next; default: twice the devices.
 
     Returns
     -------
@@ -62,6 +71,8 @@ def uniform(
     }
     optional = {"weight_time": weight_time, "weight_saved_size": kept, "parameter_size": parameters}
     layer |= {key: value for key, value in optional.items() if check.integer(key, value, minimum=0)}
+    if paired_time is not None:
+        layer["paired_time"] = check.integer("paired_time", paired_time, minimum=0)
     cluster: dict[str, Any] = {"devices": [{"name": "gpu", "count": count}]}
     if check.integer("hop", hop, minimum=0):
         cluster["levels"] = [{"delay": hop}]
@@ -75,6 +86,7 @@ def uniform(
         layers=[layer],
         cluster=cluster,
         copies=copies if check.integer("copies", copies, minimum=1) > 1 else None,
+        **_changing(weights, update_every, count),
     ) | {"schema": "remat.instance/3"}
 
 
@@ -96,6 +108,8 @@ def transformer(
     optimizer: str = "adam",
     flops: float | None = None,
     bandwidth: float | None = None,
+    weights: str = "flush",
+    update_every: int | None = None,
 ) -> Document:
     """Return one training step of a transformer on a cluster: embedding, blocks, head.
 
@@ -118,22 +132,18 @@ def transformer(
         whole, and keeps half of what the forward saved.
     copies : int
         Devices on which a layer may lie.
+    weights : str
+        When parameters change: ``flush``, ``stash``, ``double`` or ``single`` (docs/pipelines.md).
+    update_every : int, optional
+        Of ``double``: micro-batches from one change to the next; default: twice the devices.
 
     Returns
     -------
     dict
         Kind ``pipeline``, seconds and bytes; ValueError for a parameter out of range.
     """
-    chain = chain_of_transformer(
-        preset=preset,
-        batch=batch,
-        dtype=dtype,
-        flash=flash,
-        optimizer=optimizer,
-        parameters="device",
-        flops=flops,
-        bandwidth=bandwidth,
-    )
+    model: dict[str, Any] = {"preset": preset, "batch": batch, "dtype": dtype, "flash": flash, "optimizer": optimizer}
+    chain = chain_of_transformer(**model, parameters="device", flops=flops, bandwidth=bandwidth)
     layers = [_layer(stage, split=split) for stage in chain["stages"]]
     layers[-1]["backward_workspace"] = max(layers[-1].get("backward_workspace", 0), chain["loss"]["workspace"])
     layers[-1]["backward_time"] += chain["loss"]["time"]
@@ -152,8 +162,19 @@ def transformer(
         layers=layers,
         cluster={"devices": [device], "levels": levels},
         copies=copies if check.integer("copies", copies, minimum=1) > 1 else None,
+        **_changing(weights, update_every, count),
     )
     return made | {"schema": "remat.instance/3"}
+
+
+def _changing(weights: str, update_every: int | None, devices: int) -> dict[str, Any]:
+    """Return the keys that say when parameters change."""
+    if update_every is not None and weights != "double":
+        raise ValueError("update_every is for weights double")
+    if weights == "flush":
+        return {}
+    every = 2 * devices if update_every is None else check.integer("update_every", update_every, minimum=1)
+    return {"weights": weights} | ({"update_every": every} if weights == "double" else {})
 
 
 def _layer(stage: dict[str, Any], *, split: bool) -> dict[str, Any]:

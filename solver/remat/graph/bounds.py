@@ -218,12 +218,19 @@ def makespan_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | Non
     some processor works that long, and works for a whole time.
     """
     needed = needed or needed_tasks(graph)
-    work = _total(graph, needed.forced) + needed.packed_time
+    work = Fraction(_total(graph, needed.forced) + needed.packed_time) - _spared(graph, needed.forced)
     if len(machine.processors) == 1:
-        return work
+        return _as_time(work, whole=graph.exact_times)
     path = _critical_path(graph, needed)
-    share = Fraction(work) / sum(_exact_speed(processor.speed) for processor in machine.processors)
+    share = work / sum(_exact_speed(processor.speed) for processor in machine.processors)
     return max(_as_time(share, whole=_whole_runs(graph, machine)), path)
+
+
+def _spared(graph: TaskGraph, mask: BoolArray) -> Fraction:
+    """Return what pairs can spare at most: each spares no more than the mean of what its two tasks do."""
+    if graph.pairs is None:
+        return Fraction(0)
+    return Fraction(graph.pairs.work_spared[mask].sum().item()) / 2
 
 
 def _exact_speed(speed: Number) -> Fraction:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.graph.names import Names
+from remat.graph.names import Names, with_module
 from remat.units import Number, Units
 
 IntArray = NDArray[np.int64]
@@ -102,6 +102,30 @@ class Placeable:
 
 
 @dataclass(frozen=True)
+class PairTimes:
+    """Which tasks a processor may run two at once, a forward and a backward, and what that spares.
+
+    The two take time(f) + time(b) - min(spared(f), spared(b)), no less than either alone.
+
+    Attributes
+    ----------
+    side : (tasks,) int8
+        1 for a forward, 2 for a backward, 0 for what runs alone.
+    spared : (types or 1, tasks) int64 or float64
+        On a processor of each type; 0 or more.
+    """
+
+    side: NDArray[np.int8]
+    spared: NumberArray
+
+    @property
+    def work_spared(self) -> NumberArray:
+        """Return twice the time by which each task at most lessens what its processor has to do."""
+        most: NumberArray = self.spared.max(axis=0)
+        return most
+
+
+@dataclass(frozen=True)
 class TaskGraph:
     """Tasks and values as arrays.
 
@@ -132,6 +156,10 @@ class TaskGraph:
     phase : tuple of str or None
     cheapest : (tasks,) bool or None
         Tasks that together run everything once in the least total time of any schedule, where the lowering knows them.
+    pairs : PairTimes or None
+        Tasks that may run two at once.
+    modules : sequence of str or None
+        For each task, what people call the part of the program that it belongs to: a module, a stage, a layer.
     units : Units
     """
 
@@ -157,6 +185,8 @@ class TaskGraph:
     parallel_alpha: NDArray[np.float64] | None = None
     phase: tuple[str, ...] | None = None
     cheapest: BoolArray | None = None
+    pairs: PairTimes | None = None
+    modules: Sequence[str] | None = None
     units: Units = field(default_factory=Units)
 
     @cached_property
@@ -185,7 +215,8 @@ class TaskGraph:
     @cached_property
     def exact_times(self) -> bool:
         """Whether all times are integers."""
-        return self.time.dtype == np.int64 and (self.times is None or self.times.dtype == np.int64)
+        own = [self.time] if self.times is None else [self.time, self.times]
+        return all(times.dtype == np.int64 for times in [*own, *([] if self.pairs is None else [self.pairs.spared])])
 
     def task(self, name: str) -> int:
         """Return the index of a task by its name.
@@ -199,6 +230,14 @@ class TaskGraph:
         if index is None:
             raise KeyError(name)
         return index
+
+    def module(self, task: int) -> str:
+        """Return what people call the part of the program that a task belongs to; empty where nobody said."""
+        return "" if self.modules is None else self.modules[task]
+
+    def described(self, task: int, shown: Callable[[str], str] = str) -> str:
+        """Name a task for people, with its module; `shown` is applied to each name."""
+        return with_module(self.tasks[task], self.module(task), shown)
 
     def value(self, name: str) -> int:
         """Return the index of a value by its name (KeyError if there is none)."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, model_validator
 
@@ -43,6 +44,8 @@ class BaseInstance(Model):
     """Keys that every kind of instance may have."""
 
     model_config = ConfigDict(json_schema_extra=_require_its_head)
+    annotations: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+    """Fields for people only, by the list whose entries have them: the digest leaves them out."""
     schema_: Annotated[
         Literal["remat.instance/1", "remat.instance/2", "remat.instance/3"],
         Field(alias="schema", description="The format; each is the one before with some fields more."),
@@ -121,6 +124,11 @@ class BaseInstance(Model):
     @property
     def budgets_are_for_all(self) -> bool:
         """Whether a bare budget is the capacity of every memory, as of the devices of a pipeline."""
+        return False
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether what there is to do follows itself without end, so that a schedule is a pattern with a period."""
         return False
 
     @property

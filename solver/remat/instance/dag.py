@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
 
 from remat.instance.base import BaseInstance, Text, check_in_memory_names
 from remat.instance.fields import (
     LARGEST_COUNT,
+    LONGEST_NAME,
     Count,
     Flag,
     LazySchema,
@@ -20,16 +23,65 @@ from remat.instance.fields import (
     check_total,
     fail,
 )
-from remat.units import brief
+from remat.units import LARGEST_SIZE, brief
 
 Names = Annotated[tuple[Name, ...], Many]
+Label = Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
+
+MOST_DIMENSIONS = 64
+
+
+def _shape(value: object) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, (list, tuple)):
+        raise fail(f"expected a list of whole numbers, not {brief(value)}")
+    if len(value) > MOST_DIMENSIONS:
+        raise fail(f"{len(value):,} dimensions; at most {MOST_DIMENSIONS} are allowed")
+    for index, extent in enumerate(value):
+        if type(extent) is not int or not 0 <= extent <= LARGEST_SIZE:
+            raise fail(f"expected a whole number from 0 to 2^62, not {brief(extent)}", f"[{index}]")
+    return tuple(value)
+
+
+def _listed(shape: tuple[int, ...] | None) -> list[int] | None:
+    return None if shape is None else list(shape)
+
+
+_SHAPE_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {
+            "type": "array",
+            "maxItems": MOST_DIMENSIONS,
+            "items": {"type": "integer", "minimum": 0, "maximum": LARGEST_SIZE},
+        },
+        {"type": "null"},
+    ]
+}
+Shape = Annotated[
+    tuple[int, ...] | None,
+    PlainValidator(_shape),
+    PlainSerializer(_listed),
+    WithJsonSchema(_SHAPE_SCHEMA),
+]
 
 
 class Value(Model):
     """Something that occupies memory while it is resident."""
 
+    since_3 = frozenset(["shape", "dtype"])
     id: Name = Field(description="Its name, unique among the values.")
     size: Size = Field(description="Bytes that it occupies while it is resident.")
+    shape: Shape = Field(default=None, description="Its extents, for people; null: not known.")
+    dtype: Label = Field(default="", description="Type of its elements, for people.")
+
+
+class Origin(Model):
+    """Where a task comes from in somebody's program; people see the module beside the task's name."""
+
+    module: Label = Field(default="", description="The part of the program, such as layer3.5.conv2.")
+    op: Label = Field(default="", description="The operator, such as aten.convolution.")
+    source: Label = Field(default="", description="The place in the source, such as model.py:12.")
 
 
 def _alpha(value: object) -> float:
@@ -48,9 +100,13 @@ class Parallel(Model):
     )
 
 
+NOWHERE = Origin()
+
+
 class Task(Model):
     """Something that runs; `size` instead of `writes` makes it write one value named after itself."""
 
+    since_3 = frozenset(["origin"])
     id: Name = Field(description="Its name, unique among the tasks.")
     time: Time = Field(description="Time of one run, on one processor.")
     reads: Names = Field(default=(), description="Values that must be resident while it runs.")
@@ -80,6 +136,7 @@ class Task(Model):
         "Other texts mean nothing.",
     )
     parallel: Parallel | None = Field(default=None, description="How it may run on several processors; null: on one.")
+    origin: Origin = Field(default=NOWHERE, description="Where it comes from, for people.")
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -108,6 +165,7 @@ Place = Annotated[
 class DagInstance(BaseInstance):
     """Tasks and the values they read and write; the listed order is the reference order."""
 
+    annotations = MappingProxyType({"values": ("shape", "dtype"), "tasks": ("origin",)})
     kind: Literal["dag"] = "dag"
     values: Annotated[tuple[Value, ...], Many] = Field(
         default=(), description="The values, but those that a task's size declares."
@@ -129,6 +187,15 @@ class DagInstance(BaseInstance):
     outputs: Annotated[tuple[Place, ...], Many] = Field(
         default=(), description="Values that must be resident at the end."
     )
+
+    def parts_with_newer_fields(self) -> Iterator[tuple[Model, str]]:
+        """Yield the instance, its processors and links, and the values and tasks that have annotations."""
+        yield from super().parts_with_newer_fields()
+        for key, listed in (("values", self.values), ("tasks", self.tasks)):
+            newer = type(listed[0]).since_3 if listed else frozenset()
+            for index, part in enumerate(listed):
+                if not newer.isdisjoint(part.model_fields_set):
+                    yield part, f".{key}[{index}]"
 
     @model_validator(mode="after")
     def _references(self) -> Self:

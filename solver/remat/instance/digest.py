@@ -1,7 +1,7 @@
 """The digest of an instance: SHA-256 of its canonical JSON.
 
 Canonical: keys sorted, no blanks, defaults left out, sizes as integers, physical times in seconds as exact
-decimals, name, description and source excluded. Two documents with one digest describe the same problem.
+decimals, name, description, source and annotations excluded. Two documents with one digest describe the same problem.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SECONDS = {"s": 0, "ms": -3, "us": -6, "ns": -9}
 _TIMES = frozenset(
     [
         *("time", "forward_time", "backward_time", "saving_forward_time"),
-        *("tape_time", "write_time", "read_time", "latency", "update_time", "weight_time", "delay"),
+        *("tape_time", "write_time", "read_time", "latency", "update_time", "weight_time", "paired_time", "delay"),
     ]
 )
 
@@ -34,6 +34,10 @@ def canonical(instance: BaseInstance) -> dict[str, Any]:
     document = instance.model_dump(
         mode="python", by_alias=True, exclude_defaults=True, exclude={"name", "description", "source", "schema_"}
     )
+    for key, names in instance.annotations.items():
+        for entry in document.get(key, ()):
+            for name in names:
+                entry.pop(name, None)
     document["kind"] = getattr(instance, "kind")  # noqa: B009 - a default, but it says what the rest means
     units = document.pop("units", {})
     time_unit = units.get("time", "s")
@@ -74,6 +78,10 @@ def _leave_out_derived_defaults(document: dict[str, Any]) -> None:
 
 def _of_pipeline(document: dict[str, Any]) -> None:
     """What was saved is always read; a device without a type has its name for one."""
+    for layer in document["layers"]:
+        parts = [layer["forward_time"], layer["backward_time"], layer.get("weight_time", 0)]
+        if not any(isinstance(part, dict) for part in parts):
+            _drop_equal(layer, "paired_time", sum(parts))
     for owner in (document, *document["layers"]):
         if owner.get("backward_reads") is not None:
             owner["backward_reads"] = sorted({*owner["backward_reads"], "saved"})

@@ -13,6 +13,9 @@ from remat.instance.cluster import ClusterModel
 from remat.instance.fields import LARGEST_COUNT, Count, Many, Model, Size, TimeByType, check_total, fail
 from remat.units import Number
 
+ROUNDING = 1e-9
+"""Share by which sums of given times may be off."""
+
 PHASE_TIMES = ("forward_time", "backward_time", "weight_time")
 
 
@@ -30,6 +33,10 @@ class Layer(Model):
         description="Time of its backward, or of the half that makes the input's gradient."
     )
     weight_time: TimeByType = Field(default=0, description="Time of the half that makes the parameters' gradient.")
+    paired_time: TimeByType | None = Field(
+        default=None,
+        description="Time of the forward of one micro-batch and the whole backward of another at once; null: the sum.",
+    )
     output_size: Size = Field(default=0, description="Bytes of what the next layer reads.")
     saved_size: Size = Field(
         default=0, description="Bytes that the backward needs beyond the layer's input and output."
@@ -44,6 +51,9 @@ class Layer(Model):
         default=None, description="Bytes in which their gradients are added up; null: as the parameters."
     )
     optimizer_size: Size = Field(default=0, description="Bytes of the optimizer's state.")
+    discrepancy_size: Size = Field(
+        default=0, description="Bytes kept beside the one version of its parameters, to correct for staleness."
+    )
     repeat: Count = Field(default=1, description="So many equal layers, one after the other.")
 
     @property
@@ -63,13 +73,23 @@ class Layer(Model):
 
     @property
     def of_parameters(self) -> tuple[int, int, int]:
-        """Bytes of parameters, their gradients and the optimizer's state, which lie wherever the layer runs."""
-        return self.parameter_size, self.parameter_gradient_bytes, self.optimizer_size
+        """Bytes of one version of its parameters, of their gradients and the optimizer's state, wherever it runs."""
+        versions = self.parameter_size + self.discrepancy_size
+        return versions, self.parameter_gradient_bytes, self.optimizer_size
 
     def time_on(self, phase: str, device: str) -> Number | None:
         """Return a time of the layer on a type of device; None if that cannot run it."""
         time = getattr(self, phase)
         return time.get(device) if isinstance(time, dict) else time
+
+    def spared_on(self, device: str) -> Number:
+        """Return by how much a forward and a whole backward at once are quicker than one after the other, on a type."""
+        work, together = self.work_on(device), self.paired_on(device)
+        return 0 if work is None or together is None else max(0, work - together)
+
+    def paired_on(self, device: str) -> Number | None:
+        """Return the time of a forward and a whole backward at once on a type of device, where it is given."""
+        return self.paired_time.get(device) if isinstance(self.paired_time, dict) else self.paired_time
 
     def work_on(self, device: str) -> Number | None:
         """Return the time of forward and backward of one micro-batch on a type of device; None if it cannot run it."""
@@ -80,8 +100,12 @@ class Layer(Model):
 class PipelineInstance(BaseInstance):
     """Layers in a row, micro-batches that pass them forwards and back, and a cluster to run that on.
 
-    `weights` says when parameters change: ``flush``, after all micro-batches of a step. A layer may lie on up to
-    `copies` devices, with its parameters on each; a micro-batch passes one of them.
+    `weights` says when parameters change: ``flush``, after all micro-batches of a step. Otherwise micro-batches follow
+    each other without end, `micro_batches` of them are looked at, and each `update_every` of them the parameters
+    change, while others are under way: both halves of a micro-batch then use the version that was the newest when its
+    forward began (``stash``: as many versions as that takes; ``double``: two at most), or whichever is there
+    (``single``). A layer may lie on up to `copies` devices, with its parameters on each; a micro-batch passes one of
+    them.
     """
 
     schema_: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -91,7 +115,14 @@ class PipelineInstance(BaseInstance):
     layers: Annotated[tuple[Layer, ...], Field(min_length=1, description="From the input to the loss."), Many]
     micro_batches: Count = Field(description="How many micro-batches a step has.")
     cluster: ClusterModel = Field(description="Devices, and how they reach each other.")
-    weights: Literal["flush"] = Field(default="flush", description="flush: parameters change between two steps only.")
+    weights: Literal["flush", "stash", "double", "single"] = Field(
+        default="flush",
+        description="When parameters change: between two steps (flush), or while micro-batches are under way, which "
+        "keep the version they began with (stash), of at most two (double), or use what is there (single).",
+    )
+    update_every: Count | None = Field(
+        default=None, description="Micro-batches from one change of the parameters to the next; null: 1. For double."
+    )
     backward_reads: Reads = Field(
         default=ALL_READS, description="What backwards read beside the gradient: any of input, output, saved."
     )
@@ -118,6 +149,11 @@ class PipelineInstance(BaseInstance):
         return any(layer.is_split for layer in self.layers)
 
     @property
+    def is_stream(self) -> bool:
+        """Whether micro-batches follow each other without end, while the parameters change."""
+        return self.weights != "flush"
+
+    @property
     def budgets_are_for_all(self) -> bool:
         """A bare budget is the memory of every device."""
         return True
@@ -141,10 +177,21 @@ class PipelineInstance(BaseInstance):
             raise fail("a pipeline has a cluster, and no machine beside it", ".machine")
         if self.static_memory:
             raise fail("a pipeline has no first memory: give bytes that always lie there to a layer", ".static_memory")
+        if self.update_every is not None and self.weights != "double":
+            raise fail(f"only weights double are updated in groups, and these are {self.weights}", ".update_every")
+        if self.update_every is None and self.weights == "double":
+            raise fail("weights double need an update_every, at least the most micro-batches in flight", ".weights")
+        if self.is_stream and self.copies > 1:
+            raise fail(f"weights {self.weights} change on one device: a layer has one copy there", ".copies")
         total = 0
-        for layer in self.layers:
+        for index, layer in enumerate(self.layers):
+            if layer.discrepancy_size and self.weights != "single":
+                at = f".layers[{index}].discrepancy_size"
+                raise fail(f"only weights single are corrected, and these are {self.weights}", at)
+            versions = self.micro_batches if self.weights == "stash" else 2
             each = layer.output_size + layer.gradient_bytes + layer.saved_size + layer.weight_saved_size
             total += layer.repeat * (self.micro_batches * each + self.copies * sum(layer.of_parameters))
+            total += layer.repeat * (versions * layer.parameter_size + layer.discrepancy_size)
             total += layer.repeat * (layer.forward_workspace + layer.backward_workspace)
         check_total(total, "the sizes of the pipeline")
         return self
@@ -164,4 +211,20 @@ class PipelineInstance(BaseInstance):
                 raise fail(f"no device of the cluster can run this layer; its types are {known}", at)
             if layer.weight_saved_size and not layer.is_split:
                 raise fail("only a layer with a weight_time keeps something for it", f"{at}.weight_saved_size")
+            if layer.paired_time is not None:
+                self._check_pairs(layer, able, f"{at}.paired_time")
         return self
+
+    def _check_pairs(self, layer: Layer, able: set[str], at: str) -> None:
+        if self.is_stream:
+            raise fail(f"with weights {self.weights}, operations run one at a time", at)
+        for name in sorted(able):
+            forward, backward, weight = (layer.time_on(phase, name) or 0 for phase in PHASE_TIMES)
+            least, most = weight + max(forward, backward), forward + backward + weight
+            together = layer.paired_on(name)
+            if together is not None and not least * (1 - ROUNDING) <= together <= most * (1 + ROUNDING):
+                raise fail(
+                    f"{together:g} on {name}; a forward and a backward at once take at least {least:g} (W, and the "
+                    f"longer one of F and B) and at most {most:g} (one after the other)",
+                    at,
+                )

@@ -78,6 +78,7 @@ def scaled(instance: Instance, batch: int, of: int = 1) -> Instance:
         case DagInstance():
             pinned = set(instance.pinned_inputs)
             for value in document.get("values", ()):
+                value.pop("shape", None)  # which of its extents is the batch, nobody says
                 if value["id"] not in pinned:
                     _scale(value, factor)
             for task in document["tasks"]:

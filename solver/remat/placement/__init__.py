@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from remat.placement.least import least_capacity
 from remat.placement.orders import Stuck, place_orders
+from remat.placement.patterns import place_pattern
 from remat.placement.place import Placement, Unplaceable, place
 
-__all__ = ["Placement", "Stuck", "Unplaceable", "least_capacity", "place", "place_orders"]
+__all__ = ["Placement", "Stuck", "Unplaceable", "least_capacity", "place", "place_orders", "place_pattern"]

@@ -16,7 +16,7 @@ import numpy as np
 
 from remat.errors import OptionError
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph
+from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.units import Number
 
@@ -34,6 +34,8 @@ def place_orders(
     processors: IntArray,
     operations: Ragged,
     initial: Sequence[tuple[int, int]] = (),
+    *,
+    beside: BoolArray | None = None,
 ) -> Steps | Stuck:
     """Turn one order per processor into placed steps.
 
@@ -47,6 +49,8 @@ def place_orders(
         The tasks of each, in the order in which they run. Every task stands in at most one operation.
     initial : sequence of (value, memory)
         Where placeable inputs lie from the start, and stay.
+    beside : bool for each task of the operations, optional
+        Which of them go on at once with the one before.
 
     Returns
     -------
@@ -62,7 +66,8 @@ def place_orders(
     -----
     O(accesses log accesses). Capacities play no part: the verifier says whether it fits.
     """
-    waits = _Waits(graph, machine, processors, operations, tuple(initial))
+    none = np.zeros(len(operations.items), dtype=bool)
+    waits = _Waits(graph, machine, processors, operations, tuple(initial), none if beside is None else beside)
     return _simulate(waits)
 
 
@@ -75,6 +80,7 @@ class _Waits:
     processors: IntArray
     operations: Ragged
     initial: tuple[tuple[int, int], ...]
+    beside: BoolArray
 
     def __post_init__(self) -> None:
         graph, values = self.graph, len(self.graph.values)
@@ -100,7 +106,7 @@ class _Waits:
         if len(missing):
             task = int(self.operations[int(reader[missing[0]])][0])
             name = graph.values[int(value[missing[0]])]
-            raise OptionError(f"{graph.tasks[task]} reads {name}, which no operation makes", argument="orders")
+            raise OptionError(f"{graph.described(task)} reads {name}, which no operation makes", argument="orders")
         target, source = memory_of[self.processors[reader]], memory_of[self.processors[maker[value]]]
         remote = target != source
         codes, sent = np.unique(value[remote] * len(self.machine.memories) + target[remote], return_inverse=True)
@@ -126,13 +132,37 @@ class _Waits:
             times = np.where(types[on] < 0, -1, graph.times[types[on], tasks])
             for k in np.flatnonzero(times < 0)[:1].tolist():
                 name = machine.processors[int(on[k])].name
-                raise OptionError(f"{name} cannot run {graph.tasks[int(tasks[k])]}", argument="orders")
+                raise OptionError(f"{name} cannot run {graph.described(int(tasks[k]))}", argument="orders")
+        times = self._together(times)
         speeds = [processor.speed for processor in machine.processors]
         if set(speeds) == {1}:
             return times
         slower: NumberArray = times / np.array(speeds, dtype=np.float64)[on]
         whole = times.dtype == np.int64 and (slower == np.rint(slower)).all() and slower.max(initial=0) < 2.0**53
         return slower.astype(np.int64) if whole else slower
+
+    def _together(self, times: NumberArray) -> NumberArray:
+        """Give both tasks of a pair the time of the pair."""
+        second = np.flatnonzero(self.beside)
+        if not len(second):
+            return times
+        pairs, tasks, machine = self.graph.pairs, self.operations.items, self.machine
+        assert pairs is not None
+        on = self.processors[self.operations.rows[second]]
+        known = {name: index for index, name in enumerate(self.graph.types)}
+        row = np.array([known.get(processor.type, 0) for processor in machine.processors])[on]
+        spared = np.minimum(pairs.spared[row, tasks[second - 1]], pairs.spared[row, tasks[second]])
+        both = times[second - 1] + times[second] - spared
+        found = times.astype(np.result_type(times, both))
+        found[second - 1] = found[second] = both
+        return found
+
+    @cached_property
+    def advance(self) -> NumberArray:
+        """By how much later what follows each task begins: of a pair, after the second one."""
+        times: NumberArray = self.task_time
+        first = np.append(self.beside[1:], False) if len(times) else self.beside
+        return np.where(first, 0, times).astype(times.dtype)
 
     @cached_property
     def links(self) -> tuple[IntArray, list[Number], list[Number]]:
@@ -189,7 +219,7 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
     count = len(waits.operations)
     first = np.searchsorted(waits.processors, np.arange(len(waits.machine.processors) + 1)).tolist()
     processors = waits.processors.tolist()
-    times = waits.task_time
+    times = waits.advance
     ended = np.concatenate((np.zeros(1, dtype=times.dtype), np.cumsum(times)))
     exact = times.dtype == np.int64
     durations = (ended[waits.operations.start[1:]] - ended[waits.operations.start[:-1]]).tolist()
@@ -288,6 +318,7 @@ class _Listing:
         return Steps(
             kind=column(int(StepKind.RUN), int(StepKind.COPY), np.int8),  # type: ignore[arg-type]
             item=column(waits.operations.items, waits.sent_value),
+            paired=column(waits.beside, False, np.bool_) if waits.beside.any() else None,  # type: ignore[arg-type]
             source=column(-1, waits.sent_from),
             target=column(-1, waits.sent_to),
             amount=np.full(len(order), WHOLE, dtype=np.int64),

@@ -38,6 +38,8 @@ def place(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement | Unpla
     O(accesses log steps). Where all steps share one resource they simply follow each other, and the whole
     list is placed with array operations.
     """
+    if steps.paired is not None:
+        raise ValueError("steps of which some go on at once have their start times")
     graph = started(graph, machine, steps)
     if graph.times is None and _one_resource(machine, steps):
         return place_sequential(graph, machine, steps)

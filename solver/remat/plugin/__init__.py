@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph, number_array
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Layer, PipelineInstance, TreeInstance
     from remat.plugin.context import Context, Progress
-    from remat.plugin.emit import MOST_RUNS, check_length, run_in_order
+    from remat.plugin.emit import MOST_RUNS, check_length, run_in_order, unread_tasks, useful_runs
     from remat.plugin.options import Options, make_options
     from remat.plugin.orders import reference_order
     from remat.plugin.problem import Problem
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from remat.plugin.registry import Algorithm
     from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, task_sequence
     from remat.schedule.orders import Orders, Pass, Phase, Stage, initial_of, tasks_of
+    from remat.schedule.patterns import Beat, Pattern
     from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps, concatenate
     from remat.units import Number, format_size
 
@@ -53,6 +54,7 @@ _HOME = {
     "ALL_SCHEDULES": "remat.plugin.proposal",
     "AdjointInstance": "remat.instance",
     "Algorithm": "remat.plugin.registry",
+    "Beat": "remat.schedule.patterns",
     "BoolArray": "remat.graph.taskgraph",
     "Bound": "remat.plugin.proposal",
     "Chain": "remat.graph.chain",
@@ -75,6 +77,7 @@ _HOME = {
     "Options": "remat.plugin.options",
     "Orders": "remat.schedule.orders",
     "Pass": "remat.schedule.orders",
+    "Pattern": "remat.schedule.patterns",
     "Phase": "remat.schedule.orders",
     "PipelineInstance": "remat.instance",
     "Problem": "remat.plugin.problem",
@@ -105,6 +108,8 @@ _HOME = {
     "number_array": "remat.graph.taskgraph",
     "reference_order": "remat.plugin.orders",
     "run_in_order": "remat.plugin.emit",
+    "unread_tasks": "remat.plugin.emit",
+    "useful_runs": "remat.plugin.emit",
     "task_sequence": "remat.schedule.operations",
     "tasks_of": "remat.schedule.orders",
 }
@@ -115,6 +120,7 @@ __all__ = [
     "WHOLE",
     "AdjointInstance",
     "Algorithm",
+    "Beat",
     "BoolArray",
     "Bound",
     "Chain",
@@ -136,6 +142,7 @@ __all__ = [
     "Options",
     "Orders",
     "Pass",
+    "Pattern",
     "Phase",
     "PipelineInstance",
     "Problem",
@@ -167,6 +174,8 @@ __all__ = [
     "run_in_order",
     "task_sequence",
     "tasks_of",
+    "unread_tasks",
+    "useful_runs",
 ]
 
 

@@ -243,8 +243,16 @@ def _parked(problem: Problem) -> bool:
     return _searchable(problem) and (not _uniform_adjoint(problem) or problem.chain.length <= MOST_PARKED)
 
 
+def _is_stream(problem: Problem) -> bool:
+    return problem.instance.is_stream
+
+
+def _is_step(problem: Problem) -> bool:
+    return not _is_stream(problem)
+
+
 def _small_pipeline(problem: Problem) -> bool:
-    return len(problem.graph.tasks) <= MOST_PROVED
+    return _is_step(problem) and len(problem.graph.tasks) <= MOST_PROVED
 
 
 TABLE: tuple[Rule, ...] = (
@@ -325,7 +333,8 @@ TABLE: tuple[Rule, ...] = (
     Rule("dag", "links to another memory and back, at most 8 tasks", ("offload-exact",), _few_moves),
     Rule("dag", "any", ("dag-auto", "keep-all"), _always),
     Rule("dag", "any; in a better order", ("dag-auto",), _always, options={"reorder": True}, free=True),
-    Rule("pipeline", "any", ("pipe-search",), _always),
+    Rule("pipeline", "weights that change while micro-batches are under way", ("1f1b-star",), _is_stream),
+    Rule("pipeline", "any", ("pipe-search",), _is_step),
     Rule("pipeline", "at most 300 tasks", ("pipe-exact",), _small_pipeline, options={"work": 20.0}),
 )
 

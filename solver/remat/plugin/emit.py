@@ -6,7 +6,7 @@ import numpy as np
 
 from remat.errors import OptionError
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import IntArray, Ragged, TaskGraph
+from remat.graph.taskgraph import BoolArray, IntArray, Ragged, TaskGraph
 from remat.schedule.steps import Steps
 
 MOST_RUNS = 20_000_000
@@ -24,6 +24,49 @@ def check_length(runs: int, name: str) -> None:
         raise OptionError(
             f"{name} would take {runs:,} steps here; at most {MOST_RUNS:,} are built", argument="algorithm"
         )
+
+
+def useful_runs(graph: TaskGraph, machine: Machine, tasks: IntArray | list[int]) -> list[int]:
+    """Leave out runs all of whose values are dropped unread; a task that must run keeps one.
+
+    What remains can run in the same order, takes no more memory at any run, and has no such run: a gradient that is
+    only an output is then not made where it cannot be held, only to be made again.
+
+    Parameters
+    ----------
+    graph, machine
+    tasks : (runs,) ints
+        Tasks in execution order in one memory, repeats allowed.
+
+    Returns
+    -------
+    list of int
+        O(accesses).
+    """
+    order = np.asarray(tasks, dtype=np.int64)
+    runs: list[int] = order.tolist()
+    left = np.bincount(order, minlength=len(graph.tasks)).tolist()
+    must = (graph.required | graph.once).tolist()
+    memory, first = machine.memories[machine.processors[0].memory].name, machine.memories[0].name
+    pinned = graph.pinned
+    alive = {place.value for place in graph.outputs if (place.memory or first) == memory} | pinned
+    reads, writes = graph.reads.gather(order).to_lists(), graph.writes.gather(order).to_lists()
+    kept = []
+    for task, read, written in zip(reversed(runs), reversed(reads), reversed(writes), strict=True):
+        if (must[task] and left[task] == 1) or not alive.isdisjoint(written):
+            kept.append(task)
+            alive.difference_update(value for value in written if value not in pinned)
+            alive.update(read)
+        else:
+            left[task] -= 1
+    return kept[::-1]
+
+
+def unread_tasks(graph: TaskGraph) -> BoolArray:
+    """Tell which tasks make values that no task reads: they may run where that costs least, if they do at all."""
+    read = np.bincount(graph.reads.items, minlength=len(graph.values)) > 0
+    wanted = np.bincount(graph.writes.rows[read[graph.writes.items]], minlength=len(graph.tasks)) > 0
+    return np.asarray((graph.writes.counts > 0) & ~wanted, dtype=bool)
 
 
 def run_in_order(graph: TaskGraph, machine: Machine, tasks: IntArray | list[int]) -> Steps:

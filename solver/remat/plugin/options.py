@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -13,7 +13,15 @@ from remat.plugin.registry import Algorithm
 
 
 class Options(BaseModel):
-    """Base of all option models; each field carries its help text as `description`."""
+    """Base of all option models; each field carries its help text as `description`.
+
+    Attributes
+    ----------
+    gone : mapping of str to str
+        Options that there were in the release before, and why they are gone.
+    """
+
+    gone: ClassVar[Mapping[str, str]] = {}
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -39,6 +47,8 @@ def make_options(algorithm: Algorithm, given: Mapping[str, Any]) -> Any:
             )
         return None
     for name in given:
+        if name in (gone := getattr(model, "gone", {})):
+            raise OptionError(f"{algorithm.name}'s option {name!r} is gone: {gone[name]}", argument="options")
         if name not in model.model_fields:
             near = difflib.get_close_matches(name, model.model_fields, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(model.model_fields)}"

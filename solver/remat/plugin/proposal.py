@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remat.schedule.orders import Orders
+from remat.schedule.patterns import Pattern
 from remat.schedule.steps import Steps
 from remat.units import Number
 
@@ -112,6 +113,8 @@ class Proposal:
         Ordered steps, usually without start times; None if no schedule was found.
     orders : Orders or None
         Of a pipeline, instead of steps: one order per device, from which the steps follow.
+    pattern : Pattern or None
+        Of a pipeline whose micro-batches follow each other without end, instead of steps: what each of them does.
     makespan : int, float or None
         The claimed makespan. An algorithm that only promises an upper bound claims nothing.
     peak : int or None
@@ -134,6 +137,7 @@ class Proposal:
 
     steps: Steps | None = None
     orders: Orders | None = None
+    pattern: Pattern | None = None
     makespan: Number | None = None
     peak: int | None = None
     bounds: tuple[Bound, ...] = ()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
 
 from remat.documents import write_text
 from remat.errors import OptionError
+from remat.graph.names import with_module
 from remat.report.views.phases import Phase, step_phases
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
@@ -93,8 +94,9 @@ def _served(result: Result, report: Report, scale: float) -> Iterator[str]:
     """Yield one complete event for each run or copy, on each resource that it occupies."""
     steps, graph, machine = result.columns, result.graph, result.machine
     assert steps is not None
+    modules = repeat("", len(graph.tasks)) if graph.modules is None else graph.modules
     names = [f'"{phase.label}"' for phase in Phase]
-    tasks = [json.dumps(task) for task in graph.tasks]
+    tasks = [json.dumps(with_module(task, module)) for task, module in zip(graph.tasks, modules, strict=True)]
     values = [json.dumps(value) for value in graph.values]
     phases = step_phases(graph, steps, report.start).tolist()
     # The length is a difference of what is shown, so that neighbours neither overlap nor gape.

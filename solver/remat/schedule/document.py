@@ -20,7 +20,7 @@ from remat.units import LARGEST_TOTAL, Number, Units, parse_size, parse_time
 
 SCHEMA = "remat.schedule/1"
 SCHEMA_2 = "remat.schedule/2"
-"""`remat.schedule/1`, and where placeable inputs lie (`initial`), or orders of a pipeline instead of steps."""
+"""`remat.schedule/1`, and where placeable inputs lie (`initial`), or orders or a pattern of a pipeline, no steps."""
 SCHEMAS = (SCHEMA, SCHEMA_2)
 SUMMARY_SCHEMA = "remat.summary/1"
 """The figures of a result without its steps."""
@@ -33,7 +33,7 @@ KEYS: Mapping[str, frozenset[str]] = {
             *("bounds", "least_budget", "answer", "solve_seconds", "notes", "steps"),
         }
     ),
-    SCHEMA_2: frozenset({"initial", "stages", "orders"}),
+    SCHEMA_2: frozenset({"initial", "stages", "orders", "period", "pattern"}),
     "instance": frozenset({"name", "digest"}),
     "bounds": frozenset({"value", "scope", "source"}),
     "least_budget": frozenset({"memory", "size", "task", "sufficient", "scope"}),
@@ -47,13 +47,14 @@ UNKNOWN_ITEM = -2
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Run a task, freeing `drop` at its end."""
+    """Run a task, freeing `drop` at its end; `paired`: at once with the run before it."""
 
     task: str
     start: Number | None = None
     on: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     after: tuple[int, ...] = ()
+    paired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,8 @@ class StepView(Sequence[Step]):
         if kind == StepKind.RUN:
             on = () if steps.on is None else steps.on[index].tolist()
             names = tuple(self._machine.processors[processor].name for processor in on)
-            return Run(self._graph.tasks[int(steps.item[index])], start, names, drop, after)
+            paired = steps.paired is not None and bool(steps.paired[index])
+            return Run(self._graph.tasks[int(steps.item[index])], start, names, drop, after, paired)
         source = self._machine.memories[int(steps.source[index])].name
         if kind == StepKind.DROP:
             return Drop(drop, source, start, after)
@@ -132,6 +134,7 @@ def step_lines(steps: Steps, graph: TaskGraph, machine: Machine) -> Iterator[str
     drops = steps.drop.to_lists()
     ons = None if steps.on is None else steps.on.to_lists()
     afters = None if steps.after is None else steps.after.to_lists()
+    paired = None if steps.paired is None else steps.paired.tolist()
     columns = zip(
         steps.kind.tolist(), steps.item.tolist(), steps.source.tolist(), steps.target.tolist(), starts, strict=True
     )
@@ -145,6 +148,8 @@ def step_lines(steps: Steps, graph: TaskGraph, machine: Machine) -> Iterator[str
             if ons is not None and ons[index]:
                 on = f', "on": [{", ".join(processors[p] for p in ons[index])}]'
             freed = f', "drop": [{", ".join([values[value] for value in drop])}]' if drop else ""
+            if paired is not None and paired[index]:
+                freed += ', "paired": true'
             yield f'{{"run": {tasks[item]}{on}{at}{freed}}}'
         elif kind == StepKind.COPY:
             amount = int(steps.amount[index])
@@ -225,6 +230,9 @@ def parse_steps(document: Any, graph: TaskGraph, machine: Machine, units: Units)
         raise InstanceError("the schedule has no list of steps", "$.steps")
     with units_scope(units):
         steps = _StepParser(graph, machine, units).parse(listed)
+    if steps.paired is not None and document["schema"] == SCHEMA:
+        step = int(np.flatnonzero(steps.paired)[0])
+        raise InstanceError(f"only {SCHEMA_2!r} has steps that go on at once", f"$.steps[{step}].paired")
     return replace(steps, initial=read_initial(document, graph, machine) or ())
 
 
@@ -258,7 +266,8 @@ def initial_document(steps: Steps, graph: TaskGraph, machine: Machine) -> dict[s
 
 def schema_of(steps: Steps | None, orders: object) -> str:
     """Return the lowest schema that can say a schedule."""
-    return SCHEMA_2 if orders is not None or (steps is not None and steps.initial) else SCHEMA
+    newer = steps is not None and (steps.initial or steps.paired is not None)
+    return SCHEMA_2 if orders is not None or newer else SCHEMA
 
 
 def _start_array(starts: list[Number]) -> NumberArray:
@@ -287,7 +296,7 @@ def _refuse_unknown(document: dict[str, Any], known: Collection[str], where: str
 
 
 _KEYS = {
-    "run": frozenset({"run", "on", "start", "drop", "after"}),
+    "run": frozenset({"run", "on", "start", "drop", "after", "paired"}),
     "copy": frozenset({"copy", "from", "to", "start", "drop", "bytes", "after"}),
     "drop": frozenset({"drop", "memory", "start", "after"}),
 }
@@ -383,8 +392,15 @@ class _StepParser:
                 on.append(found)
         drop = [self._value(index, value) for value in self._names(step.get("drop", []), f"{path}.drop")]
         unknown = index in self._unknown
+        paired = step.get("paired", False)
+        if not isinstance(paired, bool) or (paired and "start" not in step):
+            raise InstanceError("paired: is true or false, of a step with a start", f"{path}.paired")
         self._builder.run(
-            UNKNOWN_ITEM if task is None or unknown else task, drop=() if unknown else drop, on=on, after=after
+            UNKNOWN_ITEM if task is None or unknown else task,
+            drop=() if unknown else drop,
+            on=on,
+            after=after,
+            paired=paired,
         )
 
     def _copy(self, index: int, step: dict[str, Any], path: str, after: list[int]) -> None:

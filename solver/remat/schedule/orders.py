@@ -2,7 +2,8 @@
 
 An *operation* is what a device does at one go: the forward (F) of a stage for one micro-batch, its backward (B), or,
 where layers give a `weight_time`, the two halves of that, the gradient of the input (B) and of the parameters (W),
-apart or together (BW). As text it is ``F2.0``: stage 2, micro-batch 0, both counted from 0.
+apart or together (BW). As text it is ``F2.0``: stage 2, micro-batch 0, both counted from 0. A device may run a forward
+and a backward at once, a *pair*: ``F2.0&BW5.3``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import numpy as np
 
 from remat.errors import InstanceError
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import IntArray, Ragged, TaskGraph
+from remat.graph.taskgraph import BoolArray, IntArray, Ragged, TaskGraph
+from remat.instance.fields import LARGEST_COUNT
 
 if TYPE_CHECKING:
     from remat.instance import PipelineInstance
@@ -64,10 +66,13 @@ class Orders:
     stages : tuple of Stage
     lists : tuple of tuple of Pass
         One list a processor of the machine, in its order; empty for those that run nothing.
+    paired : tuple of frozenset of int
+        For each list, which of its operations go on at once with the one before; empty where none does.
     """
 
     stages: tuple[Stage, ...]
     lists: tuple[tuple[Pass, ...], ...]
+    paired: tuple[frozenset[int], ...] = ()
 
     def __len__(self) -> int:
         return sum(len(operations) for operations in self.lists)
@@ -83,12 +88,34 @@ class Orders:
             found[column + 1] = np.fromiter(listed, dtype=np.int64, count=found.shape[1])
         return found
 
+    @cached_property
+    def units(self) -> Ragged:
+        """Operations (as in `columns`) that each device runs as one, in order: one, or the two of a pair."""
+        count = len(self)
+        joined = np.zeros(count, dtype=bool)
+        first = 0
+        for operations, own in zip(self.lists, self.paired, strict=False):
+            joined[[first + index for index in own]] = True
+            first += len(operations)
+        return Ragged(np.append(np.flatnonzero(~joined), count), np.arange(count))
+
+    def listed(self, device: int) -> list[tuple[Pass, ...]]:
+        """Return what a device runs, in order: an operation, or the two of a pair."""
+        own = self.paired[device] if self.paired else frozenset[int]()
+        found: list[tuple[Pass, ...]] = []
+        for index, operation in enumerate(self.lists[device]):
+            if index in own:
+                found[-1] += (operation,)
+            else:
+                found.append((operation,))
+        return found
+
     def to_document(self, devices: Sequence[str]) -> dict[str, Any]:
         """Return the keys `stages` and `orders` of a `remat.schedule/2` document."""
         return {
-            "stages": [{"layers": _shown(stage.layers), "device": devices[stage.device]} for stage in self.stages],
+            "stages": stages_document(self.stages, devices),
             "orders": {
-                devices[index]: [str(operation) for operation in operations]
+                devices[index]: ["&".join(map(str, pair)) for pair in self.listed(index)]
                 for index, operations in enumerate(self.lists)
                 if operations
             },
@@ -147,6 +174,42 @@ class PipelineTasks:
             items[start[mine][:, None] + np.arange(tasks.shape[1])] = tasks
         return Ragged(start, items)
 
+    def of_units(self, orders: Orders) -> tuple[Ragged, BoolArray]:
+        """Return the tasks of all units of orders, and which of these tasks go on at once with the one before.
+
+        Of a pair, the layers of the forward go one by one with those of the backward, as far as both have any.
+        """
+        parts, units = self.of_all(orders), orders.units
+        if len(units) == len(parts):
+            return parts, np.zeros(len(parts.items), dtype=bool)
+        rows: list[list[int]] = []
+        beside: list[bool] = []
+        listed, phases = parts.to_lists(), orders.columns[1].tolist()
+        for unit in units.to_lists():
+            tasks = listed[unit[0]]
+            together = [False] * len(tasks)
+            if len(unit) > 1:
+                tasks, together = _woven(tasks, listed[unit[1]], self._firsts(phases[unit[1]], listed[unit[1]]))
+            rows.append(tasks)
+            beside += together
+        return Ragged.from_lists(rows), np.array(beside, dtype=bool)
+
+    def _firsts(self, phase: int, tasks: list[int]) -> int:
+        """Return how many of a backward's tasks are no second halves."""
+        return sum(task < 2 * self.layers * self.batches for task in tasks) if phase == Phase.BW else len(tasks)
+
+
+def _woven(forward: list[int], backward: list[int], first: int) -> tuple[list[int], list[bool]]:
+    """Put the tasks of a pair in order: a forward, and at once the next backward, of which `first` may be paired."""
+    tasks: list[int] = []
+    together: list[bool] = []
+    both = min(len(forward), first)
+    for one, other in zip(forward[:both], backward[:both], strict=True):
+        tasks += [one, other]
+        together += [False, True]
+    rest = forward[both:] + backward[both:]
+    return tasks + rest, together + [False] * len(rest)
+
 
 def tasks_of(instance: PipelineInstance) -> PipelineTasks:
     """Return where an instance's tasks stand."""
@@ -187,6 +250,16 @@ def read_operation(text: object, path: str) -> Pass:
     return Pass(Phase[found[1]], int(found[2]), int(found[3]))
 
 
+def read_pair(text: object, path: str) -> tuple[Pass, ...]:
+    """Read an operation, or two at once, ``F2.0&BW5.3``; InstanceError for anything else."""
+    if not isinstance(text, str) or "&" not in text:
+        return (read_operation(text, path),)
+    pair = tuple(read_operation(part, path) for part in text.split("&", 1))
+    if pair[0].phase is not Phase.F or pair[1].phase not in (Phase.B, Phase.BW):
+        raise InstanceError(f"{text[:60]!r}: a forward and a backward go on at once, as in F2.0&B5.3", path)
+    return pair
+
+
 def read_orders(document: dict[str, Any], devices: Sequence[str], layers: int, batches: int) -> Orders:
     """Read `stages` and `orders` of a schedule document.
 
@@ -205,44 +278,75 @@ def read_orders(document: dict[str, Any], devices: Sequence[str], layers: int, b
         For what is no list of operations of these stages on these devices; whether they are all there, and can be run
         in this order, is for the verifier to say.
     """
-    stages = _read_stages(document.get("stages"), devices, layers)
+    stages, versions = read_stages(document.get("stages"), devices, layers)
+    if versions is not None:
+        raise InstanceError("with orders, parameters change between steps only: there is one version", "$.stages")
     listed = document.get("orders")
     if not isinstance(listed, dict):
         raise InstanceError("expected an object: the name of a device -> its list of operations", "$.orders")
     known = {name: index for index, name in enumerate(devices)}
     lists: list[tuple[Pass, ...]] = [()] * len(devices)
+    paired: list[frozenset[int]] = [frozenset()] * len(devices)
     for name, operations in listed.items():
         path = f"$.orders.{name}"
         if name not in known:
             raise InstanceError(f"unknown device {name[:60]!r}", "$.orders")
         if not isinstance(operations, list):
             raise InstanceError("expected a list of operations", path)
-        read = tuple(read_operation(text, f"{path}[{k}]") for k, text in enumerate(operations))
-        for k, operation in enumerate(read):
-            if operation.stage >= len(stages):
-                raise InstanceError(f"{operation}: there are {len(stages)} stages, counted from 0", f"{path}[{k}]")
-            if operation.batch >= batches:
-                raise InstanceError(f"{operation}: there are {batches} micro-batches, counted from 0", f"{path}[{k}]")
-            if stages[operation.stage].device != known[name]:
-                where = devices[stages[operation.stage].device]
-                raise InstanceError(f"{operation}: stage {operation.stage} is on {where}", f"{path}[{k}]")
-        lists[known[name]] = read
-    return Orders(stages, tuple(lists))
+        read: list[Pass] = []
+        for k, text in enumerate(operations):
+            pair = read_pair(text, f"{path}[{k}]")
+            for operation in pair:
+                _check_operation(operation, stages, batches, known[name], devices, f"{path}[{k}]")
+            read += pair
+            if len(pair) > 1:
+                paired[known[name]] |= {len(read) - 1}
+        lists[known[name]] = tuple(read)
+    return Orders(stages, tuple(lists), tuple(paired) if any(paired) else ())
 
 
-def _read_stages(listed: object, devices: Sequence[str], layers: int) -> tuple[Stage, ...]:
+def _check_operation(
+    operation: Pass, stages: Sequence[Stage], batches: int, device: int, devices: Sequence[str], path: str
+) -> None:
+    if operation.stage >= len(stages):
+        raise InstanceError(f"{operation}: there are {len(stages)} stages, counted from 0", path)
+    if operation.batch >= batches:
+        raise InstanceError(f"{operation}: there are {batches} micro-batches, counted from 0", path)
+    if stages[operation.stage].device != device:
+        where = devices[stages[operation.stage].device]
+        raise InstanceError(f"{operation}: stage {operation.stage} is on {where}", path)
+
+
+def read_stages(
+    listed: object, devices: Sequence[str], layers: int
+) -> tuple[tuple[Stage, ...], tuple[int, ...] | None]:
+    """Read `stages` of a schedule document, and how many versions of its parameters each keeps, where they all say so.
+
+    Raises
+    ------
+    InstanceError
+        For what are no stages of these layers on these devices.
+    """
     if not isinstance(listed, list) or not listed:
         raise InstanceError("expected a list of stages, each with its layers and its device", "$.stages")
     known = {name: index for index, name in enumerate(devices)}
-    stages = []
+    stages: list[Stage] = []
+    versions: list[int] = []
     for index, stage in enumerate(listed):
         path = f"$.stages[{index}]"
-        if not isinstance(stage, dict) or stage.keys() != {"layers", "device"}:
+        if not isinstance(stage, dict) or stage.keys() - {"versions"} != {"layers", "device"}:
             raise InstanceError("a stage is an object with the keys layers and device", path)
         if not isinstance(stage["device"], str) or stage["device"] not in known:
             raise InstanceError(f"unknown device {str(stage['device'])[:60]!r}", f"{path}.device")
         stages.append(Stage(_read_layers(stage["layers"], layers, f"{path}.layers"), known[stage["device"]]))
-    return tuple(stages)
+        if "versions" in stage:
+            kept = stage["versions"]
+            if type(kept) is not int or not 1 <= kept <= LARGEST_COUNT:
+                raise InstanceError(f"versions is a whole number, 1 to {LARGEST_COUNT:,}", f"{path}.versions")
+            versions.append(kept)
+    if versions and len(versions) < len(stages):
+        raise InstanceError("either every stage says how many versions it keeps, or none does", "$.stages")
+    return tuple(stages), tuple(versions) or None
 
 
 def _read_layers(listed: object, layers: int, path: str) -> tuple[int, ...]:
@@ -259,6 +363,11 @@ def _read_layers(listed: object, layers: int, path: str) -> tuple[int, ...]:
     if sorted(set(listed)) != listed:
         raise InstanceError("layers are listed in order, each once", path)
     return tuple(one - 1 for one in listed)
+
+
+def stages_document(stages: Iterable[Stage], devices: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the key `stages` of a schedule document."""
+    return [{"layers": _shown(stage.layers), "device": devices[stage.device]} for stage in stages]
 
 
 def _shown(layers: tuple[int, ...]) -> Any:

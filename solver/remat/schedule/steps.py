@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph
+from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
 
 WHOLE = -1
 """`amount` of a copy that takes the whole value."""
@@ -52,6 +52,8 @@ class Steps:
         Steps that name something unknown (they carry -2), for the verifier to report.
     initial : tuple of (value, memory)
         Where placeable inputs lie from the start.
+    paired : (steps,) bool, or None
+        Runs that go on at once with the run listed before them, on its processor (see `PairTimes`).
     """
 
     kind: NDArray[np.int8]
@@ -65,6 +67,7 @@ class Steps:
     start: NumberArray | None = None
     unknown: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     initial: tuple[tuple[int, int], ...] = ()
+    paired: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -111,12 +114,23 @@ class StepBuilder:
         self._drop: list[Sequence[int]] = []
         self._on: dict[int, Sequence[int]] = {}
         self._after: dict[int, Sequence[int]] = {}
+        self._paired: list[int] = []
 
     def __len__(self) -> int:
         return len(self._kind)
 
-    def run(self, task: int, *, drop: Sequence[int] = (), on: Sequence[int] = (), after: Sequence[int] = ()) -> int:
+    def run(
+        self,
+        task: int,
+        *,
+        drop: Sequence[int] = (),
+        on: Sequence[int] = (),
+        after: Sequence[int] = (),
+        paired: bool = False,
+    ) -> int:
         """Run a task, freeing the values `drop` at its end; return the step's index."""
+        if paired:
+            self._paired.append(len(self))
         return self._add(StepKind.RUN, task, -1, -1, WHOLE, drop, on, after)
 
     def copy(
@@ -173,7 +187,15 @@ class StepBuilder:
             after=_sparse(self._after, len(self)),
             start=start,
             unknown=unknown or {},
+            paired=self._pairs(),
         )
+
+    def _pairs(self) -> BoolArray | None:
+        if not self._paired:
+            return None
+        paired = np.zeros(len(self), dtype=bool)
+        paired[self._paired] = True
+        return paired
 
 
 def _sparse(rows: Mapping[int, Sequence[int]], count: int) -> Ragged | None:
@@ -187,6 +209,7 @@ def concatenate(parts: Iterable[Steps]) -> Steps:
     pieces = list(parts)
     some_on = any(piece.on is not None for piece in pieces)
     some_after = any(piece.after is not None for piece in pieces)
+    some_paired = any(piece.paired is not None for piece in pieces)
     starts = [piece.start for piece in pieces if piece.start is not None]
     return Steps(
         kind=np.concatenate([piece.kind for piece in pieces]),
@@ -199,7 +222,12 @@ def concatenate(parts: Iterable[Steps]) -> Steps:
         after=_join(_shifted(pieces)) if some_after else None,
         start=np.concatenate(starts) if len(starts) == len(pieces) else None,
         initial=pieces[0].initial if pieces else (),
+        paired=np.concatenate([_paired(piece) for piece in pieces]) if some_paired else None,
     )
+
+
+def _paired(piece: Steps) -> BoolArray:
+    return np.zeros(len(piece), dtype=bool) if piece.paired is None else piece.paired
 
 
 def _shifted(pieces: Sequence[Steps]) -> list[Ragged]:

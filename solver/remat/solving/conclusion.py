@@ -11,7 +11,7 @@ from typing import Any
 from remat.errors import ClaimError
 from remat.graph.bounds import makespan_bound, memory_time_bound
 from remat.graph.machine import Machine
-from remat.instance import digest
+from remat.instance import PipelineInstance, digest
 from remat.placement import Unplaceable, place
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
@@ -19,6 +19,7 @@ from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps, started
 from remat.solving.least_of_strategy import least_of_strategy
 from remat.solving.orders import follow
+from remat.solving.patterns import Stream, repeat
 from remat.solving.remedies import remedies
 from remat.solving.result import Result
 from remat.solving.scopes import scope_of, scoped
@@ -47,7 +48,12 @@ def conclude(
     least = proposal.least
     scope = proposal.infeasible_within
     steps, report = None, None
-    if proposal.orders is not None:
+    stream: Stream | None = None
+    if proposal.pattern is not None:
+        stream, least = _streamed(problem, solver, proposal)
+        if stream is not None:
+            steps, report = stream.steps, stream.report
+    elif proposal.orders is not None:
         steps, report, excess = _followed(problem, solver, proposal)
         if excess is not None:
             least = excess
@@ -83,7 +89,36 @@ def conclude(
         options=options,
         seed=seed,
         solve_seconds=solve_seconds,
+        stream=stream,
     )
+
+
+def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[Stream | None, LeastBudget | None]:
+    """Repeat and verify a pattern; where it takes too much memory, return the budget that is enough."""
+    assert proposal.pattern is not None
+    assert isinstance(problem.instance, PipelineInstance)
+    stream = repeat(
+        problem.instance,
+        problem.graph,
+        problem.machine,
+        proposal.pattern,
+        reference_time=problem.no_recompute_time,
+    )
+    if not isinstance(stream, Stream):
+        raise ClaimError(f"{solver.name}: the verifier rejects the pattern: {stream[0]}")
+    rules = {violation.rule for violation in stream.report.violations}
+    if rules != {"capacity"}:
+        _check_claims(problem, solver, proposal, stream.report)
+        return stream, None
+    assert stream.report.steady is not None
+    size, index = max(
+        (size, -index)
+        for index, (size, memory) in enumerate(
+            zip(stream.report.steady.peaks.values(), problem.machine.memories, strict=True)
+        )
+        if memory.capacity is not None and size > memory.capacity
+    )
+    return None, LeastBudget(size, None, solver.guarantee == "strategy", -index)
 
 
 def _followed(
@@ -179,6 +214,7 @@ def _judge(
     options: Mapping[str, Any],
     seed: int,
     solve_seconds: float,
+    stream: Stream | None = None,
 ) -> Result:
     simple = Bound(makespan_bound(problem.graph, problem.machine, problem.needed), ALL_SCHEDULES, "needed tasks")
     bounds = (*proposal.bounds, simple)
@@ -204,12 +240,14 @@ def _judge(
         for memory, bound in zip(problem.machine.memories, problem.memory_bounds, strict=True)
         if bound is not None
     }
+    graph = problem.graph if stream is None else stream.graph
     return Result(
         instance_name=problem.instance.name,
         instance_digest=digest(problem.instance),
         # Parameters lie where the schedule has put them: whoever draws it need not ask.
-        graph=problem.graph if steps is None else started(problem.graph, problem.machine, steps),
-        orders=proposal.orders if steps is not None else None,
+        graph=graph if steps is None else started(graph, problem.machine, steps),
+        orders=proposal.orders if stream is None else stream.orders,
+        pattern=None if stream is None else stream.pattern,
         machine=problem.machine,
         units=problem.units,
         algorithm=solver.name if proposal.author is None else proposal.author.algorithm,

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from remat.errors import ClaimError, OptionError
-from remat.graph.bounds import makespan_bound
+from remat.graph.bounds import MemoryBound, makespan_bound
 from remat.graph.machine import Machine
+from remat.graph.taskgraph import TaskGraph
 from remat.instance import MachineModel, digest, load, load_machine
 from remat.plugin.problem import Problem
 from remat.solving.budget import Budget
@@ -31,18 +32,20 @@ PIPELINE_ALGORITHM = "1f1b"
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Least bytes that a memory must hold, and the task that sets them (None: residency alone)."""
+    """Least bytes that a memory must hold, and the task that sets them (None: residency alone), with its module."""
 
     size: int
     task: str | None
+    module: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Largest:
-    """The name and the figure of the largest value, or of the longest task."""
+    """The name and the figure of the largest value, or of the longest task (with its module)."""
 
     name: str
     figure: Number
+    module: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +74,8 @@ class Facts:
         value is freed after its last use. None where no such schedule exists without transfers.
     no_recompute_peak_step : str or None
         The step at which that peak stands.
+    no_recompute_peak_module : str
+        The module, stage or layer that this step belongs to; empty where nobody said.
     time_bound : int or float
         Lower bound on the makespan of every schedule on this machine.
     time_bound_cause : str
@@ -99,6 +104,7 @@ class Facts:
     no_recompute_time: Number
     no_recompute_peak: int | None
     no_recompute_peak_step: str | None
+    no_recompute_peak_module: str
     time_bound: Number
     time_bound_cause: str
     memory_needs: Mapping[str, Need]
@@ -195,7 +201,7 @@ def show(
         working = max(alone.peak_memory, key=lambda name: alone.peak_memory[name])
     bound, cause = _time_bound(problem)
     needs = {
-        memory.name: Need(need.size, None if need.task is None else graph.tasks[need.task])
+        memory.name: _need(graph, need)
         for memory, need in zip(problem.machine.memories, problem.memory_bounds, strict=True)
         if need is not None
     }
@@ -212,11 +218,12 @@ def show(
         values=len(graph.values),
         total_size=int(graph.size.sum()),
         largest_value=None if largest is None else Largest(graph.values[largest], int(graph.size[largest])),
-        longest_task=Largest(graph.tasks[longest], graph.time[longest].item()),
+        longest_task=Largest(graph.tasks[longest], graph.time[longest].item(), graph.module(longest)),
         static_memory=graph.static_memory,
         no_recompute_time=problem.no_recompute_time,
         no_recompute_peak=None if alone is None else alone.peak_memory[working],
         no_recompute_peak_step=None if alone is None else alone.peak_step(working),
+        no_recompute_peak_module="" if alone is None else alone.peak_module(working),
         time_bound=bound,
         time_bound_cause=cause,
         memory_needs=needs,
@@ -224,6 +231,12 @@ def show(
         working_memory=working,
         hiding=None if alone is None or loaded.budgets_are_for_all else _hiding(alone, problem, working, needs),
     )
+
+
+def _need(graph: TaskGraph, bound: MemoryBound) -> Need:
+    if bound.task is None:
+        return Need(bound.size, None)
+    return Need(bound.size, graph.tasks[bound.task], graph.module(bound.task))
 
 
 def _without_recomputation(instance: Instance, problem: Problem, machine: MachineModel | None) -> Result | None:

@@ -98,8 +98,9 @@ def _check_reads(graph: TaskGraph, tasks: IntArray) -> None:
     early = np.flatnonzero(first[reads.items] >= reads.rows)
     if len(early):
         run, value = int(reads.rows[early[0]]), int(reads.items[early[0]])
+        name = graph.described(int(tasks[run]), repr)
         raise OptionError(
-            f"run {run}, {graph.tasks[int(tasks[run])]!r}, reads {graph.values[value]!r}, which no run before it makes",
+            f"run {run}, {name}, reads {graph.values[value]!r}, which no run before it makes",
             argument="runs",
         )
 

@@ -35,7 +35,9 @@ def follow(
     if nowhere:
         return tuple(Violation(None, "initial-placement", f"{name} lies nowhere from the start") for name in nowhere)
     try:
-        steps = place_orders(graph, machine, orders.columns[0], tasks.of_all(orders), places)
+        operations, beside = tasks.of_units(orders)
+        devices_of = orders.columns[0][orders.units.start[:-1]]
+        steps = place_orders(graph, machine, devices_of, operations, places, beside=beside)
     except OptionError as error:
         return (Violation(None, "bad-step", str(error)),)
     # The verifier has found no cycle, so nothing can be stuck, unless one of the two judges is wrong.

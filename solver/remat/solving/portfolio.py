@@ -117,9 +117,10 @@ class _Answer:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """What makes an answer better: a shorter schedule, or more that is proved of it."""
+        """What makes an answer better: a shorter schedule (of a stream, a shorter period), or more that is proved."""
         proof = {ALL_SCHEDULES: 0, None: 2}.get(self.result.optimal_within, 1)
-        return (self.result.makespan is None, self.result.makespan or 0, proof)
+        period = 0 if self.result.pattern is None else self.result.pattern.period
+        return (self.result.makespan is None, period, self.result.makespan or 0, proof)
 
 
 @dataclass
@@ -203,7 +204,8 @@ class _Portfolio:
     def _report(self, result: Result) -> None:
         known = self.context.best_makespan
         better = known is None or (result.makespan is not None and result.makespan <= known)
-        steps = result.columns if better else None
+        # The steps of a stream are a stretch of it, and no answer without their pattern.
+        steps = result.columns if better and result.pattern is None else None
         self.context.source = result.algorithm
         makespan = result.makespan if better else None
         self.context.report(steps, makespan=makespan, bound=result.lower_bound, scope=ALL_SCHEDULES)
@@ -233,6 +235,7 @@ class _Portfolio:
         return Proposal(
             steps=result.columns,
             orders=result.orders,
+            pattern=result.pattern,
             makespan=result.makespan,
             bounds=bounds,
             optimal_within=result.optimal_within,

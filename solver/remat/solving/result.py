@@ -16,7 +16,8 @@ from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Ter
 from remat.schedule import document as schedule
 from remat.schedule.document import StepView
 from remat.schedule.orders import Orders
-from remat.schedule.steps import Steps
+from remat.schedule.patterns import Pattern
+from remat.schedule.steps import StepKind, Steps
 from remat.units import Number, Units
 from remat.verifier import Report
 
@@ -119,6 +120,9 @@ class Result:
         Each better schedule and each better bound on the way, with its time; as the algorithms reported them.
     orders : Orders or None
         Of a pipeline: what each device runs, in order; the steps follow from that.
+    pattern : Pattern or None
+        Of a pipeline whose micro-batches follow each other without end: what each of them does; the steps are those of
+        as many as the instance looks at. What each period takes is `report.steady`.
     """
 
     instance_name: str
@@ -145,6 +149,7 @@ class Result:
     answer: Answer | None = None
     history: tuple[Progress, ...] = ()
     orders: Orders | None = None
+    pattern: Pattern | None = None
 
     @property
     def steps(self) -> Sequence[schedule.Step]:
@@ -194,6 +199,13 @@ class Result:
             case _:
                 return f"drop of {', '.join(step.values)}"
 
+    def peak_module(self, memory: str) -> str:
+        """Return the module, stage or layer of the task at a memory's peak; empty where there is none."""
+        index = None if self.report is None else self.report.peaks[memory].step
+        if index is None or self.columns is None or self.columns.kind[index] != StepKind.RUN:
+            return ""
+        return self.graph.module(int(self.columns.item[index]))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the schedule document."""
         document = self.head()
@@ -206,7 +218,7 @@ class Result:
         """Return the schedule document without its steps."""
         report = self.report
         head: dict[str, Any] = {
-            "schema": schedule.schema_of(self.columns, self.orders),
+            "schema": schedule.schema_of(self.columns, self.pattern or self.orders),
             "instance": {"name": self.instance_name, "digest": self.instance_digest},
             "machine": self.machine.to_document(),
             "algorithm": self.algorithm,
@@ -241,7 +253,9 @@ class Result:
         head["solve_seconds"] = round(self.solve_seconds, 6)
         if self.notes:
             head["notes"] = list(self.notes)
-        if self.orders is not None:
+        if self.pattern is not None:
+            head |= self.pattern.to_document([processor.name for processor in self.machine.processors])
+        elif self.orders is not None:
             head |= self.orders.to_document([processor.name for processor in self.machine.processors])
         elif self.columns is not None and self.columns.initial:
             head["initial"] = schedule.initial_document(self.columns, self.graph, self.machine)

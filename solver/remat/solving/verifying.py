@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
@@ -17,8 +17,10 @@ from remat.placement import Unplaceable, place
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.schedule.document import parse_steps, read_head, read_initial
 from remat.schedule.orders import Orders, read_orders
+from remat.schedule.patterns import Pattern, read_pattern
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.orders import follow
+from remat.solving.patterns import Stream, repeat
 from remat.solving.result import Result
 from remat.units import Number
 from remat.verifier import Report, Violation, check, nothing_run
@@ -73,6 +75,8 @@ class Examined:
     report : Report
     orders : Orders or None
         Of a pipeline whose schedule lists orders: the steps follow from these.
+    pattern : Pattern or None
+        Of a pipeline whose schedule is a pattern: orders and steps follow from that.
     """
 
     instance: Instance
@@ -82,6 +86,7 @@ class Examined:
     steps: Steps
     report: Report
     orders: Orders | None = None
+    pattern: Pattern | None = None
 
     def as_result(self) -> Result:
         """Return the schedule as a result, for those who draw results.
@@ -115,6 +120,7 @@ class Examined:
             optimal_within=within,
             notes=(AS_STATED,) if lower else (),
             orders=self.orders,
+            pattern=self.pattern,
         )
 
     def _stated(self) -> tuple[Status, Number, str | None]:
@@ -156,6 +162,23 @@ def examine(
     else:
         used = own
     graph = lower(loaded)
+    about = document.get("instance") if isinstance(document, dict) else None
+    stated = about.get("digest") if isinstance(about, dict) else None
+    foreign = stated is not None and stated != digest(loaded)
+    if foreign and any_instance:
+        notes.append("the schedule was made for another instance (its digest differs)")
+
+    def judged(report: Report, *more: Violation) -> Report:
+        violations = (*report.violations, *more)
+        if foreign and not any_instance:
+            text = f"the schedule was made for an instance of digest {str(stated)[:60]}, this one's is {digest(loaded)}"
+            violations = (*violations, Violation(None, "other-instance", text))
+        claims = _claims(document, report) if report.makespan or len(report.start) else ()
+        return replace(report, violations=violations, notes=(*report.notes, *notes, *claims))
+
+    pattern = _pattern_of(loaded, document, used)
+    if pattern is not None:
+        return _streamed(loaded, document, graph, used, pattern, judged)
     orders = _orders_of(loaded, document, used)
     if orders is None:
         steps = parse_steps(document, graph, used, units)
@@ -165,11 +188,6 @@ def examine(
             refused = replace(nothing_run(used), violations=followed, notes=tuple(notes))
             return Examined(loaded, document, graph, used, StepBuilder().build(), refused)
         steps = followed
-    about = document.get("instance")
-    stated = about.get("digest") if isinstance(about, dict) else None
-    foreign = stated is not None and stated != digest(loaded)
-    if foreign and any_instance:
-        notes.append("the schedule was made for another instance (its digest differs)")
     overrun: Unplaceable | None = None
     if steps.start is None:
         outcome = place(graph, used, steps)
@@ -182,16 +200,48 @@ def examine(
         assert not isinstance(outcome, Unplaceable)
         steps = steps.placed(outcome.start)
     report = check(graph, used, steps)
-    violations = report.violations
-    if overrun is not None and not any(v.rule == "capacity" for v in violations):
+    more: tuple[Violation, ...] = ()
+    if overrun is not None and not any(v.rule == "capacity" for v in report.violations):
         name = used.memories[overrun.memory].name
-        message = f"{name} would hold {overrun.needed} of {overrun.capacity}"
-        violations = (*violations, Violation(overrun.step, "capacity", message))
-    if foreign and not any_instance:
-        message = f"the schedule was made for an instance of digest {str(stated)[:60]}, this one's is {digest(loaded)}"
-        violations = (*violations, Violation(None, "other-instance", message))
-    judged = replace(report, violations=violations, notes=(*report.notes, *notes, *_claims(document, report)))
-    return Examined(loaded, document, started(graph, used, steps), used, steps, judged, orders)
+        more = (Violation(overrun.step, "capacity", f"{name} would hold {overrun.needed} of {overrun.capacity}"),)
+    return Examined(loaded, document, started(graph, used, steps), used, steps, judged(report, *more), orders)
+
+
+def _streamed(
+    instance: Instance,
+    document: Any,
+    graph: TaskGraph,
+    machine: Machine,
+    pattern: Pattern,
+    judged: Callable[[Report], Report],
+) -> Examined:
+    """Repeat and judge the pattern of a schedule document."""
+    assert isinstance(instance, PipelineInstance)
+    stream = repeat(instance, graph, machine, pattern)
+    if not isinstance(stream, Stream):
+        refused = judged(replace(nothing_run(machine), violations=stream))
+        return Examined(instance, document, graph, machine, StepBuilder().build(), refused)
+    steps = stream.steps
+    lying = started(stream.graph, machine, steps)
+    report = judged(stream.report)
+    return Examined(instance, document, lying, machine, steps, report, stream.orders, stream.pattern)
+
+
+def _pattern_of(instance: Instance, document: Any, machine: Machine) -> Pattern | None:
+    """Return the pattern of a schedule document; None where it has none."""
+    given = [key for key in ("period", "pattern") if key in read_head(document)]
+    is_stream = isinstance(instance, PipelineInstance) and instance.is_stream
+    if not given:
+        if is_stream:
+            raise InstanceError("micro-batches follow each other without end: expected a period and a pattern", "$")
+        return None
+    if not isinstance(instance, PipelineInstance) or not is_stream:
+        raise InstanceError("a pattern is for pipelines whose weights are stash, double or single", f"$.{given[0]}")
+    for key in ("steps", "orders"):
+        if key in document:
+            raise InstanceError(f"{key} beside a pattern: they follow from that", f"$.{key}")
+    devices = [processor.name for processor in machine.processors]
+    return read_pattern(document, devices, instance.length, instance.units.build())
 
 
 def _orders_of(instance: Instance, document: Any, machine: Machine) -> Orders | None:

@@ -260,6 +260,9 @@ _PIPELINES: Mapping[str, Document] = {
     "halves": _pipeline([_layer(1, 1, 2, weight_time=1, weight_saved_size=1, repeat=4)], 4, 8),
     "a-half-that-keeps-more": _pipeline([_layer(1, 1, 1, weight_time=1, weight_saved_size=4, repeat=4)], 2, 4),
     "some-layers-in-halves": _pipeline([_layer(1, 2, 1), _layer(1, 1, 1, weight_time=1)] * 2, 2, 4, copies=2),
+    "two-at-once": _pipeline(
+        [_layer(1, 1, 1, weight_time=1, paired_time=2), _layer(2, 1, 1, paired_time=2)] * 2, 2, 4, copies=2
+    ),
     "zero-times": _pipeline([_layer(0, 0, 1, output_size=1, repeat=4)], 2, 4, levels=[{"bandwidth": 1}]),
     "zero-sizes": _pipeline([_layer(1, 2, 0, repeat=4)], 2, 4, levels=[{"bandwidth": 1}]),
     "fractional-times": _pipeline([_layer(0.1, 0.2, 1, output_size=1, repeat=4)], 4, 4, levels=[{"bandwidth": 3}]),
@@ -282,6 +285,19 @@ _PIPELINES: Mapping[str, Document] = {
         3,
     ),
     "huge-sizes": _pipeline([_layer(1, 2, HUGE + 1, parameter_size=HUGE, repeat=4)], 4, 4, copies=2),
+    "a-version-each": _pipeline([_layer(1, 2, 3, parameter_size=5, repeat=4)], 4, 6, weights="stash"),
+    "two-versions": _pipeline(
+        [_layer(1 + i % 2, 2, 3, parameter_size=5, output_size=1) for i in range(5)],
+        3,
+        5,
+        levels=[{"bandwidth": 2, "delay": 1}],
+        weights="double",
+        update_every=2,
+    ),
+    "one-version": _pipeline(
+        [_layer(0.5, 1, 3, parameter_size=5, discrepancy_size=2, weight_time=0.25)] * 3, 3, 4, weights="single"
+    ),
+    "a-stream-that-takes-no-time": _pipeline([_layer(0, 0, 1, repeat=2)], 2, 3, weights="stash"),
 }
 
 

@@ -85,11 +85,15 @@ def check_schedule(document: Mapping[str, Any], result: Result) -> None:
         peak = report.peak_memory[memory.name]
         fits = memory.capacity is None or peak <= memory.capacity
         require(fits, f"peak {peak} in {memory.name} is over its capacity {memory.capacity}")
-    if result.orders is None:
+    if result.pattern is not None:
+        require(len(written["pattern"]) == len(result.pattern), "the document has another pattern than the result")
+        assert result.report is not None
+        require(report.steady == result.report.steady, f"a period takes {report.steady}, not {result.report.steady}")
+    elif result.orders is None:
         same = len(result.steps) == len(written["steps"])
         require(same, "the document has another number of steps than the result")
     else:
-        listed = sum(len(operations) for operations in written["orders"].values())
+        listed = sum(text.count("&") + 1 for operations in written["orders"].values() for text in operations)
         require(listed == len(result.orders), "the document has another number of operations than the result")
 
 

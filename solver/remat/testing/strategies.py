@@ -377,7 +377,7 @@ def trees(draw: st.DrawFn, *, largest: int = 9, plain: bool = False, exact: bool
 
 
 @st.composite
-def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False) -> Document:
+def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False, streams: bool = True) -> Document:
     """Draw a `pipeline` document.
 
     Parameters
@@ -386,6 +386,8 @@ def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False) -> Docu
         Most layers, and most micro-batches.
     exact : bool
         Integer times and unscaled sizes.
+    streams : bool
+        Some of them without end, weights changing while micro-batches are under way.
     """
     figures = _Figures(draw, exact=exact)
     document = _head(draw, "pipeline") | {"schema": "remat.instance/3"}
@@ -411,7 +413,16 @@ def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False) -> Docu
     if level:
         cluster["levels"] = [level]
     document["cluster"] = cluster
-    figures.seldom(document, "copies", lambda: 2, 2)
+    if streams and draw(st.integers(1, 4)) == 4:
+        document["weights"] = draw(st.sampled_from(["stash", "double", "single"]))
+        if document["weights"] == "double":
+            document["update_every"] = draw(st.integers(1, largest))
+        if document["weights"] == "single":
+            figures.seldom(layers[0], "discrepancy_size", figures.size, 2)
+    else:
+        figures.seldom(document, "copies", lambda: 2, 2)
+        for layer in layers if draw(st.integers(1, 3)) == 3 else ():
+            layer["paired_time"] = _paired_time(layer, types, draw(st.integers(0, 2)))
     figures.seldom(document, "backward_reads", lambda: draw(_READS), 4)
     return document
 
@@ -434,6 +445,19 @@ def _layer(draw: st.DrawFn, figures: _Figures, split: int, types: list[str]) -> 
         layer["weight_time"] = figures.time(least=1)
         figures.seldom(layer, "weight_saved_size", figures.size, 2)
     return layer
+
+
+def _paired_time(layer: Document, types: list[str], share: int) -> Any:
+    """Return the time of forward and backward at once: the least, the sum, or between."""
+
+    def between(of_type: str) -> int | float:
+        given = (layer["forward_time"], layer["backward_time"], layer.get("weight_time", 0))
+        forward, backward, weight = (time[of_type] if isinstance(time, dict) else time for time in given)
+        more: int | float = min(forward, backward)
+        together: int | float = weight + max(forward, backward) + (0, more // 2, more)[share]
+        return together
+
+    return {name: between(name) for name in types} if types else between("")
 
 
 # --- joins ------------------------------------------------------------------------------------------------------------

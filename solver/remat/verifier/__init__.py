@@ -6,8 +6,22 @@ peaks that remat shows.
 
 from __future__ import annotations
 
+from remat.verifier.periodic import Updates, check_beats, check_pattern, versioned
 from remat.verifier.referee import check, nothing_run
-from remat.verifier.report import Peak, Profile, Report, Violation
+from remat.verifier.report import Peak, Profile, Report, Steady, Violation
 from remat.verifier.waits import check_orders
 
-__all__ = ["Peak", "Profile", "Report", "Violation", "check", "check_orders", "nothing_run"]
+__all__ = [
+    "Peak",
+    "Profile",
+    "Report",
+    "Steady",
+    "Updates",
+    "Violation",
+    "check",
+    "check_beats",
+    "check_orders",
+    "check_pattern",
+    "nothing_run",
+    "versioned",
+]

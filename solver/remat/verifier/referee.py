@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,26 +44,16 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
     -----
     All checks are array operations on one sorted list of events: O(E log E) for E events.
     """
-    if steps.start is None:
-        raise ValueError("steps without start times are placed before they are verified")
     findings = Findings()
-    graph = settled(graph, machine, steps, findings)
-    valid, link = _check_shapes(graph, machine, steps, findings)
-    duration = durations(graph, machine, steps, valid=valid, link=link)
-    delay = delays(machine, link)
-    for step in np.flatnonzero(steps.start < 0).tolist():
-        findings.add(step, "bad-step", f"starts at {steps.start[step]}, before time 0")
-    # While a transfer is delayed, its channel is free for others: it occupies that for its duration alone.
-    occupying = build_timeline(steps.start, duration)
-    timeline = build_timeline(steps.start, duration + delay) if delay.any() else occupying
-    uses = _occupied(machine, steps, valid, link)
-    busy = _check_resources(machine, occupying, uses, findings)
-    run_count = _check_counts(graph, steps, timeline, valid, findings)
-    residency = follow_values(graph, machine, steps, timeline, valid, findings)
-    _check_ends(graph, machine, residency, findings)
+    followed = follow(graph, machine, steps, findings)
+    graph, valid, link, uses = followed.graph, followed.valid, followed.link, followed.uses
+    timeline, residency = followed.timeline, followed.residency
+    busy = _check_resources(machine, followed.occupying, uses, findings)
     peaks, profiles = memory_use(graph, machine, steps, timeline, residency, valid, findings)
     if not findings:
+        delay = delays(machine, link)
         check_hidden_time(graph, machine, steps, timeline, residency, valid, uses, delay=delay, findings=findings)
+    run_count = followed.run_count
     ran = np.flatnonzero(run_count)
     run_time = _exact_sum(graph.time[ran], run_count[ran])
     reference = no_recompute_time(graph, needed_tasks(graph)) if reference_time is None else reference_time
@@ -76,7 +67,7 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
         peaks=peaks,
         transferred=_transferred(graph, machine, steps, link),
         busy=busy,
-        overlap=_overlap(machine, steps, occupying, link),
+        overlap=_overlap(machine, steps, followed.occupying, link),
         run_time=run_time,
         recompute_time=recompute_time,
         profiles=profiles,
@@ -84,6 +75,55 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
         end=timeline.end,
         spans=_spans(machine, timeline, uses),
     )
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What steps do, whatever they cost: who occupies what, and which values are where.
+
+    Attributes
+    ----------
+    graph : TaskGraph
+        With its placeable inputs where the steps say that they lie.
+    valid : (steps,) bool
+        Which steps can take part.
+    link : (steps,) int64
+        The link of each copy; -1 for others.
+    occupying, timeline : Timeline
+        While a transfer is delayed, its channel is free for others: it occupies that for its duration alone.
+    uses : (steps,), (resources,) arrays
+        Each processor and channel that a step occupies.
+    run_count : (tasks,) int64
+    residency : Residency
+    """
+
+    graph: TaskGraph
+    valid: BoolArray
+    link: IntArray
+    occupying: Timeline
+    timeline: Timeline
+    uses: tuple[IntArray, IntArray]
+    run_count: IntArray
+    residency: Residency
+
+
+def follow(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> Followed:
+    """Follow placed steps and report what they may not do; what they take is not looked at."""
+    if steps.start is None:
+        raise ValueError("steps without start times are placed before they are verified")
+    graph = settled(graph, machine, steps, findings)
+    valid, link = _check_shapes(graph, machine, steps, findings)
+    duration = durations(graph, machine, steps, valid=valid, link=link)
+    delay = delays(machine, link)
+    for step in np.flatnonzero(steps.start < 0).tolist():
+        findings.add(step, "bad-step", f"starts at {steps.start[step]}, before time 0")
+    occupying = build_timeline(steps.start, duration)
+    timeline = build_timeline(steps.start, duration + delay) if delay.any() else occupying
+    uses = _occupied(machine, steps, valid, link)
+    run_count = _check_counts(graph, steps, timeline, valid, findings)
+    residency = follow_values(graph, machine, steps, timeline, valid, findings)
+    _check_ends(graph, machine, residency, findings)
+    return Followed(graph, valid, link, occupying, timeline, uses, run_count, residency)
 
 
 def _spans(machine: Machine, timeline: Timeline, uses: tuple[IntArray, IntArray]) -> dict[str, Number]:
@@ -194,6 +234,7 @@ def _check_shapes(graph: TaskGraph, machine: Machine, steps: Steps, findings: Fi
     _check_partial_moves(graph, steps, valid, is_copy, findings)
     _check_drop_lists(graph, steps, valid, findings)
     _check_processors(graph, machine, steps, valid, findings)
+    _check_pairs(graph, steps, valid, findings)
     link[~valid] = -1
     return valid, link
 
@@ -276,9 +317,35 @@ def _check_types(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolAr
         valid[step] = False
 
 
+def _check_pairs(graph: TaskGraph, steps: Steps, valid: BoolArray, findings: Findings) -> None:
+    """What goes on at once with the run before it: a forward and a backward, on one processor, from one time on."""
+    if steps.paired is None:
+        return
+    assert steps.start is not None
+    for step in np.flatnonzero(steps.paired).tolist():
+        first = step - 1
+        if not valid[step]:
+            continue
+        runs = first >= 0 and bool(valid[first]) and steps.kind[step] == RUN and steps.kind[first] == RUN
+        if not runs or steps.paired[first]:
+            problem = "goes on at once with the run before it: there is none"
+        elif graph.pairs is None or {*graph.pairs.side[steps.item[[first, step]]].tolist()} != {1, 2}:
+            problem = "goes on at once with the run before it: one is a forward, the other a backward"
+        elif steps.on is None or steps.on[first].tolist() != steps.on[step].tolist() or len(steps.on[step]) != 1:
+            problem = "goes on at once with the run before it: both are on the same one processor"
+        elif steps.start[first] != steps.start[step]:
+            problem = f"goes on at once with the run before it, which starts at {steps.start[first]}"
+        else:
+            continue
+        findings.add(step, "bad-step", problem)
+        valid[step] = False
+
+
 def _occupied(machine: Machine, steps: Steps, valid: BoolArray, link: IntArray) -> tuple[IntArray, IntArray]:
     """Return (step, resource) for each processor and channel that a step occupies."""
     runs = (steps.kind == RUN) & valid
+    if steps.paired is not None:
+        runs &= ~steps.paired  # the run before it occupies their processor for both
     step = np.flatnonzero(runs)
     used = np.zeros(len(step), dtype=np.int64)
     if steps.on is not None:
@@ -324,14 +391,14 @@ def _check_counts(graph: TaskGraph, steps: Steps, timeline: Timeline, valid: Boo
     tasks = steps.item[runs]
     run_count = np.bincount(tasks, minlength=len(graph.tasks))
     for task in np.flatnonzero((graph.required | graph.once) & (run_count == 0)).tolist():
-        findings.add(None, "required-missing", f"task {graph.tasks[task]} never runs")
+        findings.add(None, "required-missing", f"task {graph.described(task)} never runs")
     single = graph.once | ~graph.recomputable
     for task in np.flatnonzero(single & (run_count > 1)).tolist():
         rule = "once-repeated" if graph.once[task] else "not-recomputable"
         mine = runs[tasks == task]
         again = mine[np.argsort(timeline.start_position[mine])][1:]
         for step in again.tolist():
-            findings.add(step, rule, f"task {graph.tasks[task]} may run only once; {run_count[task]} runs")
+            findings.add(step, rule, f"task {graph.described(task)} may run only once; {run_count[task]} runs")
     return run_count
 
 

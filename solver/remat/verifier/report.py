@@ -53,6 +53,43 @@ class Profile:
 
 
 @dataclass(frozen=True)
+class Steady:
+    """What one period takes, where a pattern of operations is repeated without end.
+
+    Attributes
+    ----------
+    period : int or float
+        Time from one micro-batch to the next.
+    peaks : mapping of memory name to bytes
+        The most that each memory holds at any instant of a period, all versions of parameters included.
+    busy : mapping of resource name to time
+        Time of each period in which each processor and channel is occupied.
+    processors : tuple of str
+        Which of these run operations.
+    in_flight : tuple of int
+        For each stage, the most micro-batches between the start of their forward and the end of their backward.
+    versions : tuple of int
+        For each stage, how many versions of its parameters there are at a time.
+    staleness : tuple of int
+        For each stage, how often its parameters change between the forward of a micro-batch and the change that it
+        takes part in.
+    """
+
+    period: Number
+    peaks: Mapping[str, int]
+    busy: Mapping[str, Number]
+    processors: tuple[str, ...]
+    in_flight: tuple[int, ...]
+    versions: tuple[int, ...]
+    staleness: tuple[int, ...]
+
+    @property
+    def bubble(self) -> dict[str, float]:
+        """Share of the period in which each processor that runs operations runs none."""
+        return {name: 1 - self.busy[name] / self.period for name in self.processors}
+
+
+@dataclass(frozen=True)
 class Report:
     """A verified schedule's figures, or what is wrong with it.
 
@@ -76,6 +113,8 @@ class Report:
     spans : mapping of processor name to time
         From the start of each processor's first run to the end of its last; 0 for those that run nothing. Steps of
         training that follow each other without a barrier take as long as the largest.
+    steady : Steady or None
+        Of a pipeline whose micro-batches follow each other without end: what each period takes.
     notes : tuple of str
         Remarks that are no violations (a machine that differs from the instance's).
     """
@@ -92,6 +131,7 @@ class Report:
     start: NumberArray
     end: NumberArray
     spans: Mapping[str, Number] = field(default_factory=dict)
+    steady: Steady | None = None
     notes: tuple[str, ...] = field(default=())
 
     @property

@@ -54,6 +54,8 @@ def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolAr
     is_run = (steps.kind == 0) & valid
     task = np.where(is_run, steps.item, 0)
     result: NumberArray = np.where(is_run, _times_of(graph, machine, steps, task), 0)
+    if steps.paired is not None:
+        result = _at_once(result, graph, machine, steps, np.flatnonzero(steps.paired & is_run))
     if steps.on is not None and graph.parallel_max is not None and graph.parallel_alpha is not None:
         several = is_run & (steps.on.counts > 1)
         if several.any():
@@ -96,6 +98,20 @@ def _times_of(graph: TaskGraph, machine: Machine, steps: Steps, task: IntArray) 
     known = np.array([graph.types.index(p.type) if p.type in graph.types else 0 for p in machine.processors])
     times: NumberArray = graph.times[known[first_processor(steps, len(machine.processors))], task]
     return np.maximum(times, 0)
+
+
+def _at_once(times: NumberArray, graph: TaskGraph, machine: Machine, steps: Steps, second: IntArray) -> NumberArray:
+    """Give both runs of each pair their common time: the sum, less what both of them can spare."""
+    if graph.pairs is None or not len(second):
+        return times
+    types = [graph.types.index(p.type) if p.type in graph.types else 0 for p in machine.processors]
+    on = np.array(types)[first_processor(steps, len(machine.processors))[second]]
+    spared = graph.pairs.spared
+    common = times[second - 1] + times[second]
+    common = common - np.minimum(spared[on, steps.item[second - 1]], spared[on, steps.item[second]])
+    result = times.astype(np.result_type(times, common))
+    result[second - 1] = result[second] = common
+    return result
 
 
 def delays(machine: Machine, link: IntArray) -> NumberArray:

@@ -46,6 +46,7 @@ def check_orders(
     """
     findings = Findings()
     _check_places(tasks, orders, devices, copies, findings)
+    _check_pairs(orders, findings)
     _check_complete(graph, tasks, orders, findings)
     if not findings:
         _check_waits(graph, tasks, orders, devices, findings)
@@ -69,6 +70,17 @@ def _check_places(
             findings.add(None, "initial-placement", f"layer {layer + 1} is in no stage")
 
 
+def _check_pairs(orders: Orders, findings: Findings) -> None:
+    """Two operations at once are a forward and then a backward."""
+    _, phase, stage, batch = orders.columns.tolist()
+    for unit in orders.units.to_lists():
+        if len(unit) > 1:
+            one, *others = (Pass(Phase(phase[k]), stage[k], batch[k]) for k in unit)
+            if len(others) > 1 or one.phase is not Phase.F or others[0].phase not in (Phase.B, Phase.BW):
+                named = "&".join(map(str, (one, *others)))
+                findings.add(None, "bad-step", f"{named}: a forward and a backward go on at once, nothing else")
+
+
 def _check_complete(graph: TaskGraph, tasks: PipelineTasks, orders: Orders, findings: Findings) -> None:
     """Every task runs once; an operation that is there is one that its layers have."""
     _, phase, stage, _ = orders.columns
@@ -81,9 +93,9 @@ def _check_complete(graph: TaskGraph, tasks: PipelineTasks, orders: Orders, find
             findings.add(None, "bad-step", message)
     count = np.bincount(tasks.of_all(orders).items, minlength=len(graph.tasks))
     for task in np.flatnonzero(count > 1).tolist():
-        findings.add(None, "bad-step", f"{graph.tasks[task]} is run by {count[task]} operations")
+        findings.add(None, "bad-step", f"{graph.described(task)} is run by {count[task]} operations")
     for task in np.flatnonzero(count == 0).tolist():
-        findings.add(None, "required-missing", f"no operation runs {graph.tasks[task]}")
+        findings.add(None, "required-missing", f"no operation runs {graph.described(task)}")
 
 
 def _check_waits(
@@ -91,7 +103,8 @@ def _check_waits(
 ) -> None:
     """Remove operations that wait for nobody, until none is left: what cannot be removed has a cycle."""
     parts = tasks.of_all(orders)
-    device, *described = orders.columns
+    units = orders.units
+    device = orders.columns[0, units.start[:-1]]
     count = len(device)
     owner = np.full(len(graph.tasks), -1, dtype=np.int64)
     owner[parts.items] = parts.rows
@@ -99,6 +112,8 @@ def _check_waits(
     maker[graph.writes.items] = owner[graph.writes.rows]
     reader, wanted = owner[graph.reads.rows], maker[graph.reads.items]
     real = (wanted >= 0) & (wanted != reader)
+    # Of two at once, neither can wait for the other: they would wait for themselves.
+    reader, wanted = units.rows[reader], units.rows[wanted]
     next_up = np.flatnonzero(device[1:] == device[:-1]) + 1
     edges = np.concatenate((wanted[real] * count + reader[real], (next_up - 1) * count + next_up))
     before, after = np.divmod(np.unique(edges), count)
@@ -117,8 +132,9 @@ def _check_waits(
     cycle = _shortest_cycle_through([k for k, is_done in enumerate(done) if not is_done], needs, done)
     shown = []
     for number in cycle:
-        phase, stage, batch = (int(column[number]) for column in described)
-        shown.append(f"{Pass(Phase(phase), stage, batch)} on {devices[int(device[number])]}")
+        own = (orders.columns[1:, int(k)].tolist() for k in units[number])
+        named = "&".join(str(Pass(Phase(phase), stage, batch)) for phase, stage, batch in own)
+        shown.append(f"{named} on {devices[int(device[number])]}")
     if len(shown) > MOST_SHOWN:
         shown = [*shown[: MOST_SHOWN - 1], f"({len(shown) - MOST_SHOWN + 1} more)"]
     findings.add(None, "deadlock", f"{' waits for '.join([*shown, shown[0]])}")

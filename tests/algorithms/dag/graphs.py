@@ -2,6 +2,8 @@
 
 import random
 
+from remat.plugin import unread_tasks
+
 
 def document(tasks, **more):
     return {"schema": "remat.instance/1", "kind": "dag", "tasks": tasks, **more}
@@ -50,3 +52,9 @@ def forward_edges(training_found):
 
 def seeded(seed):
     return random.Random(seed)
+
+
+def unread_time(model, tasks):
+    """Time of the runs that cost nothing in the tables of a plan: the last of them stays, the others are left out."""
+    free = unread_tasks(model.graph) & model.graph.recomputable & ~model.graph.once
+    return sum(model.graph.time[task].item() for task in tasks if free[task]) / model.time_unit

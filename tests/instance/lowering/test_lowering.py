@@ -1,5 +1,7 @@
 """Lowering against the independent one of the oracles, for every kind and every field."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -359,3 +361,40 @@ def test_a_tree_of_three(orientation):
     inputs, outputs = ([], [2]) if orientation == "in" else ([2], [])
     assert [place.value for place in graph.inputs] == inputs
     assert [place.value for place in graph.outputs] == outputs
+
+
+def stage(name, **more):
+    return {"name": name, "forward_time": 1, "backward_time": 1, "output_size": 1} | more
+
+
+OWN_NAMES = {
+    "chain": {
+        "schema": "remat.instance/2",
+        "input_size": 1,
+        "stages": [stage("stem"), stage("block", repeat=2, parameter_size=1, variants=[{}, {}])],
+    },
+    "join": {"chains": [{"input_size": 1, "stages": [stage("stem")]}, {"input_size": 1, "stages": [stage("block")]}]},
+    "pipeline": {
+        "layers": [stage("stem", weight_time=1), stage("block", repeat=2)],
+        "micro_batches": 2,
+        "cluster": {"devices": [{"name": "gpu", "memory": "9B"}]},
+    },
+    "tree": {"schema": "remat.instance/1", "parent": [1, -1], "output_size": [1, 1], "names": ["stem", "block"]},
+}
+
+
+@pytest.mark.parametrize("kind", OWN_NAMES)
+def test_tasks_know_the_stages_and_layers_that_they_belong_to(kind):
+    document = {"schema": "remat.instance/3", "kind": kind} | OWN_NAMES[kind]
+    graph = lower(load(document))
+    assert len(graph.modules) == len(graph.tasks)
+    for task, name in enumerate(graph.tasks):
+        first = {"join": r"[A-Za-z]+1\.", "tree": "T0"}.get(kind, r"[A-Za-z]+1(\.|$)")
+        expected = "" if name == "loss" else "stem" if re.match(first, name) else "block"
+        assert graph.module(task) == expected
+        assert graph.described(task) == (f"{name} of {expected}" if expected else name)
+    for listed in ("stages", "layers", "chains"):
+        for part in document.get(listed, ()):
+            for named in part.get("stages", (part,)):
+                del named["name"]
+    assert kind == "tree" or lower(load(document)).modules is None

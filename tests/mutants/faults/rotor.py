@@ -1,23 +1,46 @@
-"""Faults of rotor's tables: where a limit begins, and what the compiled kernel keeps."""
+"""Faults of rotor's fronts: what is dominated, what a limit spares, what a schedule is read off."""
 
 from tests.mutants.fault import faults_of
 
 FAULTS = faults_of(
     "algorithms/remat_algorithms/chain/rotor",
-    ("tests/algorithms/chain/rotor/test_limit.py",),
+    ("tests/algorithms/chain/rotor/test_fronts.py",),
     [
         (
-            "table.py",
-            "return self.start - max(0, self.budget - budget) // self.unit",
-            "return self.start + (-max(0, self.budget - budget) // self.unit)",
-            "a limited table is filled from the lowest row with no fewer bytes than the budget",
+            "front.py",
+            "keep[1:] = lowered[1:] < np.minimum.accumulate(lowered)[:-1]",
+            "keep[1:] = lowered[1:] <= np.minimum.accumulate(lowered)[:-1]",
+            "a front has no point that is as slow as one before",
         ),
         (
-            "kernel.py",
-            "        out[r] = min(value, out[r])\n",
-            "        out[r] = value if value < out[r] - 1e-9 else out[r]\n",
-            "the kernel keeps the least value, as its twin does, to the last digit",
-            ("tests/algorithms/chain/rotor/test_forms.py",),
+            "front.py",
+            "        step[first[::2]] += self.cost\n",
+            "        step[first[1::2]] += self.cost - 1\n",
+            "a sum costs what a split costs besides",
+        ),
+        (
+            "cells.py",
+            "low = np.maximum(np.maximum(low, pool.need[a] + beside), pool.need[b])",
+            "low = np.maximum(pool.need[a] + beside, pool.need[b])",
+            "a split needs what its sweep needs",
+        ),
+        (
+            "allowed.py",
+            "for by in {low, low + (taken != low << self.shift)}:",
+            "for by in {low}:",
+            "the rooms of a bin come from two bins",
+        ),
+        (
+            "allowed.py",
+            "        upper[-1] = NEVER\n",
+            "",
+            "the last bin has no end",
+        ),
+        (
+            "costs.py",
+            "spared=quick - alone,",
+            "spared=quick * 0,",
+            "a stage alone may need no forward",
         ),
     ],
 )

@@ -43,6 +43,20 @@ FAULTS = faults_of(
             ("tests/verifier/test_huge_sizes.py",),
         ),
         (
+            TIMELINE,
+            "common - np.minimum(spared",
+            "common - np.maximum(spared",
+            "two at once spare what both of them can",
+            ("tests/verifier/test_pipelines.py",),
+        ),
+        (
+            REFEREE,
+            "runs &= ~steps.paired",
+            "runs &= True",
+            "two at once occupy their processor once",
+            ("tests/verifier/test_pipelines.py",),
+        ),
+        (
             HIDDEN,
             "*(self.free_at[resource] for resource in self.resources[step])",
             "0.0",

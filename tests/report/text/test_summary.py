@@ -10,8 +10,11 @@ import pytest
 import remat
 from remat.errors import InstanceError
 from remat.graph.bounds import MemoryBound
+from remat.instance import load
+from remat.instance.lowering import lower
 from remat.plugin.proposal import Bound, LeastBudget, Status, Termination
-from remat.report.text.summary import WIDTH, figures, shown_name, summary, table
+from remat.report.text.naming import shown_in_module, shown_name, shown_task
+from remat.report.text.summary import WIDTH, figures, summary, table
 from remat.solving.result import Result
 from tests import places
 
@@ -45,6 +48,18 @@ def lines(result: Result) -> dict[str, str]:
         label = line[:indent].strip() or label
         found[label] = f"{found[label]} {line[indent:]}" if label in found else line[indent:]
     return found
+
+
+NAMED = {
+    "schema": "remat.instance/3",
+    "kind": "dag",
+    "tasks": [
+        {"id": "a", "time": 1, "size": 4, "workspace": 5, "origin": {"module": "stem.conv", "op": "conv"}},
+        {"id": "stem.pool", "time": 1, "reads": ["a"], "size": 1, "origin": {"module": "stem.pool"}},
+        {"id": "c", "time": 1, "reads": ["a", "stem.pool"], "size": 1},
+    ],
+    "outputs": ["c"],
+}
 
 
 def test_a_schedule(kept: Result) -> None:
@@ -193,6 +208,23 @@ def test_names() -> None:
     assert "..." in shown
     assert shown.endswith("bbb")
     assert len(shown) <= 48
+
+
+def test_tasks_are_named_with_their_modules() -> None:
+    graph = lower(load(NAMED))
+    assert shown_task(graph, graph.task("a")) == "a of stem.conv"
+    assert shown_task(graph, graph.task("stem.pool")) == "stem.pool"
+    assert shown_task(graph, graph.task("c")) == "c"
+    assert shown_in_module("a" * 80, "b" * 80) == f"{shown_name('a' * 80)} of {shown_name('b' * 80)}"
+    assert shown_in_module("a", "b\x1b[2J") == "a of b\\u001b[2J"
+
+
+def test_what_sets_a_figure_is_named_with_its_module() -> None:
+    assert "set by a of stem.conv\n" in summary(remat.solve(NAMED))
+    assert remat.solve(NAMED).peak_step("memory") == "a"  # what programs read is the name
+    found = remat.solve(NAMED, algorithm="keep-all", budget=8)
+    assert "set by task a of stem.conv\n" in summary(found)
+    assert found.to_dict()["least_budget"]["task"] == "a"
 
 
 def test_figures(kept: Result) -> None:

@@ -68,7 +68,7 @@ def solve(problem: Problem, options: RotorFloatOptions, context: Context) -> Pro
     chain = problem.chain
     segments = Segments.of(chain)
     refuse_alternatives(problem, "rotor-float")
-    persistent = solve_rotor(problem, RotorOptions(slots=None, certificate=False, gap=None), context)
+    persistent = solve_rotor(problem, RotorOptions(gap=None), context)
     saved_whole = segments.saved_whole_need() + int(chain.activation_size[0]) + chain.static_memory
     if problem.budget is None or problem.budget >= saved_whole:
         within = FLOATING if Needs.of(chain, segments).plain else None

@@ -144,13 +144,13 @@ class _Reading:
         self.taken: set[int] = set()
         read, written = len(self.reads[loss]), len(self.writes[loss])
         if read != written:
-            raise self.unlike(f"task {self.graph.tasks[loss]!r} reads {read} values and writes {written}")
+            raise self.unlike(f"task {self.graph.described(loss, repr)} reads {read} values and writes {written}")
         forward = [self.activations(value) for value in self.reads[loss]]
         gradient = [self.gradients(value, loss) for value in self.writes[loss]]
         branches = [self.branch(xs, ys) for xs, ys in zip(forward, self.paired(forward, gradient), strict=True)]
         rest = [task for task in range(len(self.reads)) if task not in self.used]
         if rest:
-            raise self.unlike(f"task {self.graph.tasks[rest[0]]!r} belongs to no chain")
+            raise self.unlike(f"task {self.graph.described(rest[0], repr)} belongs to no chain")
         known = {xs[0] for xs in forward}
         ends = {ys[0] for ys in gradient}
         for value in sorted((self.inputs - known) | (self.outputs - known - ends)):
@@ -260,7 +260,7 @@ class _Reading:
         for task in made:
             if graph.once[task] or not graph.recomputable[task] or (graph.required[task] and len(made) > 1):
                 why = "must run" if graph.required[task] and len(made) > 1 else "may not run again"
-                raise self.unlike(f"forward {graph.tasks[task]!r} {why}")
+                raise self.unlike(f"forward {graph.described(task, repr)} {why}")
         plain = [task for task in made if len(self.writes[task]) == 1]
         if len(plain) > 1 or (not plain and len(made) > 1):
             raise self.unlike(f"{graph.values[after]!r} is made by several forwards of one form")
@@ -268,7 +268,7 @@ class _Reading:
         needed = [task for task in backward if graph.required[task] or graph.once[task]]
         wanted = y in self.outputs or (y >= 0 and self.readers[y])
         if (len(backward) > 1 and needed) or not (wanted or needed):
-            raise self.unlike(f"not exactly one of the backwards must run, as of {graph.tasks[backward[0]]!r}")
+            raise self.unlike(f"not exactly one of the backwards must run, as of {graph.described(backward[0], repr)}")
         return _Stage((plain or made)[0], ways)
 
     def saving(self, backward: int, x: int, after: int, gradient: int) -> int:
@@ -279,7 +279,7 @@ class _Reading:
             return -1
         (only, *others) = sorted(writers) or [-1]
         if others or only not in self.producers[after] or not saved <= set(self.writes[only]):
-            raise self.unlike(f"{self.graph.tasks[backward]!r} reads what no forward of its stage saves")
+            raise self.unlike(f"{self.graph.described(backward, repr)} reads what no forward of its stage saves")
         return only
 
     def saved_bytes(self, forward: int, backward: int, after: int) -> tuple[int, int]:
@@ -289,7 +289,9 @@ class _Reading:
         saved = sum(int(graph.size[value]) for value in extra if value in self.reads[backward])
         other = sum(int(graph.size[value]) for value in extra) - saved
         if other and graph.in_place[forward]:
-            raise self.unlike(f"{graph.tasks[forward]!r}, which is in place, writes what its backward does not read")
+            raise self.unlike(
+                f"{graph.described(forward, repr)}, which is in place, writes what its backward does not read"
+            )
         return saved, other
 
     def arrays(self, stages: list[_Stage], xs: list[int], ys: list[int]) -> Branch:

@@ -9,20 +9,24 @@ to train deep neural networks with limited memory". With m bytes beyond x_i, and
 where each way counts only if its forwards and its backward fit into m, and v runs over the variants of stage i (the
 paper has one; a choice of variants is that of Zhao et al. 2023, "Rockmate"). Whether an input goes early, because
 its backward does not read it, is told apart in the states of `states`.
+
+The paper divides the memory into slots. Here T(i, l, .) is a front, a list of (bytes, time): all of it is exact, and
+short (`cells`), the shorter the better the limit on the time that `search` sets.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from remat.plugin import Bound, Context, LeastBudget, Number, Options, Problem, Proposal, format_size, run_in_order
+from remat.plugin import Bound, Context, LeastBudget, Number, OptionError, Options, Problem, Proposal, run_in_order
 from remat_algorithms.chain.least_memory import LeastMemory
-from remat_algorithms.chain.rotor.slots import MOST_BYTES, Search, check_size, default_slots, is_long, table_bytes
+from remat_algorithms.chain.rotor.costs import Costs
+from remat_algorithms.chain.rotor.search import Found, Search
 from remat_algorithms.chain.segments import PERSISTENT, Segments
 
 
@@ -36,26 +40,25 @@ def _share(given: object) -> object:
     return given
 
 
+LARGEST_BYTES = 16_000_000_000
+"""Largest tables that are laid out."""
+
+CELL_BYTES = 28
+"""Of each segment, whatever its front: where that lies, what it is allowed, and its least memory."""
+
+
 class RotorOptions(Options):
     """Options of `rotor`."""
 
-    slots: int | None = Field(
-        None,
-        ge=1,
-        le=100_000,
-        description="most slots that the memory is divided into; exact where sizes allow it. "
-        "Default: 1000 (fewer where a table would be too large), and more for short chains, up to 20000",
-    )
-    certificate: bool = Field(
-        True, description="where sizes are rounded, fill a second table with sizes rounded down: a bound and a gap"
-    )
+    gone: ClassVar = dict.fromkeys(("slots", "certificate"), "fronts are exact to the byte")
+
     gap: Annotated[float | None, BeforeValidator(_share)] = Field(
         None,
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="the argument `gap` of every solve, under its old name: refine the slots until the schedule is "
-        "within this share of the bound for its class: 0.005, or 0.5%",
+        description="the argument `gap` of every solve, under its old name: stop when the schedule is within this "
+        "share of the bound for its class: 0.005, or 0.5%",
     )
 
 
@@ -67,9 +70,9 @@ class Setting:
         self.segments = Segments.of(problem.chain)
         self.resident = int(self.segments.activation[0]) + problem.chain.static_memory
         self.whole = self.segments.states.whole()
-        self.exact_times = self.segments.backward_time.dtype == np.int64
-        # Whether the table's sums are exact enough to claim: integers beyond 2^53 are rounded.
-        self.claimable = not self.exact_times or (self.segments.length + 1) * self.whole.time < 2**53
+        self.costs = Costs.of(self.segments)
+        # Whether bounds can be claimed: where whole times are too large for whole ticks, they are rounded.
+        self.claimable = self.costs.exact or self.segments.backward_time.dtype != np.int64
         self._least: LeastMemory | None = None
 
     @property
@@ -84,11 +87,32 @@ class Setting:
         time: Number = self.problem.graph.time[np.asarray(runs, dtype=np.int64)].sum().item()
         return time
 
-    def claim(self, time: float) -> Number | None:
-        """Turn a table's time into a claim."""
-        if not self.claimable:
-            return None
-        return round(time) if self.exact_times else time
+    def check_size(self) -> None:
+        """Refuse tables that would fill the machine.
+
+        Raises
+        ------
+        remat.OptionError
+        """
+        states, length = len(self.segments.states.stage), self.segments.length
+        needed = CELL_BYTES * states * (length + 1)
+        if needed > LARGEST_BYTES:
+            raise OptionError(
+                f"rotor's tables for {length:,} stages take {needed / 1e9:,.0f} GB, more than "
+                f"{LARGEST_BYTES / 1e9:.0f} GB; use periodic",
+                argument="algorithm",
+            )
+
+    def search(
+        self, rooms: Sequence[int], options: RotorOptions, report: Callable[[Found], None] = lambda found: None
+    ) -> Search:
+        """Search for the quickest schedules within some rooms."""
+        gap = gap_of(options, self.context)
+        search = Search(
+            self.segments, self.costs, rooms, self.context, lambda: self.least, self.time_of, gap=gap, report=report
+        )
+        search.go()
+        return search
 
     def nothing_recomputed(self) -> Proposal:
         """Propose the schedule that saves every stage through once."""
@@ -109,21 +133,38 @@ class Setting:
         named = LeastBudget(least.least + self.resident, least.binding_task(), sufficient=True)
         return Proposal(infeasible_within=PERSISTENT, least=named)
 
-    def propose(self, runs: Sequence[int], time: float, lower: float, notes: Sequence[str]) -> Proposal:
-        """Propose a schedule with a bound of its class (-inf: none)."""
-        makespan, value = self.claim(time), None
-        if self.claimable and lower > -math.inf:
-            value = self.claim(lower)
-        # Float sums in another order differ in their last digits: nothing lies between such values.
-        proved = value is not None and makespan is not None and (value >= makespan or nearly(value, makespan))
+    def propose(self, found: Found, notes: Sequence[str] = ()) -> Proposal:
+        """Propose the best schedule that was found, with a bound of its class."""
+        runs = found.read()
+        makespan = self.time_of(runs)
+        bounds: tuple[Bound, ...] = ()
+        if self.claimable and (found.proved or found.lower > 0):
+            value = makespan if found.proved else min(makespan, self.bound(found.lower))
+            bounds = (Bound(value, PERSISTENT, "rotor"),)
         return Proposal(
-            steps=run_in_order(self.problem.graph, self.problem.machine, list(runs)),
+            steps=run_in_order(self.problem.graph, self.problem.machine, runs),
             makespan=makespan,
-            bounds=() if value is None else (Bound(value, PERSISTENT, "rotor"),),
-            optimal_within=PERSISTENT if proved else None,
+            bounds=bounds,
+            optimal_within=PERSISTENT if bounds and found.proved else None,
             termination=self.context.termination,
-            notes=tuple(notes),
+            notes=(*notes, *self._notes(found)),
         )
+
+    def bound(self, excess: int) -> Number:
+        """Return the time of an excess, as a bound."""
+        return self.costs.time(excess) if self.costs.exact else self.costs.time(excess) * (1 - 1e-12)
+
+    def _notes(self, found: Found) -> list[str]:
+        """Say why a schedule is not the best one."""
+        if found.proved:
+            return []
+        if found.least and self.context.stopped:
+            return ["stopped before the fronts were full: the schedule is the one of least memory"]
+        lower = self.costs.whole + found.lower
+        if not self.claimable or lower <= 0 or found.excess is None:
+            return []
+        share = (found.excess - found.lower) / lower
+        return [f"at most {100 * share:.2g} % above the optimum of its class"]
 
 
 def solve(problem: Problem, options: RotorOptions, context: Context) -> Proposal:
@@ -135,86 +176,38 @@ def solve(problem: Problem, options: RotorOptions, context: Context) -> Proposal
         Of kind `chain` (or an `adjoint` without storage); only the first memory is used.
     options : RotorOptions
     context : Context
-        When stopped before the table is full, the answer comes from the least-memory table, or from a coarser one.
+        When stopped before the fronts are full, the answer is the best schedule so far, or that of least memory.
 
     Returns
     -------
     Proposal
-        Optimal within `PERSISTENT` where the sizes are whole slots or the two tables agree.
+        Optimal within `PERSISTENT`; with a gap, where that was asked for, the time ran out or fronts grew too long.
 
     Notes
     -----
-    O(L^3 slots) time and O(L^2 slots) memory; O(L^3) for the least budget, in bytes. When everything fits
-    without recomputation, that is returned at once. More memory never gives a worse answer, unless the time ran out;
-    with the option `gap`, up to the gap.
-
-    Raises
-    ------
-    remat.OptionError
-        If the tables would be too large.
+    O(L^3) sums of fronts at most, which a limit on the time makes few and short. When everything fits without
+    recomputation, that is returned at once.
     """
     setting = Setting(problem, context)
     room = math.inf if problem.budget is None else problem.budget - setting.resident
     if setting.whole.need <= room:
         return setting.nothing_recomputed()
-    slots = options.slots or default_slots(setting.segments)
-    check_size(setting.segments, slots)
-    if setting.least.least > room:
-        return setting.too_small()
-    return _within(setting, int(room), slots, options)
+    setting.check_size()
+
+    def report(found: Found) -> None:
+        if not found.proved:
+            runs = found.read()
+            steps = run_in_order(problem.graph, problem.machine, runs)
+            context.report(steps, makespan=setting.time_of(runs), message="a schedule within a limit")
+
+    search = setting.search([int(room)], options, report)
+    found = search.found[int(room)]
+    return setting.too_small() if found.excess is None else setting.propose(found)
 
 
-def _within(setting: Setting, room: int, slots: int, options: RotorOptions) -> Proposal:
-    """Solve for a budget that is feasible, but too small to save everything.
-
-    The schedule of least memory competes with the table's: near the least budget the slots may be too coarse
-    to hold any.
-    """
-    problem, context, segments = setting.problem, setting.context, setting.segments
-    gap = _gap_of(options, context)
-    certificate = options.certificate or gap is not None
-    search = Search(segments, setting.least, setting.whole, room, context, certificate)
-    search.start(setting.time_of(setting.least.runs()))
-    notes = []
-
-    def report(count: int) -> None:
-        steps = run_in_order(problem.graph, problem.machine, search.runs)
-        context.report(steps, makespan=setting.claim(search.time), message=f"{count} slots")
-
-    going = True
-    if is_long(segments, slots):
-        going = search.glance(slots // 4)
-        report(slots // 4)
-    while going and search.fill(slots):
-        report(slots)
-        if search.exact or gap is None or search.gap <= gap:
-            break
-        if table_bytes(segments, 2 * slots) > MOST_BYTES:
-            notes.append(f"the gap asked for needs more than {slots:,} slots, whose tables are too large")
-            break
-        slots *= 2
-    return setting.propose(search.runs, search.time, search.lower, [*notes, *_rounding(setting, search)])
-
-
-def _gap_of(options: RotorOptions, context: Context) -> float | None:
+def gap_of(options: RotorOptions, context: Context) -> float | None:
     """Return the gap that is asked for: by the option, or of the whole solve."""
     return options.gap if options.gap is not None else context.gap
-
-
-def _rounding(setting: Setting, search: Search) -> list[str]:
-    """Say how the figures came about."""
-    notes = []
-    if not search.from_table:
-        stopped = search.unit is None
-        why = "stopped before the table was full" if stopped else "the budget is too tight for the slots"
-        notes.append(f"{why}: the schedule is the one of least memory")
-    if search.unit is not None and not search.exact:
-        size = format_size(search.unit, setting.problem.units)
-        within = ""
-        if setting.claimable and 0 < search.gap < math.inf:
-            within = f"; at most {100 * search.gap:.2g} % above the optimum of its class"
-        notes.append(f"memory in slots of {size}, stored sizes rounded up{within}")
-    return notes
 
 
 def nearly(value: Number, makespan: Number) -> bool:

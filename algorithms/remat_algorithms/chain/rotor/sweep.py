@@ -1,32 +1,31 @@
-"""`rotor` at many budgets: one table, or a pair of them, answers all.
+"""`rotor` at many budgets: fronts are curves, and those of one search answer all.
 
-Row r of a table stands for a known number of bytes (see `table`), so that the schedule for a smaller budget is
-read off the highest row with no more bytes, and the bound off the lowest row with no fewer. Reading is O(L^2) array
-operations; what costs is the filling, once, at the largest budget that needs it. Where the budgets are named, only what
-one of them needs is filled: each has a limit on its time (see `limit`).
+Where the budgets are named, each has its limit, and fronts hold what one of them needs. For all breakpoints, the fronts
+of a chain that is not too long are filled without a limit: the front of the whole chain is the curve. On longer chains
+budgets stand in equal steps.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from remat.plugin import Context, Number, Problem, Proposal, Steps, TaskGraph, format_size
-from remat_algorithms.chain.rotor.limit import TimeLimit, once_times
-from remat_algorithms.chain.rotor.rotor import RotorOptions, Setting, nearly
-from remat_algorithms.chain.rotor.slots import (
-    Ladder,
-    Search,
-    check_size,
-    common_measure,
-    default_slots,
-    is_limited,
-)
-from remat_algorithms.chain.rotor.table import Grid, RotorTable, RowLimits, finest_unit
-from remat_algorithms.chain.segments import Segments
+from remat.plugin import Context, Problem, Proposal, Steps, TaskGraph
+from remat_algorithms.chain.rotor.allowed import Allowed
+from remat_algorithms.chain.rotor.cells import Cells
+from remat_algorithms.chain.rotor.rotor import RotorOptions, Setting
+from remat_algorithms.chain.rotor.runs import Reader
+from remat_algorithms.chain.rotor.search import Found
+from remat_algorithms.chain.rotor.work import Over, Work
+
+WHOLE_WORK = 60_000_000
+"""Points that are merged (a few seconds' worth) before the fronts of all budgets are given up."""
+
+POINTS = 50
+"""Budgets where the curve is not known as a whole."""
 
 
 def sweep(problem: Problem, options: RotorOptions, context: Context, budgets: Sequence[int] = ()) -> Iterator[Proposal]:
@@ -37,9 +36,8 @@ def sweep(problem: Problem, options: RotorOptions, context: Context, budgets: Se
     problem : Problem
         Of kind `chain` (or an `adjoint` without storage); its own budget is not used.
     options : RotorOptions
-        `gap` is not used: all budgets share the slots.
     context : Context
-        When stopped before the tables are full, the schedule of least memory stands in.
+        When stopped before the fronts are full, the schedule of least memory stands in.
     budgets : sequence of int
         Total bytes, descending. Empty: the breakpoints of the time-memory curve.
 
@@ -48,125 +46,34 @@ def sweep(problem: Problem, options: RotorOptions, context: Context, budgets: Se
     Proposal
         One for each budget, within it; or one for each breakpoint, from the no-recompute schedule down to the one of
         least memory, each with its peak, and then the infeasible answer that names the least budget.
-
-    Notes
-    -----
-    The table has as many slots as a single solve at the largest budget; smaller budgets have fewer of them, and a solve
-    of their own may find better schedules.
     """
     setting = Setting(problem, context)
+    setting.check_size()
     if budgets:
         yield from _at_budgets(setting, options, [budget - setting.resident for budget in budgets])
     else:
         yield from _curve(setting, options)
 
 
-@dataclass(frozen=True)
-class _Curve:
-    """The tables of schedules and of bounds, and the schedule of least memory, which competes.
-
-    Attributes
-    ----------
-    exact : bool
-        Whether stored sizes are whole slots.
-    aligned : bool
-        Whether the needs of running tasks are, too: then rows are all that there is to tell apart.
-    """
-
-    setting: Setting
-    up: RotorTable | None
-    down: RotorTable | None
-    exact: bool
-    aligned: bool
-    least_runs: list[int]
-    least_time: Number
-
-    @staticmethod
-    def of(setting: Setting, options: RotorOptions, room: int, rooms: Sequence[int] = ()) -> _Curve:
-        """Fill the tables at the largest room; only what some of `rooms` need, if there are any."""
-        segments, whole = setting.segments, setting.whole
-        slots = options.slots or default_slots(segments)
-        check_size(segments, slots)
-        measure = common_measure(segments)
-        aligned = measure >= finest_unit(segments, slots) and room // measure <= slots
-        if aligned:
-            unit, exact, room = measure, True, room // measure * measure
-        else:
-            ladder = Ladder.of(segments, whole.need, slots)
-            rung = ladder.rung(room)
-            unit, exact = ladder.units[rung], ladder.is_exact(rung)
-        search = Search(segments, setting.least, whole, room, setting.context)
-        runs = setting.least.runs()
-        time, both = setting.time_of(runs), options.certificate and not exact
-        limit = _limit(segments, Grid.of(segments, room, unit, up=True), rooms, time)
-        up, down = search.pair(unit, both=both, limit=limit)
-        curve = _Curve(setting, up, down, exact, aligned, runs, time)
-        if not both or up is None or down is not None:
-            return curve
-        if isinstance(limit, Mapping):
-            limit = {room: curve.time(room) for room in limit}
-        return replace(curve, down=search.table(room, unit, up=False, limit=limit))
-
-    def time(self, room: int) -> float:
-        """Time of the best schedule for a room."""
-        at = math.inf if self.up is None else self.up.best(self.up.grid.row(room))
-        return min(at, self.least_time)
-
-    def lower(self, room: int) -> float:
-        """Lower bound for a room; -inf if there is none."""
-        if self.aligned and self.up is not None:
-            return self.time(room)
-        table = self.up if self.exact else self.down
-        if table is None:
-            return -math.inf
-        row = table.grid.row_above(room)
-        value = table.best(row) if row >= 0 else -math.inf
-        return value if value < math.inf else -math.inf
-
-    def proposal(self, room: int) -> Proposal:
-        """Read the schedule for a room, and its bound."""
-        time = self.time(room)
-        notes = []
-        if self.up is not None and not self.exact:
-            size = format_size(self.up.grid.unit, self.setting.problem.units)
-            notes.append(f"memory in slots of {size}, shared by all budgets, stored sizes rounded up")
-        row = None if self.up is None else self.up.grid.row(room)
-        if self.up is None or row is None or self.up.best(row) > self.least_time:
-            return self.setting.propose(self.least_runs, self.least_time, self.lower(room), notes)
-        return self.setting.propose(self.up.runs(row), time, self.lower(room), notes)
-
-
-def _limit(segments: Segments, grid: Grid, rooms: Sequence[int], known: Number) -> TimeLimit:
-    """Return for each room the time of the better of two schedules: the one known, and a quickly found one."""
-    if not rooms or not is_limited(segments, grid.start):
-        return math.inf
-    times = once_times(RowLimits.of(segments, grid))
-    rows = {room: grid.row(room) for room in rooms}
-    return {room: min(float(known), float(times[row]) if row >= 0 else math.inf) for room, row in rows.items()}
-
-
 def _at_budgets(setting: Setting, options: RotorOptions, rooms: Sequence[int]) -> Iterator[Proposal]:
-    curve = None
+    between = [room for room in rooms if room < setting.whole.need]
+    found = setting.search(between, options).found if between else {}
     for room in rooms:
-        if setting.whole.need <= room:
+        if room not in found:
             yield setting.nothing_recomputed()
-        elif setting.least.least > room:
+        elif found[room].excess is None:
             yield setting.too_small()
         else:
-            if curve is None:
-                between = [each for each in rooms if setting.least.least <= each < setting.whole.need]
-                curve = _Curve.of(setting, options, room, between)
-            yield curve.proposal(room)
+            yield setting.propose(found[room])
 
 
 def _curve(setting: Setting, options: RotorOptions) -> Iterator[Proposal]:
-    """Walk down the rows of the largest table: a breakpoint is the lowest row of its time."""
+    """Walk down the breakpoints: what is quicker for no more memory is none."""
     lowest: int | None = None
     for proposal in _candidates(setting, options):
         if proposal.steps is None:
             yield proposal
             continue
-        # Rounding may need more than the row before for more time: that is no breakpoint.
         peak = peak_in_order(setting.problem.graph, proposal.steps)
         if lowest is None or peak < lowest:
             lowest = peak
@@ -174,30 +81,29 @@ def _curve(setting: Setting, options: RotorOptions) -> Iterator[Proposal]:
 
 
 def _candidates(setting: Setting, options: RotorOptions) -> Iterator[Proposal]:
-    whole, room = setting.whole, setting.whole.need - 1
-    least = setting.least.least
-    if least > room:
+    room = setting.whole.need - 1
+    table = _whole_table(setting, room)
+    # Other ways may be as quick and need less.
+    if table is None or not (table.whole[1] == 0).any():
         yield setting.nothing_recomputed()
-        yield setting.too_small()
-        return
-    curve = _Curve.of(setting, options, room)
-    rows = _breakpoints(curve, least)
-    if not rows or (curve.time(rows[0]) > whole.time and not nearly(curve.time(rows[0]), whole.time)):
-        yield setting.nothing_recomputed()
-    for row in rows:
-        yield curve.proposal(row)
+    if table is not None:
+        need, reader = table.whole[0].tolist(), Reader(table)
+        for at, excess in reversed(list(enumerate(table.whole[1].tolist()))):
+            yield setting.propose(Found(excess, excess, partial(reader.runs, need[at])))
+    elif setting.least.least <= room:
+        least = setting.least.least
+        rooms = sorted({least + (room - least) * k // (POINTS - 1) for k in range(POINTS)}, reverse=True)
+        yield from _at_budgets(setting, options, rooms)
     yield setting.too_small()
 
 
-def _breakpoints(curve: _Curve, least: int) -> list[int]:
-    """Return the rooms, descending, at which the time changes; the last one is the least."""
-    rooms = []
-    if curve.up is not None:
-        grid = curve.up.grid
-        times = np.minimum(curve.up.row(0, curve.setting.segments.length)[: grid.start + 1], float(curve.least_time))
-        last = np.flatnonzero(np.concatenate(([True], times[1:] < times[:-1])))
-        rooms = [grid.bytes(row) for row in last[::-1].tolist() if times[row] < curve.least_time]
-    return [*(room for room in rooms if room > least), least]
+def _whole_table(setting: Setting, room: int) -> Cells | None:
+    """Return the fronts without a limit; None if they take too long."""
+    work = Work(WHOLE_WORK, lambda: setting.context.stopped)
+    try:
+        return Cells.of(setting.segments, setting.costs, Allowed.all(setting.segments, room), work)
+    except Over:
+        return None
 
 
 def peak_in_order(graph: TaskGraph, steps: Steps) -> int:

@@ -113,7 +113,7 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
 
 def keep_everything(model: StageModel, problem: Problem) -> Steps | None:
     """Return the schedule without reruns if it fits."""
-    steps = steps_of(problem, model, list(model.tables.first), [1] * model.stages)
+    steps = steps_of(problem, model, model.runs_of(model.tables.first, [1] * model.stages))
     resident = sum(size for size, initial in zip(model.tables.size, model.tables.initial, strict=True) if initial)
     if problem.budget is not None and resident + model.tables.static[0] > problem.budget:
         return None

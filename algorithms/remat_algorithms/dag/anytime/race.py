@@ -8,6 +8,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from remat.plugin import (
     ALL_SCHEDULES,
     Context,
@@ -136,7 +138,7 @@ class Race:
         """Time that the best schedule takes on top of the order, in the model's unit."""
         times = [] if self.best is None else [self.best.time]
         if self.elsewhere is not None and self.model.simple:
-            times.append(self.elsewhere[1] / self.model.time_unit)
+            times.append(self.elsewhere[1] / self.model.time_unit - self.model.free_time)
         return max(0.0, min(times) - self.model.once_time) if times else math.inf
 
     @property
@@ -209,28 +211,28 @@ class Race:
 
     def steps(self, plan: Plan) -> Steps:
         """Return the steps of a plan."""
-        return steps_of(self.problem, self.model, plan.item, plan.full)
+        return steps_of(self.problem, self.model, self.model.runs_of(plan.item, plan.full))
 
     def makespan(self, plan: Plan) -> Number:
         """Return the makespan of a plan."""
-        return self.model.makespan(self.model.tasks_of(plan.item, plan.full))
+        return self.model.makespan(self.model.runs_of(plan.item, plan.full))
 
 
-def steps_of(problem: Problem, model: StageModel, items: Sequence[int], full: Sequence[int]) -> Steps:
-    """Return the steps of a sequence of items: inputs that nobody reads before they are written are dropped first."""
-    tables = model.tables
+def steps_of(problem: Problem, model: StageModel, tasks: Sequence[int]) -> Steps:
+    """Return the steps of an order of runs: inputs that nobody reads before they are written are dropped first."""
+    graph, tables = model.graph, model.tables
     read: set[int] = set()
     written: set[int] = set()
-    for item in items:
-        own = tables.read_value[tables.read_start[item] : tables.read_start[item + 1]]
-        read.update(value for value in own if value not in written)
-        written.update(tables.write_value[tables.write_start[item] : tables.write_start[item + 1]])
+    order = np.array(tasks, dtype=np.int64)
+    for reads, writes in zip(graph.reads.gather(order).to_lists(), graph.writes.gather(order).to_lists(), strict=True):
+        read.update(value for value in reads if value not in written)
+        written.update(writes)
     unused = [
         value
         for value, initial in enumerate(tables.initial)
         if initial and not tables.pinned[value] and value not in read and (value in written or not tables.stays[value])
     ]
-    runs = run_in_order(problem.graph, problem.machine, model.tasks_of(items, full))
+    runs = run_in_order(problem.graph, problem.machine, order)
     if not unused:
         return runs
     head = StepBuilder()

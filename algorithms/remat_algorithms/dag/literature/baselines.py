@@ -125,7 +125,7 @@ def _sqrt(problem: Problem, name: str, candidates: Candidates) -> Proposal:
     if candidates is _linear:
         _refuse_unless_linear(training, name)
     runs = runs_for(training, every_root(candidates(training)))
-    replay = training.stages.replay(runs)
+    replay = training.stages.replay(training.stages.useful(runs))
     return Proposal(steps=replay.steps, makespan=replay.time, peak=replay.peak)
 
 

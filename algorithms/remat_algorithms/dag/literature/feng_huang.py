@@ -252,5 +252,6 @@ def solve(problem: Problem, options: FengHuangOptions, context: Context) -> Prop
             "forward tasks (option states): too wide for an exact search",
             argument="algorithm",
         ) from None
-    replay = training.stages.replay(runs_for(training, checkpoints))
+    stages = training.stages
+    replay = stages.replay(stages.useful(runs_for(training, checkpoints)))
     return Proposal(steps=replay.steps, makespan=replay.time, peak=replay.peak)

@@ -52,7 +52,7 @@ def fastest(problem: Problem, stages: Stages, candidates: Iterable[Runs | None],
         if runs is None or (key := tuple(runs)) in seen:
             continue
         seen.add(key)
-        replay = stages.replay(runs)
+        replay = stages.replay(stages.useful(runs))
         least = min(least, replay.peak)
         if fits(stages, replay.peak):
             kept.take(replay, replay.time, rank=(replay.time, replay.peak))

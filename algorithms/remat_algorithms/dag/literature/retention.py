@@ -24,6 +24,7 @@ from remat.plugin import (
     TaskGraph,
     reference_order,
     run_in_order,
+    useful_runs,
 )
 
 MOST_STAGES = 4_000
@@ -192,6 +193,10 @@ class Stages:
                 if set(values) <= set(self.graph.writes[task].tolist()):
                     return task
         return self.tasks[stage]
+
+    def useful(self, runs: Sequence[int]) -> list[int]:
+        """Leave out of a schedule the runs all of whose values are dropped unread."""
+        return useful_runs(self.graph, self.machine, list(runs))
 
     def replay(self, runs: Sequence[int]) -> Replay:
         """Measure a list of runs (O(accesses log accesses)): the peak is exact, reuse in place included."""

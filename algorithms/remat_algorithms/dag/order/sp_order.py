@@ -76,9 +76,9 @@ def series_parallel_order(
         order = [figures.task[node] for node in strings.order(string) if figures.task[node] >= 0]
         return order, max(model.start_peak, model.start + highest(string))
     # The last attempt has no releases, so what failed is a task.
-    name = problem.graph.tasks[model.tasks[failed]]
+    name = problem.graph.described(model.tasks[failed], repr)
     raise OptionError(
-        f"'sp-order' needs series-parallel precedence, which fails at task {name!r}; use dag-order-exact",
+        f"'sp-order' needs series-parallel precedence, which fails at task {name}; use dag-order-exact",
         argument="algorithm",
     )
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from remat.plugin import IntArray, Number, Problem, TaskGraph, reference_order
+from remat.plugin import IntArray, Machine, Number, Problem, TaskGraph, reference_order, unread_tasks, useful_runs
 
 Row = Any
 """A list where functions are interpreted, an array where they are compiled."""
@@ -37,7 +37,7 @@ class Tables(NamedTuple):
     workspace, in_place, repeat, written : (items,)
         `repeat`: may be rerun; `written`: bytes that it writes.
     time : (items,) float
-        In units in which the mean of the order's tasks is 1000.
+        In units in which the mean of the order's tasks is 1000; 0 of what nobody reads, and may run anywhere.
     maker : (values,)
         The item that makes a value again, or -1.
     initial, pinned, stays : (values,)
@@ -80,6 +80,7 @@ class StageModel:
     Attributes
     ----------
     graph : TaskGraph
+    machine : Machine
     tables : Tables
         Of lists.
     task : list of int
@@ -95,6 +96,7 @@ class StageModel:
     """
 
     graph: TaskGraph
+    machine: Machine
     tables: Tables
     task: list[int]
     twin: list[int]
@@ -126,6 +128,11 @@ class StageModel:
         return None if self.whole_step is None else self.whole_step / self.time_unit
 
     @cached_property
+    def free_time(self) -> float:
+        """Time of the order's tasks that cost nothing in the tables, in their unit."""
+        return float(self.once_makespan) / self.time_unit - self.once_time
+
+    @cached_property
     def once_makespan(self) -> Number:
         """Time of the order, in the instance's unit."""
         return self.makespan([self.task[item] for item in self.tables.first])
@@ -141,6 +148,10 @@ class StageModel:
         return [
             self.task[item] if whole else self.twin[item] for item, whole in zip(list(items), list(full), strict=True)
         ]
+
+    def runs_of(self, items: Row, full: Row) -> list[int]:
+        """Return the graph's tasks that are run for a sequence of items: none is whose values nobody uses."""
+        return useful_runs(self.graph, self.machine, self.tasks_of(items, full))
 
     def makespan(self, tasks: list[int]) -> Number:
         """Return the time of a sequence of tasks, exactly where times are integers."""
@@ -171,7 +182,9 @@ def stage_model(problem: Problem, order: IntArray | None = None) -> StageModel:
     items, twins = _items(graph, chosen, reads, writes, here, repeatable)
     size: list[int] = graph.size.tolist()
     unit = _time_unit(graph, chosen)
-    time = [float(value) / unit for value in graph.time[np.array(items, dtype=np.int64)].tolist()]
+    # A rerun of what nobody reads costs nothing: the run before it is left out then (`runs_of`).
+    free = (unread_tasks(graph) & np.array(repeatable, dtype=bool)).tolist()
+    time = [0.0 if free[task] else float(graph.time[task].item()) / unit for task in items]
     all_time, all_space = graph.time.tolist(), graph.workspace.tolist()
     is_first = set(chosen)
     values = range(len(size))
@@ -201,7 +214,7 @@ def stage_model(problem: Problem, order: IntArray | None = None) -> StageModel:
             0 if twin < 0 else 1 if task in is_first and must_run_whole[task] else 2
             for task, twin in zip(items, twins, strict=True)
         ],
-        light_time=[float(all_time[twin]) / unit if twin >= 0 else 0.0 for twin in twins],
+        light_time=[float(all_time[twin]) / unit if twin >= 0 and not free[twin] else 0.0 for twin in twins],
         light_workspace=[all_space[twin] if twin >= 0 else 0 for twin in twins],
         light_spared=[
             sum(size[value] for value in writes[task]) - sum(size[value] for value in kept[index])
@@ -213,7 +226,7 @@ def stage_model(problem: Problem, order: IntArray | None = None) -> StageModel:
     for value in (*(v for row in writes for v in row), *here):
         origins[value] += 1
     simple = len(items) == len(chosen) and all(count <= 1 for count in origins)
-    return StageModel(graph, tables, items, twins, simple, unit, own)
+    return StageModel(graph, machine, tables, items, twins, simple, unit, own)
 
 
 def _starts(rows: list[list[int]]) -> list[int]:

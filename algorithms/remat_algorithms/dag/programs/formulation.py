@@ -135,7 +135,7 @@ class _Construction:
                 own = front.forced[position] and front.first[position] == stage
                 if not own and not again[position]:
                     continue
-                cost = 0.0 if own else float(_units(front.time[position], self.time_unit))
+                cost = 0.0 if own else float(_units(front.again[position], self.time_unit))
                 self.runs[stage, position] = self.builder.add_column(
                     cost=cost, lower=1 if own else 0, integer=self.integral and not own
                 )
@@ -148,7 +148,7 @@ class _Construction:
                     self.builder.add_row(entries, upper=1)
 
     def _too_dear(self, position: int) -> bool:
-        return self.front.time[position] > self.most_cost
+        return self.front.again[position] > self.most_cost
 
     def _add_chain(self, value: int) -> int | None:
         """Add the segments of a value's life; return the first one."""

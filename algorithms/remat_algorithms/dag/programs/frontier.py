@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from remat.plugin import Number, Problem, reference_order
+from remat.plugin import Number, Problem, reference_order, unread_tasks
 
 FRONTIER = "frontier-advancing schedules of the reference order"
 IMPROVED = "frontier-advancing schedules of the improved order"
@@ -38,6 +38,8 @@ class Frontier:
     reads, writes : list of lists of int
         Values that each position's task reads and writes (once each), pinned ones and useless ones left out.
     time : list of numbers
+    again : list of numbers
+        What a rerun costs: nothing where nobody reads what it writes, since the run before it is left out then.
     written : list of int
         Bytes that a run writes, useless and pinned values included.
     workspace : list of int
@@ -70,6 +72,7 @@ class Frontier:
     reads: list[list[int]]
     writes: list[list[int]]
     time: list[Number]
+    again: list[Number]
     written: list[int]
     workspace: list[int]
     in_place: list[bool]
@@ -160,7 +163,7 @@ def frontier(problem: Problem, order: Sequence[int] | None = None) -> Frontier:
     once = (graph.once | ~graph.recomputable).tolist()
     forced, single = [must[task] for task in tasks], [once[task] for task in tasks]
     last, until = _windows(first, forced, single, write_rows, users, outputs, len(end))
-    time = graph.time.tolist()
+    time, unread = graph.time.tolist(), unread_tasks(graph).tolist()
     return Frontier(
         tasks=tasks,
         end=end,
@@ -172,6 +175,7 @@ def frontier(problem: Problem, order: Sequence[int] | None = None) -> Frontier:
         reads=read_rows,
         writes=write_rows,
         time=[time[task] for task in tasks],
+        again=[0 if unread[task] else time[task] for task in tasks],
         written=[sum(size[value] for value in writes[task]) for task in tasks],
         workspace=graph.workspace[tasks].tolist(),
         in_place=graph.in_place[tasks].tolist(),

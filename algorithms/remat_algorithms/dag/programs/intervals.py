@@ -145,7 +145,7 @@ class Intervals:
                 runs.append((model.new_constant(fixed), True))
                 later = [slot for slot in own if slot > fixed]
             count = 1 if front.single[position] else min(copies, len(own))
-            if self.units(front.time[position]) * self.time_unit > self.most_cost:
+            if self.units(front.again[position]) * self.time_unit > self.most_cost:
                 count = len(runs)
             while len(runs) < count and later:
                 slot = model.new_int_var_from_domain(self.cp.Domain.from_values(later), "")
@@ -155,7 +155,7 @@ class Intervals:
                     before, there = runs[-1]
                     model.add_implication(present, there)
                     model.add(slot > before).only_enforce_if(present)
-                cost.append(self.units(front.time[position]) * present)
+                cost.append(self.units(front.again[position]) * present)
                 runs.append((slot, present))
             self.runs.append(runs)
         if cost:

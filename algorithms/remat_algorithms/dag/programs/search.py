@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.plugin import Context, LeastBudget, Number, Problem, Proposal, Termination, reference_order
+from remat.plugin import Context, LeastBudget, Number, Problem, Proposal, Termination, reference_order, useful_runs
 from remat_algorithms.dag.order.improving import better_order
 from remat_algorithms.dag.programs.frontier import FRONTIER, IMPROVED, Frontier, frontier
 from remat_algorithms.dag.programs.replay import Execution, execute, steps_of
@@ -83,7 +83,8 @@ class Search(Incumbent[Execution]):
 
     def offer_runs(self, runs: list[int], chosen: Runs | None = None) -> bool:
         """Likewise for an order of tasks."""
-        found = execute(self.problem, runs)
+        graph, machine = self.problem.graph, self.problem.machine
+        found = execute(self.problem, useful_runs(graph, machine, runs))
         if found.peak > self.budget:
             return False
         if self.take(found, found.makespan):

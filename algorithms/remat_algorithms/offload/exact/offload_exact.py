@@ -149,7 +149,7 @@ def _refuse(problem: Problem, setting: Setting, options: OffloadExactOptions) ->
             if value in reads or value in graph.pinned:
                 kind = "its own input" if value in reads else "a pinned input"
                 raise OptionError(
-                    f"{NAME} cannot let task {graph.tasks[task]!r} write {kind} {graph.values[value]!r}",
+                    f"{NAME} cannot let task {graph.described(task, repr)} write {kind} {graph.values[value]!r}",
                     argument="algorithm",
                 )
 

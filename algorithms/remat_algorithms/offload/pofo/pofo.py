@@ -11,9 +11,10 @@ from remat.plugin import Chain, Context, OptionError, Problem, Proposal
 from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
+from remat_algorithms.chain.rotor.runs import Reader
 from remat_algorithms.chain.segments import RunList, Segments
 from remat_algorithms.offload.offload_greedy import OffloadOptions, greedy_plan, rankings
-from remat_algorithms.offload.pofo.table import Decision, PofoTable, Rates
+from remat_algorithms.offload.pofo.table import Decision, PofoTable, Rates, remade_segments
 from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
 from remat_algorithms.offload.swaps.fluid import fluid_bound
 from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
@@ -96,13 +97,13 @@ def solve_pofo(problem: Problem, options: PofoOptions, context: Context) -> Prop
 
     Notes
     -----
-    O(L^2 slots^3), and rotor's table with as many slots, for each share of the memory that the model is given.
+    O(L^2 slots^3), for each share of the memory that the model is given, and the fronts of `rotor`.
     """
     refuse_alternatives(problem, "pofo")
     ways = routes(problem.machine)
     choice = Choice(problem, Order.of(problem), ways)
     if not ways or choice.fits:
-        return solve_rotor(problem, RotorOptions(slots=None, certificate=True, gap=None), context)
+        return solve_rotor(problem, RotorOptions(gap=None), context)
     start = best_of([rotor_plan(problem, ways, context), greedy_plan(choice, lambda: context.stopped)])
     if start is not None:
         context.report(start.outcome.steps, makespan=start.makespan)
@@ -115,7 +116,7 @@ def solve_pofo(problem: Problem, options: PofoOptions, context: Context) -> Prop
 
 def rotor_plan(problem: Problem, ways: tuple[Route, ...], context: Context) -> Plan | None:
     """Return rotor's schedule, which offloads nothing; None if there is none."""
-    alone = solve_rotor(problem, RotorOptions(slots=None, certificate=False, gap=None), context)
+    alone = solve_rotor(problem, RotorOptions(gap=None), context)
     if alone.steps is None:
         return None
     order = Order(problem.graph, problem.machine, alone.steps.runs.tolist())
@@ -136,11 +137,15 @@ def modelled_plans(
     found: list[Modelled] = []
     rates = _rates(problem, ways[0])
     base = float(problem.no_recompute_time)
+    largest = int((capacity - chain.static_memory) * max(MARGINS))
+    remade = remade_segments(chain, largest, lambda: context.stopped) if remake and largest > 0 else None
+    if remake and remade is None:
+        return []
     for margin in MARGINS:
         if context.stopped:  # the table takes a while to be laid out
             break
         memory = int((capacity - chain.static_memory) * margin)
-        table = PofoTable(chain, memory, rates, slots, remake=remake)
+        table = PofoTable(chain, memory, rates, slots, remade=remade)
         if memory <= 0 or not table.fill(lambda: context.stopped):
             break
         if np.isinf(table.estimate):
@@ -167,9 +172,8 @@ def tasks_of(chain: Chain, table: PofoTable, decisions: list[Decision]) -> list[
     runs.backward(chain.length)
     for decision in reversed(decisions):
         if decision.remade:
-            assert table.rotor is not None
-            row = table.rotor.grid.row(decision.room)
-            runs.tasks.extend(table.rotor.segment_runs(decision.first, decision.last, row))
+            assert table.remade is not None
+            runs.tasks.extend(Reader(table.remade).segment(decision.first, decision.last, decision.room))
         else:
             runs.backward(decision.first)
     return runs.tasks

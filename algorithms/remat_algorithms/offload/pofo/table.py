@@ -28,10 +28,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.plugin import Chain
-from remat_algorithms.chain.rotor.table import Grid, RotorTable, finest_unit
+from remat_algorithms.chain.rotor.allowed import Allowed
+from remat_algorithms.chain.rotor.cells import Cells, Thin
+from remat_algorithms.chain.rotor.costs import Costs
+from remat_algorithms.chain.rotor.work import Over, Work
 from remat_algorithms.chain.segments import Segments
 
 FloatArray = NDArray[np.float64]
+
+POINTS = 64
+"""Most points of the front of a remade segment: more than slots tell apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,17 @@ class Rates:
     back: float
 
 
+def remade_segments(chain: Chain, memory: int, stopped: Callable[[], bool]) -> Cells | None:
+    """Return the fronts of all segments within so many bytes, thinned; None if they were stopped."""
+    segments = Segments.of(chain)
+    most = memory - segments.activation[segments.states.stage]
+    allowed, work = Allowed.anywhere(segments, most), Work(stopped=stopped)
+    try:
+        return Cells.of(segments, Costs.of(segments), allowed, work, thin=Thin(POINTS, up=True))
+    except Over:
+        return None
+
+
 class PofoTable:
     """The table of one chain, memory and pair of rates.
 
@@ -78,12 +95,12 @@ class PofoTable:
         Infinite ones are allowed.
     slots : int
         O(L slots^3) memory; O(L slots^3) time without remade segments, O(L^2 slots^3) with them.
-    remake : bool
-        Whether segments may be remade.
+    remade : Cells, optional
+        The fronts of remade segments; default: none may be remade.
     """
 
-    def __init__(self, chain: Chain, memory: int, rates: Rates, slots: int, *, remake: bool) -> None:
-        self.chain, self.memory, self.rates, self.remake = chain, memory, rates, remake
+    def __init__(self, chain: Chain, memory: int, rates: Rates, slots: int, *, remade: Cells | None) -> None:
+        self.chain, self.memory, self.rates, self.remade = chain, memory, rates, remade
         self.segments = Segments.of(chain)
         # No more slots than bytes: a slot has at least one.
         self.length, self.slots = chain.length, max(1, min(slots, memory))
@@ -104,7 +121,6 @@ class PofoTable:
         self.sent = self._moved(self.segments.save_time.astype(np.float64), rates.out)
         self.returned = self._moved(chain.backward_time.astype(np.float64), rates.back)
         self.swept = self._moved(chain.forward_time.astype(np.float64), rates.out)
-        self.rotor: RotorTable | None = None
         shape = (self.length + 1, *[self.slots + 2] * 3)
         self.value = np.full(shape, np.inf, dtype=np.float32)
 
@@ -115,13 +131,6 @@ class PofoTable:
 
     def fill(self, stopped: Callable[[], bool]) -> bool:
         """Fill the table from the loss back; False if it was stopped."""
-        if self.remake:
-            first = int(self.chain.activation_size[0])
-            unit = max(finest_unit(self.segments, self.slots), round(self.unit))
-            grid = Grid.of(self.segments, max(0, self.memory - first), unit, up=True)
-            self.rotor = RotorTable.of(self.segments, grid, stopped=stopped)
-            if self.rotor is None:
-                return False
         index = np.arange(self.slots + 1)
         kept, sent, back = index[:, None, None], index[None, :, None], index[None, None, :]
         # What is still to be sent at the loss, and what is back, are the items of the same last stages.
@@ -184,7 +193,7 @@ class PofoTable:
         for input_leaves in inputs:
             for saved_leaves in saved:
                 yield Decision(stage, stage, False, input_leaves, saved_leaves)
-            if self.remake:
+            if self.remade is not None:
                 for last in range(stage, self.length):
                     yield Decision(stage, last, True, input_leaves, False)
 
@@ -224,11 +233,9 @@ class PofoTable:
 
     def _remade(self, decision: Decision, held: NDArray[np.int64]) -> tuple[FloatArray, NDArray[np.int64]]:
         """Return the time that remaking adds, and the slots that come back meanwhile, for the slots held by others."""
-        assert self.rotor is not None
-        first, last, grid = decision.first, decision.last, self.rotor.grid
-        rows = self._rotor_rows
-        times = self.rotor.row(int(self.segments.states.free[first]), last)
-        taken = np.where(rows >= 0, times[np.clip(rows, 0, grid.rows - 1)], np.inf)
+        assert self.remade is not None
+        first, last = decision.first, decision.last
+        taken = self.remade.times(first, last, self._rooms)
         once = float((self.segments.save_time + self.chain.backward_time)[first : last + 1].sum())
         sweep = float(self.chain.forward_time[first : last + 1].sum())
         room = np.minimum(held, 2 * self.slots + 2)
@@ -239,11 +246,9 @@ class PofoTable:
         return (taken + (sweep - once))[room], moved[room]
 
     @cached_property
-    def _rotor_rows(self) -> NDArray[np.int64]:
-        """Row of rotor's table for the bytes that are left beside so many slots."""
-        assert self.rotor is not None
-        left = [int(self.memory - slots * self.unit) for slots in range(2 * self.slots + 3)]
-        return np.array([self.rotor.grid.row(room) for room in left], dtype=np.int64)
+    def _rooms(self) -> NDArray[np.int64]:
+        """Bytes that are left beside so many slots."""
+        return np.array([int(self.memory - slots * self.unit) for slots in range(2 * self.slots + 3)], dtype=np.int64)
 
     def _with_room(self, decision: Decision, state: tuple[int, int, int]) -> Decision:
         size = int(self._up(self.chain.activation_size[decision.first : decision.first + 1])[0])

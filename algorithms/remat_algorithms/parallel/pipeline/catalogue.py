@@ -5,10 +5,12 @@ from __future__ import annotations
 from remat.plugin import Algorithm
 
 
-def _named(name: str, function: str, summary: str, reference: str, options: str = "") -> Algorithm:
+def _named(
+    name: str, function: str, summary: str, reference: str, options: str = "", *, module: str = "named"
+) -> Algorithm:
     return Algorithm(
         name=name,
-        solver=f"remat_algorithms.parallel.pipeline.named:{function}",
+        solver=f"remat_algorithms.parallel.pipeline.{module}:{function}",
         options=f"remat_algorithms.parallel.pipeline.named:{options}" if options else "",
         kinds=("pipeline",),
         summary=summary,
@@ -19,6 +21,25 @@ def _named(name: str, function: str, summary: str, reference: str, options: str 
         several_memories=True,
         any_links=True,
         cheap=("pipeline",),
+    )
+
+
+def _planner(name: str, place: str, options: str, summary: str, reference: str, *, auto: bool = False) -> Algorithm:
+    module, _, function = place.partition(":")
+    home = f"remat_algorithms.parallel.pipeline.planners.{module}"
+    shared = "remat_algorithms.parallel.pipeline.planners.planning:StageOptions"
+    return Algorithm(
+        name=name,
+        solver=f"{home}:{function}",
+        options=f"{home}:{options}" if options else shared,
+        kinds=("pipeline",),
+        summary=summary,
+        guarantee="heuristic",
+        complexity="O(devices * layers^2), and simulations",
+        reference=reference,
+        several_memories=True,
+        any_links=True,
+        cheap=("pipeline",) if auto else (),
     )
 
 
@@ -35,6 +56,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     _named("chimera", "solve_chimera", "two pipelines in opposite directions", "Li and Hoefler 2021"),
     _named("gems", "solve_gems", "micro-batches from both ends in turns, one in flight a device", "Jain et al. 2020"),
+    _named("dualpipe", "solve_dualpipe", "two directions, forwards and backwards at once", "DeepSeek-AI 2024"),
+    _named("dualpipev", "solve_dualpipev", "DualPipe folded: two chunks a device in a V", "DeepSeek-AI 2025"),
     _named("zb-h1", "solve_zb_h1", "zero bubble, in the memory of 1F1B", "Qi et al. 2024"),
     _named("zb-h2", "solve_zb_h2", "zero bubble, in up to twice the memory of 1F1B", "Qi et al. 2024"),
     _named("zb-v", "solve_zb_v", "two chunks a device in a V, in the memory of 1F1B", "Qi et al. 2024"),
@@ -65,6 +88,98 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         any_links=True,
         anytime=True,
+    ),
+    Algorithm(
+        name="tessel",
+        solver="remat_algorithms.parallel.pipeline.tessel:solve",
+        options="remat_algorithms.parallel.pipeline.tessel:TesselOptions",
+        kinds=("pipeline",),
+        summary="the smallest repetend that fits, then warm-up and drain",
+        guarantee="heuristic",
+        complexity="exponential in the operations of a micro-batch",
+        reference="Lin et al. 2024",
+        several_memories=True,
+        any_links=True,
+        anytime=True,
+    ),
+    Algorithm(
+        name="1f1b-star",
+        solver="remat_algorithms.parallel.pipeline.streams:solve_star",
+        options="remat_algorithms.parallel.pipeline.streams:StarOptions",
+        kinds=("pipeline",),
+        summary="the least period of 1F1B* that fits, for micro-batches without end",
+        guarantee="heuristic",
+        complexity="O(moves * (layers + stages log period))",
+        reference="Beaumont et al. 2021",
+        several_memories=True,
+        any_links=True,
+    ),
+    _named(
+        "pipedream",
+        "solve_pipedream",
+        "1F1B without end, a version of the parameters for each micro-batch in flight",
+        "Narayanan et al. 2019",
+        module="streams",
+    ),
+    _named(
+        "pipedream-2bw",
+        "solve_2bw",
+        "1F1B without end, two versions of the parameters",
+        "Narayanan et al. 2021b",
+        module="streams",
+    ),
+    _named(
+        "pipemare",
+        "solve_pipemare",
+        "1F1B without end, one version of the parameters",
+        "Yang et al. 2021",
+        module="streams",
+    ),
+    _planner(
+        "pipedream-dp",
+        "pipedream:solve_dp",
+        "",
+        "cuts for the least slowest stage or transfer",
+        "Narayanan et al. 2019",
+    ),
+    _planner(
+        "2bw-plan", "pipedream:solve_2bw", "", "depth and cuts for the least slowest stage", "Narayanan et al. 2021"
+    ),
+    _planner(
+        "dapple-plan",
+        "dapple_plan:solve",
+        "JudgedOptions",
+        "depth and cuts for the least makespan of 1F1B",
+        "Fan et al. 2021",
+        auto=True,
+    ),
+    _planner(
+        "varuna",
+        "varuna:solve",
+        "",
+        "depth by simulation, backwards when they are ready",
+        "Athlur et al. 2022",
+        auto=True,
+    ),
+    _planner("hetpipe", "hetpipe:solve", "", "cuts for devices of several types and memories", "Park et al. 2020"),
+    _planner(
+        "pipe-torch",
+        "pipe_torch:solve",
+        "",
+        "cuts, and the order of devices of several types",
+        "Zhan and Zhang 2019",
+        auto=True,
+    ),
+    _planner(
+        "ftpipe",
+        "ftpipe:solve",
+        "BlockOptions",
+        "blocks of layers dealt out, several stages a device",
+        "Eliad et al. 2021",
+        auto=True,
+    ),
+    _planner(
+        "chimera-plan", "chimera_plan:solve", "", "depth of Chimera's schedule by simulation", "Li and Hoefler 2021"
     ),
     _named("v-min", "solve_v_min", "two chunks a device in a V, in a third of the memory of 1F1B", "Qi et al. 2024b"),
 )

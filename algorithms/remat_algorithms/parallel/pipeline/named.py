@@ -10,6 +10,7 @@ from pydantic import Field
 from remat.plugin import Context, OptionError, Options, Orders, Pass, Phase, PipelineInstance, Problem, Proposal, Stage
 from remat_algorithms.parallel.pipeline import rules
 from remat_algorithms.parallel.pipeline.cuts import balanced_cuts
+from remat_algorithms.parallel.pipeline.stages import needs_flush
 
 
 class ChunkOptions(Options):
@@ -18,7 +19,7 @@ class ChunkOptions(Options):
     chunks: int = Field(default=2, ge=1, le=64, description="parts of the model that each device holds")
 
 
-def orders_of(instance: PipelineInstance, lists: rules.Lists) -> Orders:
+def orders_of(instance: PipelineInstance, lists: rules.Lists | rules.PairedLists) -> Orders:
     """Give each part of a rule its layers, so that the slowest part is as quick as can be.
 
     Operations on halves that the layers of a stage do not have become those on the whole.
@@ -28,17 +29,12 @@ def orders_of(instance: PipelineInstance, lists: rules.Lists) -> Orders:
     OptionError
         If the instance allows fewer copies of a layer than the rule keeps, or has too few layers.
     """
+    needs_flush(instance)
     homes = [
         sorted({device for device, part in zip(lists.place, lists.part, strict=True) if part == wanted})
         for wanted in range(lists.parts)
     ]
-    copies = max(len(devices) for devices in homes)
-    if copies > instance.copies:
-        raise OptionError(
-            f"this schedule keeps each layer on {copies} devices, and the instance allows {instance.copies}; "
-            f'give it "copies": {copies}',
-            argument="algorithm",
-        )
+    check_copies(instance, max(len(devices) for devices in homes))
     cuts = balanced_cuts(instance, homes)
     stages = tuple(
         Stage(tuple(range(cuts[part], cuts[part + 1])), device)
@@ -46,9 +42,37 @@ def orders_of(instance: PipelineInstance, lists: rules.Lists) -> Orders:
     )
     layers = instance.each_layer()
     halves = [any(layers[layer].is_split for layer in stage.layers) for stage in stages]
+    if isinstance(lists, rules.PairedLists):
+        return _paired(stages, lists, halves)
     if all(halves):
         return Orders(stages, lists.lists)
     return Orders(stages, tuple(tuple(_whole(operations, halves)) for operations in lists.lists))
+
+
+def check_copies(instance: PipelineInstance, copies: int) -> None:
+    """Refuse a schedule that keeps more copies of a layer than the instance allows."""
+    if copies > instance.copies:
+        raise OptionError(
+            f"this schedule keeps each layer on {copies} devices, and the instance allows {instance.copies}; "
+            f'give it "copies": {copies}',
+            argument="algorithm",
+        )
+
+
+def _paired(stages: tuple[Stage, ...], lists: rules.PairedLists, halves: list[bool]) -> Orders:
+    """Return orders in which some operations go on at once."""
+    found: list[tuple[Pass, ...]] = []
+    paired: list[frozenset[int]] = []
+    for operations in lists.lists:
+        listed: list[Pass] = []
+        second: set[int] = set()
+        for one in operations:
+            listed += _whole((one.forward, one.backward) if isinstance(one, rules.Pair) else (one,), halves)
+            if isinstance(one, rules.Pair):
+                second.add(len(listed) - 1)
+        found.append(tuple(listed))
+        paired.append(frozenset(second))
+    return Orders(stages, tuple(found), tuple(paired))
 
 
 def _whole(operations: tuple[Pass, ...], halves: list[bool]) -> list[Pass]:
@@ -60,7 +84,7 @@ def _whole(operations: tuple[Pass, ...], halves: list[bool]) -> list[Pass]:
     ]
 
 
-def _solved(problem: Problem, rule: Callable[[int, int], rules.Lists]) -> Proposal:
+def _solved(problem: Problem, rule: Callable[[int, int], rules.Lists | rules.PairedLists]) -> Proposal:
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
     return Proposal(orders=orders_of(instance, rule(len(problem.machine.processors), instance.micro_batches)))
@@ -127,6 +151,16 @@ def solve_chimera(problem: Problem, options: None, context: Context) -> Proposal
 def solve_gems(problem: Problem, options: None, context: Context) -> Proposal:
     """Micro-batches in turns from both ends, one activation a device (Jain et al. 2020)."""
     return _whole_backwards(problem, rules.gems)
+
+
+def solve_dualpipe(problem: Problem, options: None, context: Context) -> Proposal:
+    """Two pipelines in opposite directions, forwards and backwards at once (DeepSeek-AI 2024)."""
+    return _solved(problem, rules.dualpipe)
+
+
+def solve_dualpipev(problem: Problem, options: None, context: Context) -> Proposal:
+    """DualPipe folded: two chunks a device in a V, one copy of the model (DeepSeek-AI 2025)."""
+    return _solved(problem, rules.dualpipev)
 
 
 def solve_zb_h1(problem: Problem, options: None, context: Context) -> Proposal:

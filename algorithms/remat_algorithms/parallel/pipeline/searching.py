@@ -18,14 +18,19 @@ ROUNDS = 5
 """How often a device is given less room, where what is only passing does not fit beside what is kept."""
 
 
-class SearchOptions(Options):
-    """Options of `pipe-search`."""
+class PlacementOptions(Options):
+    """Options of those that try one placement after the other."""
 
     placement: Literal["any", "chain", "v", "interleaved"] = Field(
         default="any",
         description="one stage a device (chain), two in a V, several in turns (interleaved), or whichever is quickest",
     )
     chunks: int = Field(default=2, ge=2, le=64, description="stages a device, where they are interleaved")
+
+
+class SearchOptions(PlacementOptions):
+    """Options of `pipe-search`."""
+
     moves: int = Field(default=4_000, ge=1, le=100_000_000, description="schedules a placement, at most")
 
 
@@ -45,7 +50,7 @@ class ExactOptions(Options):
     )
 
 
-class _Best:
+class BestOrders:
     """The quickest orders so far that fit, as they will be judged."""
 
     def __init__(self, problem: Problem, context: Context) -> None:
@@ -82,10 +87,10 @@ def solve_search(problem: Problem, options: SearchOptions, context: Context) -> 
     (`Staging.model`); what it finds is placed and weighed. Where values that are only
     passing take a device beyond its capacity, that has so much less room the next time.
     """
-    best = _Best(problem, context)
+    best = BestOrders(problem, context)
     for orders in named_orders(problem):
         best.weigh(orders)
-    for staged in _stagings(problem, options):
+    for staged in stagings(problem, options):
         for _ in range(ROUNDS):
             if context.stopped:
                 break
@@ -103,7 +108,7 @@ def solve_search(problem: Problem, options: SearchOptions, context: Context) -> 
     )
 
 
-def _stagings(problem: Problem, options: SearchOptions) -> Iterator[Staging]:
+def stagings(problem: Problem, options: PlacementOptions) -> Iterator[Staging]:
     """Yield the placements for which there are enough layers; the first one in any case."""
     shapes = SHAPES if options.placement == "any" else (options.placement,)
     refused: OptionError | None = None
@@ -129,7 +134,7 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
     optimal where what is found, as placed and weighed, meets it.
     """
     staged = staging(problem, options.placement, options.chunks)
-    scope, best = staged.name, _Best(problem, context)
+    scope, best = staged.name, BestOrders(problem, context)
     bound: Number = 0
     for turn in range(ROUNDS):
         proof = prove(

@@ -8,14 +8,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from remat.placement import Stuck, place_orders
+from remat.placement import Stuck, place_orders, place_pattern
 from remat.plugin import (
     IntArray,
     Layer,
     Number,
     NumberArray,
+    OptionError,
     Orders,
     Pass,
+    Pattern,
     Phase,
     PipelineInstance,
     Problem,
@@ -70,6 +72,22 @@ def _passes(listed: Sequence[tuple[int, int, int]]) -> Iterator[Pass]:
         yield Pass(Phase(phase), stage, batch)
 
 
+def needs_flush(instance: PipelineInstance) -> None:
+    """Refuse an instance whose parameters change while micro-batches are under way.
+
+    Raises
+    ------
+    OptionError
+        If they do.
+    """
+    if instance.is_stream:
+        raise OptionError(
+            "this schedule ends with a change of the parameters (weights flush), and those of the instance are "
+            f"{instance.weights}; 1f1b-star is for these",
+            argument="algorithm",
+        )
+
+
 def staging(problem: Problem, shape: str, chunks: int = 2) -> Staging:
     """Cut the layers evenly for a placement of this shape.
 
@@ -80,6 +98,7 @@ def staging(problem: Problem, shape: str, chunks: int = 2) -> Staging:
     """
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
+    needs_flush(instance)
     devices = len(problem.machine.processors)
     row = list(range(devices))
     place = {"chain": row, "v": row + row[::-1], "interleaved": row * chunks}[shape]
@@ -92,9 +111,11 @@ def staging(problem: Problem, shape: str, chunks: int = 2) -> Staging:
         "v": "two stages a device in a V",
         "interleaved": f"{chunks} stages a device",
     }
-    model = _model(problem, instance, stages)
+    model = model_of(problem, instance, stages)
     starts = tuple(_named(shape, devices, instance.micro_batches, chunks, split=instance.is_split))
-    return Staging(f"orders of evenly cut layers, {name[shape]}", instance, stages, model, starts)
+    # Two operations at once are no orders of these.
+    alone = ", one operation at a time" if any(layer.paired_time is not None for layer in instance.layers) else ""
+    return Staging(f"orders of evenly cut layers, {name[shape]}{alone}", instance, stages, model, starts)
 
 
 def _named(shape: str, devices: int, batches: int, chunks: int, *, split: bool) -> Iterator[Lists]:
@@ -109,7 +130,8 @@ def _named(shape: str, devices: int, batches: int, chunks: int, *, split: bool) 
         yield rules.interleaved(devices, batches, chunks=chunks, split=split).lists
 
 
-def _model(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, ...]) -> PipelineModel:
+def model_of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, ...]) -> PipelineModel:
+    """Return what stages take: a relaxation (see `Staging.model`)."""
     layers, machine = instance.each_layer(), problem.machine
     types = [processor.type for processor in machine.processors]
 
@@ -126,7 +148,7 @@ def _model(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, ..
         # The quicker of the two ways: the model is to be a relaxation.
         return min(out.time(last.output_size), back.time(last.gradient_bytes))
 
-    held = [_held(instance, layers, stage) for stage in stages]
+    held = [held_bytes(instance, layers, stage.layers) for stage in stages]
     fixed = [0] * len(machine.processors)
     for device in range(len(fixed)):
         own = {layer for stage in stages if stage.device == device for layer in stage.layers}
@@ -145,19 +167,19 @@ def _model(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, ..
     )
 
 
-def _held(instance: PipelineInstance, layers: Sequence[Layer], stage: Stage) -> int:
-    """Return the bytes that a stage holds of a micro-batch from its forward to its backward, at the least."""
-    size = 0
-    for layer in stage.layers:
-        own = layers[layer]
-        reads = instance.backward_reads if own.backward_reads is None else own.backward_reads
-        size += own.saved_size
+def held_bytes(instance: PipelineInstance, layers: Sequence[Layer], own: Sequence[int]) -> int:
+    """Return the bytes that a stage of these layers holds of a micro-batch, from F to B at the least."""
+    size, inner = 0, set(own)
+    for index in own:
+        layer = layers[index]
+        reads = instance.backward_reads if layer.backward_reads is None else layer.backward_reads
+        size += layer.saved_size
         if "output" in reads:
-            size += own.output_size
-        before = layers[layer - 1] if layer else None
+            size += layer.output_size
+        before = layers[index - 1] if index else None
         if before is not None and "input" in reads:
             wanted = instance.backward_reads if before.backward_reads is None else before.backward_reads
-            inside = layer - 1 in stage.layers and "output" in wanted
+            inside = index - 1 in inner and "output" in wanted
             size += 0 if inside else before.output_size
     return size
 
@@ -194,8 +216,35 @@ def _ends(problem: Problem, steps: Steps, runs: IntArray) -> NumberArray:
     return steps.start + took
 
 
-def _peaks(problem: Problem, steps: Steps, runs: IntArray, end: NumberArray) -> list[int]:
-    """Add up what steps take at their starts and give back at their ends, which come first at one instant."""
+def steady_peaks(problem: Problem, pattern: Pattern, versions: Sequence[int]) -> list[int]:
+    """Return the most bytes of each device at any instant of a period, with so many versions of each stage."""
+    instance, graph, machine = problem.instance, problem.graph, problem.machine
+    assert isinstance(instance, PipelineInstance)
+    places = initial_of(graph, machine, Orders(pattern.stages, ()))
+    steps = place_pattern(graph, machine, tasks_of(instance), pattern, places, batches=1)
+    runs = steps.kind == StepKind.RUN
+    time, where, change, starts = _changes(problem, steps, runs, _ends(problem, steps, runs))
+    whole, offset = np.divmod(time, pattern.period)
+    late = pattern.period - offset <= (0 if offset.dtype == np.int64 else 1e-9 * pattern.period)
+    whole, offset = whole + late, np.where(late, 0, offset)
+    order = np.lexsort((starts, offset))
+    resident = _resident(problem, steps)
+    layers = instance.each_layer()
+    for stage, kept in zip(pattern.stages, versions, strict=True):
+        more = sum(layers[layer].parameter_size for layer in stage.layers)
+        resident[machine.processors[stage.device].memory] += (kept - 1) * more
+    peaks = []
+    for processor in machine.processors:
+        mine = order[where[order] == processor.memory]
+        before = -int((change[mine] * (whole[mine] + 1)).sum())
+        peaks.append(int(resident[processor.memory]) + before + max(0, int(np.cumsum(change[mine]).max(initial=0))))
+    return peaks
+
+
+def _changes(
+    problem: Problem, steps: Steps, runs: IntArray, end: NumberArray
+) -> tuple[NumberArray, IntArray, IntArray, NumberArray]:
+    """Return when, in which memory and by how much what is held changes, and whether that is at the start of a step."""
     graph, machine = problem.graph, problem.machine
     assert steps.start is not None
     assert steps.on is not None
@@ -212,11 +261,23 @@ def _peaks(problem: Problem, steps: Steps, runs: IntArray, end: NumberArray) -> 
     time = np.concatenate((steps.start, end, steps.start[copies]))
     where = np.concatenate((memory, memory, steps.target[copies]))
     change = np.concatenate((taken + workspace, -given, graph.size[steps.item[copies]]))
-    resident = np.zeros(len(machine.memories), dtype=np.int64)
+    starts = np.concatenate((np.ones(len(steps)), np.zeros(len(steps)), np.ones(len(copies))))
+    return time, where, change, starts
+
+
+def _resident(problem: Problem, steps: Steps) -> IntArray:
+    resident = np.zeros(len(problem.machine.memories), dtype=np.int64)
     for value, at in steps.initial:
-        resident[at] += graph.size[value]
-    releases = np.concatenate((np.ones(len(steps)), np.zeros(len(steps)), np.ones(len(copies))))
-    order = np.lexsort((releases, time))
+        resident[at] += problem.graph.size[value]
+    return resident
+
+
+def _peaks(problem: Problem, steps: Steps, runs: IntArray, end: NumberArray) -> list[int]:
+    """Add up what steps take at their starts and give back at their ends, which come first at one instant."""
+    machine = problem.machine
+    time, where, change, starts = _changes(problem, steps, runs, end)
+    resident = _resident(problem, steps)
+    order = np.lexsort((starts, time))
     peaks = []
     for processor in machine.processors:
         mine = order[where[order] == processor.memory]

@@ -14,7 +14,7 @@ from remat.documents import read_document
 from remat.errors import InstanceError
 from remat.instance import Layer, PipelineInstance, digest, instance_from_document
 
-_KEYS = {"F": "forward_time", "B": "backward_time", "I": "backward_time", "W": "weight_time"}
+_KEYS = {"F": "forward_time", "B": "backward_time", "I": "backward_time", "W": "weight_time", "F&B": "paired_time"}
 _SIZES = tuple(key for key in Layer.model_fields if key.endswith(("_size", "_workspace")))
 _HOP = ("bandwidth", "latency", "delay")
 
@@ -88,7 +88,7 @@ def import_csv(
     devices = instance.cluster.names
     schedule = schedule_document(orders_of(layout, instance, len(devices)), devices)
     about = {"instance": {"name": instance.name, "digest": digest(instance)}}
-    return Imported(instance, {"schema": schedule["schema"], **about, **schedule}, tuple(notes_on(layout, depths[0])))
+    return Imported(instance, {"schema": schedule["schema"], **about, **schedule}, tuple(notes_on(layout, instance)))
 
 
 def _layers(given: Any, depth: int) -> list[dict[str, Any]]:
@@ -153,6 +153,7 @@ def _of_times(text: str, layers: list[dict[str, Any]]) -> str:
     stage = "$.stages" if "repeat" in layers[0] else r"$.stages[\1]"
     text = re.sub(r"^\$\.layers\[(\d+)\]", stage, text).replace("$.cluster.levels[0]", "$.hop")
     halves = any("weight_time" in layer for layer in layers)
-    for key, value in {"forward_time": "F", "backward_time": "I" if halves else "B", "weight_time": "W"}.items():
+    names = {"forward_time": "F", "backward_time": "I" if halves else "B", "weight_time": "W", "paired_time": "F&B"}
+    for key, value in names.items():
         text = re.sub(rf"^(\$\.stages(?:\[\d+\])?)\.{key}\b", rf"\1.{value}", text)
     return text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from remat.bridges.pipelining.actions import COMPUTING, Action, Kind, Rows, each_action
+from remat.bridges.pipelining.actions import COMPUTING, Action, Cell, Kind, Overlap, Rows
 from remat.bridges.pipelining.layout import Layout
 from remat.errors import InstanceError, OptionError
 from remat.instance import PipelineInstance
@@ -24,7 +24,8 @@ def even_cuts(layers: int, parts: int) -> list[int]:
 def orders_of(layout: Layout, instance: PipelineInstance, devices: int) -> Orders:
     """Return a CSV schedule as orders: row r on device r, the instance's layers in even parts.
 
-    Transfers, and actions on parameters, are left out; of two operations at once the first goes first.
+    Transfers, and actions on parameters, are left out. A forward and a backward at once stay a pair, whichever is named
+    first; of two others at once the first goes first.
 
     Raises
     ------
@@ -50,14 +51,38 @@ def orders_of(layout: Layout, instance: PipelineInstance, devices: int) -> Order
     layers = instance.each_layer()
     in_halves = [any(layers[layer].is_split for layer in stages[stage].layers) for stage in sorted(stages)]
     lists: list[list[Pass]] = [[] for _ in range(devices)]
-    for place, action in each_action(layout.rows):
-        if action.kind in COMPUTING:
-            assert action.batch is not None
-            phase = _PHASES[action.kind]
-            if phase is Phase.BW and not in_halves[action.stage]:
-                phase = Phase.B
-            lists[place.row].append(Pass(phase, action.stage, action.batch))
-    return Orders(tuple(stages[stage] for stage in sorted(stages)), tuple(map(tuple, lists)))
+    paired: list[set[int]] = [set() for _ in range(devices)]
+
+    def add(row: int, action: Action) -> None:
+        assert action.batch is not None
+        phase = _PHASES[action.kind]
+        if phase is Phase.BW and not in_halves[action.stage]:
+            phase = Phase.B
+        lists[row].append(Pass(phase, action.stage, action.batch))
+
+    for row, cells in enumerate(layout.rows):
+        for cell in cells:
+            if pair := pair_of(cell):
+                paired[row].add(len(lists[row]) + 1)
+            both = (cell.first, cell.second) if isinstance(cell, Overlap) else (cell,)
+            for action in pair or both:
+                if action is not None and action.kind in COMPUTING:
+                    add(row, action)
+    return Orders(
+        tuple(stages[stage] for stage in sorted(stages)),
+        tuple(map(tuple, lists)),
+        tuple(map(frozenset, paired)) if any(paired) else (),
+    )
+
+
+def pair_of(cell: Cell) -> tuple[Action, Action] | None:
+    """Return the forward and the backward of a cell that runs both at once; None of any other cell."""
+    if not isinstance(cell, Overlap):
+        return None
+    for one, other in ((cell.first, cell.second), (cell.second, cell.first)):
+        if one.kind is Kind.FORWARD and other.kind in (Kind.BACKWARD, Kind.INPUT):
+            return one, other
+    return None
 
 
 _PHASES = {Kind.FORWARD: Phase.F, Kind.INPUT: Phase.B, Kind.WEIGHT: Phase.W, Kind.BACKWARD: Phase.BW}
@@ -68,14 +93,21 @@ def schedule_document(orders: Orders, devices: Sequence[str]) -> dict[str, Any]:
     return {"schema": SCHEMA_2, **orders.to_document(devices)}
 
 
-def notes_on(layout: Layout, layers: int) -> Iterator[str]:
-    """Say where orders of so many layers are not just what the CSV says."""
-    depth = max(map(len, layout.copies))
+def notes_on(layout: Layout, instance: PipelineInstance) -> Iterator[str]:
+    """Say where orders for an instance are not just what the CSV says."""
+    depth, layers = max(map(len, layout.copies)), instance.length
     if layers != depth:
         yield f"the CSV does not say which layers its stages hold: {layers} layers are cut in {depth} even parts"
-    if layout.overlaps:
-        cells = f"{layout.overlaps:,} cell{'s' if layout.overlaps > 1 else ''}"
-        yield f"{cells} of two operations at once (OVERLAP_F_B): they are read as one after the other"
+    pairs = sum(pair_of(cell) is not None for cells in layout.rows for cell in cells)
+    for count, why in (
+        (layout.overlaps - pairs, "no forward and backward: they are read as one after the other"),
+        (
+            0 if any(layer.paired_time is not None for layer in instance.layers) else pairs,
+            "no layer gives a paired_time: they take as long as one after the other",
+        ),
+    ):
+        if count:
+            yield f"{count:,} cell{'s' if count > 1 else ''} of two operations at once (OVERLAP_F_B), and {why}"
 
 
 def rows_of(orders: Orders) -> Rows:
@@ -92,13 +124,15 @@ def rows_of(orders: Orders) -> Rows:
     number = {stage: index for index, stage in enumerate(stage for own in copies for stage in own)}
     halves = {one.stage for listed in orders.lists for one in listed if one.phase in (Phase.W, Phase.BW)}
     kinds = {Phase.F: Kind.FORWARD, Phase.W: Kind.WEIGHT, Phase.BW: Kind.BACKWARD}
-    rows: list[tuple[Action, ...]] = []
-    for listed in orders.lists:
-        row = []
-        for phase, stage, batch in listed:
-            kind = kinds.get(phase, Kind.INPUT if stage in halves else Kind.BACKWARD)
-            row.append(Action(kind, number[stage], batch))
-        rows.append(tuple(row))
+    rows: list[tuple[Cell, ...]] = []
+
+    def action(one: Pass) -> Action:
+        kind = kinds.get(one.phase, Kind.INPUT if one.stage in halves else Kind.BACKWARD)
+        return Action(kind, number[one.stage], one.batch)
+
+    for device in range(len(orders.lists)):
+        units = [tuple(map(action, unit)) for unit in orders.listed(device)]
+        rows.append(tuple(unit[0] if len(unit) == 1 else Overlap(*unit) for unit in units))
     while rows and not rows[-1]:
         rows.pop()
     return tuple(rows)

@@ -37,7 +37,7 @@ def examine_csv(
     devices = [processor.name for processor in used.processors]
     document = schedule_document(orders_of(layout, instance, len(devices)), devices)
     examined = examine(instance, document, machine=machine)
-    report = replace(examined.report, notes=(*examined.report.notes, *notes_on(layout, instance.length)))
+    report = replace(examined.report, notes=(*examined.report.notes, *notes_on(layout, instance)))
     hangs = any(violation.rule == "deadlock" for violation in report.violations)
     if layout.has_transfers and not hangs and (cycle := hang_of(layout)) is not None:
         message = f"sends and receives that wait for their other end: {told(cycle, devices)}"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison, Standing, by_algorithm
 from remat.report.text.comma_separated import to_csv as to_csv_text
-from remat.report.text.summary import shown_name
+from remat.report.text.naming import shown_name
 from remat.units import Units, format_size, format_time, printable
 
 SHORT = {

@@ -8,12 +8,15 @@ variants has Fe7.1, Fe7.2, .., s7.1, .., B7.1, .. instead.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
 from remat.graph.chain import Chain
 from remat.graph.machine import Link, Machine, Memory, Processor
-from remat.graph.names import NumberedNames
+from remat.graph.names import NumberedNames, StageNames
 from remat.graph.taskgraph import BoolArray, IntArray, Ragged, Resident, TaskGraph
 from remat.instance import AdjointInstance, ChainInstance
 from remat.instance.lowering.chain_arrays import adjoint_arrays, chain_arrays
@@ -24,7 +27,24 @@ from remat.units import Units
 def lower_chain(instance: ChainInstance) -> TaskGraph:
     """Lower a `chain` instance, with its parameters where it has any."""
     graph = graph_of_chain(chain_arrays(instance), (Resident(0),), instance.units.build())
-    return with_parameters(graph, instance) if instance.has_parameters else graph
+    if instance.has_parameters:
+        graph = with_parameters(graph, instance)
+    return with_stage_names(graph, [instance.stages])
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def repeat(self) -> int: ...
+
+
+def with_stage_names(graph: TaskGraph, chains: Sequence[Sequence[_Named]], *, joined: bool = False) -> TaskGraph:
+    """Return the graph with the stages' own names, where any has one (see `StageNames`)."""
+    if not any(stage.name for stages in chains for stage in stages):
+        return graph
+    named = tuple(tuple((stage.name, stage.repeat) for stage in stages) for stages in chains)
+    return replace(graph, modules=StageNames(graph.tasks, named, joined=joined))
 
 
 def lower_adjoint(instance: AdjointInstance) -> TaskGraph:

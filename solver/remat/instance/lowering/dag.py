@@ -7,6 +7,7 @@ import numpy as np
 from remat.graph.names import Names
 from remat.graph.taskgraph import Ragged, Resident, TaskGraph, number_array
 from remat.instance import DagInstance
+from remat.instance.dag import NOWHERE
 
 
 def lower_dag(instance: DagInstance) -> TaskGraph:
@@ -19,6 +20,7 @@ def lower_dag(instance: DagInstance) -> TaskGraph:
     tasks = instance.tasks
     parallel = [task.parallel for task in tasks]
     some_parallel = any(parallel)
+    annotated = any(task.origin is not NOWHERE and task.origin.module for task in tasks)
     return TaskGraph(
         tasks=Names(task.id for task in tasks),
         values=Names(sizes),
@@ -38,5 +40,6 @@ def lower_dag(instance: DagInstance) -> TaskGraph:
         parallel_max=np.array([p.max if p else 1 for p in parallel], dtype=np.int64) if some_parallel else None,
         parallel_alpha=np.array([p.alpha if p else 1.0 for p in parallel]) if some_parallel else None,
         phase=tuple(task.phase for task in tasks) if any(task.phase for task in tasks) else None,
+        modules=tuple(task.origin.module for task in tasks) if annotated else None,
         units=instance.units.build(),
     )

@@ -14,7 +14,7 @@ import numpy as np
 from remat.graph.names import NameRun, NumberedNames
 from remat.graph.taskgraph import IntArray, Ragged, Resident, TaskGraph, number_array
 from remat.instance import JoinInstance
-from remat.instance.lowering.chain import cheapest_tasks, graph_of_chain
+from remat.instance.lowering.chain import cheapest_tasks, graph_of_chain, with_stage_names
 from remat.instance.lowering.chain_arrays import chain_arrays
 
 
@@ -60,7 +60,7 @@ def lower_join(instance: JoinInstance) -> TaskGraph:
     if any(chain.variants is not None for chain in chains):
         chosen = np.concatenate([cheapest_tasks(chain) for chain in chains])
         cheapest = np.concatenate((chosen[before], [True], chosen[after]))
-    return TaskGraph(
+    graph = TaskGraph(
         tasks=NumberedNames(_task_names(parts)),
         values=NumberedNames([run for j, part in enumerate(parts, 1) for run in _numbered(_runs(part.values), j)]),
         time=np.concatenate((column[before], number_array([instance.loss.time]).astype(column.dtype), column[after])),
@@ -80,6 +80,7 @@ def lower_join(instance: JoinInstance) -> TaskGraph:
         cheapest=cheapest,
         units=units,
     )
+    return with_stage_names(graph, [chain.stages for chain in instance.chains], joined=True)
 
 
 def _runs(names: object) -> list[NameRun]:

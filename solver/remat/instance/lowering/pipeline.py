@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from remat.graph.names import NameRun, NumberedNames
-from remat.graph.taskgraph import IntArray, NumberArray, Placeable, Ragged, TaskGraph, number_array
+from remat.graph.taskgraph import IntArray, NumberArray, PairTimes, Placeable, Ragged, TaskGraph, number_array
+from remat.instance.lowering.chain import with_stage_names
 
 if TYPE_CHECKING:
     from remat.instance.pipeline import Layer, PipelineInstance
@@ -22,7 +23,7 @@ CANNOT = -1
 
 def lower_pipeline(instance: PipelineInstance) -> TaskGraph:
     """Lower a pipeline whose parameters change between steps only (O(layers x micro-batches))."""
-    return _Lowering(instance).graph()
+    return with_stage_names(_Lowering(instance).graph(), [instance.layers])
 
 
 class _Values:
@@ -116,8 +117,18 @@ class _Lowering:
             ),
             types=types,
             times=times,
+            pairs=self._pairs(types),
             units=self.instance.units.build(),
         )
+
+    def _pairs(self, types: tuple[str, ...]) -> PairTimes:
+        """Return which tasks are forwards and (first halves of) backwards, and what two of them at once spare."""
+        every = types or tuple(dict.fromkeys(self.instance.cluster.types))[:1]
+        count, own = len(self.layers), [[layer.spared_on(name) for layer in self.layers] for name in every]
+        weights = sum(layer.is_split for layer in self.layers)
+        spared = number_array(time for row in own for time in [*row, *row, *[0] * weights])
+        side = np.repeat(np.array([1] * count + [2] * count + [0] * weights, dtype=np.int8), self.batches)
+        return PairTimes(side, np.repeat(spared.reshape(len(own), -1), self.batches, axis=1))
 
     @staticmethod
     def _if(where: dict[int, int], layer: int) -> list[int]:
@@ -165,7 +176,8 @@ class _Lowering:
         ]
         least = [min(time for time in column if time is not None) for column in zip(*table, strict=True)]
         time = np.repeat(number_array(least), self.batches)
-        if all(row == least for row in table):
+        spared = [[layer.spared_on(name) for layer in self.instance.layers] for name in types]
+        if all(row == least for row in table) and all(row == spared[0] for row in spared):
             return time, (), None
         rows = [number_array(CANNOT if one is None else one for one in row) for row in table]
         return time, types, np.repeat(np.array(rows), self.batches, axis=1)

@@ -44,5 +44,6 @@ def lower_tree(instance: TreeInstance) -> TaskGraph:
         static_memory=instance.static_memory,
         parallel_max=np.full(n, parallel.max, dtype=np.int64) if parallel else None,
         parallel_alpha=np.full(n, parallel.alpha) if parallel else None,
+        modules=instance.names,
         units=instance.units.build(),
     )

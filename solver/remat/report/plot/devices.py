@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles
-from remat.report.text.summary import shown_name
+from remat.report.text.naming import shown_name
 from remat.report.views.passes import Passes, passes_of
 from remat.report.views.slices import size_scale, slice_maxima, without_dips
 from remat.schedule.orders import Phase
@@ -25,6 +25,8 @@ COLOURS = {
     Phase.W: ("gradient of the parameters", "#E8C547"),
 }
 _STEADY = "#F3EFE2"
+_OFFSET, _HEIGHT = np.array([0.0, -0.205, 0.205]), np.array([0.82, 0.41, 0.41])
+"""Where in its row an operation is drawn, and how high: alone, or the first or the second of a pair."""
 MOST_LABELS = 600
 """Most operations that show their micro-batch; more are too narrow."""
 MOST_BARS = 20_000
@@ -81,10 +83,10 @@ def _draw_rows(axes: Axes, result: Result, found: Passes, factor: float, count: 
         for chunk in np.unique(found.chunk[shown]).tolist():
             mine = shown[(found.phase[shown] == phase) & (found.chunk[shown] == chunk)]
             axes.barh(
-                found.device[mine],
+                found.device[mine] + _OFFSET[found.half[mine]],
                 (found.end[mine] - found.start[mine]) / factor,
                 left=found.start[mine] / factor,
-                height=0.82,
+                height=_HEIGHT[found.half[mine]],
                 color=colour,
                 alpha=max(0.35, 1 - 0.35 * chunk),
                 edgecolor="white",
@@ -94,7 +96,8 @@ def _draw_rows(axes: Axes, result: Result, found: Passes, factor: float, count: 
     if len(shown) <= MOST_LABELS:
         for k in shown.tolist():
             middle = float(found.start[k] + found.end[k]) / 2 / factor
-            axes.text(middle, int(found.device[k]), str(found.batch[k]), ha="center", va="center", fontsize=7, zorder=3)
+            row = float(found.device[k] + _OFFSET[found.half[k]])
+            axes.text(middle, row, str(found.batch[k]), ha="center", va="center", fontsize=7, zorder=3)
 
 
 def _draw_memory(axes: Axes, result: Result, span: float, factor: float, count: int) -> None:

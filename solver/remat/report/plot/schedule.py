@@ -15,7 +15,7 @@ from remat.errors import OptionError
 from remat.graph.taskgraph import IntArray
 from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles, check_suffix, save_figure
 from remat.report.plot.views import drawing
-from remat.report.text.summary import shown_name
+from remat.report.text.naming import shown_name, shown_step
 from remat.report.views.phases import Phase, step_phases
 from remat.report.views.resources import occupied
 from remat.report.views.slices import busy_shares, size_scale, slice_maxima, without_dips
@@ -203,7 +203,7 @@ class _Picture:
         x, y = self._peak_time(name) / self.scale.factor, peak.size / factor
         axes.plot([x], [y], marker="o", markersize=4.5, color=_BUDGET, clip_on=False, zorder=5)
         axes.annotate(
-            f"peak {format_size(peak.size, self.result.units)}: {shown_name(self.result.peak_step(name))}",
+            f"peak {format_size(peak.size, self.result.units)}: {self._step_name(peak.step)}",
             (x, y),
             xycoords="data",
             xytext=(x, 0.985),
@@ -273,6 +273,9 @@ class _Picture:
             name = self._name(int(step[k]))
             if len(name) + 0.5 <= width[k]:
                 axes.text(start[k] + length[k] / 2, row, name, ha="center", va="center", fontsize=7.5, parse_math=False)
+
+    def _step_name(self, step: int | None) -> str:
+        return shown_step(self.result.graph, self.result.machine, self.steps, step)
 
     def _name(self, step: int) -> str:
         item = int(self.steps.item[step])

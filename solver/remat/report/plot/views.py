@@ -12,7 +12,7 @@ from remat.errors import OptionError
 from remat.report.plot.convergence import convergence
 from remat.report.plot.devices import devices
 from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles
-from remat.report.text.summary import shown_name
+from remat.report.text.naming import shown_name
 from remat.report.views.icicle import Icicle, icicle_of
 from remat.report.views.layout import ChainLayout, TreeLayout
 from remat.report.views.occupancy import Occupancy, Stay, occupancy_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.report.text.comma_separated import to_csv
-from remat.report.text.summary import shown_name
+from remat.report.text.naming import shown_name
 from remat.solving.questions.curves import Curve, Point, Sweep
 from remat.units import Units, format_size, format_time, printable
 

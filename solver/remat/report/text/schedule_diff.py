@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from remat.report.text.summary import shown_name
+from remat.graph.taskgraph import TaskGraph
+from remat.report.text.naming import shown_name, shown_task
 from remat.schedule.steps import StepKind
 from remat.solving.verifying import Examined
 from remat.units import Number, format_size, format_time
@@ -34,8 +35,9 @@ def diff_table(one: Examined, other: Examined, names: tuple[str, str]) -> str:
     ]
     for what, first, second in (("run", _runs(one), _runs(other)), ("copied", _copies(one), _copies(other))):
         found = _difference(first, second)
-        lines += _named(f"{what} oftener by the first", [(name, count) for name, count in found if count > 0])
-        lines += _named(f"{what} oftener by the second", [(name, -count) for name, count in found if count < 0])
+        more = [(_shown(one.graph, what, name), count) for name, count in found]
+        lines += _named(f"{what} oftener by the first", [(name, count) for name, count in more if count > 0])
+        lines += _named(f"{what} oftener by the second", [(name, -count) for name, count in more if count < 0])
         if not found and (first or second):
             lines.append(f"{what} equally often by both")
     return "\n".join(lines)
@@ -108,9 +110,13 @@ def _difference(first: Counter[str], second: Counter[str]) -> list[tuple[str, in
     return [(n, first[n] - second[n]) for n in dict.fromkeys((*first, *second)) if first[n] != second[n]]
 
 
+def _shown(graph: TaskGraph, what: str, name: str) -> str:
+    return shown_task(graph, graph.task(name)) if what == "run" else shown_name(name)
+
+
 def _named(label: str, found: list[tuple[str, int]]) -> list[str]:
     if not found:
         return []
-    shown = ", ".join(f"{shown_name(name)}{f' (+{count})' if count > 1 else ''}" for name, count in found[:MOST_LISTED])
+    shown = ", ".join(f"{name}{f' (+{count})' if count > 1 else ''}" for name, count in found[:MOST_LISTED])
     more = f" and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
     return [f"{label}: {shown}{more}"]

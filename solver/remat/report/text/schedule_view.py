@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from remat.report.text.summary import shown_name, table
+from remat.report.text.naming import shown_name, shown_step
+from remat.report.text.summary import table
 from remat.report.views.residents import Resident, residents_at
 from remat.report.views.slices import slice_maxima, without_dips
-from remat.schedule.document import Copy, Run, StepView
 from remat.solving.verifying import Examined
 from remat.units import format_size, format_time
 from remat.verifier import Profile
@@ -91,10 +91,7 @@ def _memory(examined: Examined, index: int, name: str, capacity: int | None) -> 
 
 
 def _step_name(examined: Examined, index: int) -> str:
-    step = StepView(examined.steps, examined.graph, examined.machine)[index]
-    if isinstance(step, Run):
-        return shown_name(step.task)
-    return f"copy of {shown_name(step.value)}" if isinstance(step, Copy) else "drop"
+    return shown_step(examined.graph, examined.machine, examined.steps, index, short=True)
 
 
 def profile_lines(profile: Profile, makespan: float, top: int, rows: int = 6) -> list[str]:

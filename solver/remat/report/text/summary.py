@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from remat.graph.machine import Machine
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
+from remat.report.text.naming import shown_name, shown_step, shown_task
 from remat.schedule.document import SUMMARY_SCHEMA
 from remat.solving.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time, printable
-from remat.verifier import Report
+from remat.verifier import Report, Steady
 
 WIDTH = 100
 """Most columns of a table."""
@@ -19,8 +20,8 @@ WIDTH = 100
 MOST_DEVICES = 8
 """Links, and devices of a pipeline, that are listed one by one whatever they do."""
 
-LONGEST_NAME = 48
-"""Names longer than this are abbreviated in tables; the JSON documents have them in full."""
+MOST_STAGES = 16
+"""Stages of a pipeline that are listed one by one."""
 
 
 def summary(result: Result) -> str:
@@ -40,15 +41,6 @@ def table(lines: Iterable[tuple[str, str]]) -> str:
         wrapped = textwrap.wrap(printable(text), WIDTH - indent, break_on_hyphens=False) or [""]
         rows += [f"{label if k == 0 else '':<{indent}}{part}".rstrip() for k, part in enumerate(wrapped)]
     return "\n".join(rows)
-
-
-def shown_name(name: str) -> str:
-    """Return a name from a document as a terminal may print it: no control characters, not too long."""
-    text = printable(name)
-    if len(text) <= LONGEST_NAME:
-        return text
-    half = (LONGEST_NAME - 3) // 2
-    return f"{text[:half]}...{text[-half:]}"
 
 
 def figures(result: Result) -> dict[str, Any]:
@@ -74,7 +66,22 @@ def figures(result: Result) -> dict[str, Any]:
             "idle": dict(report.idle),
             "overlap": dict(report.overlap),
         }
+        if report.steady is not None:
+            document["steady"] = steady_document(report.steady)
     return document
+
+
+def steady_document(steady: Steady) -> dict[str, Any]:
+    """Return what each period takes, as JSON."""
+    return {
+        "period": steady.period,
+        "peak_memory": dict(steady.peaks),
+        "busy": dict(steady.busy),
+        "bubble": steady.bubble,
+        "in_flight": list(steady.in_flight),
+        "versions": list(steady.versions),
+        "staleness": list(steady.staleness),
+    }
 
 
 def _lines(result: Result) -> Iterator[tuple[str, str]]:
@@ -154,21 +161,49 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     for label, memory in _labelled("peak memory", result.machine.memories):
         size = report.peaks[memory.name].size
         limit = "" if memory.capacity is None else f" of {format_size(memory.capacity, units, both=True)}"
-        cause = _cause(size, result.peak_step(memory.name))
+        assert result.columns is not None
+        step = shown_step(result.graph, result.machine, result.columns, report.peaks[memory.name].step)
+        cause = _cause(size, step)
         yield label, f"{shown_name(memory.name)}: {format_size(size, units, both=True)}{limit}{cause}"
 
 
 def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     """Say how well the devices are used: with a barrier after each step, and without one."""
     units = result.units
+    if report.steady is not None:
+        yield from of_stream(report.steady, units)
+        return
     yield "period", f"{format_time(max(report.spans.values()), units)}, of steps that follow without a barrier"
     if report.makespan:
         share = report.run_time / report.makespan
         yield "speed-up", f"{share:.3g} on {len(report.spans)} devices"
-    waits = [f"{shown_name(name)} {_percent(share, signed=False)}" for name, share in report.bubble.items()]
+    yield "bubble", _bubbles(report.bubble)
+
+
+def of_stream(steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
+    """Yield lines on what each period takes, where micro-batches follow each other without end."""
+    yield "period", f"{format_time(steady.period, units)}, from one micro-batch to the next"
+    busiest = max(steady.busy, key=lambda name: steady.busy[name])
+    yield "busiest", f"{shown_name(busiest)}: {format_time(steady.busy[busiest], units)} of each period"
+    yield "bubble", _bubbles(steady.bubble)
+    yield "in flight", f"{_joined(steady.in_flight)} micro-batches, stage by stage"
+    yield "versions", f"{_joined(steady.versions)} of the parameters; staleness {_joined(steady.staleness)}"
+    for label, (name, size) in _labelled("each period", steady.peaks.items()):
+        yield label, f"{shown_name(name)}: holds {format_size(size, units, both=True)} at most"
+
+
+def _joined(counts: Sequence[int]) -> str:
+    shown = [str(count) for count in counts]
+    if len(shown) > MOST_STAGES:
+        shown = [*shown[: MOST_STAGES - 1], f"... {shown[-1]}"]
+    return ", ".join(shown)
+
+
+def _bubbles(bubble: Mapping[str, float]) -> str:
+    waits = [f"{shown_name(name)} {_percent(share, signed=False)}" for name, share in bubble.items()]
     if len(waits) > MOST_DEVICES:
         waits = [*waits[: MOST_DEVICES - 1], f"... {waits[-1]}"]
-    yield "bubble", ", ".join(waits)
+    return ", ".join(waits)
 
 
 def _without_schedule(result: Result) -> Iterator[tuple[str, str]]:
@@ -209,7 +244,7 @@ def _set_by(result: Result, least: LeastBudget) -> str:
         if bound.task is None:
             return "what is resident at the start or at the end"
         task = bound.task
-    return f"task {shown_name(result.graph.tasks[task])}"
+    return f"task {shown_task(result.graph, task)}"
 
 
 def _lower_bound(result: Result) -> str:
@@ -260,10 +295,10 @@ def _percent(share: float, *, signed: bool = True) -> str:
 
 
 def peaks(report: Report, units: Units, causes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield a line for each memory's peak, with the step that sets it."""
+    """Yield a line for each memory's peak, with the step that sets it, as people see it."""
     for label, (name, peak) in _labelled("peak memory", report.peaks.items()):
         yield label, f"{shown_name(name)}: {format_size(peak.size, units, both=True)}{_cause(peak.size, causes[name])}"
 
 
 def _cause(size: int, step: str) -> str:
-    return f", set by {shown_name(step)}" if size else ""
+    return f", set by {step}" if size else ""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.report.text.summary import shown_name
+from remat.report.text.naming import shown_name, shown_step
 from remat.report.views.icicle import icicle_of
 from remat.report.views.layout import ChainLayout, TreeLayout
 from remat.report.views.occupancy import Stay, occupancy_of
@@ -187,6 +187,7 @@ def _mostly(shares: dict[str, NDArray[np.float64]], least: float) -> tuple[str, 
 
 def _memories(result: Result, report: Report) -> tuple[Line, ...]:
     span = float(report.makespan) or 1.0
+    assert result.columns is not None
     used = [memory for memory in result.machine.memories if report.peaks[memory.name].size > 0]
     lines = []
     for memory in (used or result.machine.memories[:1])[:MOST_MEMORIES]:
@@ -199,7 +200,7 @@ def _memories(result: Result, report: Report) -> tuple[Line, ...]:
                 name=shown_name(memory.name),
                 capacity=memory.capacity,
                 peak=peak.size,
-                cause=shown_name(result.peak_step(memory.name)),
+                cause=shown_step(result.graph, result.machine, result.columns, peak.step),
                 at=round(SLICES * start / span),
                 levels=tuple(np.ceil(highest * (LEVELS / max(peak.size, 1))).astype(int).tolist()),
             )

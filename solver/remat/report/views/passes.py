@@ -14,7 +14,10 @@ from remat.solving.result import Result
 
 @dataclass(frozen=True)
 class Passes:
-    """Every operation: device, phase, chunk (which of its device's stages), micro-batch, start and end."""
+    """Every operation: device, phase, chunk (which of its device's stages), micro-batch, start and end; which of two.
+
+    `half` is 1 and 2 for the two of a pair, which go on at once, and else 0.
+    """
 
     device: IntArray
     phase: IntArray
@@ -22,6 +25,7 @@ class Passes:
     batch: IntArray
     start: NumberArray
     end: NumberArray
+    half: IntArray
 
     @property
     def steady(self) -> tuple[float, float] | None:
@@ -49,15 +53,19 @@ def passes_of(result: Result) -> Passes:
     on = steps.on.gather(runs).items
     # A device runs its operations one after the other: so do their tasks.
     runs = runs[np.lexsort((np.arange(len(runs)), report.start[runs], on))]
-    counts = _tasks_of(result, orders)[stage, phase]
+    units = orders.units
+    counts = np.add.reduceat(_tasks_of(result, orders)[stage, phase], units.start[:-1])
     last = np.cumsum(counts) - 1
+    unit = units.rows
+    half = np.where(units.counts[unit] > 1, 1 + np.arange(len(unit)) - units.start[unit], 0)
     return Passes(
         device=device,
         phase=phase,
         chunk=_chunks(orders)[stage],
         batch=batch,
-        start=report.start[runs[last - counts + 1]],
-        end=report.end[runs[last]],
+        start=report.start[runs[last - counts + 1]][unit],
+        end=report.end[runs[last]][unit],
+        half=half,
     )
 
 

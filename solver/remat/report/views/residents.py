@@ -103,7 +103,7 @@ def _begin(
     if steps.kind[k] == StepKind.RUN and _memory_of(machine, steps, k) == memory:
         for value in graph.writes[item].tolist():
             held[value] = int(graph.size[value])
-        workspace[graph.tasks[item]] = int(graph.workspace[item])
+        workspace[graph.described(item)] = int(graph.workspace[item])
     elif steps.kind[k] == StepKind.COPY and steps.target[k] == memory:
         amount = int(graph.size[item]) if steps.amount[k] == WHOLE else int(steps.amount[k])
         held[item] = min(int(graph.size[item]), (held.get(item, 0) if steps.amount[k] != WHOLE else 0) + amount)
@@ -122,7 +122,7 @@ def _end(
     if steps.kind[k] == StepKind.RUN:
         if _memory_of(machine, steps, k) != memory:
             return
-        workspace.pop(graph.tasks[item], None)
+        workspace.pop(graph.described(item), None)
     elif steps.source[k] != memory:
         return
     elif steps.kind[k] == StepKind.COPY and steps.amount[k] != WHOLE:

@@ -16,10 +16,10 @@ from remat.plugin.registry import find
 from remat.solving.conclusion import conclude
 from remat.solving.result import Result
 from remat.solving.single import make_problem
-from remat_algorithms.chain.rotor import slots as rotor_slots
-from remat_algorithms.chain.rotor import table as rotor_table
-from remat_algorithms.chain.rotor.table import RotorTable
-from remat_algorithms.chain.segments import PERSISTENT, Segments
+from remat_algorithms.chain.rotor import search as rotor_search
+from remat_algorithms.chain.rotor import sweep as rotor_sweep
+from remat_algorithms.chain.rotor.cells import Cells
+from remat_algorithms.chain.segments import PERSISTENT
 from tests.algorithms.chain.rotor.test_forms import Document, draw_chain
 from tests.oracles.persistent import Recursion
 
@@ -96,27 +96,14 @@ def test_the_breakpoints_of_small_chains(seed: int) -> None:
     assert last.least.size == low or low == 0
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_coarse_sweep_is_bracketed(seed: int) -> None:
-    document = wide_chain(seed, stages=6)
-    recursion = Recursion(document)
-    low, high = range_of(document)
-    budgets = tuple(high - (high - low) * k // 7 for k in range(9))
-    latest: float = 0
-    for budget, proposal in zip(budgets, proposals(document, budgets, slots=30), strict=True):
-        result = judged(document, budget, proposal)
-        exact = recursion.least_time(budget)
-        assert (result.makespan is None) == (exact is None) == (budget < low)
-        if result.makespan is not None and exact is not None:
-            assert result.makespan >= max(exact, latest)
-            latest = result.makespan
-            for bound in result.bounds:
-                assert bound.value <= exact
-
-
-def test_a_coarse_curve_descends() -> None:
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_curve_descends(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read off the fronts of all budgets, or, where those take too long, at budgets in equal steps."""
+    if not whole:
+        monkeypatch.setattr(rotor_sweep, "WHOLE_WORK", 0)
+        monkeypatch.setattr(rotor_sweep, "POINTS", 12)
     document = wide_chain(3)
-    *found, last = proposals(document, (), slots=50)
+    *found, last = proposals(document, ())
     results = [judged(document, None, proposal) for proposal in found]
     assert len(results) > 5
     assert last.least is not None
@@ -127,28 +114,28 @@ def test_a_coarse_curve_descends() -> None:
     assert peaks == sorted(set(peaks), reverse=True)
 
 
-def test_a_sweep_fills_one_pair_of_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_fills_its_fronts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     filled = []
-    fill = RotorTable.of
+    fill = Cells.of
 
-    def counted(*given: Any, **more: Any) -> RotorTable | None:
-        filled.append(given[1].up)
+    def counted(*given: Any, **more: Any) -> Cells:
+        filled.append(given)
         return fill(*given, **more)
 
-    monkeypatch.setattr(RotorTable, "of", counted)
+    monkeypatch.setattr(Cells, "of", counted)
     document = wide_chain(4)
     low, high = range_of(document)
     filled.clear()
     budgets = tuple(high - (high - low) * k // 19 for k in range(20))
-    assert len(proposals(document, budgets, slots=60)) == 20
-    assert filled == [True, False]
+    assert len(proposals(document, budgets)) == 20
+    assert len(filled) == 1
 
 
 def test_a_stopped_sweep_still_answers() -> None:
     document = wide_chain(5)
     low, high = range_of(document)
     context = Context(deadline=time.monotonic() - 1)
-    for proposal in proposals(document, (high - 1, low), context, slots=50):
+    for proposal in proposals(document, (high - 1, low), context):
         assert proposal.termination == "time limit"
         assert judged(document, low, proposal).makespan is not None
 
@@ -167,139 +154,29 @@ def test_what_is_no_gap(given: object) -> None:
         make_options(ROTOR, {"gap": given})
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_slots_are_refined_until_the_gap_is_met(seed: int) -> None:
-    document = wide_chain(seed)
+@pytest.mark.parametrize("short", [0, 99])
+def test_a_gap_ends_the_search(short: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rotor_search, "SHORT", short)
+    document = wide_chain(2)
     low, high = range_of(document)
     budget = (3 * low + high) // 4
-    coarse = remat.solve(document, algorithm="rotor", budget=budget, options={"slots": 8})
-    fine = remat.solve(document, algorithm="rotor", budget=budget, options={"slots": 8, "gap": "0.5%"})
-    bounds = [max(bound.value for bound in result.bounds if bound.scope == PERSISTENT) for result in (coarse, fine)]
-    assert coarse.makespan is not None
-    assert fine.makespan is not None
-    assert coarse.makespan > 1.005 * bounds[0], "a case to refine"
-    assert fine.makespan <= 1.005 * bounds[1]
-    assert bounds[0] <= bounds[1] <= fine.makespan <= coarse.makespan
-
-
-def test_refining_ends_where_tables_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    document = wide_chain(1)
-    low, high = range_of(document)
-    monkeypatch.setattr("remat_algorithms.chain.rotor.rotor.MOST_BYTES", 100_000)
-    result = remat.solve(document, algorithm="rotor", budget=(3 * low + high) // 4, options={"slots": 8, "gap": 0})
-    assert any("too large" in note for note in result.notes)
-    assert any("above the optimum of its class" in note for note in result.notes)
-
-
-def test_tables_that_would_fill_the_machine_are_refused() -> None:
-    stage = {"forward_time": 1, "backward_time": 1, "output_size": 1, "saved_size": 3, "repeat": 700}
-    document = {"schema": "remat.instance/1", "kind": "chain", "input_size": 1, "stages": [stage]}
-    with pytest.raises(remat.OptionError, match=r"takes .* GB, more than 16 GB; give option slots=\d+"):
-        remat.solve(document, algorithm="rotor", budget=1000, options={"slots": 100_000})
-    stage["repeat"] = 80_000
-    with pytest.raises(remat.OptionError, match=r"80,000 stages takes .*; use periodic"):
-        remat.solve(document, algorithm="rotor", budget=100_000)
-
-
-# --- more memory ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("seed", "certificate"), [(0, True), (1, True), (2, True), (3, False)])
-def test_more_memory_never_hurts_across_rungs(seed: int, certificate: bool) -> None:
-    """Units change with the budget: the dearest budgets are those just above a rung."""
-    document = wide_chain(seed, stages=9)
-    low, high = range_of(document)
-    slots, resident = 9, document["input_size"]
-    steps = {low + (high - low) * k // 20 for k in range(21)}
-    unit = -(-(high - resident) // slots)
-    while unit > 1:
-        edge = (slots + 1) * unit - 1 + resident
-        steps |= {edge - 1, edge, edge + 1, edge + unit}
-        unit = -(-unit // 2)
-    latest: float = float("inf")
-    for budget in sorted(step for step in steps if low <= step <= high):
-        options = {"slots": slots, "certificate": certificate}
-        result = remat.solve(document, algorithm="rotor", budget=budget, options=options)
-        assert result.makespan is not None
-        assert result.makespan <= latest, budget
-        latest = result.makespan
-
-
-def test_small_rooms_are_rounded_finely() -> None:
-    """Near the least budget there are as many slots as anywhere."""
-    document = wide_chain(2, stages=30)
-    low, high = range_of(document)
-    result = remat.solve(document, algorithm="rotor", budget=low + (high - low) // 50, options={"slots": 100})
-    assert not any("too tight" in note for note in result.notes)
-
-
-# --- threads, clocks --------------------------------------------------------------------------------------------------
-
-
-def test_two_threads_fill_the_same_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rotor_slots, "COMPILED_FROM", -1)
-    monkeypatch.setattr(rotor_table, "COMPILED_FROM", -1)
-    document = wide_chain(6)
-    low, high = range_of(document)
-    one, two = (
-        remat.solve(document, algorithm="rotor", budget=(low + high) // 2, options={"slots": 40}, threads=threads)
-        for threads in (1, 2)
+    best, near = (
+        remat.solve(document, algorithm="rotor", budget=budget, options={"gap": gap}) for gap in (None, "90%")
     )
-    assert one.makespan == two.makespan
-    assert one.bounds == two.bounds
+    bound = max(bound.value for bound in near.bounds if bound.scope == PERSISTENT)
+    assert best.optimal_within in (PERSISTENT, "all schedules")
+    assert best.makespan is not None
+    assert near.makespan is not None
+    assert bound <= best.makespan <= near.makespan <= 1.9 * bound
 
 
-def test_the_clock_is_looked_at_inside_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A column of a long chain is filled in parts, and the parts make the same table."""
-    document = wide_chain(7)
+def test_stopped_after_a_first_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What recomputes each stage at most once is the answer: better than least memory, with the bound so far."""
+    monkeypatch.setattr(rotor_search, "SHORT", 0)
+    monkeypatch.setattr(rotor_search, "ONCE_FROM", 0)
+    document = wide_chain(0)
     low, high = range_of(document)
-    results, looks = [], []
-    for step in (10**9, 1):
-        monkeypatch.setattr(rotor_table, "STEP", step)
-        for compiled in (-1, 10**9):
-            monkeypatch.setattr(rotor_table, "COMPILED_FROM", compiled)
-            asked = 0
-            segments = Segments.of(make_problem(remat.load(document)).chain)
-
-            def stopped() -> bool:
-                nonlocal asked
-                asked += 1
-                return False
-
-            grid = rotor_table.Grid.of(segments, (low + high) // 2, (low + high) // 100, up=True)
-            table = RotorTable.of(segments, grid, stopped=stopped)
-            assert table is not None
-            results.append(table.time.tolist())
-            looks.append(asked)
-    assert results[0] == results[1] == results[2] == results[3]
-    assert looks == [13, 13, 91, 91]
-
-
-def test_a_glance_before_a_long_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    document = wide_chain(8)
-    low, high = range_of(document)
-    budget = (low + 2 * high) // 3
-    once = remat.solve(document, algorithm="rotor", budget=budget, options={"slots": 80})
-    monkeypatch.setattr(rotor_slots, "COARSE_FROM", -1)
-    told: list[str] = []
-    twice = remat.solve(
-        document,
-        algorithm="rotor",
-        budget=budget,
-        options={"slots": 80},
-        progress=lambda progress: told.append(progress.message),
-    )
-    assert (twice.makespan, twice.bounds, twice.notes) == (once.makespan, once.bounds, once.notes)
-    assert told[0] == "20 slots"
-    assert told[-1] == "80 slots"
-
-
-def test_stopped_after_the_glance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the few slots gave is the answer: better than least memory, and without a bound."""
-    monkeypatch.setattr(rotor_slots, "COARSE_FROM", -1)
-    document = wide_chain(8)
-    low, high = range_of(document)
-    budget = (low + 2 * high) // 3
+    budget = (2 * low + high) // 3
     context = Context()
 
     def stop(progress: Progress) -> None:
@@ -307,11 +184,18 @@ def test_stopped_after_the_glance(monkeypatch: pytest.MonkeyPatch) -> None:
 
     context.listener = stop
     problem = make_problem(remat.load(document), budget=budget)
-    proposal = ROTOR.load()(problem, make_options(ROTOR, {"slots": 80}), context)
+    proposal = ROTOR.load()(problem, make_options(ROTOR, {}), context)
     result = judged(document, budget, proposal)
     assert result.termination == "interrupted"
-    assert [bound for bound in proposal.bounds if bound.scope == PERSISTENT] == []
+    assert all(bound.value <= (result.makespan or 0) for bound in proposal.bounds)
     least = remat.solve(document, algorithm="rotor", budget=budget, time_limit=0)
     assert result.makespan is not None
     assert least.makespan is not None
     assert result.makespan < least.makespan
+
+
+def test_chains_that_would_fill_the_machine_are_refused() -> None:
+    stage = {"forward_time": 1, "backward_time": 1, "output_size": 1, "saved_size": 3, "repeat": 80_000}
+    document = {"schema": "remat.instance/1", "kind": "chain", "input_size": 1, "stages": [stage]}
+    with pytest.raises(remat.OptionError, match=r"80,000 stages take .* GB.*; use periodic"):
+        remat.solve(document, algorithm="rotor", budget=100_000)

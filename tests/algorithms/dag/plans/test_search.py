@@ -14,6 +14,7 @@ from remat.verifier import check
 from remat_algorithms.dag.anytime.race import steps_of
 from remat_algorithms.dag.plans.model import stage_model
 from remat_algorithms.dag.plans.state import ALPHAS, Search
+from tests.algorithms.dag.graphs import unread_time
 
 SMALL = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
 
@@ -71,16 +72,26 @@ def test_replay_of_a_value_that_is_written_back():
 def compare(problem, model, item, stage):
     """Compare the replay of a plan with what the verifier says of the same steps."""
     plan = Search(model, 0, 0).measure(item, stage)
-    steps = steps_of(problem, model, plan.item, plan.full)
-    placed = steps.placed(place(problem.graph, problem.machine, steps).start)
-    report = check(problem.graph, problem.machine, placed, reference_time=problem.no_recompute_time)
-    assert not report.violations
+    tasks = model.tasks_of(plan.item, plan.full)
+    report = verified(problem, steps_of(problem, model, tasks))
     # What is resident before anything is dropped is the instance's business.
     here = model.tables.static[0] + sum(
         size for size, initial in zip(model.tables.size, model.tables.initial, strict=True) if initial
     )
     assert report.peaks["memory"].size == max(plan.peak, here)
-    assert report.makespan == pytest.approx(plan.time * model.time_unit)
+    assert report.makespan == pytest.approx((plan.time + unread_time(model, tasks)) * model.time_unit)
+    # Without the runs that nobody has any use for, no more of anything, and what nobody reads runs once.
+    kept = model.runs_of(plan.item, plan.full)
+    less = verified(problem, steps_of(problem, model, kept))
+    assert less.peaks["memory"].size <= report.peaks["memory"].size
+    assert model.makespan(kept) <= (plan.time + model.free_time) * model.time_unit * (1 + 1e-9)
+
+
+def verified(problem, steps):
+    placed = steps.placed(place(problem.graph, problem.machine, steps).start)
+    report = check(problem.graph, problem.machine, placed, reference_time=problem.no_recompute_time)
+    assert not report.violations
+    return report
 
 
 @pytest.mark.parametrize(("reads", "stands_in"), [([], True), (["y"], False)])

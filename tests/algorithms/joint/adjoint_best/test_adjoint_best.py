@@ -104,7 +104,7 @@ def check_tiny(case: tuple[dict[str, Any], int | None, tuple[Any, ...]], **optio
         assert result.optimal_within
 
 
-@draws(12)
+@draws(7)
 @given(tiny())
 def test_equals_exhaustive_search(case: tuple[dict[str, Any], int | None, tuple[Any, ...]]) -> None:
     check_tiny(case, **LITTLE)
@@ -409,8 +409,8 @@ def test_search_without_a_schedule_or_time() -> None:
 
 
 def test_iterations_decide_alone() -> None:
-    document = loop(14, 2, 7, 12)
-    options = {"iterations": 8}
+    document = loop(11, 2, 7, 12)
+    options = {"iterations": 4}
     first = remat.solve(document, algorithm="adjoint-best", options=options, seed=3)
     again = remat.solve(document, algorithm="adjoint-best", options=options, seed=3)
     assert first.to_dict()["steps"] == again.to_dict()["steps"]
@@ -438,7 +438,7 @@ def test_anytime() -> None:
 def test_tapes_overlap_and_other_machines() -> None:
     taped = remat.solve(loop(9, 1, 30, tape_size=2), algorithm="adjoint-best", options=LITTLE)
     assert taped.makespan is not None
-    unequal = remat.solve(loop(14, 1, 9, tape_size=2), algorithm="adjoint-best", options={"iterations": 10})
+    unequal = remat.solve(loop(12, 1, 9, tape_size=2), algorithm="adjoint-best", options={"iterations": 5})
     assert unequal.makespan is not None
     beside = loop(9, 1, 12)
     beside["storage"][0] |= {"channel": "dma", "write_time": 2}

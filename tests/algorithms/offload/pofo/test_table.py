@@ -6,7 +6,7 @@ import pytest
 
 import remat
 from remat.solving.single import make_problem
-from remat_algorithms.offload.pofo.table import PofoTable, Rates
+from remat_algorithms.offload.pofo.table import PofoTable, Rates, remade_segments
 
 
 @pytest.mark.parametrize("remake", [False, True])
@@ -19,7 +19,8 @@ def test_a_slot_has_at_least_a_byte(seed, remake):
     problem = make_problem(remat.load(document))
     most = 0
     for memory in range(1, 20):
-        tables = [PofoTable(problem.chain, memory, Rates(1.0, 1.0), slots, remake=remake) for slots in (memory, 20)]
+        remade = remade_segments(problem.chain, memory, lambda: False) if remake else None
+        tables = [PofoTable(problem.chain, memory, Rates(1.0, 1.0), slots, remade=remade) for slots in (memory, 20)]
         assert all(table.fill(lambda: False) for table in tables)
         assert tables[0].estimate == tables[1].estimate
         most += tables[0].estimate == float("inf")

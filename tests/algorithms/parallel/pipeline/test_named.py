@@ -17,6 +17,7 @@ from remat.verifier import check
 from remat_algorithms.parallel.pipeline import rules
 from remat_algorithms.parallel.pipeline.cuts import balanced_cuts
 from tests import places
+from tests.oracles import referee
 
 POINTS = json.loads((places.REFERENCE / "pipeline_rules.json").read_text())["points"]
 RULES = {
@@ -53,6 +54,46 @@ def judged(document, lists):
     graph, machine = lower(instance), machine_of(instance)
     stages = tuple(Stage((part,), device) for part, device in zip(lists.part, lists.place, strict=True))
     return check(graph, machine, follow(instance, graph, machine, Orders(stages, lists.lists)))
+
+
+@pytest.mark.parametrize("point", [p for p in POINTS if p["kind"] == "dualpipe"], ids=lambda p: str(p["id"]))
+def test_dualpipe_points(point):
+    """A forward and a backward at once: makespan, busy time and peak of each device, from the instance on."""
+    layer = {"forward_time": point["F"], "backward_time": point["B"] - point["W"], "weight_time": point["W"]}
+    layer |= {"paired_time": point["paired"], "saved_size": 1, "repeat": point["p"]}
+    document = pipeline([layer], point["p"], point["m"], copies=2)
+    result = remat.solve(document, algorithm="dualpipe")
+    assert result.makespan == point["makespan"]
+    assert list(result.peak_memory.values()) == point["peak"]
+    assert [result.report.busy[f"g{k}"] for k in range(point["p"])] == point["busy"]
+    assert result.lower_bound <= max(point["busy"])
+    again = remat.verify(document, json.loads(json.dumps(result.to_dict())))
+    assert again.ok
+    assert again.makespan == result.makespan
+    if point["p"] * point["m"] > 32:
+        return  # the twin takes its time
+    twin = referee.check(document, result.to_dict())
+    assert (twin.ok, twin.makespan, list(twin.peaks.values())) == (True, point["makespan"], point["peak"])
+
+
+def test_dualpipe_takes_two_copies_and_the_folded_one_does_not():
+    layer = {"forward_time": 10, "backward_time": 10, "weight_time": 10, "paired_time": 28, "saved_size": 1}
+    with pytest.raises(remat.OptionError, match='"copies": 2'):
+        remat.solve(pipeline([layer | {"repeat": 4}], 4, 8), algorithm="dualpipe")
+    result = remat.solve(pipeline([layer | {"repeat": 8}], 4, 10), algorithm="dualpipev")
+    assert result.status == "feasible"
+    assert result.makespan == 632  # as on eight devices with twice the micro-batches
+    assert set(result.peak_memory.values()) == {9}
+
+
+@pytest.mark.parametrize(
+    ("paired", "message"),
+    [(27, "at least 28"), (47, "at most 46"), ({"g": 20}, "at least 28"), (-1, "paired_time")],
+)
+def test_a_paired_time_lies_between_the_longer_one_and_the_sum(paired, message):
+    layer = {"forward_time": 20, "backward_time": 18, "weight_time": 8, "paired_time": paired}
+    with pytest.raises(remat.InstanceError, match=message):
+        load(pipeline([layer], 2, 2))
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,8 @@ def _first_schedule(problem: Problem, reference: StageModel, context: Context) -
     plan = plans[-1]
     if plan is None:
         return None
-    steps = steps_of(problem, reference, plan.item, plan.full)
-    makespan = reference.makespan(reference.tasks_of(plan.item, plan.full))
+    runs = reference.runs_of(plan.item, plan.full)
+    steps, makespan = steps_of(problem, reference, runs), reference.makespan(runs)
     context.report(steps, makespan=makespan)
     return steps, makespan
 
@@ -214,8 +214,8 @@ class _Annealing:
             self.context.report(steps, makespan=makespan)
 
     def _schedule(self, items: Sequence[int]) -> tuple[Steps, Number]:
-        full = [1] * len(items)
-        return steps_of(self.problem, self.model, items, full), self.model.makespan(self.model.tasks_of(items, full))
+        runs = self.model.runs_of(items, [1] * len(items))
+        return steps_of(self.problem, self.model, runs), self.model.makespan(runs)
 
     def start(self, mending: _Share) -> Start:
         """Return the order of the best sequence, and what it is worth as a plan."""

@@ -9,7 +9,7 @@ from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison
 from remat.comparing.report.page.charts import LEFT, RIGHT, WIDTH
 from remat.comparing.report.tables import units_of
-from remat.report.text.summary import shown_name
+from remat.report.text.naming import shown_name
 from remat.report.views.miniature import (
     LEVELS,
     NOTHING,

@@ -1,0 +1,237 @@
+"""Rotor's search: fronts within limits that rise until they hold a schedule, which is then the quickest.
+
+No schedule is quicker than that of the relaxed chain (see `allowed`), and few are much slower: so the first limit is
+only a little above. Fronts within a limit are short; where they hold a schedule, it is optimal, and where they do not,
+the limit is a lower bound, and the next one is higher. The last limit may be a schedule that is known already: on long
+chains the quickest that recomputes each stage at most once, and where nothing else is found, that of least memory.
+
+Short chains need no limit. Where the fronts within a limit have grown too long, they are thinned: rounded up they hold
+a schedule, rounded down a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from remat.plugin import Context, Number
+from remat_algorithms.chain.least_memory import LeastMemory
+from remat_algorithms.chain.rotor.allowed import UNLIMITED, Allowed, Relaxed
+from remat_algorithms.chain.rotor.cells import Cells, Thin
+from remat_algorithms.chain.rotor.costs import Costs
+from remat_algorithms.chain.rotor.front import NEVER
+from remat_algorithms.chain.rotor.runs import Reader
+from remat_algorithms.chain.rotor.work import Over, Work
+from remat_algorithms.chain.segments import Segments
+
+SHORT = 24
+"""Chains of up to so many stages are solved without a limit."""
+
+MANY, MANY_WORK = 8, 60_000_000
+"""Where there are more rooms, and the chain is not long, fronts without a limit answer all of them, in so much work."""
+
+ONCE_FROM = 100
+"""On longer chains, a schedule that recomputes each stage at most once is looked for first."""
+
+MOST_WORK = 60_000_000
+"""Points that are merged (some seconds' worth) before fronts are thinned, and then by each thinned pass."""
+
+THIN = 32
+"""Most points of a thinned front."""
+
+FIRST, FIRST_OF = 0.2, 40
+"""Share by which the first limit is above the relaxed chain, up to so many stages."""
+
+LOOSE = 0.3
+"""Share by which a limit may be above its lower bound before the least memory is looked at."""
+
+
+@dataclass
+class Found:
+    """What is known of one room.
+
+    Attributes
+    ----------
+    lower : int
+        Excess below which there is no schedule; `NEVER` where there is none at all.
+    excess : int or None
+        Of the best schedule.
+    read : callable
+        Its runs.
+    least : bool
+        Whether the best schedule is that of least memory.
+    """
+
+    lower: int
+    excess: int | None = None
+    read: Callable[[], list[int]] = list
+    least: bool = False
+
+    @property
+    def proved(self) -> bool:
+        """Whether the best schedule is optimal, or there is none."""
+        return self.lower >= NEVER or (self.excess is not None and self.excess <= self.lower)
+
+    def take(self, excess: int, read: Callable[[], list[int]], *, least: bool = False) -> bool:
+        """Take a schedule over if it is better; return whether it is."""
+        if self.excess is not None and self.excess <= excess:
+            return False
+        self.excess, self.read, self.least = excess, read, least
+        return True
+
+
+@dataclass
+class Search:
+    """The search for the quickest schedules of a chain within some rooms (bytes beyond x_0).
+
+    Attributes
+    ----------
+    least, time_of : callable
+        Give the table of least memory, and the time of some runs.
+    gap : float or None
+        Share of the bound within which a schedule is good enough.
+    found : dict
+        By room.
+    """
+
+    segments: Segments
+    costs: Costs
+    rooms: Sequence[int]
+    context: Context
+    least: Callable[[], LeastMemory]
+    time_of: Callable[[Sequence[int]], Number]
+    gap: float | None = None
+    report: Callable[[Found], None] = lambda found: None
+    found: dict[int, Found] = field(default_factory=dict)
+    _work: int = 0
+    _factor: float = 0.0
+
+    def go(self) -> None:
+        """Search until all is proved, or good enough, or the context is stopped."""
+        largest = max(self.rooms)
+        length = self.segments.length
+        self.found = {room: Found(-self.costs.whole) for room in self.rooms}
+        if length <= SHORT or (length <= ONCE_FROM and len(self.rooms) > MANY):
+            with suppress(Over):
+                most = float("inf") if length <= SHORT else MANY_WORK
+                table = self._fill(Allowed.all(self.segments, largest), most=most)
+                self._take(table, dict.fromkeys(self.rooms, UNLIMITED), exact=True)
+        if self._open() and not self.context.stopped:
+            with suppress(Over):
+                relaxed = Relaxed.of(self.segments, self.costs, largest, Work(stopped=self._stopped))
+                for room, found in self.found.items():
+                    found.lower = relaxed.least(room)
+                with suppress(Over):
+                    self._rise(relaxed)
+                if self._open() and not self.context.stopped:
+                    self._thin(relaxed)
+        if any(found.excess is None and not found.proved for found in self.found.values()):
+            self._least()
+
+    def _open(self) -> list[int]:
+        """Return the rooms that are not settled."""
+        return [room for room, found in self.found.items() if not found.proved and not self._near(found)]
+
+    def _near(self, found: Found) -> bool:
+        if self.gap is None or found.excess is None:
+            return False
+        lower = self.costs.whole + found.lower
+        return found.excess - found.lower <= self.gap * lower
+
+    def _rise(self, relaxed: Relaxed) -> None:
+        """Raise the limits until each room has its schedule, or the work is done."""
+        looked = False
+        # A first limit that costs little more than a lower one would: the longer the chain, the nearer.
+        self._factor = max(min(FIRST, FIRST * (FIRST_OF / self.segments.length) ** 2), 0.001)
+        while (rooms := self._open()) and not self.context.stopped:
+            if self._factor > LOOSE and not looked:
+                looked = True
+                self._least()
+                rooms = self._open()
+                if not rooms:
+                    return
+            slack = self._limits(relaxed, rooms)
+            done = self._work
+            if self.segments.length > ONCE_FROM and all(self.found[room].excess is None for room in rooms):
+                once = self._fill(self._allowed(relaxed, slack, deep=False), once=True, most=MOST_WORK // 4)
+                if self._take(once, slack, exact=False):
+                    slack = {room: min(limit, self.found[room].excess or limit) for room, limit in slack.items()}
+            table = self._fill(self._allowed(relaxed, slack), most=MOST_WORK - self._work)
+            self._take(table, slack, exact=True)
+            self._factor *= self._step(self._work - done)
+
+    @staticmethod
+    def _step(work: int) -> float:
+        """Return by how much a limit rises: the less, the longer the fronts have become."""
+        return 4.0 if work < 2_000 else 2.5 if work < 50_000 else 1.6
+
+    def _thin(self, relaxed: Relaxed) -> None:
+        """Find schedules, then bounds, with thinned fronts."""
+        self._least()
+        rooms = self._open()
+        better = not rooms
+        while not better:
+            limits = self._limits(relaxed, rooms)
+            allowed = self._allowed(relaxed, limits)
+            better = self._take(self._fill(allowed, thin=Thin(THIN, up=True), most=MOST_WORK), limits, exact=False)
+            self._factor *= self._step(MOST_WORK)
+            if all(self.found[room].excess == limit for room, limit in limits.items()):
+                break
+        known = {room: excess for room in self._open() if (excess := self.found[room].excess) is not None}
+        if known:
+            allowed = self._allowed(relaxed, known)
+            need, times = self._fill(allowed, thin=Thin(THIN, up=False), most=MOST_WORK).whole
+            for room, limit in known.items():
+                at = int(need.searchsorted(room, side="right")) - 1
+                self.found[room].lower = max(self.found[room].lower, limit if at < 0 else min(limit, int(times[at])))
+
+    def _limits(self, relaxed: Relaxed, rooms: Sequence[int]) -> dict[int, int]:
+        """Return the next limits, by room."""
+        limits = {}
+        for room in rooms:
+            own, found = relaxed.least(room), self.found[room]
+            limit = own + max(1, round(self._factor * own), round(self._factor * self.costs.whole / 100))
+            limit = max(limit, found.lower + 1)
+            limits[room] = limit if found.excess is None else min(limit, found.excess)
+        return limits
+
+    def _allowed(self, relaxed: Relaxed, slack: dict[int, int], *, deep: bool = True) -> Allowed:
+        return Allowed.within(relaxed, slack, Work(stopped=self._stopped), deep=deep)
+
+    def _fill(
+        self, allowed: Allowed, *, thin: Thin | None = None, once: bool = False, most: float = float("inf")
+    ) -> Cells:
+        work = Work(most, self._stopped)
+        try:
+            return Cells.of(self.segments, self.costs, allowed, work, thin=thin, once=once)
+        finally:
+            self._work += work.done
+
+    def _stopped(self) -> bool:
+        return self.context.stopped
+
+    def _take(self, table: Cells, slack: dict[int, int], *, exact: bool) -> bool:
+        """Take over what a table holds; exact ones say that there is nothing else within the slack."""
+        need, excess = table.whole
+        reader, better = Reader(table), False
+        for room, limit in slack.items():
+            found, at = self.found[room], int(need.searchsorted(room, side="right")) - 1
+            own = int(excess[at]) if at >= 0 else NEVER
+            if exact:
+                found.lower = max(found.lower, own if own <= limit else NEVER if limit >= UNLIMITED else limit + 1)
+            if at >= 0 and found.take(own, partial(reader.runs, room)):
+                better = True
+                self.report(found)
+        return better
+
+    def _least(self) -> None:
+        """Let the schedule of least memory compete; where it does not fit, nothing does."""
+        least = self.least()
+        runs = least.runs()
+        for room, found in self.found.items():
+            if least.least <= room:
+                found.take(self.costs.excess(self.time_of(runs)), lambda: runs, least=True)
+            elif least.exact:
+                found.lower = NEVER

@@ -1,0 +1,165 @@
+"""Chimera's planner: its number of devices by exhaustion, as simulated.
+
+Li & Hoefler 2021: of all even depths (and widths, and sizes of micro-batches, which are not chosen here), the one whose
+step is the quickest. Part s of the layers lies on device s and on device p - 1 - s; it is cut so that the slowest part
+is as quick as can be, on the slower of its devices. Where that fits for no depth, each device's memory is divided
+between its two parts, in halves or thirds, and cut again: each part then fits by itself. Devices are taken in their
+order, the first of them. O(devices^2 x layers^2) array operations, and a simulation of each depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from remat.plugin import Context, Orders, Phase, Problem, Proposal
+from remat_algorithms.parallel.pipeline import rules
+from remat_algorithms.parallel.pipeline.named import check_copies
+from remat_algorithms.parallel.pipeline.planners.measures import compute, slower
+from remat_algorithms.parallel.pipeline.planners.planning import (
+    Site,
+    StageOptions,
+    by_simulation,
+    enough_layers,
+    planned,
+)
+from remat_algorithms.parallel.pipeline.planners.rows import Line
+from remat_algorithms.parallel.pipeline.planners.simulation import Lists, Pipe, makespan
+
+SHARES = (None, (1, 2), (1, 3), (2, 3))
+"""Of a device's memory, what is for its part in the first direction: all that there is for both, or a share."""
+
+
+def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal:
+    """Choose how many devices hold layers, and run Chimera's schedule on them."""
+
+    def plan(site: Site) -> Orders | None:
+        check_copies(site.instance, 2)
+        depths = _depths(site, options)
+        alike = site.line(range(max(depths))).alike
+        for share in SHARES:
+            # Where devices are not equal, or shared out, each depth has other pairs of them.
+            together = [depths] if alike and share is None else [[depth] for depth in depths]
+            found = [one for part in together if (one := _planned(site, part, share)) is not None]
+            if found:
+                _, cuts = min(found)
+                return _Copies.of(site, len(cuts) - 1).orders(cuts)
+        return None
+
+    return planned(problem, plan)
+
+
+def _depths(site: Site, options: StageOptions) -> list[int]:
+    """Return the even numbers of devices that there are layers for."""
+    found = site.depths(options)
+    if options.stages is not None:
+        rules.chimera(options.stages, 1)  # refuses an odd number
+    even = sorted({depth - depth % 2 for depth in found if depth > 1})
+    if not even:
+        rules.chimera(min(site.devices, 2), 1)
+        enough_layers(2, site.row.length)
+    return even
+
+
+def _planned(site: Site, depths: list[int], share: tuple[int, int] | None) -> tuple[float, list[int]] | None:
+    """Return the least makespan over depths, and its cuts; with a share, each device's parts fit by themselves."""
+    copies = {depth: _Copies.of(site, depth) for depth in depths}
+    depth = max(depths)
+    there, back = (copies[depth].line(share, direction) for direction in range(2))
+
+    def judge(cuts: list[int], best: float) -> tuple[float, None] | None:
+        own = copies[len(cuts) - 1]
+        return (float(makespan(own.pipe(cuts), own.lists)), None) if own.fits(cuts) else None
+
+    counting = compute if there.alike else slower(back)
+    found = by_simulation(there, counting, depths, judge, passing=there.batches // 2)
+    return None if found is None else found[:2]
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """Two copies of the model on so many devices.
+
+    Attributes
+    ----------
+    site : Site
+    depth : int
+    whole : rules.Lists
+        Chimera's lists as its rule gives them.
+    lists : Lists
+        The same as they are simulated.
+    flights : list of int
+        How many micro-batches each stage holds at most.
+    """
+
+    site: Site
+    depth: int
+    whole: rules.Lists
+    lists: Lists
+    flights: list[int]
+
+    @staticmethod
+    def of(site: Site, depth: int) -> _Copies:
+        """Make the lists."""
+        whole = rules.chimera(depth, site.instance.micro_batches)
+        lists = tuple(
+            tuple((0 if operation.phase is Phase.F else 1, operation.stage, operation.batch) for operation in own)
+            for own in whole.lists
+        )
+        held, flights = [0] * (2 * depth), [0] * (2 * depth)
+        for own in lists:
+            for phase, stage, _ in own:
+                held[stage] += -1 if phase else 1
+                flights[stage] = max(flights[stage], held[stage])
+        return _Copies(site, depth, whole, lists + ((),) * (site.devices - depth), flights)
+
+    def line(self, share: tuple[int, int] | None, direction: int) -> Line:
+        """Return the devices in the order of a direction, each with the room for its part in it."""
+        order = range(self.depth)[:: -1 if direction else 1]
+        line = self.site.line(order)
+        if share is None:
+            return replace(line, positions=tuple(replace(position, room=None) for position in line.positions))
+        part_of = share[1] - share[0] if direction else share[0]
+        positions = [
+            replace(
+                position,
+                room=None if position.room is None else position.room * part_of // share[1],
+                flight=self.flights[direction * self.depth + part],
+            )
+            for part, position in enumerate(line.positions)
+        ]
+        return replace(line, positions=tuple(positions), alike=False)
+
+    def fits(self, cuts: Sequence[int]) -> bool:
+        """Whether each device holds what its list keeps at a time."""
+        row = self.site.row
+        for device, room in enumerate(self.site.room[: self.depth]):
+            if room is None:
+                continue
+            parts = {self.whole.part[stage] for stage, home in enumerate(self.whole.place) if home == device}
+            held = most = sum(row.kept(cuts[part], cuts[part + 1]) for part in parts)
+            for phase, stage, _ in self.lists[device]:
+                part = self.whole.part[stage]
+                held += (-1 if phase else 1) * row.held(cuts[part], cuts[part + 1])
+                most = max(most, held)
+            if most > room:
+                return False
+        return True
+
+    def pipe(self, cuts: Sequence[int]) -> Pipe:
+        """Return both directions as they are simulated."""
+        there, back = (self.site.pipe(cuts, range(self.depth)[::way]) for way in (1, -1))
+        shifted = tuple(before if before < 0 else before + self.depth for before in back.previous)
+        return Pipe(
+            place=there.place + back.place,
+            devices=there.devices,
+            batches=there.batches,
+            forward=there.forward + back.forward,
+            backward=there.backward + back.backward,
+            ways=there.ways + back.ways,
+            previous=there.previous + shifted,
+        )
+
+    def orders(self, cuts: Sequence[int]) -> Orders:
+        """Return the orders of these cuts."""
+        return self.site.orders_of(cuts, self.whole.part, self.whole.place, self.lists)

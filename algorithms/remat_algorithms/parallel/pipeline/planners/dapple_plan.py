@@ -1,0 +1,51 @@
+"""DAPPLE's planner: latency around a pivot stage, and its cuts judged by the makespan of 1F1B.
+
+Fan et al. 2021, section 4, without replicated stages: of the cuts for any number of devices, those whose steps are the
+quickest if one stage never waits (`pivoted`). That latency is never more than the makespan of 1F1B; so cuts are
+simulated in its order, until none that is left can be quicker: exhaustive where `judged` suffices. Where it does not,
+the cuts of other planners, and single cuts moved, are simulated, too. Devices are taken in their order, the first of
+them. Memory as under 1F1B. O(devices x layers^2) array operations, times the number of devices where these are not
+equal, and the simulations.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from remat.plugin import Context, Orders, Problem, Proposal
+from remat_algorithms.parallel.pipeline.planners.latency import quickest
+from remat_algorithms.parallel.pipeline.planners.planning import (
+    MOST_SIMULATED,
+    Site,
+    StageOptions,
+    planned,
+    run_1f1b,
+)
+from remat_algorithms.parallel.pipeline.planners.simulation import makespan, one_forward_one_backward
+
+
+class JudgedOptions(StageOptions):
+    """Options of `dapple-plan`."""
+
+    judged: int = Field(
+        default=1_000, ge=0, le=1_000_000, description="cuts that are simulated, at most; 0: by their latency alone"
+    )
+
+
+def solve(problem: Problem, options: JudgedOptions, context: Context) -> Proposal:
+    """Cut for the least makespan of 1F1B, as far as latencies and so many simulations show it."""
+
+    def plan(site: Site) -> Orders | None:
+        line = site.line()
+        depths = site.depths(options)
+
+        def judge(cuts: list[int]) -> float:
+            pipe = site.pipe(cuts, range(len(cuts) - 1))
+            return makespan(pipe, one_forward_one_backward(pipe))
+
+        operations = 2 * line.batches * max(depths)
+        most = min(options.judged, max(1, MOST_SIMULATED // operations)) if options.judged else 0
+        found = quickest(line, depths, judge, most)
+        return None if found is None else run_1f1b(site, found.cuts, range(len(found.cuts) - 1))
+
+    return planned(problem, plan)

@@ -1,0 +1,25 @@
+"""HetPipe's partition of one virtual worker: devices of several types and memories, nothing beside the work.
+
+Park et al. 2020, section 5, for the whole cluster as one worker (theirs are several, with a parameter server between
+them, which a step with a flush has not): the least largest time of a stage, where that is its work and all its
+transfers, to and from both neighbours, one after the other. Of k stages, the s-th (from 1) holds k - s + 1
+micro-batches, or all if there are fewer. Devices are taken in their order, all of them. The program that they
+solve is a table here: O(devices x layers^2) array operations.
+"""
+
+from __future__ import annotations
+
+from remat.plugin import Context, Orders, Problem, Proposal
+from remat_algorithms.parallel.pipeline.planners.measures import least_largest, serial
+from remat_algorithms.parallel.pipeline.planners.planning import Site, StageOptions, planned, run_1f1b
+
+
+def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal:
+    """Cut for the least largest time of a stage with its transfers, and run 1F1B."""
+
+    def plan(site: Site) -> Orders | None:
+        line = site.whole(options)
+        found = least_largest(line, serial)
+        return None if found is None else run_1f1b(site, found[1], range(len(line.positions)))
+
+    return planned(problem, plan)

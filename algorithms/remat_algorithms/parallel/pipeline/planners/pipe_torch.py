@@ -1,0 +1,29 @@
+"""Pipe-torch's partition: devices of several types, in the order that suits the layers.
+
+Zhan & Zhang 2019, one device a stage: the least largest time of a stage with all its transfers, over what each device
+runs and which class of devices (of one type, with as many bytes) comes next (see `by_type`). The number of devices is
+the one with the least such time, the least of them if there are several. Memory as under 1F1B.
+O(product of (devices of a class + 1) x classes x layers^2) array operations.
+"""
+
+from __future__ import annotations
+
+from remat.plugin import Context, Orders, Problem, Proposal
+from remat_algorithms.parallel.pipeline.planners.by_type import best_order
+from remat_algorithms.parallel.pipeline.planners.measures import least_largest, serial
+from remat_algorithms.parallel.pipeline.planners.planning import Site, StageOptions, planned, run_1f1b
+
+
+def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal:
+    """Order the devices and cut for the least largest time of a stage with its transfers, and run 1F1B."""
+
+    def plan(site: Site) -> Orders | None:
+        found = best_order(site.line(), site.classes(), site.hop, site.depths(options))
+        if found is None:
+            return None
+        order = found[1]
+        cut = least_largest(site.line(order), serial)
+        assert cut is not None, "what the table of counts has found fits"
+        return run_1f1b(site, cut[1], order)
+
+    return planned(problem, plan)

@@ -1,0 +1,53 @@
+"""Varuna's planner: every number of devices is cut evenly and simulated, backwards as soon as they are ready.
+
+Athlur et al. 2022: for each depth (and width, and size of a micro-batch, which are not chosen here), the layers are cut
+so that the slowest stage is as quick as can be, and the step is simulated: a device that is free runs a backward if one
+is ready, else a forward, while there is room for what it holds. The quickest depth wins. Their stages recompute just
+before each backward, all but the last one; here none does, and a device holds as many micro-batches as its memory has
+room for. Devices are taken in their order, the first of them. O(devices x layers^2) array operations,
+times the number of devices where these are not equal, and a simulation of each depth that is not slower by its latency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from remat.plugin import Context, Orders, Problem, Proposal
+from remat_algorithms.parallel.pipeline.planners.measures import compute
+from remat_algorithms.parallel.pipeline.planners.planning import Site, StageOptions, by_simulation, planned
+from remat_algorithms.parallel.pipeline.planners.rows import Line
+from remat_algorithms.parallel.pipeline.planners.simulation import Lists, makespan, when_ready
+
+
+def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal:
+    """Choose how many devices hold layers by simulation, backwards when they are ready."""
+
+    def plan(site: Site) -> Orders | None:
+        line = site.line()
+        # A stage needs room for one micro-batch, and takes what room there is.
+        line = replace(line, positions=tuple(replace(position, flight=1) for position in line.positions))
+
+        def judge(cuts: list[int], best: float) -> tuple[float, Lists] | None:
+            pipe = site.pipe(cuts, range(len(cuts) - 1))
+            if pipe.latency >= best:
+                return None
+            lists = when_ready(pipe, room_for(site, line, cuts))
+            return float(makespan(pipe, lists)), lists
+
+        found = by_simulation(line, compute, site.depths(options), judge, passing=line.batches)
+        return None if found is None else site.orders(found[1], range(len(found[1]) - 1), found[2])
+
+    return planned(problem, plan)
+
+
+def room_for(site: Site, line: Line, cuts: Sequence[int]) -> list[int]:
+    """Return how many micro-batches each stage has room for."""
+    found: list[int] = []
+    for first, end, position in zip(cuts[:-1], cuts[1:], line.positions, strict=False):
+        held = site.row.held(first, end)
+        most = site.instance.micro_batches
+        if position.room is not None and held:
+            most = min(most, (position.room - site.row.kept(first, end)) // held)
+        found.append(most)
+    return found

@@ -1,0 +1,45 @@
+"""What people see of a name, a task or a step."""
+
+from __future__ import annotations
+
+from remat.graph.machine import Machine
+from remat.graph.names import with_module
+from remat.graph.taskgraph import TaskGraph
+from remat.schedule.document import Copy, Drop, Run, StepView
+from remat.schedule.steps import Steps
+from remat.units import printable
+
+LONGEST_NAME = 48
+"""Names longer than this are abbreviated in tables; the JSON documents have them in full."""
+
+
+def shown_name(name: str) -> str:
+    """Return a name from a document as a terminal may print it: no control characters, not too long."""
+    text = printable(name)
+    if len(text) <= LONGEST_NAME:
+        return text
+    half = (LONGEST_NAME - 3) // 2
+    return f"{text[:half]}...{text[-half:]}"
+
+
+def shown_in_module(name: str, module: str) -> str:
+    """Return a task's name with the module, stage or layer that it belongs to; an empty one is left out."""
+    return with_module(name, module, shown_name)
+
+
+def shown_task(graph: TaskGraph, task: int) -> str:
+    """Name a task of a graph, with the module, stage or layer that it belongs to."""
+    return graph.described(task, shown_name)
+
+
+def shown_step(graph: TaskGraph, machine: Machine, steps: Steps, index: int | None, *, short: bool = False) -> str:
+    """Name a step by what it does (`short`: without where to, and which values); None is the time before the first."""
+    if index is None:
+        return "initial residency"
+    match StepView(steps, graph, machine)[index]:
+        case Run():
+            return shown_task(graph, int(steps.item[index]))
+        case Copy(value=value, target=target):
+            return f"copy of {shown_name(value)}" + ("" if short else f" to {shown_name(target)}")
+        case Drop(values=values):
+            return "drop" if short else f"drop of {', '.join(map(shown_name, values))}"

@@ -1,0 +1,140 @@
+"""Patterns of a pipeline: what every micro-batch of an endless stream does, one period after the one before it.
+
+A *beat* is an operation of a stage, or the transfer of what it made to the stage that reads it. It has a start within
+the period, and a shift: micro-batch m does it in period number ``shift + m``, so at ``start + (shift + m) * period``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from remat.errors import InstanceError
+from remat.schedule.orders import Phase, Stage, read_stages, stages_document
+from remat.units import LARGEST_TOTAL, Number, Units, parse_time
+
+MOST_SHIFTS = 10**6
+"""Largest shift of a beat."""
+
+
+class Beat(NamedTuple):
+    """An operation of a stage (F, B, W, or BW: both halves together), or the transfer of what that operation made.
+
+    `shift` counts whole periods: the beat of micro-batch m starts at ``start + (shift + m) * period``.
+    """
+
+    phase: Phase
+    stage: int
+    start: Number
+    shift: int
+    is_copy: bool = False
+
+    @property
+    def operation(self) -> str:
+        """Name of the operation."""
+        return f"{self.phase.name}{self.stage}"
+
+    def __str__(self) -> str:
+        return f"copy of {self.operation}" if self.is_copy else self.operation
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What every micro-batch does, and the time from one micro-batch to the next.
+
+    Attributes
+    ----------
+    stages : tuple of Stage
+        Each layer is in one of them; several may be on one device.
+    period : int or float
+    beats : tuple of Beat
+        Every operation of every stage once, and every transfer from one device to another.
+    versions : tuple of int, or None
+        How many versions of its parameters each stage keeps; None: as many as are needed.
+    """
+
+    stages: tuple[Stage, ...]
+    period: Number
+    beats: tuple[Beat, ...]
+    versions: tuple[int, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.beats)
+
+    def start_of(self, beat: Beat) -> Number:
+        """Return when micro-batch 0 does it."""
+        return beat.start + beat.shift * self.period
+
+    def to_document(self, devices: Sequence[str]) -> dict[str, Any]:
+        """Return the keys `stages`, `period` and `pattern` of a `remat.schedule/2` document."""
+        stages = stages_document(self.stages, devices)
+        if self.versions is not None:
+            for stage, versions in zip(stages, self.versions, strict=True):
+                stage["versions"] = versions
+        pattern = [
+            {"copy" if beat.is_copy else "run": beat.operation, "start": beat.start, "shift": beat.shift}
+            for beat in self.beats
+        ]
+        return {"stages": stages, "period": self.period, "pattern": pattern}
+
+
+_OPERATION = re.compile(r"(BW|F|B|W)(0|[1-9][0-9]{0,8})")
+
+
+def read_pattern(document: dict[str, Any], devices: Sequence[str], layers: int, units: Units) -> Pattern:
+    """Read `stages`, `period` and `pattern` of a schedule document.
+
+    Parameters
+    ----------
+    document : dict
+        The schedule document.
+    devices : sequence of str
+        Names of the machine's processors.
+    layers : int
+        How many the instance has.
+    units : Units
+        What bare times mean.
+
+    Raises
+    ------
+    InstanceError
+        For what is no pattern; whether all is there, and when it can be, is for the verifier to say.
+    """
+    stages, versions = read_stages(document.get("stages"), devices, layers)
+    period = _time(document.get("period"), units, "$.period")
+    if period <= 0:
+        raise InstanceError("a period is longer than 0", "$.period")
+    listed = document.get("pattern")
+    if not isinstance(listed, list) or not listed:
+        raise InstanceError("expected a list of operations, each with its start and its shift", "$.pattern")
+    beats = tuple(_read_beat(entry, len(stages), period, units, f"$.pattern[{k}]") for k, entry in enumerate(listed))
+    return Pattern(stages, period, beats, versions)
+
+
+def _read_beat(entry: object, stages: int, period: Number, units: Units, path: str) -> Beat:
+    keys = entry.keys() if isinstance(entry, dict) else set()
+    if not isinstance(entry, dict) or keys not in ({"run", "start", "shift"}, {"copy", "start", "shift"}):
+        raise InstanceError("expected an object with the keys run or copy, start, and shift", path)
+    is_copy = "copy" in entry
+    name = entry["copy" if is_copy else "run"]
+    found = _OPERATION.fullmatch(name) if isinstance(name, str) else None
+    if found is None:
+        raise InstanceError(f"{str(name)[:60]!r} is no operation such as F2 (F, B, W or BW; stage)", path)
+    phase, stage = Phase[found[1]], int(found[2])
+    if stage >= stages:
+        raise InstanceError(f"{name}: there are {stages} stages, counted from 0", path)
+    start, shift = _time(entry["start"], units, f"{path}.start"), entry["shift"]
+    if start >= period:
+        raise InstanceError(f"starts at {start}, and the period is {period}: later periods are shifts", f"{path}.start")
+    if type(shift) is not int or not 0 <= shift <= MOST_SHIFTS:
+        raise InstanceError(f"a shift is a whole number of periods, 0 to {MOST_SHIFTS:,}", f"{path}.shift")
+    return Beat(phase, stage, start, shift, is_copy)
+
+
+def _time(value: object, units: Units, path: str) -> Number:
+    try:
+        return parse_time(value, units, largest=LARGEST_TOTAL)
+    except ValueError as error:
+        raise InstanceError(str(error), path) from None

@@ -1,0 +1,305 @@
+"""Patterns of a pipeline, repeated without end: judged as they stand, with nothing unrolled.
+
+A pattern says when micro-batch 0 does everything; the others do the same, one period later each. So what one
+micro-batch may do is judged as any schedule is, and what its repetitions do to each other is a matter of times modulo
+the period: who occupies a resource (rule `period-overlap`), how many copies of each value there are (rule `capacity`),
+and how many versions of the parameters (rule `version-mismatch`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph
+from remat.schedule.orders import Pass, Phase, PipelineTasks
+from remat.schedule.patterns import Pattern
+from remat.schedule.steps import Steps
+from remat.units import Number
+from remat.verifier.findings import Findings
+from remat.verifier.memory import changes
+from remat.verifier.referee import Followed, follow
+from remat.verifier.report import Steady, Violation
+from remat.verifier.timeline import TOLERANCE
+
+RUN = 0
+PRECEDENCE = frozenset({"read-missing", "value-busy", "free-missing"})
+"""Rules of a schedule that say of a pattern that something comes before what it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """When parameters change.
+
+    Attributes
+    ----------
+    mode : str
+        ``stash``, ``double`` or ``single`` (see `PipelineInstance`).
+    every : int
+        Micro-batches from one change to the next.
+    """
+
+    mode: str
+    every: int = 1
+
+    def versions(self, in_flight: int) -> int:
+        """Return how many versions there are at a time, with so many micro-batches in flight."""
+        return {"stash": in_flight, "double": min(2, in_flight), "single": 1}[self.mode]
+
+    def staleness(self, in_flight: int) -> int:
+        """Return how often parameters change between a forward and the change that it takes part in."""
+        return min(1, in_flight - 1) if self.mode == "double" else in_flight - 1
+
+
+def check_beats(tasks: PipelineTasks, pattern: Pattern, devices: Sequence[str]) -> tuple[Violation, ...]:
+    """Check that a pattern has every operation of every stage once, and every layer in one stage.
+
+    Returns
+    -------
+    tuple of Violation
+        Rules `initial-placement` and `bad-step`; empty if its operations can be told apart, and be placed.
+    """
+    findings = Findings()
+    homes = Counter(layer for stage in pattern.stages for layer in stage.layers)
+    for layer in range(tasks.layers):
+        if homes[layer] != 1:
+            where = "is in no stage" if homes[layer] == 0 else f"is in {homes[layer]} stages"
+            findings.add(None, "initial-placement", f"layer {layer + 1} {where}")
+    for index, stage in enumerate(pattern.stages):
+        if stage.layers[-1] - stage.layers[0] + 1 != len(stage.layers):
+            message = f"stage {index} on {devices[stage.device]} leaves out layers between its own"
+            findings.add(None, "bad-step", message)
+    for message in _miscounted(tasks, pattern):
+        findings.add(None, "bad-step", message)
+    return findings.sorted()
+
+
+def _miscounted(tasks: PipelineTasks, pattern: Pattern) -> Iterator[str]:
+    """Say which operations are missing, there twice, or do nothing."""
+    count = Counter((beat.phase, beat.stage) for beat in pattern.beats if not beat.is_copy)
+    for beat, times in Counter((b.phase, b.stage) for b in pattern.beats if b.is_copy).items():
+        if times > 1:
+            yield f"copy of {beat[0].name}{beat[1]} stands there {times} times"
+        if beat[0] is Phase.W:
+            yield f"copy of {beat[0].name}{beat[1]}: nobody reads what that makes"
+        elif not count[beat]:
+            yield f"copy of {beat[0].name}{beat[1]}, which is not there"
+    for index, stage in enumerate(pattern.stages):
+        has_halves = bool(tasks.of(Pass(Phase.W, index, 0), stage.layers))
+        whole, apart = count[Phase.BW, index], (count[Phase.B, index], count[Phase.W, index])
+        wanted = ((1, (0, 0)), (0, (1, 1))) if has_halves else ((0, (1, 0)),)
+        if count[Phase.F, index] != 1:
+            yield f"F{index} stands there {count[Phase.F, index]} times, not once"
+        if (whole, apart) not in wanted:
+            halves = f"B{index} and W{index}, or BW{index}," if has_halves else f"B{index}"
+            yield f"{halves} must stand there once; found B {apart[0]}, W {apart[1]} and BW {whole} times"
+
+
+def check_pattern(
+    graph: TaskGraph, machine: Machine, tasks: PipelineTasks, pattern: Pattern, steps: Steps, updates: Updates
+) -> tuple[Steady, tuple[Violation, ...]]:
+    """Judge a pattern, without unrolling it.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Of one micro-batch.
+    machine : Machine
+    tasks : PipelineTasks
+        Where the tasks of that graph stand.
+    pattern : Pattern
+        Whose operations `check_beats` has found to be there.
+    steps : Steps
+        What micro-batch 0 does, with start times.
+    updates : Updates
+
+    Returns
+    -------
+    Steady, tuple of Violation
+        The violations name no step: rules `period-precedence`, `period-overlap`, `version-mismatch`, `capacity`, and
+        those that any step may break.
+
+    Notes
+    -----
+    O(n log n) for the n steps of one micro-batch: a value that is there from s to e has
+    ``floor((x - s) / T) - floor((x - e) / T)`` copies at instant x, which changes at s and e modulo T only.
+    """
+    found, findings = Findings(), Findings()
+    followed = follow(graph, machine, steps, found)
+    for violation in found.sorted():
+        rule = "period-precedence" if violation.rule in PRECEDENCE else violation.rule
+        findings.add(None, rule, _named(followed, steps, violation))
+    busy = _check_overlaps(machine, pattern.period, followed, findings)
+    in_flight = _in_flight(tasks, pattern, followed, steps)
+    versions = _check_versions(pattern, updates, in_flight, findings)
+    steady = Steady(
+        period=pattern.period,
+        peaks=_peaks(machine, pattern, followed, steps, versions, findings),
+        busy=busy,
+        processors=tuple(machine.processors[k].name for k in sorted({stage.device for stage in pattern.stages})),
+        in_flight=in_flight,
+        versions=versions,
+        staleness=tuple(updates.staleness(count) for count in in_flight),
+    )
+    return steady, findings.sorted()
+
+
+def _named(followed: Followed, steps: Steps, violation: Violation) -> str:
+    """Return a message that names the task, since a pattern has no steps to be counted."""
+    if violation.step is None or steps.kind[violation.step] != RUN:
+        return violation.message
+    name = followed.graph.tasks[int(steps.item[violation.step])]
+    return f"{name}: {violation.message}"
+
+
+def _check_overlaps(machine: Machine, period: Number, followed: Followed, findings: Findings) -> dict[str, Number]:
+    """Each processor and channel serves one step at a time, whatever micro-batch it is of."""
+    step, used = followed.uses
+    begin, end = followed.occupying.start, followed.occupying.end
+    slack = 0.0 if isinstance(period, int) and begin.dtype == np.int64 else TOLERANCE * float(period)
+    busy: dict[str, Number] = {}
+    for index, name in enumerate(machine.resources):
+        mine = step[used == index]
+        length = (end[mine] - begin[mine]).tolist()
+        busy[name] = sum(length)
+        if not len(mine):
+            continue
+        if busy[name] > period + slack:
+            findings.add(None, "period-overlap", f"{name} is busy for {busy[name]} of each period of {period}")
+            continue
+        _, offset = _within(begin[mine], period, slack)
+        order = np.lexsort((np.array(length) > 0, offset))
+        spans = [(offset[k].item(), length[k]) for k in order.tolist()]
+        for (first, took), (following, _) in zip(spans, [*spans[1:], (None, 0)], strict=True):
+            until = spans[0][0] + period if following is None else following
+            if first + took > until + slack:
+                at = until if following is not None else until - period
+                findings.add(None, "period-overlap", f"{name} is busy from {first} for {took}, and again at {at}")
+    return busy
+
+
+def _within(time: NumberArray, period: Number, slack: float) -> tuple[IntArray, NumberArray]:
+    """Return the number of whole periods before each time, and the time within its period."""
+    if not slack:
+        whole, offset = np.divmod(time, period)
+        return whole, offset
+    times = time.astype(np.float64)
+    whole = np.floor(times / period)
+    offset = times - whole * period
+    next_one = period - offset <= slack
+    whole, offset = whole + next_one, np.where(next_one | (offset <= slack), 0.0, offset)
+    # What lies within the tolerance is one instant.
+    order = np.argsort(offset, kind="stable")
+    anchor = -math.inf
+    for k in order.tolist():
+        if offset[k] - anchor <= slack:
+            offset[k] = anchor
+        else:
+            anchor = float(offset[k])
+    return whole.astype(np.int64), offset
+
+
+def _in_flight(tasks: PipelineTasks, pattern: Pattern, followed: Followed, steps: Steps) -> tuple[int, ...]:
+    """Return for each stage how many micro-batches are between the start of their forward and their last backward."""
+    start, end = followed.timeline.start, followed.timeline.end
+    owner = {
+        task: index
+        for index, stage in enumerate(pattern.stages)
+        for phase in (Phase.F, Phase.BW)
+        for task in (*tasks.of(Pass(phase, index, 0), stage.layers), *tasks.of(Pass(Phase.B, index, 0), stage.layers))
+    }
+    first: list[Number] = [math.inf] * len(pattern.stages)
+    last: list[Number] = [-math.inf] * len(pattern.stages)
+    for step in np.flatnonzero(steps.kind == RUN).tolist():
+        index = owner.get(int(steps.item[step]))
+        if index is not None:
+            first[index] = min(first[index], start[step].item())
+            last[index] = max(last[index], end[step].item())
+    found = []
+    for begin, until in zip(first, last, strict=True):
+        length = until - begin
+        if isinstance(length, int) and isinstance(pattern.period, int):
+            found.append(max(1, -(-length // pattern.period)))
+        else:
+            found.append(max(1, math.ceil(length / pattern.period - TOLERANCE)) if math.isfinite(length) else 1)
+    return tuple(found)
+
+
+def _check_versions(
+    pattern: Pattern, updates: Updates, in_flight: tuple[int, ...], findings: Findings
+) -> tuple[int, ...]:
+    needed = tuple(updates.versions(count) for count in in_flight)
+    for index, count in enumerate(in_flight):
+        if updates.mode == "double" and count > updates.every:
+            message = (
+                f"stage {index} has {count} micro-batches in flight, and its parameters change every {updates.every}: "
+                "two versions are not enough"
+            )
+            findings.add(None, "version-mismatch", message)
+    if pattern.versions is None:
+        return needed
+    for index, (kept, wanted) in enumerate(zip(pattern.versions, needed, strict=True)):
+        if kept < wanted:
+            message = f"stage {index} keeps {kept} versions, and its micro-batches in flight read {wanted}"
+            findings.add(None, "version-mismatch", message)
+    return pattern.versions
+
+
+def versioned(graph: TaskGraph, pattern: Pattern, versions: Sequence[int]) -> TaskGraph:
+    """Return the graph of a pipeline in which parameters take the bytes of all their versions."""
+    size = graph.size.copy()
+    for stage, kept in zip(pattern.stages, versions, strict=True):
+        for layer in stage.layers:
+            value = graph.values.find(f"w{layer + 1}")
+            if value is not None:
+                size[value] *= kept
+    return replace(graph, size=size)
+
+
+def _peaks(
+    machine: Machine,
+    pattern: Pattern,
+    followed: Followed,
+    steps: Steps,
+    versions: tuple[int, ...],
+    findings: Findings,
+) -> dict[str, int]:
+    """Return the most bytes in each memory at any instant of a period."""
+    timeline, period = followed.timeline, pattern.period
+    graph = versioned(followed.graph, pattern, versions)
+    memory, position, change = changes(graph, machine, steps, timeline, followed.residency, followed.valid)
+    peaks: dict[str, int] = {}
+    for index, place in enumerate(machine.memories):
+        mine = memory == index
+        always = mine & (position < 0)
+        resident = int(change[always].sum()) + (graph.static_memory if index == 0 else 0)
+        passing = mine & (position >= 0)
+        at, delta = position[passing], change[passing].astype(object)
+        left = sum(delta.tolist())
+        if left:
+            message = f"{place.name} holds {left} more after each period: what was read is not dropped"
+            findings.add(None, "capacity", message)
+        step = timeline.step_at[at]
+        begins = timeline.start_position[step] == at
+        when = np.where(begins, timeline.start[step], timeline.end[step]) if len(step) else timeline.start[:0]
+        slack = 0.0 if isinstance(period, int) and when.dtype == np.int64 else TOLERANCE * float(period)
+        whole, offset = _within(when, period, slack)
+        instantly = timeline.end[step] - timeline.start[step] <= slack
+        # At one instant: what has ended goes, then what takes no time comes and goes, then comes what begins.
+        rank = np.where(instantly, 1, np.where(begins, 2, 0))
+        order = np.lexsort((at, rank, offset))
+        use = resident - sum((delta * (whole.astype(object) + 1)).tolist())
+        most = use
+        for amount in delta[order].tolist():
+            use += amount
+            most = max(most, use)
+        peaks[place.name] = most
+        if place.capacity is not None and most > place.capacity:
+            unit = "bytes" if graph.units.memory == "B" else "units"
+            findings.add(None, "capacity", f"{place.name} would hold {most} of {place.capacity} {unit}")
+    return peaks
