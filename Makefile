@@ -80,19 +80,21 @@ fuzz: $(STAMP) ## Draw instances, solve them with everything, and judge the answ
 # An environment of its own: PyTorch is a gigabyte, and nothing else needs it.
 TORCH_VENV := build/torch
 TORCH_STAMP := $(TORCH_VENV)/.stamp
-# pip's own index may hold builds for devices; this one holds those for CPUs.
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# pip's own index may hold builds for devices, gigabytes larger: TORCH_INDEX=URL names one with those for CPUs.
+TORCH_INDEX ?=
 TORCH ?= torch==2.13.0
 TRANSFORMERS ?= transformers==5.23.0
 
 $(TORCH_STAMP): pyproject.toml constraints.txt
 	@test -x $(TORCH_VENV)/bin/python || $(PYTHON) -m venv $(TORCH_VENV)
-	$(TORCH_VENV)/bin/python -m pip install --quiet --extra-index-url $(TORCH_INDEX) '$(TORCH)'
+	$(TORCH_VENV)/bin/python -m pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) '$(TORCH)'
 	$(PINNED) $(TORCH_VENV)/bin/python -m pip install --quiet '$(TORCH)' '$(TRANSFORMERS)' hypothesis pytest pytest-cov --editable .
 	@touch $@
 
 test-torch: $(TORCH_STAMP) ## Run the tests of remat.torch, in an environment with PyTorch (CPU) and transformers
-	REMAT_TEST_TORCH=1 $(TORCH_VENV)/bin/python -m pytest -c tests/torch/pytest.ini --rootdir . tests/torch -m "not slow" $(PYTEST_ARGS)
+	REMAT_TEST_TORCH=1 $(TORCH_VENV)/bin/python -m pytest -c tests/torch/pytest.ini --rootdir . tests/torch -m "not slow" \
+		--cov=remat.torch --cov=remat.bridges.torch --cov-config=tests/torch/coverage.ini --cov-report=term:skip-covered \
+		--cov-fail-under=90 $(PYTEST_ARGS)
 
 lint: $(STAMP) ## Check style and format (ruff)
 	$(PY) -m ruff check .

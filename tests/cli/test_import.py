@@ -91,3 +91,6 @@ def test_torch_needs_its_extra(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     run("import", "torch", "train:make").assert_refused("remat.torch needs PyTorch: pip install 'remat[torch]'")
+    run("fit", "torch", "train:make", "--budget", "1GB").assert_refused(
+        "remat.torch needs PyTorch: pip install 'remat[torch]'"
+    )

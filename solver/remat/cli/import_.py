@@ -186,7 +186,8 @@ def torch(session: Session, /, factory: str, costs: str | None, optimizer: str |
     from remat.instance import instance_document
     from remat.torch import capture_factory
 
-    captured = capture_factory(factory)
+    with common.user_code(session):
+        captured = capture_factory(factory)
     static = captured.static_bytes()
     session.remark(f"{len(captured.joint.tasks)} tasks; in memory throughout: {static}")
     made = captured.instance(costs, static=sum(static.values()), optimizer=optimizer)

@@ -12,6 +12,7 @@ from remat.bridges.torch.document import instance_document
 from remat.bridges.torch.emit import emit
 from remat.bridges.torch.joint import BOUNDARY, Joint
 from remat.bridges.torch.recording import Recording, Role, TorchError, digests, first_difference
+from remat.instance import digest
 from tests import places
 from tests.bridges.torch.symbolic import Machine
 
@@ -49,6 +50,22 @@ def test_recordings_are_read_as_they_were_written():
     assert len({recorded(name).fingerprint for name in NAMES}) == len(NAMES)
     with pytest.raises(TorchError, match="expected a recorded joint graph"):
         Recording.from_document({"schema": "remat.instance/1"})
+
+
+def test_instances_say_where_tasks_come_from_and_what_values_are():
+    instance, joint = INSTANCES["conv"], JOINTS["conv"]
+    tasks = {task.id: task for task in instance.tasks}
+    first = next(node for node in joint.recording.nodes if node.operator == "aten.convolution.default")
+    origin = tasks[first.name].origin
+    assert (origin.module, origin.op, origin.source) == ("net.0.0", first.operator, first.source)
+    value = next(value for value in instance.values if value.id == first.name)
+    assert (tuple(value.shape), value.dtype) == ((16, 8, 8, 8), "float32")
+    assert value.size == 4 * 16 * 8 * 8 * 8
+    plain = instance_document(joint, read_costs(None))
+    for entry in (*plain["tasks"], *plain["values"]):
+        for key in ("origin", "shape", "dtype"):
+            entry.pop(key, None)
+    assert digest(remat.load(plain)) == digest(instance)
 
 
 def test_fingerprints_know_arguments_and_no_names():

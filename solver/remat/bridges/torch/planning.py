@@ -26,6 +26,14 @@ RESERVE_ON_DEVICE = 1 << 30
 """Bytes that a device's context and fragmentation take, unless said otherwise; on the CPU none."""
 
 
+class TooSmallError(TorchError):
+    """No plan within the budget; `proved` says whether there is none, or none was found."""
+
+    def __init__(self, message: str, *, proved: bool) -> None:
+        super().__init__(message)
+        self.proved = proved
+
+
 @dataclass(frozen=True)
 class Choices:
     """What a plan is made for.
@@ -127,7 +135,9 @@ def make_plan(captured: Captured, choices: Choices) -> Plan:
     Raises
     ------
     TorchError
-        If the plan file is for another program, or the budget too small.
+        If the plan file is for another program.
+    TooSmallError
+        If the budget is too small.
     """
     if choices.plan is not None:
         return load_plan(captured, choices.plan)
@@ -139,7 +149,8 @@ def make_plan(captured: Captured, choices: Choices) -> Plan:
     instance = captured.instance(choices.costs, static=sum(split.values()) - reserve)
     result = _solve(instance, choices, reserve)
     if result.columns is None:
-        raise TorchError(_too_small(captured, result, split, choices))
+        proved = result.status is Status.INFEASIBLE
+        raise TooSmallError(_too_small(captured, result, split, choices), proved=proved)
     plan = plan_of(captured, result, split)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -222,7 +233,8 @@ def _solve(instance: Any, choices: Choices, reserve: int) -> Result:
         whole = parse_size(budget)
         budget = whole - reserve
         if budget <= 0:
-            raise TorchError(f"the budget of {format_size(whole)} is all reserve ({format_size(reserve)})")
+            message = f"the budget of {format_size(whole)} is all reserve ({format_size(reserve)})"
+            raise TooSmallError(message, proved=True)
         if kept.peak_memory["memory"] <= budget:
             return kept
     return solve(
@@ -248,7 +260,7 @@ def _too_small(captured: Captured, result: Result, split: Mapping[str, int], cho
     node = joint.nodes.get(joint.tasks[result.graph.tasks[least.task]].node) if least.task is not None else None
     by = "" if node is None else f", set by {joint.describe(node.name)}"
     certain = "infeasible" if result.status is Status.INFEASIBLE else "nothing found"
-    known = format_size(least.size + split["reserve"])
+    known = format_size(least.size + split["reserve"], both=True)
     return f"{certain} within {choices.budget}: the least budget known is {known}{by}; of it {parts}"
 
 
@@ -300,4 +312,4 @@ def _cached(captured: Captured, choices: Choices) -> Path | None:
     return Path(choices.cache) / f"{key}.json"
 
 
-__all__ = ["Choices", "Plan", "judge", "load_plan", "make_plan", "plan_of"]
+__all__ = ["Choices", "Plan", "TooSmallError", "judge", "load_plan", "make_plan", "plan_of"]

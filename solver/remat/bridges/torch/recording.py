@@ -105,7 +105,9 @@ class Node:
         returned = ", ".join(
             "-" if held is None else f"{held.dtype}{list(held.shape)}@{held.storage}" for held in self.tensors
         )
-        return f"{self.role} {self.operator}({self.arguments}) -> {returned}"
+        # Whether an input is a parameter or an argument is known to some captures only, and the operators are the same.
+        operator = "" if self.role is Role.INPUT else self.operator
+        return f"{self.role} {operator}({self.arguments}) -> {returned}"
 
 
 _DEFAULTS = {field.name: field.default for field in fields(Node)}
