@@ -179,6 +179,49 @@ def vit():
     )
 
 
+class Bottleneck(nn.Module):
+    def __init__(self, a, b, stride):
+        super().__init__()
+        kept = [nn.Conv2d(a, b, 1, bias=False), nn.BatchNorm2d(b), nn.ReLU(inplace=True)]
+        spread = [nn.Conv2d(b, b, 3, stride, 1, bias=False), nn.BatchNorm2d(b), nn.ReLU(inplace=True)]
+        self.path = nn.Sequential(*kept, *spread, nn.Conv2d(b, 4 * b, 1, bias=False), nn.BatchNorm2d(4 * b))
+        same = a == 4 * b and stride == 1
+        short = [] if same else [nn.Conv2d(a, 4 * b, 1, stride, bias=False), nn.BatchNorm2d(4 * b)]
+        self.short = nn.Sequential(*short)
+
+    def forward(self, x):
+        return functional.relu(self.path(x) + self.short(x), inplace=True)
+
+
+def resnet50(batch=8, pixels=224, depths=(3, 4, 6, 3), width=64, classes=1000):
+    layers = [nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+    layers.append(nn.MaxPool2d(3, 2, 1))
+    channels = width
+    for stage, depth in enumerate(depths):
+        for index in range(depth):
+            inner = width << stage
+            layers.append(Bottleneck(channels, inner, 2 if stage and not index else 1))
+            channels = 4 * inner
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)]
+    return labelled(nn.Sequential(*layers), batch, 3, pixels, pixels, classes=classes)
+
+
+def gpt2_small(batch=8, length=1024):
+    """Without dropout; returns the loss alone, so that nobody holds the logits."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    class LossOnly(nn.Module):
+        def __init__(self):
+            super().__init__()
+            config = GPT2Config(use_cache=False, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+            self.model = GPT2LMHeadModel(config)
+
+        def forward(self, ids):
+            return self.model(input_ids=ids, labels=ids).loss
+
+    return LossOnly(), (torch.randint(50257, (batch, length)),), {}
+
+
 NETWORKS = (mlp, conv, shared, named, unet, half, gpt2, bert, bert_eager, vit)
 
 

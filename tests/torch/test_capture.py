@@ -148,6 +148,36 @@ def test_operators_without_a_meta_kernel():
         remat.torch.capture(Opaque("fine"), X)
 
 
+def test_collectives_are_refused():
+    import torch.distributed as distributed
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    class Reduced(Odd):
+        def fine(self, y):
+            return distributed._functional_collectives.all_reduce(y, "sum", distributed.group.WORLD).sum()
+
+    import torch.distributed._functional_collectives  # noqa: F401
+
+    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    try:
+        with pytest.raises(
+            remat.torch.TorchError, match=r"^_c10d_functional\.\S+ is a collective \(.*\.py:\d+\); plans are for one"
+        ):
+            remat.torch.capture(Reduced("fine"), X)
+    finally:
+        distributed.destroy_process_group()
+
+
+def test_gradients_of_gradients_are_refused():
+    class Penalty(Odd):
+        def fine(self, y):
+            (gradient,) = torch.autograd.grad(y.square().sum(), self.one.weight, create_graph=True)
+            return gradient.square().sum()
+
+    with pytest.raises(remat.torch.TorchError, match=r"^[^\n]*test_capture\.py:\d+[^\n]*$"):
+        remat.torch.capture(Penalty("fine"), X)
+
+
 def test_only_modules():
     with pytest.raises(remat.torch.TorchError, match=r"expected a torch\.nn\.Module"):
         remat.torch.capture(lambda x: x, X)

@@ -206,8 +206,43 @@ class Broken(Net):
 
 def test_two_training_graphs_in_one_step_are_an_error():
     compiled = torch.compile(Broken(), backend=remat.torch.backend("1MB"), dynamic=False)
-    with pytest.raises(Exception, match="a second training graph in one step"):
+    with pytest.raises(Exception, match=r"a second training graph in one step, which begins at test_compile\.py:\d+"):
         compiled(torch.randn(6, 8))
+
+
+def test_double_backward_is_refused():
+    module = Net()
+    loss = remat.torch.compile(module, budget="1MB")(torch.randn(6, 8))
+    (gradient,) = torch.autograd.grad(loss, module.one.weight, create_graph=True)
+    with pytest.raises(RuntimeError, match="double backward"):
+        gradient.square().sum().backward()
+
+
+def test_two_epochs_with_a_smaller_last_batch_and_evaluation_between():
+    """As a trainer does it, by the name of the backend."""
+    torch.manual_seed(5)
+    data, plain = torch.randn(21, 8), Net()
+    module = copy.deepcopy(plain)
+    planner = remat.torch.backend("100%")
+    compiled = torch.compile(module, backend=planner, dynamic=False)
+    losses = []
+    for net, owner in ((plain, plain), (compiled, module)):
+        optimizer, seen = torch.optim.AdamW(owner.parameters(), lr=0.01), []
+        for _ in range(2):
+            owner.train()
+            for batch in data.split(8):
+                optimizer.zero_grad()
+                loss = net(batch)
+                loss.backward()
+                optimizer.step()
+                seen.append(loss.item())
+            owner.eval()
+            with torch.no_grad():
+                seen.append(net(data).item())
+        losses.append(seen)
+    assert losses[0] == losses[1]
+    assert equal(plain.state_dict(), module.state_dict())
+    assert len({plan.fingerprint for plan in planner.plans}) == 2
 
 
 def test_partitions_of_others_are_judged():

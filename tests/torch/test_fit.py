@@ -39,6 +39,7 @@ def loss(batch=64):
     torch.manual_seed(1)
     return Loss(), (), {"x": torch.randn(batch, 8)}
 def plain(): return make()
+def vector(): return nn.Linear(8, 32), (torch.randn(4, 8),)
 """
 
 
@@ -128,6 +129,8 @@ def test_factories_that_do_not_do(source, capsys):
     assert "Traceback" in said
     assert "Error: " in said
     assert "raised TypeError: plain() got an unexpected keyword argument 'batch'" in said
+    assert main(["fit", "torch", f"{source}:vector", "--budget", "1GB"]) == 2
+    assert "Error: the loss is not a scalar" in capsys.readouterr().err
     assert main(["fit", "torch", f"{source}:other", "--budget", "1GB"]) == 2
     said = capsys.readouterr().err
     assert "Traceback" not in said

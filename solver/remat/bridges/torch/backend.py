@@ -14,6 +14,7 @@ from remat.bridges.torch.graphs import build, compile_boxed
 from remat.bridges.torch.planning import Choices, Plan, make_plan
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
+from remat.bridges.torch.tracing import source_of
 from remat.errors import OptionError, RematError
 
 BUDGET_VARIABLE = "REMAT_TORCH_BUDGET"
@@ -68,10 +69,17 @@ class Backend:
             self.frame = frame
         elif frame != self.frame:
             raise TorchError(
-                "a second training graph in one step: the module breaks into several, and one budget cannot be for all "
-                "of them; fullgraph=True shows where"
+                f"a second training graph in one step{_begin(graph)}: the module breaks into several, and one budget "
+                "cannot be for all of them; fullgraph=True shows why"
             )
         return self.choices
+
+
+def _begin(graph: Any) -> str:
+    """Say where in the user's code a graph begins: right behind a break, if it is not the first."""
+    places = (source_of(node) for node in graph.graph.nodes if node.op not in ("placeholder", "output"))
+    found = next((place for place in places if place), "")
+    return f", which begins at {found}" if found else ""
 
 
 def _by_kind(module: Any, inputs: list[Any]) -> tuple[Source, ...]:

@@ -76,6 +76,13 @@ class Captured:
         """SHA-256 of operators, arguments, shapes and aliasing: plans are for one fingerprint."""
         return self.recording.fingerprint
 
+    @property
+    def has_loss(self) -> bool:
+        """Whether the forward returns a scalar of a floating-point type."""
+        nodes = (self.joint.nodes[name] for name in self.recording.outputs if name is not None)
+        held = (tensor for node in nodes for tensor in node.tensors if tensor is not None)
+        return any(not tensor.shape and "float" in tensor.dtype for tensor in held)
+
     @cached_property
     def by_name(self) -> dict[str, Any]:
         """The nodes of `graph` by name."""

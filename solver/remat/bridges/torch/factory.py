@@ -55,6 +55,9 @@ def call_factory(named: str, **given: Any) -> tuple[Any, tuple[Any, ...], dict[s
 
 
 def capture_factory(named: str, **given: Any) -> Captured:
-    """Capture the training step of what a factory returns."""
+    """Capture the training step of what a factory returns; its module returns a scalar loss."""
     module, args, kwargs = call_factory(named, **given)
-    return capture(module, *args, **kwargs)
+    captured = capture(module, *args, **kwargs)
+    if not captured.has_loss:
+        raise TorchError(f"the loss is not a scalar: {named} makes a module that returns none")
+    return captured

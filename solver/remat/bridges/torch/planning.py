@@ -192,16 +192,24 @@ def judge(captured: Captured, forward: Any, backward: Any, *, costs: Any = None)
     Returns
     -------
     Result
-        Its peak and its makespan are the verifier's.
+        Its peak and its makespan are the verifier's. Runs in the backward of what the forward returned are left out, in
+        the partition's favour: the caller holds that anyway.
     """
     from remat.bridges.torch.joint import BOUNDARY
     from remat.solving.given import schedule_of
 
+    joint = captured.joint
+
     def runs(module: Any) -> list[str]:
         names = [node.name for node in module.graph.nodes if node.op == "call_function"]
-        return [name for name in names if name in captured.joint.tasks]
+        return [name for name in names if name in joint.tasks]
 
-    return schedule_of(captured.instance(costs), [*runs(forward), BOUNDARY, *runs(backward)])
+    def there_already(name: str) -> bool:
+        return name in done and not joint.returned.isdisjoint(joint.tasks[name].writes) and not joint.nodes[name].random
+
+    done = set(runs(forward))
+    late = [name for name in runs(backward) if not there_already(name)]
+    return schedule_of(captured.instance(costs), [*runs(forward), BOUNDARY, *late])
 
 
 def _split(captured: Captured, choices: Choices) -> dict[str, int]:
