@@ -30,7 +30,7 @@ endif
 PINNED := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover test-all mutants fuzz lint format type bench build pins clean distclean
+.PHONY: help setup demo test cover test-all mutants fuzz test-torch lint format type bench build pins clean distclean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -77,6 +77,25 @@ mutants: $(STAMP) ## Put single faults into a copy: do the tests notice? (MUTANT
 fuzz: $(STAMP) ## Draw instances, solve them with everything, and judge the answers (FUZZ="--solves N --seed S --jobs N")
 	$(PY) -m tests.fuzz $(FUZZ)
 
+# An environment of its own: PyTorch is a gigabyte, and nothing else needs it.
+TORCH_VENV := build/torch
+TORCH_STAMP := $(TORCH_VENV)/.stamp
+# pip's own index may hold builds for devices, gigabytes larger: TORCH_INDEX=URL names one with those for CPUs.
+TORCH_INDEX ?=
+TORCH ?= torch==2.13.0
+TRANSFORMERS ?= transformers==5.23.0
+
+$(TORCH_STAMP): pyproject.toml constraints.txt
+	@test -x $(TORCH_VENV)/bin/python || $(PYTHON) -m venv $(TORCH_VENV)
+	$(TORCH_VENV)/bin/python -m pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) '$(TORCH)'
+	$(PINNED) $(TORCH_VENV)/bin/python -m pip install --quiet '$(TORCH)' '$(TRANSFORMERS)' hypothesis pytest pytest-cov --editable .
+	@touch $@
+
+test-torch: $(TORCH_STAMP) ## Run the tests of remat.torch, in an environment with PyTorch (CPU) and transformers
+	REMAT_TEST_TORCH=1 $(TORCH_VENV)/bin/python -m pytest -c tests/torch/pytest.ini --rootdir . tests/torch -m "not slow" \
+		--cov=remat.torch --cov=remat.bridges.torch --cov-config=tests/torch/coverage.ini --cov-report=term:skip-covered \
+		--cov-fail-under=90 $(PYTEST_ARGS)
+
 lint: $(STAMP) ## Check style and format (ruff)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -100,7 +119,7 @@ pins: ## Resolve constraints.txt afresh, for every supported Python (uses uv)
 	@mkdir -p build
 	@test -n "$(UV)" || { $(PYTHON) -m venv build/uv && build/uv/bin/pip install --quiet uv; }
 	$(or $(UV),build/uv/bin/uv) pip compile pyproject.toml --quiet --universal --python-version 3.11 \
-		--all-extras --no-annotate --no-header --upgrade --output-file build/pins.txt
+		--extra all --extra dev --extra adjoint --no-annotate --no-header --upgrade --output-file build/pins.txt
 	@{ sed -n '/^#/p' constraints.txt; cat build/pins.txt; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
 

@@ -14,6 +14,7 @@ CORE_FLOORS = (
     ("comparing", "`remat.compare`: plan, workers, journal, cells; its tables and page"),
     ("report", "one schedule or one sweep: text, plots, views, trace"),
     ("adjoint", "time loops in a running code: online, streaming"),
+    ("torch", "the face of the bridge to PyTorch"),
     ("bridges", "in and out of other programs"),
     ("testing", "the conformance suite"),
     ("solving", "entry, single, conclusion, result; questions: least budget, largest batch, sweep"),

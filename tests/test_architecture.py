@@ -45,6 +45,22 @@ def test_core_never_imports_the_zoo():
     assert importing(CORE, "remat_algorithms") == {}
 
 
+def test_frameworks_stay_in_their_bridges():
+    """The core plans without them, and says so where they are wanted; only the bridge's own face knows the bridge."""
+    frameworks = ("torch", "transformers", "jax", "onnx", "tensorflow")
+    bridge = "remat.bridges.torch"
+    for folder in (CORE, ZOO):
+        inside = {module: hits for module, hits in importing(folder, *frameworks).items() if bridge not in module}
+        assert inside == {}
+        outside = {module for module in importing(folder, bridge) if not f"{module}.".startswith(f"{bridge}.")}
+        assert outside <= {"remat.torch"}
+
+
+def test_the_face_of_a_framework_is_imported_without_it():
+    loaded = loaded_after("import remat.torch; dir(remat.torch)")
+    assert not {name for name in loaded if name.startswith(("torch", "remat.bridges.torch"))}
+
+
 def test_verifier_and_placement_are_twins():
     above = ("remat.solving", "remat.plugin")
     assert importing(CORE / "verifier", "remat.placement", *above) == {}
@@ -173,6 +189,8 @@ def leads_somewhere(name):
     there, *parts = name.split(".")
     found = import_module(there)
     for part in parts:
+        if part == parts[-1] and part in getattr(found, "__all__", ()):
+            return True  # of a face of another framework, which need not be installed
         there = f"{there}.{part}"
         if not hasattr(found, part) and (not hasattr(found, "__path__") or find_spec(there) is None):
             return False

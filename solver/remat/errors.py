@@ -59,8 +59,8 @@ class OptionError(RematError):
 class MissingExtraError(RematError):
     """A feature needs a package that is not installed."""
 
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional package: pip install 'remat[{extra}]'")
+    def __init__(self, feature: str, extra: str, package: str = "an optional package") -> None:
+        super().__init__(f"{feature} needs {package}: pip install 'remat[{extra}]'")
 
 
 class ClaimError(RuntimeError):

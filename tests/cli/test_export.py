@@ -86,3 +86,33 @@ def test_notes(run: Run, save: Save) -> None:
     path = save("0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n", "o.csv")
     assert run("import", "pipeline-csv", path, "--times", times).err.startswith("Note: 1 cell of two operations")
     assert run("import", "pipeline-csv", path, "--times", times, "-q").err == ""
+
+
+def test_a_table_of_runs(run: Run, save: Save, tmp_path: Path) -> None:
+    origin = {"module": "layer1.conv", "op": "aten.convolution", "source": "net.py:7"}
+    tasks = [
+        {"id": "one", "time": 2, "reads": [], "size": 4, "phase": "forward", "origin": origin},
+        {"id": "two", "time": 1, "reads": ["one"], "size": 1, "phase": "backward"},
+    ]
+    document = {"schema": "remat.instance/3", "kind": "dag", "tasks": tasks, "outputs": ["two"]}
+    instance, schedule, plan = save(document, "dag.json"), tmp_path / "dag-schedule.json", tmp_path / "plan.json"
+    assert run("solve", instance, "-o", schedule).code == 0
+    outcome = run("export", schedule, "--of", instance, "--as", "table")
+    assert [line.split() for line in outcome.out.splitlines()] == [
+        ["run", "start", "task", "phase", "module", "op", "source", "drops"],
+        ["1", "0", "s", "one", "forward", "layer1.conv", "aten.convolution", "net.py:7"],
+        ["1", "2", "s", "two", "backward", "one"],
+    ]
+    plan.write_text(json.dumps({"schema": "remat.plan/1", "schedule": json.loads(schedule.read_text())}))
+    assert run("export", plan, "--of", instance, "--as", "table").out == outcome.out
+    run("export", schedule, "--of", instance, "--as", "table", "--transfers", "single").assert_refused("--transfers")
+    broken = json.loads(schedule.read_text())
+    broken["steps"] = broken["steps"][1:]
+    run("export", save(broken, "broken.json"), "--of", instance, "--as", "table").assert_refused("breaks rules")
+
+
+def test_fit_lists_what_it_knows(run: Run) -> None:
+    assert "torch" in run("fit").out
+    outcome = run("fit", "torch", "--help")
+    assert (outcome.code, "--max-batch" in outcome.out) == (0, True)
+    run("fit", "torch", "train:make").assert_refused("--budget")

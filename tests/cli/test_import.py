@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from typing import Any
 
 import pytest
@@ -83,3 +84,13 @@ def test_bad_arguments(run: Run, save: Save, tmp_path: Any) -> None:
 def test_help(run: Run) -> None:
     assert "matrix" in run("import").out
     assert "supernodes" in run("import", "matrix", "--help").out
+
+
+def test_torch_needs_its_extra(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.startswith("remat.bridges.torch")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    run("import", "torch", "train:make").assert_refused("remat.torch needs PyTorch: pip install 'remat[torch]'")
+    run("fit", "torch", "train:make", "--budget", "1GB").assert_refused(
+        "remat.torch needs PyTorch: pip install 'remat[torch]'"
+    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from remat.cli.session import Session
-from remat.errors import InstanceError, MissingExtraError, OptionError, ScheduleForInstanceError
+from remat.errors import InstanceError, MissingExtraError, OptionError, RematError, ScheduleForInstanceError
 from remat.report import VIEWS
 
 if TYPE_CHECKING:
@@ -115,6 +116,19 @@ def verbosity_options(command: Decorated) -> Decorated:
             short, f"--{name}", is_flag=True, expose_value=False, is_eager=True, callback=note, help=text
         )(command)
     return command
+
+
+@contextmanager
+def user_code(session: Session) -> Iterator[None]:
+    """Show what the user's own code raised, with its traceback, to those who want to know."""
+    try:
+        yield
+    except RematError as error:
+        if session.verbose and error.__cause__ is not None:
+            import traceback
+
+            click.echo("".join(traceback.format_exception(error.__cause__)), err=True, nl=False)
+        raise
 
 
 def load_instance(source: str) -> Instance:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -14,20 +15,27 @@ HELP = """Write a schedule in the format of another program.
 pipeline-csv: the orders of a pipeline's schedule as a CSV of torch.distributed.pipelining, a row a device: F, B, and I
 and W where a backward is in two halves. The schedule is verified first.
 
+table: one row a run, with the module, the operator and the place in the source where the instance knows them; also of
+a plan file of remat.torch.
+
 \b
   remat solve pipeline.json -a 1f1b -o 1f1b.json
   remat export 1f1b.json --of pipeline.json --as pipeline-csv -o 1f1b.csv
   remat export 1f1b.json --of pipeline.json --as pipeline-csv --transfers grouped
   remat verify pipeline.json 1f1b.csv
+  remat export schedule.json --of step.json --as table
 
 With --transfers it lists sends and receives: all between two operations posted at once (grouped), or one by one with an
 empty cell between two (single). An order in which these would wait for each other for ever is refused."""
+
+PLAN = "remat.plan/1"
+"""Schema of the plans of `remat.torch`, which hold a schedule."""
 
 
 @click.command("export", help=HELP)
 @click.argument("schedule", type=click.Path())
 @click.option("--of", metavar="INSTANCE", help="The instance of the schedule; a shipped one is found.")
-@click.option("--as", "format_", type=click.Choice(("pipeline-csv",)), required=True, help="The format.")
+@click.option("--as", "format_", type=click.Choice(("pipeline-csv", "table")), required=True, help="The format.")
 @click.option(
     "--transfers",
     type=click.Choice(("none", "grouped", "single")),
@@ -44,19 +52,34 @@ def command(session: Session, /, schedule: str, of: str | None, format_: str, tr
     common.check_distinct({"SCHEDULE": schedule, "--of": of, "--output": output})
     if output != common.STANDARD_STREAM:
         common.check_writable("--output", output)
-    from remat.bridges.pipelining.actions import csv_lines
-    from remat.bridges.pipelining.exporting import export_csv
     from remat.documents import write_text
+    from remat.errors import OptionError
     from remat.solving.verifying import examine
 
     document = common.load_schedule(schedule)
+    if document.get("schema") == PLAN:
+        document = document["schedule"]
     loaded = common.load_instance(of) if of is not None else common.instance_of_schedule(document, schedule)
-    made = export_csv(examine(loaded, document), transfers=transfers)
-    for note in made.notes:
-        session.note(note)
+    examined = examine(loaded, document)
+    if format_ == "table":
+        from remat.report.text.run_table import run_table
+
+        if transfers != "none":
+            raise OptionError("a table has no transfers", argument="transfers")
+        if not examined.report.ok:
+            raise OptionError("the schedule breaks rules (remat verify names them), so it is not exported")
+        lines: Iterable[str] = (f"{line}\n" for line in run_table(examined))
+    else:
+        from remat.bridges.pipelining.actions import csv_lines
+        from remat.bridges.pipelining.exporting import export_csv
+
+        made = export_csv(examined, transfers=transfers)
+        for note in made.notes:
+            session.note(note)
+        lines = csv_lines(made.rows)
     if output == common.STANDARD_STREAM:
         with writing():
-            write_text(output, csv_lines(made.rows))
+            write_text(output, lines)
     else:
-        write_text(output, csv_lines(made.rows))
+        write_text(output, lines)
     return ExitCode.OK

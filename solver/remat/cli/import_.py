@@ -18,7 +18,8 @@ HELP = """Make an instance from a file of another format.
 \b
   remat import matrix bcspwr10.mtx.gz -o bcspwr10.json
   remat import matrix FILE.mtx --ordering nd --relax 4 --symmetric --bytes 8 | remat solve -
-  remat import pipeline-csv schedule.csv --times times.json -o pipeline.json --schedule schedule.json"""
+  remat import pipeline-csv schedule.csv --times times.json -o pipeline.json --schedule schedule.json
+  remat import torch train:make -o step.json"""
 
 MATRIX_HELP = """Make the assembly tree of a sparse matrix: the task tree of its multifrontal factorisation.
 
@@ -39,7 +40,18 @@ between any two devices; "units", as in an instance.
   remat verify pipeline.json 1f1b.json
   remat solve pipeline.json                 is there a better one?"""
 
+TORCH_HELP = """Make a task graph of the training step of a PyTorch module.
+
+FACTORY is a function in the Python module (or file.py) MODULE. It takes nothing and returns (module, args) or (module,
+args, kwargs); the module returns the loss. It is your code, and it runs; the training step itself is captured without
+executing it. Needs PyTorch: pip install 'remat[torch]'.
+
+\b
+  remat import torch train:make --costs roofline:H100-bf16 --optimizer adamw -o step.json
+  remat solve step.json --budget 70%"""
+
 ORDERINGS = ("amd", "nd", "natural", "rcm")
+OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
 
 
 @click.group("import", help=HELP, invoke_without_command=True)
@@ -151,6 +163,35 @@ def pipeline_csv(
     _write(instance_document(made.instance), output)
     if schedule is not None:
         _write(made.schedule, schedule)
+    return ExitCode.OK
+
+
+@command.command("torch", help=TORCH_HELP)
+@click.argument("factory", metavar="MODULE:FACTORY")
+@click.option(
+    "--costs",
+    metavar="COSTS",
+    help="roofline:DEVICE[-DTYPE], or a file of measured ones. [default: roofline:A100-fp32]",
+)
+@click.option(
+    "--optimizer", type=click.Choice(OPTIMIZERS), help="Whose states count as static memory. [default: none count]"
+)
+@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
+@common.verbosity_options
+@click.pass_obj
+def torch(session: Session, /, factory: str, costs: str | None, optimizer: str | None, output: str) -> int:
+    """Write the training step of a PyTorch module."""
+    if output != common.STANDARD_STREAM:
+        common.check_writable("--output", output)
+    from remat.instance import instance_document
+    from remat.torch import capture_factory
+
+    with common.user_code(session):
+        captured = capture_factory(factory)
+    static = captured.static_bytes()
+    session.remark(f"{len(captured.joint.tasks)} tasks; in memory throughout: {static}")
+    made = captured.instance(costs, static=sum(static.values()), optimizer=optimizer)
+    _write(instance_document(made), output)
     return ExitCode.OK
 
 

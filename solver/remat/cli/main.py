@@ -27,10 +27,11 @@ COMMANDS = {
     "algorithms": ("remat.cli.algorithms", "List the algorithms, or explain one."),
     "generate": ("remat.cli.generate", "Make an instance: random, synthetic, or of a real architecture."),
     "import": ("remat.cli.import_", "Make an instance from a file of another format."),
+    "fit": ("remat.cli.fit", "Say whether a training step fits into memory, and plan it."),
     "export": ("remat.cli.export", "Write a schedule in the format of another program."),
 }
 
-RESERVED = ("fit", "layout")
+RESERVED = ("layout",)
 
 HELP = """Plan the execution of a computation under a memory budget.
 

@@ -1,0 +1,196 @@
+"""`remat.torch.backend`: a compiler for `torch.compile` that runs plans with eager kernels."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from remat.bridges.torch.capture import Captured, Source, capture, compiler, quiet_logging, sources_of
+from remat.bridges.torch.emit import emit
+from remat.bridges.torch.graphs import build, compile_boxed
+from remat.bridges.torch.planning import Choices, Plan, make_plan
+from remat.bridges.torch.recording import TorchError
+from remat.bridges.torch.shim import torch
+from remat.bridges.torch.tracing import source_of
+from remat.errors import OptionError, RematError
+
+BUDGET_VARIABLE = "REMAT_TORCH_BUDGET"
+
+
+@dataclass
+class Backend:
+    """A compiler for `torch.compile`: plans each training graph that it is given.
+
+    Attributes
+    ----------
+    choices : Choices
+    plans : list of Plan
+        One for each training graph so far.
+    module : torch.nn.Module or None
+        Whose graphs these are, if known: messages and plans then name parameters.
+    """
+
+    choices: Choices
+    plans: list[Plan] = field(default_factory=list)
+    module: Any = None
+    on_plan: Callable[[Plan], None] | None = None
+    frame: Any = None
+
+    @property
+    def plan(self) -> Plan | None:
+        """The latest plan."""
+        return self.plans[-1] if self.plans else None
+
+    def __call__(self, graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
+        """Compile a graph of Dynamo's."""
+        sources = _by_kind(self.module, inputs)
+
+        def partition(joint: Any, _: Any, *, num_fwd_outputs: int, **__: Any) -> tuple[Any, Any]:
+            if _has_symbols(joint):
+                return _unplanned(joint, num_fwd_outputs)
+            captured = Captured(self.module, joint, num_fwd_outputs, sources, None)
+            plan = make_plan(captured, self._choices_for(graph))
+            self.plans.append(plan)
+            if self.on_plan is not None:
+                self.on_plan(plan)
+            return build(captured, emit(captured.joint, plan.runs))
+
+        return compiler(compile_boxed, partition)(graph, inputs)  # type: ignore[no-any-return]
+
+    def _choices_for(self, graph: Any) -> Choices:
+        """Refuse a second training graph in one step: one budget cannot be for both."""
+        guards: Any = torch._guards
+        compile_id = guards.CompileContext.current_compile_id()
+        frame = None if compile_id is None else compile_id.frame_id
+        if self.frame is None:
+            self.frame = frame
+        elif frame != self.frame:
+            raise TorchError(
+                f"a second training graph in one step{_begin(graph)}: the module breaks into several, and one budget "
+                "cannot be for all of them; fullgraph=True shows why"
+            )
+        return self.choices
+
+
+def _begin(graph: Any) -> str:
+    """Say where in the user's code a graph begins: right behind a break, if it is not the first."""
+    places = (source_of(node) for node in graph.graph.nodes if node.op not in ("placeholder", "output"))
+    found = next((place for place in places if place), "")
+    return f", which begins at {found}" if found else ""
+
+
+def _by_kind(module: Any, inputs: list[Any]) -> tuple[Source, ...]:
+    """Tell parameters and buffers from whatever else comes in."""
+    if module is None:
+        parameter = torch.nn.Parameter
+        return tuple(Source("parameter" if isinstance(tensor, parameter) else "input") for tensor in inputs)
+    known = sources_of(module, (), inputs)
+    return tuple(Source("input") if source.kind == "constant" else source for source in known)
+
+
+def _has_symbols(joint: Any) -> bool:
+    kinds = (torch.SymInt, torch.SymFloat)
+    return any(isinstance(node.meta.get("val"), kinds) for node in joint.graph.nodes if node.op == "placeholder")
+
+
+def _unplanned(joint: Any, forward_outputs: int) -> tuple[Any, Any]:
+    from importlib import import_module
+
+    sizes = [str(node.meta["val"]) for node in joint.graph.nodes if isinstance(node.meta.get("val"), torch.SymInt)]
+    warnings.warn(
+        f"a size is not fixed ({', '.join(sizes[:3])}), so this graph runs without a plan; pass dynamic=False to "
+        "torch.compile, and each shape gets a plan of its own",
+        stacklevel=2,
+    )
+    partitioners: Any = import_module("torch._functorch.partitioners")
+    found: tuple[Any, Any] = partitioners.default_partition(joint, [], num_fwd_outputs=forward_outputs)
+    return found
+
+
+def backend(budget: int | str | None = None, **choices: Any) -> Backend:
+    """Return a backend for `torch.compile`.
+
+    Parameters
+    ----------
+    budget : int or str, optional
+        Bytes of the device, ``"8GB"``, or ``"70%"`` of what it takes when nothing is recomputed: parameters, buffers,
+        inputs, gradients, states of the optimizer and activations together. Without it nothing is recomputed.
+    algorithm, time_limit, costs, optimizer, reserve, accumulate, plan, cache
+        See `Choices`.
+    """
+    return Backend(make_choices(budget, choices))
+
+
+def make_choices(budget: int | str | None, given: dict[str, Any]) -> Choices:
+    """Read the options of `backend` and `compile`."""
+    known = Choices.__dataclass_fields__
+    for name in given:
+        if name not in known:
+            raise OptionError(f"there is no such option; known are {', '.join(known)}", argument=name)
+    return Choices(budget=budget, **given)
+
+
+def compile_module(module: Any, budget: int | str | None = None, **choices: Any) -> Any:
+    """Return the module with a plan: it is called, trained and saved as before.
+
+    The first call in training captures the step, solves, verifies and emits; each new shape gets a plan of its own.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Returns the loss. Parameters, buffers and submodules are shared with what is returned.
+    budget, **choices
+        As for `backend`.
+
+    Returns
+    -------
+    torch.nn.Module
+        Of the module's own class, with the same keys in its `state_dict`; `.plan` is the latest `Plan`.
+    """
+    planner = Backend(make_choices(budget, choices))
+    planned = copy.copy(module)
+    planned.__dict__["plan"] = None
+    planner.module = planned
+    planner.on_plan = lambda plan: planned.__dict__.__setitem__("plan", plan)
+    planned.compile(backend=planner, fullgraph=True, dynamic=False)
+    inner = planned._compiled_call_impl
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            with quiet_logging():
+                return inner(*args, **kwargs)
+        except Exception as error:
+            found = getattr(error, "inner_exception", None)
+            if isinstance(found, RematError):
+                raise found from None
+            raise
+
+    planned._compiled_call_impl = call
+    return planned
+
+
+def registered(graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
+    """Compile as backend ``"remat"``: with what `configure` was given, else the budget of the environment."""
+    import os
+
+    choices = _CONFIGURED.get("choices")
+    if choices is None:
+        budget = os.environ.get(BUDGET_VARIABLE)
+        if not budget:
+            raise TorchError(f"no budget: set {BUDGET_VARIABLE}=8GB, or call remat.torch.configure(budget='8GB')")
+        choices = Choices(budget=budget)
+    return Backend(replace(choices))(graph, inputs)
+
+
+_CONFIGURED: dict[str, Choices] = {}
+
+
+def configure(budget: int | str | None = None, **choices: Any) -> None:
+    """Set what backend ``"remat"`` is for: from Trainer or Lightning arguments, which know but a name."""
+    _CONFIGURED["choices"] = make_choices(budget, choices)
+
+
+__all__ = ["Backend", "backend", "capture", "compile_module", "configure", "registered"]

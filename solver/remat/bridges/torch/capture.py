@@ -1,0 +1,226 @@
+"""`remat.torch.capture`: a training step of a module as a joint graph, without executing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+from remat.bridges.torch.costs import Costs, read_costs, static_bytes
+from remat.bridges.torch.document import instance_document
+from remat.bridges.torch.joint import Joint
+from remat.bridges.torch.recording import Recording, TorchError
+from remat.bridges.torch.refusals import check_module, explain, warn_of_checkpoints
+from remat.bridges.torch.shim import pytree, torch
+from remat.bridges.torch.tracing import Recorder, tidy
+from remat.instance import DagInstance, load
+
+LOGGING = ("debug", "info", "warning", "error", "critical", "exception", "log", "warning_once", "info_once")
+"""Methods of loggers that are ignored while a module is traced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where an input of the joint graph comes from.
+
+    Attributes
+    ----------
+    kind : str
+        ``parameter``, ``buffer``, ``input`` or ``constant``.
+    name : str
+        Of a parameter or buffer, as `named_parameters` names it.
+    leaf : int
+        Of an input: its place among the leaves of the arguments.
+    tensor : tensor
+        Of a constant, such as a tensor that is an attribute and no buffer.
+    """
+
+    kind: str
+    name: str = ""
+    leaf: int = -1
+    tensor: Any = None
+
+
+class Captured:
+    """A training step: its joint graph, and where its inputs come from.
+
+    Attributes
+    ----------
+    module : torch.nn.Module
+    graph : torch.fx.GraphModule
+        The joint graph, without duplicates and dead operators.
+    recording : Recording
+    joint : Joint
+        Its tasks and values.
+    sources : tuple of Source
+        One for each input of the joint graph; empty where only PyTorch knows.
+    """
+
+    def __init__(self, module: Any, graph: Any, forward_outputs: int, sources: tuple[Source, ...], given: Any) -> None:
+        self.module = module
+        self.graph = graph
+        self.sources = sources
+        self.given = given
+        warn_of_checkpoints(graph.graph)
+        stands_for = tidy(graph.graph)
+        graph.recompile()
+        kinds = [source.kind for source in sources]
+        self.recording: Recording = Recorder(graph, forward_outputs, stands_for, kinds).record()
+        self.joint = Joint(self.recording)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of operators, arguments, shapes and aliasing: plans are for one fingerprint."""
+        return self.recording.fingerprint
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether the forward returns a scalar of a floating-point type."""
+        nodes = (self.joint.nodes[name] for name in self.recording.outputs if name is not None)
+        held = (tensor for node in nodes for tensor in node.tensors if tensor is not None)
+        return any(not tensor.shape and "float" in tensor.dtype for tensor in held)
+
+    @cached_property
+    def by_name(self) -> dict[str, Any]:
+        """The nodes of `graph` by name."""
+        return {node.name: node for node in self.graph.graph.nodes}
+
+    def instance(
+        self, costs: str | Costs | Mapping[str, Any] | None = None, *, static: int = 0, optimizer: str | None = None
+    ) -> DagInstance:
+        """Return the training step as an instance of kind `dag`.
+
+        Parameters
+        ----------
+        costs : str, Costs or mapping, optional
+            ``roofline:A100-fp32`` (the default), a file that `measure` wrote, or its document.
+        static : int
+            Bytes that lie in memory throughout; `static_bytes` counts those of parameters, buffers and inputs.
+        optimizer : str, optional
+            ``sgd``, ``momentum``, ``adam`` or ``adamw``: its states are added to `static`.
+        """
+        states = self.static_bytes(optimizer)["optimizer"] if optimizer else 0
+        return load(self.document(costs, static=static + states))  # type: ignore[return-value]
+
+    def document(self, costs: str | Costs | Mapping[str, Any] | None = None, *, static: int = 0) -> dict[str, Any]:
+        """Return the instance as a document."""
+        name = type(self.module).__name__ if self.module is not None else "joint"
+        return instance_document(self.joint, read_costs(costs), name=name, static=static)
+
+    def static_bytes(self, optimizer: str | None = None) -> dict[str, int]:
+        """Bytes of parameters, buffers, inputs and constants, and of an optimizer's states."""
+        return static_bytes(self.recording, optimizer)
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per task: name, operator, module, source, phase, bytes written, operations, bytes moved."""
+        rows: list[dict[str, Any]] = []
+        for task in self.joint.tasks.values():
+            node = self.joint.nodes.get(task.node)
+            rows.append(
+                {
+                    "task": task.name,
+                    "operator": "" if node is None else node.operator,
+                    "module": "" if node is None else node.module,
+                    "source": "" if node is None else node.source,
+                    "phase": task.phase,
+                    "writes": sum(self.joint.values[value] for value in task.writes),
+                    "flops": 0 if node is None else node.flops,
+                    "moved": 0 if node is None else node.moved,
+                    "recomputable": task.again,
+                }
+            )
+        return rows
+
+
+class _Stopped(Exception):
+    """Leaves the compiler once the joint graph is there."""
+
+
+def capture(module: Any, /, *args: Any, **kwargs: Any) -> Captured:
+    """Capture the training step of a module: loss and gradients, without executing anything.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Returns the loss, alone or among other things.
+    *args, **kwargs
+        What it is called with; shapes are fixed to theirs.
+
+    Returns
+    -------
+    Captured
+
+    Raises
+    ------
+    TorchError
+        For what cannot be captured; the message names the operator, or the line of the module's code.
+    """
+    check_module(module)
+    found: list[Captured] = []
+
+    def partition(graph: Any, _: Any, *, num_fwd_outputs: int, **__: Any) -> Any:
+        found.append(Captured(module, graph, num_fwd_outputs, sources[0], (args, kwargs)))
+        raise _Stopped
+
+    def forward_only(*_: Any) -> Any:
+        raise TorchError("no parameter needs a gradient (or gradients are switched off): there is nothing to plan")
+
+    sources: list[tuple[Source, ...]] = []
+
+    def backend(graph: Any, inputs: list[Any]) -> Any:
+        sources.append(sources_of(module, (args, kwargs), inputs))
+        return compiler(forward_only, partition)(graph, inputs)
+
+    with quiet_logging():
+        compiled = torch.compile(module, backend=backend, fullgraph=True, dynamic=False)
+        try:
+            compiled(*args, **kwargs)
+        except Exception as error:
+            if not found:
+                raise explain(error) from error
+    if not found:
+        raise forward_only()
+    return found[0]
+
+
+def compiler(compile_graph: Callable[..., Any], partition: Callable[..., Any]) -> Any:
+    """Return a compiler of Dynamo's graphs that takes its partition from us."""
+    common: Any = import_module("torch._dynamo.backends.common")
+    return common.aot_autograd(fw_compiler=compile_graph, partition_fn=partition, keep_inference_input_mutations=True)
+
+
+MOST_SHAPES = 64
+"""Graphs of one module, each with shapes of its own, before PyTorch gives up."""
+
+
+@contextmanager
+def quiet_logging() -> Iterator[None]:
+    """Ignore calls of loggers while tracing, which would break the graph; and let each shape have its graph."""
+    import logging
+
+    config: Any = import_module("torch._dynamo.config")
+    methods = {getattr(logging.Logger, name) for name in LOGGING if hasattr(logging.Logger, name)}
+    ignored = set(config.ignore_logging_functions) | methods
+    with config.patch(ignore_logging_functions=ignored, recompile_limit=max(MOST_SHAPES, config.recompile_limit)):
+        yield
+
+
+def sources_of(module: Any, given: Any, inputs: list[Any]) -> tuple[Source, ...]:
+    """Tell parameters, buffers, arguments and constants apart, by identity."""
+    parameters = {id(tensor): name for name, tensor in module.named_parameters()}
+    buffers = {id(tensor): name for name, tensor in module.named_buffers()}
+    leaves = {id(leaf): index for index, leaf in enumerate(pytree.tree_leaves(given)) if isinstance(leaf, torch.Tensor)}
+    found: list[Source] = []
+    for tensor in inputs:
+        if id(tensor) in parameters:
+            found.append(Source("parameter", parameters[id(tensor)]))
+        elif id(tensor) in buffers:
+            found.append(Source("buffer", buffers[id(tensor)]))
+        elif id(tensor) in leaves:
+            found.append(Source("input", leaf=leaves[id(tensor)]))
+        else:
+            found.append(Source("constant", tensor=tensor))
+    return tuple(found)

@@ -1,0 +1,142 @@
+"""Times of operators: the roofline of a device, or measured ones; and what lies in memory throughout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from remat.bridges.torch.recording import Node, Recording, Role
+from remat.documents import read_document
+from remat.errors import InstanceError, OptionError
+
+DEFAULT = "roofline:A100-fp32"
+SCHEMA = "remat.costs/1"
+STATES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
+"""Tensors as large as a parameter that an optimizer keeps for it."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What running an operator takes.
+
+    Attributes
+    ----------
+    source : str
+        Where the times come from.
+    rate, bandwidth : float
+        Of a roofline: operations and bytes per second.
+    measured : mapping of str to (microseconds, bytes)
+        By the text of an operator (its arguments, shapes and types), time and workspace; the roofline answers for
+        others.
+    """
+
+    source: str
+    rate: float = 19.5e12
+    bandwidth: float = 1.555e12
+    measured: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def time(self, node: Node, *, from_mask: bool = False) -> int:
+        """Whole microseconds of one run, at least 1."""
+        known = None if from_mask else self.measured.get(key_of(node))
+        if known is not None:
+            return max(1, known[0])
+        seconds = max(node.flops / self.rate, node.moved / self.bandwidth)
+        return max(1, round(seconds * 1e6))
+
+    def workspace(self, node: Node) -> int:
+        """Bytes that it needs beside what it reads and writes; 0 where nobody measured."""
+        return self.measured.get(key_of(node), (0, 0))[1]
+
+
+def key_of(node: Node) -> str:
+    """Name an operator by what its time depends on: nodes and storages have other numbers elsewhere."""
+    import re
+
+    shapes = ", ".join("-" if held is None else f"{held.dtype}{list(held.shape)}" for held in node.tensors)
+    return f"{node.operator}{re.sub('#[0-9]+', '#', node.arguments)} -> {shapes} / {node.moved} {node.flops}"
+
+
+@cache
+def devices() -> dict[str, Any]:
+    """Return the shipped table of devices."""
+    table: dict[str, Any] = json.loads((Path(__file__).parent / "devices.json").read_text())
+    return table["devices"]  # type: ignore[no-any-return]
+
+
+def read_costs(costs: str | Costs | Mapping[str, Any] | None) -> Costs:
+    """Read costs in any spelling.
+
+    Parameters
+    ----------
+    costs : str, Costs, mapping or None
+        ``roofline:DEVICE[-DTYPE]`` with a shipped device or a file of devices (``roofline:my.json#NAME-bf16``), a file
+        of measured costs, its document, or None for ``roofline:A100-fp32``.
+    """
+    if isinstance(costs, Costs):
+        return costs
+    if costs is None:
+        costs = DEFAULT
+    if isinstance(costs, str) and costs.startswith("roofline:"):
+        return _roofline(costs)
+    document = costs if isinstance(costs, Mapping) else read_document(costs)
+    return _measured(document)
+
+
+def _roofline(text: str) -> Costs:
+    named = text.removeprefix("roofline:")
+    table = devices()
+    if "#" in named:
+        path, _, named = named.rpartition("#")
+        table = read_document(path).get("devices", {})
+    device, dtype = (named, "fp32") if named in table else named.rpartition("-")[::2]
+    if device not in table:
+        raise OptionError(f"there is no device {named!r}; known are {', '.join(table)}", argument="costs")
+    rates = table[device]["flops"]
+    if dtype not in rates:
+        raise OptionError(f"{device} has no rate for {dtype!r}, but for {', '.join(rates)}", argument="costs")
+    return Costs(f"roofline:{device}-{dtype}", float(rates[dtype]), float(table[device]["bandwidth"]))
+
+
+def _measured(document: Mapping[str, Any]) -> Costs:
+    if document.get("schema") != SCHEMA:
+        raise InstanceError(f"expected measured costs ({SCHEMA}), not {document.get('schema')!r}", "$.schema")
+    base = _roofline(document.get("otherwise", DEFAULT))
+    measured = {key: (int(time), int(workspace)) for key, (time, workspace) in document["operators"].items()}
+    return Costs(f"measured on {document.get('device', '?')}", base.rate, base.bandwidth, measured)
+
+
+def costs_document(device: str, measured: Mapping[str, tuple[int, int]], otherwise: str = DEFAULT) -> dict[str, Any]:
+    """Return measured costs as a document that `read_costs` reads."""
+    return {
+        "schema": SCHEMA,
+        "device": device,
+        "otherwise": otherwise,
+        "operators": {key: list(entry) for key, entry in measured.items()},
+    }
+
+
+def static_bytes(recording: Recording, optimizer: str | None = None) -> dict[str, int]:
+    """Split what lies in memory throughout: parameters, buffers, inputs, constants and the optimizer's states."""
+    if optimizer is not None and optimizer not in STATES:
+        raise OptionError(f"there is no {optimizer!r}; known are {', '.join(STATES)}", argument="optimizer")
+    split = {"parameter": 0, "buffer": 0, "input": 0, "constant": 0}
+    seen: set[int] = set()
+    trained = 0
+    inputs = [node for node in recording.nodes if node.role is Role.INPUT]
+    gradients = dict(zip((node.name for node in inputs), recording.gradients, strict=False))
+    for node in recording.nodes:
+        if node.role not in (Role.INPUT, Role.CONSTANT):
+            continue
+        for held in node.tensors:
+            if held is not None and held.storage not in seen:
+                seen.add(held.storage)
+                size = recording.storages[held.storage]
+                split[node.operator if node.operator in split else "constant"] += size
+                if node.operator == "parameter" and gradients.get(node.name) is not None:
+                    trained += size
+    split["optimizer"] = STATES[optimizer] * trained if optimizer else 0
+    return split

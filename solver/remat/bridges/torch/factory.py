@@ -1,0 +1,63 @@
+"""`MODULE:FACTORY`: a function of the user's that returns a module and what it is called with; it is run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from remat.bridges.torch.capture import Captured, capture
+from remat.bridges.torch.recording import TorchError
+from remat.bridges.torch.shim import torch
+
+
+def call_factory(named: str, **given: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Call a factory, and return module, arguments and keywords.
+
+    Parameters
+    ----------
+    named : str
+        ``package.module:function``, or ``path/to/file.py:function``; modules are also found in the current folder.
+    **given
+        What the factory is called with.
+
+    Raises
+    ------
+    TorchError
+        If it is not there, raises (its own exception is the cause), or returns something else.
+    """
+    place, _, name = named.rpartition(":")
+    if not place or not name.isidentifier():
+        raise TorchError(f"expected MODULE:FACTORY, such as train:make, not {named!r}")
+    path = Path(place)
+    folder = path.parent if path.suffix == ".py" else Path()
+    sys.path.insert(0, str(folder.resolve()))
+    try:
+        factory = getattr(import_module(path.stem if path.suffix == ".py" else place), name, None)
+    except Exception as error:
+        raise TorchError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    if not callable(factory):
+        raise TorchError(f"{place} has no function {name!r}")
+    try:
+        made = factory(**given)
+    except Exception as error:
+        raise TorchError(f"{named} raised {type(error).__name__}: {error}") from error
+    match made:
+        case (torch.nn.Module() as module, tuple() | list() as args):
+            return module, tuple(args), {}
+        case (torch.nn.Module() as module, tuple() | list() as args, Mapping() as kwargs):
+            return module, tuple(args), dict(kwargs)
+    raise TorchError(f"{named} returns a {type(made).__name__}, not (module, args) or (module, args, kwargs)")
+
+
+def capture_factory(named: str, **given: Any) -> Captured:
+    """Capture the training step of what a factory returns; its module returns a scalar loss."""
+    module, args, kwargs = call_factory(named, **given)
+    captured = capture(module, *args, **kwargs)
+    if not captured.has_loss:
+        raise TorchError(f"the loss is not a scalar: {named} makes a module that returns none")
+    return captured

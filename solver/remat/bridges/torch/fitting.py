@@ -1,0 +1,167 @@
+"""`remat fit torch`: whether a training step fits, with which plan, and how large its batch may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from remat.bridges.torch.capture import Captured
+from remat.bridges.torch.costs import read_costs
+from remat.bridges.torch.factory import capture_factory
+from remat.bridges.torch.planning import Choices, Plan, TooSmallError, make_plan
+from remat.units import Units, format_size, format_time
+
+SHOWN = 12
+"""Modules that are listed one by one."""
+
+
+@dataclass(frozen=True)
+class ModuleRuns:
+    """What a plan does with the tasks of one module.
+
+    Attributes
+    ----------
+    module : str
+        Empty for tasks of no module.
+    tasks, again : int
+        Tasks that run, and runs beside the first of each.
+    time_again : int
+        Microseconds of these.
+    """
+
+    module: str
+    tasks: int
+    again: int
+    time_again: int
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A step that fits.
+
+    Attributes
+    ----------
+    captured : Captured
+    plan : Plan
+    batch : int or None
+        The largest that fits, where one was looked for.
+    modules : tuple of ModuleRuns
+        In the order in which they first run.
+    choices : Choices
+    """
+
+    captured: Captured
+    plan: Plan
+    batch: int | None
+    modules: tuple[ModuleRuns, ...]
+    choices: Choices
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Yield labels and texts of what was found, for people."""
+        plan, units = self.plan, Units("us", "B")
+        if self.batch is not None:
+            yield "Batch", f"{self.batch} is the largest that fits"
+        yield "Peak", f"{format_size(plan.peak)}, and {format_size(plan.split.get('reserve', 0))} in reserve"
+        for name, size in plan.split.items():
+            if size and name != "reserve":
+                yield f"  {name}", format_size(size)
+        yield "Overhead", f"{plan.overhead:.2%} of the time without recomputation"
+        again = sorted((row for row in self.modules if row.again), key=lambda row: -row.time_again)
+        yield "Run again", f"{sum(row.again for row in again)} of {sum(row.tasks for row in self.modules)} tasks"
+        for row in again[:SHOWN]:
+            yield f"  {row.module or '(no module)'}", f"{row.again}, {format_time(row.time_again, units)}"
+        if len(again) > SHOWN:
+            yield "", f"and {len(again) - SHOWN} modules more"
+        for note in plan.warnings:
+            yield "Note", note
+
+    def code(self, plan_file: str | None) -> tuple[str, str]:
+        """Return the two lines that apply a plan."""
+        if plan_file is not None:
+            return "import remat.torch", f"model = remat.torch.compile(model, plan={plan_file!r})"
+        choices = self.choices
+        given = {"budget": choices.budget, "optimizer": choices.optimizer, "costs": choices.costs}
+        given |= {"reserve": choices.reserve, "accumulate": choices.accumulate or None}
+        said = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+        return "import remat.torch", f"model = remat.torch.compile(model, {said})"
+
+
+def fit(
+    factory: str, choices: Choices, *, max_batch: int | None = None, tell: Callable[[str], None] | None = None
+) -> Fitted:
+    """Plan the step of a factory; with `max_batch`, of the largest batch up to that which fits.
+
+    Parameters
+    ----------
+    factory : str
+        ``MODULE:FACTORY``; with `max_batch` it is called with the keyword ``batch``, and captured anew each time.
+    choices : Choices
+    max_batch : int, optional
+    tell : callable, optional
+        Is told of each batch that was tried.
+
+    Raises
+    ------
+    TooSmallError
+        If the budget is too small (for one sample, with `max_batch`).
+    """
+    if max_batch is None:
+        captured = capture_factory(factory)
+        plan = make_plan(captured, choices)
+        return Fitted(captured, plan, None, by_module(captured, plan, choices.costs), choices)
+    found: dict[int, tuple[Captured, Plan]] = {}
+
+    def fits(batch: int) -> bool:
+        captured = capture_factory(factory, batch=batch)
+        try:
+            found[batch] = captured, make_plan(captured, choices)
+        except TooSmallError as error:
+            if tell is not None:
+                tell(f"batch {batch}: {error}")
+            if batch == 1:
+                raise
+            return False
+        if tell is not None:
+            tell(f"batch {batch} fits")
+        return True
+
+    batch = largest(fits, max_batch)
+    captured, plan = found[batch]
+    return Fitted(captured, plan, batch, by_module(captured, plan, choices.costs), choices)
+
+
+def largest(fits: Callable[[int], bool], most: int) -> int:
+    """Return the largest number up to `most` that fits, found by doubling and bisection; 0 if 1 does not."""
+    good, bad = 0, most + 1
+    while good < bad - 1:
+        doubled = max(1, 2 * good)
+        known_bad = bad <= most
+        trial = (good + bad) // 2 if known_bad else min(doubled, most)
+        if fits(trial):
+            good = trial
+        else:
+            bad = trial
+    return good
+
+
+def by_module(captured: Captured, plan: Plan, costs: Any = None) -> tuple[ModuleRuns, ...]:
+    """Add up the runs of a plan by module."""
+    read = read_costs(costs)
+    joint = captured.joint
+    rows: dict[str, list[int]] = {}
+    done: set[str] = set()
+    for name in plan.runs:
+        task = joint.tasks[name]
+        node = joint.nodes.get(task.node)
+        if node is None:
+            continue
+        row = rows.setdefault(node.module, [0, 0, 0])
+        # Dropout from its mask makes again what dropout made.
+        if task.from_mask or task.node in done:
+            row[1] += 1
+            row[2] += int(read.time(node, from_mask=task.from_mask))
+        else:
+            row[0] += 1
+        done.add(task.node)
+    return tuple(ModuleRuns(module, *row) for module, row in rows.items())

@@ -1,0 +1,230 @@
+"""`remat.torch.execute`: the joint graph, run by run as a schedule says. Slow, exact, and the measure of the rest."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+from remat.bridges.torch.capture import Captured
+from remat.bridges.torch.joint import BOUNDARY, Task
+from remat.bridges.torch.measure import LiveStorages, allocator_peak
+from remat.bridges.torch.plans import Event, events_of
+from remat.bridges.torch.recording import Role, TorchError
+from remat.bridges.torch.shim import fx, pytree, torch
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What running a schedule gave.
+
+    Attributes
+    ----------
+    loss : tensor
+    outputs : tuple
+        Everything that the forward returned, the loss included.
+    gradients : mapping of str to tensor
+        By the name of the parameter; of the n-th leaf of the arguments, ``input n``.
+    runs : mapping of str to int
+        How often each task ran.
+    seconds : mapping of str to float
+        All runs of each task together.
+    live_peak : int
+        Bytes of storages alive, parameters, buffers and inputs not counted.
+    allocator_peak : int or None
+        Bytes that the allocator had handed out; None unless asked for.
+    """
+
+    loss: Any
+    outputs: tuple[Any, ...]
+    gradients: Mapping[str, Any]
+    runs: Mapping[str, int]
+    seconds: Mapping[str, float]
+    live_peak: int
+    allocator_peak: int | None = None
+
+
+def execute(captured: Captured, schedule: Any, inputs: Any = None, *, allocator: bool = False) -> Execution:
+    """Run a training step as a schedule says.
+
+    Parameters
+    ----------
+    captured : Captured
+    schedule : remat.Result, path or dict
+        A document is verified first.
+    inputs : (args, kwargs), optional
+        As in the call that was captured; by default those of that call.
+    allocator : bool
+        Measure what the allocator hands out, too, which takes time.
+
+    Returns
+    -------
+    Execution
+
+    Raises
+    ------
+    TorchError
+        For a schedule that copies values between memories, and programs whose loss is no scalar.
+    """
+    events = events_of(captured, schedule)
+    interpreter = Interpreter(captured, given_tensors(captured, inputs))
+    if not allocator:
+        return interpreter.run(events)
+    done, peak = allocator_peak(lambda: interpreter.run(events))
+    return replace(done, allocator_peak=peak)
+
+
+def given_tensors(captured: Captured, inputs: Any = None) -> list[Any]:
+    """Return the tensors for the inputs of the joint graph, in order."""
+    if not captured.sources:
+        raise TorchError("where the inputs of this graph come from is known to PyTorch only; capture the module itself")
+    if inputs is None:
+        inputs = captured.given
+    leaves = pytree.tree_leaves(inputs)
+    if len(leaves) != len(pytree.tree_leaves(captured.given)):
+        raise TorchError("the arguments are not built like those that were captured")
+    parameters = dict(captured.module.named_parameters())
+    buffers = dict(captured.module.named_buffers())
+    found: list[Any] = []
+    for source in captured.sources:
+        match source.kind:
+            case "parameter":
+                found.append(parameters[source.name])
+            case "buffer":
+                found.append(buffers[source.name])
+            case "input":
+                found.append(leaves[source.leaf])
+            case _:
+                found.append(source.tensor)
+    return found
+
+
+class Interpreter:
+    """The state of a run: for each node that is there, its tensor.
+
+    Parameters
+    ----------
+    captured : Captured
+    given : list of tensors
+        See `given_tensors`.
+    """
+
+    def __init__(self, captured: Captured, given: list[Any]) -> None:
+        self.captured = captured
+        self.given = given
+        self.there: dict[str, Any] = {}
+        self.outputs: tuple[Any, ...] = ()
+        self.runs: Counter[str] = Counter()
+        self.seconds: dict[str, float] = {}
+
+    def run(self, events: Iterable[Event]) -> Execution:
+        """Run and drop as the events say."""
+        joint, recording = self.captured.joint, self.captured.recording
+        held: dict[str, list[str]] = {}
+        for name in (*joint.maker, *(node.name for node in recording.nodes if node.role is Role.TANGENT)):
+            for value in joint.owned[name]:
+                held.setdefault(value, []).append(name)
+        live = LiveStorages(self.given)
+        with ExitStack() as stack:
+            for context in (torch.no_grad(), torch._C._DisableAutocast(), live):
+                stack.enter_context(context)
+            self._take_inputs()
+            for event in events:
+                if event.task is not None:
+                    self.step(joint.tasks[event.task])
+                for value in event.drop:
+                    for name in held.get(value, ()):
+                        self.there.pop(name, None)
+            gradients = {
+                self._name(index): self._tensor(name, {})
+                for index, name in enumerate(recording.gradients)
+                if name is not None
+            }
+        return Execution(self._loss(), self.outputs, gradients, self.runs, self.seconds, live.peak)
+
+    def _take_inputs(self) -> None:
+        recording = self.captured.recording
+        names = [node.name for node in recording.nodes if node.role is Role.INPUT]
+        for name, tensor in zip(names, self.given, strict=True):
+            self.there[name] = tensor.detach()
+        for node in recording.nodes:
+            if node.role is Role.CONSTANT:
+                self.there[node.name] = getattr(self.captured.graph, self.captured.by_name[node.name].target)
+
+    def _name(self, index: int) -> str:
+        source = self.captured.sources[index]
+        return source.name or f"input {source.leaf}"
+
+    def step(self, task: Task) -> None:
+        """Run a task."""
+        begin = time.perf_counter()
+        if task.name == BOUNDARY:
+            self._turn()
+        elif task.from_mask:
+            read, mask, made = self.captured.joint.mask_parts(task.node)
+            kept = 1 - (self.captured.joint.nodes[task.node].dropout or 0)
+            self.there[made] = from_mask(self._tensor(read, {}), self._tensor(mask, {}), 1 / kept)
+        else:
+            self._call(task.node)
+        self.runs[task.name] += 1
+        self.seconds[task.name] = self.seconds.get(task.name, 0.0) + time.perf_counter() - begin
+
+    def _call(self, name: str) -> None:
+        returned = self.made(name, {})
+        if not self.captured.joint.nodes[name].several:
+            self.there[name] = returned
+            return
+        for item in self.captured.joint.items.get(name, ()):
+            self.there[item] = returned[self.captured.joint.nodes[item].item]
+
+    def made(self, name: str, views: dict[str, Any]) -> Any:
+        """Return what a node's operator returns, on the tensors that are there."""
+        node = self.captured.by_name[name]
+        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), lambda read: self._tensor(read.name, views))
+        return node.target(*args, **kwargs)
+
+    def _tensor(self, name: str, views: dict[str, Any]) -> Any:
+        """Return a node's tensor; views are made for the one who asks."""
+        if not self.captured.joint.is_view(name):
+            return self.there[name]
+        if name not in views:
+            views[name] = self.made(name, views)
+        return views[name]
+
+    def _turn(self) -> None:
+        """Give the outputs to the caller, and take the tangents from him: 1 for the loss, 0 for all else."""
+        views: dict[str, Any] = {}
+        self.outputs = tuple(
+            None if name is None else self._tensor(name, views) for name in self.captured.recording.outputs
+        )
+        for name, is_loss in tangents_of(self.captured):
+            like = self.captured.by_name[name].meta["val"]
+            make = torch.ones if is_loss else torch.zeros
+            self.there[name] = make(like.shape, dtype=like.dtype, device=like.device)
+
+    def _loss(self) -> Any:
+        for tensor in self.outputs:
+            if tensor is not None and tensor.dim() == 0 and tensor.is_floating_point():
+                return tensor
+        raise TorchError("the module returns no scalar of a floating-point type: a loss is needed")
+
+
+def tangents_of(captured: Captured) -> Iterator[tuple[str, bool]]:
+    """Yield the tangents, and whether each is the loss's: the first that is a scalar."""
+    found = False
+    for node in captured.recording.nodes:
+        if node.role is Role.TANGENT:
+            held = node.tensors[0]
+            is_loss = not found and held is not None and held.shape == ()
+            found = found or is_loss
+            yield node.name, is_loss
+    if not found:
+        raise TorchError("the loss is not a scalar: return the mean or the sum of it")
+
+
+def from_mask(tensor: Any, mask: Any, scale: float) -> Any:
+    """Do dropout again, with the mask that was drawn."""
+    return tensor.mul(mask).mul_(scale)

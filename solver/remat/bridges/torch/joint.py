@@ -1,0 +1,344 @@
+"""The rules of a joint graph: which nodes are tasks, which views; what may run again, and what comes before what.
+
+A value is a storage: views are folded into what they look at, and made anew for whoever reads them. An operator with
+several outputs writes several values. Inputs, parameters and buffers lie outside the graph and are no values.
+
+Four things make the order of runs safe by construction, with values of no size (`...:done`) where data alone does not:
+
+- the task `@backward` takes no time, reads what the forward returns and writes the tangents: what a schedule runs
+  before it is the forward graph, what it runs after it the backward graph;
+- an operator that writes into a buffer runs exactly once, before `@backward`, after all others that read the buffer;
+  these do not run again, but for batch normalisation while training, whose outputs do not depend on its statistics;
+- operators that draw random numbers run once, in the order of the program, so that each draws the same numbers;
+- dropout may be made again from its mask;
+- what the forward returns is made once, and there until the end, since its caller holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+from remat.bridges.torch.recording import Node, Recording, Role, TorchError
+
+BOUNDARY = "@backward"
+FROM_MASK = "@mask"
+DONE = ":done"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something that runs: a node that is no view, the boundary, or dropout from its mask.
+
+    Attributes
+    ----------
+    name, node : str
+        `node` is empty for the boundary.
+    reads, writes : tuple of str
+        Values, those of no size included.
+    phase : str
+    again : bool
+        Whether it may run more than once.
+    once : bool
+        Whether it must run exactly once.
+    from_mask : bool
+    """
+
+    name: str
+    node: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    phase: str
+    again: bool = True
+    once: bool = False
+    from_mask: bool = False
+
+
+class Joint:
+    """A recorded joint graph, its nodes told apart.
+
+    Attributes
+    ----------
+    recording : Recording
+    nodes : dict of str to Node
+    values : dict of str to int
+        Bytes of each value that a task or the boundary makes.
+    owned : dict of str to tuple of str
+        The values at which a node's tensors look; inputs look at none.
+    maker : dict of str to str
+        For each CALL that is a task, and the ITEMs of one, the task's node.
+    tasks : dict of str to Task
+        In the order of the program, effects of the forward right before the boundary.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.nodes = {node.name: node for node in recording.nodes}
+        self.values: dict[str, int] = {}
+        self.owned: dict[str, tuple[str, ...]] = {}
+        self.maker: dict[str, str] = {}
+        self._given: set[int] = set()
+        self._value_of: dict[int, str] = {}
+        self._written: dict[str, tuple[str, ...]] = {}
+        for node in recording.nodes:
+            self._place(node)
+        self.items: dict[str, tuple[str, ...]] = {}
+        for name, call in self.maker.items():
+            if name != call:
+                self.items[call] = (*self.items.get(call, ()), name)
+        self._kinds()
+        self.tasks = {task.name: task for task in self._order()}
+
+    # ------------------------------------------------------------------------------------- storages
+
+    def _place(self, node: Node) -> None:
+        """Find the values of a node's tensors, and whether it makes them or looks at them."""
+        held = [tensor for tensor in node.tensors if tensor is not None]
+        if node.role in (Role.INPUT, Role.CONSTANT):
+            self._given.update(tensor.storage for tensor in held)
+        new: list[str] = []
+        if node.role in (Role.TANGENT, Role.CALL):
+            for index, tensor in enumerate(node.tensors):
+                if tensor is not None and tensor.storage not in self._value_of and tensor.storage not in self._given:
+                    name = f"{node.name}.{index}" if node.several else node.name
+                    self._value_of[tensor.storage] = name
+                    self.values[name] = self.recording.storages[tensor.storage]
+                    new.append(name)
+        owned = (self._value_of.get(tensor.storage) for tensor in held)
+        self.owned[node.name] = tuple(dict.fromkeys(name for name in owned if name is not None))
+        if node.role is Role.CALL and (new or node.effect or not held):
+            self.maker[node.name] = node.name
+            self._written[node.name] = tuple(new)
+        elif node.role is Role.ITEM and node.inputs[0] in self.maker:
+            self.maker[node.name] = self.maker[node.inputs[0]]
+
+    def is_view(self, name: str) -> bool:
+        """Whether a node only looks at what another one made."""
+        return self.nodes[name].role in (Role.CALL, Role.ITEM) and name not in self.maker
+
+    def bases(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield the nodes that are no views and from which these are made, each as often as it is read."""
+        waiting = list(names)[::-1]
+        while waiting:
+            name = waiting.pop()
+            if self.is_view(name):
+                waiting.extend(reversed(self.nodes[name].inputs))
+            else:
+                yield name
+
+    def _values_read(self, names: Iterable[str]) -> tuple[str, ...]:
+        read = (value for name in names for value in self.owned[name])
+        through = (value for base in self.bases(names) for value in self.owned[base])
+        return tuple(dict.fromkeys((*read, *through)))
+
+    # ------------------------------------------------------------------------------------- forward and backward
+
+    def _kinds(self) -> None:
+        """Tell the tasks of the forward from those of the backward."""
+        late: set[str] = set()
+        for node in self.recording.nodes:
+            if node.role is Role.TANGENT or late.intersection(node.inputs) or (node.backward and node.random):
+                late.add(node.name)
+        wanted: set[str] = set()
+        waiting = [name for name in self.recording.outputs if name is not None]
+        calls = (node for node in self.recording.nodes if node.role is Role.CALL and (node.effect or node.random))
+        waiting += [node.name for node in calls if node.name not in late]
+        while waiting:
+            name = waiting.pop()
+            if name in late:
+                raise TorchError(f"the forward returns {self.describe(name)}, which the backward makes")
+            if name not in wanted:
+                wanted.add(name)
+                waiting.extend(self.nodes[name].inputs)
+        self.forward = {name for name in self._written if name in wanted}
+
+    def describe(self, name: str) -> str:
+        """Name an operator as its user knows it."""
+        node = self.nodes[name]
+        return f"{node.operator or node.name} ({node.module or node.source or node.name})"
+
+    # ------------------------------------------------------------------------------------- effects
+
+    def _mutated(self) -> dict[int, list[str]]:
+        """Return, for each storage that is written, the tasks that write it, in order."""
+        found: dict[int, list[str]] = {}
+        for name in self._written:
+            for target in self.nodes[name].mutates:
+                if self.owned[target]:
+                    raise TorchError(
+                        f"{self.describe(name)} writes into an intermediate result; this cannot be planned"
+                    )
+                for tensor in self.nodes[target].tensors:
+                    if tensor is not None:
+                        found.setdefault(tensor.storage, []).append(name)
+        return found
+
+    def _storages_read(self, name: str) -> set[int]:
+        inputs = self.nodes[name].inputs
+        held = (t for read in (*inputs, *self.bases(inputs)) for t in self.nodes[read].tensors)
+        return {tensor.storage for tensor in held if tensor is not None}
+
+    def _effect_order(self) -> tuple[list[tuple[str, str]], set[str]]:
+        """Return pairs of tasks of which the first comes before the second, and the tasks that run but once."""
+        pairs: list[tuple[str, str]] = []
+        fixed: set[str] = set()
+        readers: dict[int, list[str]] = {}
+        mutated = self._mutated()
+        for name in self._written:
+            for storage in self._storages_read(name) & mutated.keys():
+                readers.setdefault(storage, []).append(name)
+        for storage, writers in mutated.items():
+            pairs += pairwise(writers)
+            for name in readers.get(storage, ()):
+                if name in writers:
+                    continue
+                if name not in self.forward and any(writer in self.forward for writer in writers):
+                    raise TorchError(
+                        f"{self.describe(name)} reads in the backward a buffer that the forward overwrites; "
+                        "this cannot be planned"
+                    )
+                pairs += [(name, writer) for writer in writers]
+                if not self._only_statistics(name, storage):
+                    fixed.add(name)
+        fixed.update(writer for writers in mutated.values() for writer in writers)
+        fixed.update(self._wanted_statistics(mutated))
+        return pairs, fixed
+
+    def _only_statistics(self, name: str, storage: int) -> bool:
+        """Whether a task looks at a buffer as running statistics and nothing else."""
+        node = self.nodes[name]
+        others = [read for read in node.inputs if read not in node.statistics]
+        held = (t for read in (*others, *self.bases(others)) for t in self.nodes[read].tensors if t is not None)
+        return bool(node.statistics) and storage not in {tensor.storage for tensor in held}
+
+    def _wanted_statistics(self, mutated: Iterable[int]) -> Iterator[str]:
+        """Yield normalisations whose new statistics would differ in a rerun, and are wanted by other operators.
+
+        A rerun after the buffer was overwritten makes other new statistics; the next call of the same normalisation
+        takes these, and hands on its own.
+        """
+        stale, overwritten = set[str](), set(mutated)
+        for name in self._written:
+            node = self.nodes[name]
+            held = (t for read in (*node.statistics, *self.bases(node.statistics)) for t in self.nodes[read].tensors)
+            old = any(tensor is not None and tensor.storage in overwritten for tensor in held)
+            if not old and not stale.intersection(self.bases(node.statistics)):
+                continue
+            renewed = {item for item in self.items.get(name, ()) if self.nodes[item].item in node.renewed}
+            if self._wanted(renewed):
+                yield name
+            else:
+                stale |= renewed
+
+    def _wanted(self, renewed: set[str]) -> bool:
+        """Whether anything but buffers and other normalisations depends on new statistics."""
+        for reader in self._written:
+            node = self.nodes[reader]
+            read = renewed.intersection(self.bases(node.inputs))
+            if read and not node.mutates and not read <= set(node.statistics):
+                return True
+        ends = (*self.recording.outputs, *self.recording.gradients)
+        return not renewed.isdisjoint(self.bases(end for end in ends if end is not None))
+
+    # ------------------------------------------------------------------------------------- order
+
+    def _order(self) -> list[Task]:
+        """List the tasks, with the values of no size that keep what must not be swapped in order."""
+        pairs, fixed = self._effect_order()
+        random = [name for name in self._written if self.nodes[name].random]
+        fixed.update(random)
+        fixed.update(name for name in self._written if self.nodes[name].effect)
+        returned = self.returned
+        fixed.update(name for name in self._written if returned.intersection(self._written[name]))
+        ahead = [name for name in random if name in self.forward]
+        behind = [name for name in random if name not in self.forward]
+        pairs += [*pairwise(ahead), *pairwise(behind)]
+        effects = [name for name in self._written if name in self.forward and self.nodes[name].effect]
+        pairs += [(name, BOUNDARY) for name in (*ahead[-1:], *effects)]
+        pairs += [(BOUNDARY, name) for name in behind[:1]]
+        first = [name for name in self._written if name in self.forward and name not in effects]
+        last = [name for name in self._written if name not in self.forward]
+        plain = {name: self._task(name, fixed) for name in (*first, *effects, *last)}
+        boundary = self._boundary()
+        listed = [plain[n] for n in (*first, *effects)] + [boundary] + [plain[n] for n in last]
+        ordered = _with_order(listed, pairs)
+        self.values.update({v: 0 for task in ordered for v in task.writes if v not in self.values})
+        return [made for task in ordered for made in (task, *self._from_mask(task))]
+
+    def _task(self, name: str, fixed: set[str]) -> Task:
+        node = self.nodes[name]
+        return Task(
+            name,
+            name,
+            self._values_read(node.inputs),
+            self._written[name],
+            "forward" if name in self.forward else "backward",
+            again=name not in fixed,
+            once=name in fixed and not self._written[name],
+        )
+
+    def _boundary(self) -> Task:
+        outputs = [name for name in self.recording.outputs if name is not None]
+        tangents = [
+            name for node in self.recording.nodes if node.role is Role.TANGENT for name in self.owned[node.name]
+        ]
+        return Task(BOUNDARY, "", self._values_read(outputs), tuple(tangents), "loss", again=False, once=True)
+
+    def _from_mask(self, task: Task) -> Iterator[Task]:
+        """Yield the alternative of dropout: what it returns, from its input and its mask."""
+        node = self.nodes.get(task.node)
+        if node is None or node.dropout is None or not 0 < node.dropout < 1:
+            return
+        parts = {self.nodes[item].item: item for item in self.items.get(node.name, ())}
+        if parts.keys() >= {0, 1} and not self.returned.intersection(self.owned[parts[0]]):
+            mask = self.owned[parts[1]]
+            reads = tuple(dict.fromkeys((*self._values_read(node.inputs), *mask)))
+            yield Task(task.name + FROM_MASK, node.name, reads, self.owned[parts[0]], task.phase, from_mask=True)
+
+    @cached_property
+    def returned(self) -> frozenset[str]:
+        """What the forward returns: the caller holds it from then on, so that making it again would free nothing."""
+        return frozenset(self._values_read([name for name in self.recording.outputs if name is not None]))
+
+    @cached_property
+    def kept(self) -> tuple[str, ...]:
+        """Values that must be there at the end: gradients, and what the forward returned, which its caller holds."""
+        ends = (*self.recording.outputs, *self.recording.gradients)
+        return self._values_read([name for name in ends if name is not None])
+
+    def mask_parts(self, name: str) -> tuple[str, str, str]:
+        """Return input, mask and output of a dropout node."""
+        parts = {self.nodes[item].item: item for item in self.items[name]}
+        return self.nodes[name].inputs[0], parts[1], parts[0]
+
+
+def _with_order(tasks: list[Task], pairs: list[tuple[str, str]]) -> list[Task]:
+    """Add values of no size for those pairs that the data does not order."""
+    place = {task.name: index for index, task in enumerate(tasks)}
+    maker = {value: index for index, task in enumerate(tasks) for value in task.writes}
+    before: list[int] = []
+    for task in tasks:
+        mine = 0
+        for value in task.reads:
+            index = maker[value]
+            mine |= before[index] | 1 << index
+        before.append(mine)
+    reads: dict[int, list[str]] = {}
+    writes: set[int] = set()
+    for first, second in dict.fromkeys(pairs):
+        one, two = place[first], place[second]
+        if one >= two:
+            raise TorchError(f"{first} must run before {second}, but depends on it; this cannot be planned")
+        if not before[two] >> one & 1:
+            writes.add(one)
+            reads.setdefault(two, []).append(first + DONE)
+    return [
+        replace(
+            task,
+            reads=(*task.reads, *reads.get(index, ())),
+            writes=(*task.writes, task.name + DONE) if index in writes else task.writes,
+        )
+        for index, task in enumerate(tasks)
+    ]

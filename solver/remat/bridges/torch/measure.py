@@ -1,0 +1,112 @@
+"""What running really takes: bytes of storages alive, bytes that the allocator hands out, time of each operator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from statistics import median
+from typing import Any, TypeVar
+
+from remat.bridges.torch.shim import DispatchMode, pytree, torch
+
+Returned = TypeVar("Returned")
+
+
+def storages_in(tree: Any) -> Iterator[Any]:
+    """Yield the storages of all tensors in nested containers."""
+    for leaf in pytree.tree_leaves(tree):
+        if isinstance(leaf, torch.Tensor):
+            yield leaf.untyped_storage()
+
+
+class LiveStorages(DispatchMode):
+    """Follows the bytes of storages that operators made and that are still alive.
+
+    Parameters
+    ----------
+    besides : iterable of tensors
+        Those that do not count: parameters, buffers and inputs.
+
+    Attributes
+    ----------
+    peak, now : int
+    at : str
+        The operator at the peak.
+    runs : int
+        Operators that ran.
+    """
+
+    def __init__(self, besides: Iterable[Any] = ()) -> None:
+        super().__init__()
+        reductions: Any = import_module("torch.multiprocessing.reductions")
+        self._weak: Any = reductions.StorageWeakRef
+        self._besides = {storage._cdata: storage for storage in storages_in(list(besides))}
+        self._alive: dict[int, tuple[Any, int]] = {}
+        self.now = self.peak = self.runs = 0
+        self.at = ""
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let compiled functions run below it."""
+        return True
+
+    def _sweep(self) -> None:
+        for key in [key for key, (storage, _) in self._alive.items() if storage.expired()]:
+            self.now -= self._alive.pop(key)[1]
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator, and count what it returns."""
+        self._sweep()
+        returned = function(*args, **(kwargs or {}))
+        for storage in storages_in(returned):
+            key = storage._cdata
+            if key not in self._besides and key not in self._alive:
+                self._alive[key] = (self._weak(storage), storage.nbytes())
+                self.now += storage.nbytes()
+        self.runs += 1
+        if self.now > self.peak:
+            self.peak, self.at = self.now, str(function)
+        return returned
+
+
+def allocator_peak(call: Callable[[], Returned]) -> tuple[Returned, int]:
+    """Return what a call returns, and how many bytes the allocator had handed out at most, above those before it."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        returned = call()
+        torch.cuda.synchronize()
+        return returned, int(torch.cuda.max_memory_allocated() - before)
+    profiler: Any = import_module("torch.profiler")
+    with profiler.profile(activities=[profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        returned = call()
+    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    now = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        now += int(event.nbytes())
+        peak = max(peak, now)
+    return returned, int(peak)
+
+
+def median_time(call: Callable[[], Any], repeats: int) -> float:
+    """Return the median of the seconds that calls take."""
+    taken: list[float] = []
+    for _ in range(repeats):
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        begin = time.perf_counter()
+        returned = call()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        taken.append(time.perf_counter() - begin)
+        del returned
+    return median(taken)
+
+
+def workspace_of(call: Callable[[], Any]) -> int:
+    """Return the bytes that a call takes from the allocator at most, beyond what it returns."""
+    returned, peak = allocator_peak(call)
+    kept = {storage._cdata: int(storage.nbytes()) for storage in storages_in(returned)}
+    return max(0, peak - sum(kept.values()))

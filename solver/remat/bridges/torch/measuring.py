@@ -1,0 +1,65 @@
+"""`remat.torch.measure`: time and workspace of each operator, on the device where the module lies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remat.bridges.torch.capture import Captured
+from remat.bridges.torch.costs import Costs, costs_document, key_of, read_costs
+from remat.bridges.torch.interpreter import Interpreter, given_tensors
+from remat.bridges.torch.joint import Task
+from remat.bridges.torch.measure import median_time, workspace_of
+from remat.bridges.torch.plans import Event
+from remat.bridges.torch.recording import Role
+from remat.bridges.torch.shim import torch
+
+
+def measure(captured: Captured, inputs: Any = None, *, repeats: int = 5) -> dict[str, Any]:
+    """Measure each operator of a captured step; buffers and the state of random numbers stay as they were.
+
+    Parameters
+    ----------
+    captured : Captured
+    inputs : (args, kwargs), optional
+        As for `execute`.
+    repeats : int
+        Runs of each operator; the median counts.
+
+    Returns
+    -------
+    dict
+        A document for `Captured.instance(costs=...)`, or to be written to a file.
+    """
+    given = given_tensors(captured, inputs)
+    names = [node.name for node in captured.recording.nodes if node.role is Role.INPUT]
+    written = {name for node in captured.recording.nodes for name in node.mutates}
+    given = [tensor.clone() if name in written else tensor for name, tensor in zip(names, given, strict=True)]
+    stopwatch = _Stopwatch(captured, given, repeats=repeats)
+    with torch.random.fork_rng():
+        stopwatch.run([Event(task.name) for task in captured.joint.tasks.values() if not task.from_mask])
+    return costs_document(str(given[0].device), stopwatch.found)
+
+
+class _Stopwatch(Interpreter):
+    """Runs each operator several times."""
+
+    def __init__(self, captured: Captured, given: list[Any], *, repeats: int) -> None:
+        super().__init__(captured, given)
+        self.repeats = repeats
+        self.found: dict[str, tuple[int, int]] = {}
+
+    def step(self, task: Task) -> None:
+        """Measure a task's operator, unless one like it was measured; then run it."""
+        node = self.captured.joint.nodes.get(task.node)
+        if node is not None and key_of(node) not in self.found:
+
+            def call() -> Any:
+                return self.made(task.node, {})
+
+            call()
+            seconds, workspace = median_time(call, self.repeats), workspace_of(call)
+            self.found[key_of(node)] = (max(1, round(seconds * 1e6)), workspace)
+        super().step(task)
+
+
+__all__ = ["Costs", "measure", "read_costs"]

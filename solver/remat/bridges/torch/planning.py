@@ -1,0 +1,323 @@
+"""From a captured step to a plan: budget split, instance solved, schedule verified; plan files and their cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from remat.bridges.torch.capture import Captured
+from remat.bridges.torch.costs import Costs, read_costs
+from remat.bridges.torch.plans import events_of
+from remat.bridges.torch.recording import TorchError, digests, first_difference
+from remat.bridges.torch.shim import torch
+from remat.documents import read_document, write_text
+from remat.plugin.proposal import Status
+from remat.solving.entry import solve
+from remat.solving.result import Result
+from remat.units import format_size, parse_size
+
+SCHEMA = "remat.plan/1"
+RESERVE_ON_DEVICE = 1 << 30
+"""Bytes that a device's context and fragmentation take, unless said otherwise; on the CPU none."""
+
+
+class TooSmallError(TorchError):
+    """No plan within the budget; `proved` says whether there is none, or none was found."""
+
+    def __init__(self, message: str, *, proved: bool) -> None:
+        super().__init__(message)
+        self.proved = proved
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a plan is made for.
+
+    Attributes
+    ----------
+    budget : int, str or None
+        Bytes of the device, all counted; None: recompute nothing.
+    algorithm : str
+    options : mapping
+        The algorithm's own.
+    time_limit : float
+        Seconds.
+    costs : str, Costs or mapping, optional
+    optimizer : str, optional
+        ``sgd``, ``momentum``, ``adam``, ``adamw``.
+    reserve : int, str or None
+        Bytes that are left alone: by default 1 GiB on a device, nothing on the CPU.
+    accumulate : bool
+        Gradients of an earlier step are there already.
+    plan : path, optional
+        A plan file to use instead of solving.
+    cache : path, optional
+        A folder of plans, by fingerprint, budget and costs.
+    """
+
+    budget: int | str | None = None
+    algorithm: str = "auto"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    time_limit: float = 30.0
+    costs: str | Costs | Mapping[str, Any] | None = None
+    optimizer: str | None = None
+    reserve: int | str | None = None
+    accumulate: bool = False
+    plan: str | os.PathLike[str] | None = None
+    cache: str | os.PathLike[str] | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A verified schedule of a captured step.
+
+    Attributes
+    ----------
+    fingerprint : str
+    schedule : mapping
+        The schedule document.
+    runs : tuple of str
+        The tasks in order.
+    split : mapping of str to int
+        Bytes of the budget: parameters, buffers, inputs, constants, the optimizer's states, gradients that are there
+        already, reserve; `activations` are the rest of the peak, new gradients included.
+    peak : int
+        The verified peak, the reserve not counted.
+    overhead : float
+        Time of recomputation, as a share.
+    source : str
+        ``solved``, ``cache`` or the plan file.
+    """
+
+    fingerprint: str
+    schedule: Mapping[str, Any]
+    runs: tuple[str, ...]
+    split: Mapping[str, int]
+    peak: int
+    overhead: float
+    source: str
+    operators: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = field(default=())
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the plan as a document of schema `remat.plan/1`."""
+        return {
+            "schema": SCHEMA,
+            "fingerprint": self.fingerprint,
+            "torch": str(torch.__version__),
+            "peak": self.peak,
+            "overhead": self.overhead,
+            "split": dict(self.split),
+            "operators": list(self.operators),
+            "schedule": dict(self.schedule),
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan file atomically; ``.gz`` is compressed."""
+        write_text(path, [json.dumps(self.to_document(), separators=(",", ":")), "\n"])
+
+    @property
+    def summary(self) -> str:
+        """Where the bytes go, in a few lines."""
+        shown = [f"{name} {format_size(size)}" for name, size in self.split.items() if size]
+        lines = [f"peak {format_size(self.peak)}: {', '.join(shown)}", f"recomputation takes {self.overhead:.2%} more"]
+        return "\n".join((*lines, *self.warnings))
+
+
+def make_plan(captured: Captured, choices: Choices) -> Plan:
+    """Plan a captured step: from a file, from the cache, or solved.
+
+    Raises
+    ------
+    TorchError
+        If the plan file is for another program.
+    TooSmallError
+        If the budget is too small.
+    """
+    if choices.plan is not None:
+        return load_plan(captured, choices.plan)
+    path = _cached(captured, choices)
+    if path is not None and path.exists():
+        return load_plan(captured, path, source="cache")
+    split = _split(captured, choices)
+    reserve = split["reserve"]
+    instance = captured.instance(choices.costs, static=sum(split.values()) - reserve)
+    result = _solve(instance, choices, reserve)
+    if result.columns is None:
+        proved = result.status is Status.INFEASIBLE
+        raise TooSmallError(_too_small(captured, result, split, choices), proved=proved)
+    plan = plan_of(captured, result, split)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        plan.save(path)
+    return plan
+
+
+def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str = "") -> Plan:
+    """Read a plan file for a captured step, and verify it."""
+    document = read_document(path)
+    if document.get("schema") != SCHEMA:
+        raise TorchError(f"{os.fspath(path)}: expected a plan ({SCHEMA}), not {document.get('schema')!r}")
+    if document["fingerprint"] != captured.fingerprint:
+        where = first_difference(captured.recording, tuple(document.get("operators", ())))
+        raise TorchError(f"{os.fspath(path)}: the plan is for another program; {where}")
+    schedule = document["schedule"]
+    events = events_of(captured, schedule)
+    return Plan(
+        fingerprint=captured.fingerprint,
+        schedule=schedule,
+        runs=tuple(event.task for event in events if event.task is not None),
+        split=document["split"],
+        peak=int(document["peak"]),
+        overhead=float(document["overhead"]),
+        source=source or os.fspath(path),
+        operators=tuple(document["operators"]),
+    )
+
+
+def judge(captured: Captured, forward: Any, backward: Any, *, costs: Any = None) -> Result:
+    """Turn a partition of somebody else's into a verified schedule.
+
+    Parameters
+    ----------
+    captured : Captured
+    forward, backward : torch.fx.GraphModule
+        As a `partition_fn` returns them for `captured.graph`: nodes have the names that they have there.
+
+    Returns
+    -------
+    Result
+        Its peak and its makespan are the verifier's. Runs in the backward of what the forward returned are left out, in
+        the partition's favour: the caller holds that anyway.
+    """
+    from remat.bridges.torch.joint import BOUNDARY
+    from remat.solving.given import schedule_of
+
+    joint = captured.joint
+
+    def runs(module: Any) -> list[str]:
+        names = [node.name for node in module.graph.nodes if node.op == "call_function"]
+        return [name for name in names if name in joint.tasks]
+
+    def there_already(name: str) -> bool:
+        return name in done and not joint.returned.isdisjoint(joint.tasks[name].writes) and not joint.nodes[name].random
+
+    done = set(runs(forward))
+    late = [name for name in runs(backward) if not there_already(name)]
+    return schedule_of(captured.instance(costs), [*runs(forward), BOUNDARY, *late])
+
+
+def _split(captured: Captured, choices: Choices) -> dict[str, int]:
+    split = captured.static_bytes(choices.optimizer)
+    names = {"parameter": "parameters", "buffer": "buffers", "input": "inputs", "constant": "constants"}
+    found = {names.get(name, name): size for name, size in split.items()}
+    joint = captured.joint
+    gradients = {value for name in captured.recording.gradients if name is not None for value in joint.owned[name]}
+    found["accumulated"] = sum(joint.values[value] for value in gradients) if choices.accumulate else 0
+    if choices.reserve is not None:
+        found["reserve"] = parse_size(choices.reserve)
+    else:
+        on_device = any(node.meta["val"].device.type != "cpu" for node in _tensors(captured))
+        found["reserve"] = RESERVE_ON_DEVICE if on_device else 0
+    return found
+
+
+def _tensors(captured: Captured) -> list[Any]:
+    nodes = captured.graph.graph.find_nodes(op="placeholder")
+    return [node for node in nodes if isinstance(node.meta.get("val"), torch.Tensor)]
+
+
+def _solve(instance: Any, choices: Choices, reserve: int) -> Result:
+    kept = solve(instance, algorithm="keep-all")
+    budget = choices.budget
+    if budget is None:
+        return kept
+    if not (isinstance(budget, str) and budget.rstrip().endswith("%")):
+        whole = parse_size(budget)
+        budget = whole - reserve
+        if budget <= 0:
+            message = f"the budget of {format_size(whole)} is all reserve ({format_size(reserve)})"
+            raise TooSmallError(message, proved=True)
+        if kept.peak_memory["memory"] <= budget:
+            return kept
+    return solve(
+        instance,
+        algorithm=choices.algorithm,
+        budget=budget,
+        options=choices.options,
+        time_limit=choices.time_limit,
+    )
+
+
+def _too_small(captured: Captured, result: Result, split: Mapping[str, int], choices: Choices) -> str:
+    joint = captured.joint
+    gradients = {value for name in captured.recording.gradients if name is not None for value in joint.owned[name]}
+    fixed = sum(split.values()) - split["reserve"]
+    parts = (
+        f"{format_size(fixed)} are parameters, inputs and the like, "
+        f"{format_size(sum(joint.values[value] for value in gradients))} new gradients"
+    )
+    least = result.least_budget
+    if least is None:
+        return f"no schedule was found within {choices.budget}: {parts}; give more time or more memory"
+    node = joint.nodes.get(joint.tasks[result.graph.tasks[least.task]].node) if least.task is not None else None
+    by = "" if node is None else f", set by {joint.describe(node.name)}"
+    certain = "infeasible" if result.status is Status.INFEASIBLE else "nothing found"
+    known = format_size(least.size + split["reserve"], both=True)
+    return f"{certain} within {choices.budget}: the least budget known is {known}{by}; of it {parts}"
+
+
+def plan_of(captured: Captured, result: Result, split: Mapping[str, int] | None = None) -> Plan:
+    """Return the plan that a verified schedule of a captured step is.
+
+    Parameters
+    ----------
+    captured : Captured
+    result : remat.Result
+        Of `captured.instance()`.
+    split : mapping of str to int, optional
+        What of the peak lies in memory throughout, and the reserve; nothing by default.
+    """
+    events = events_of(captured, result)
+    peak = result.peak_memory["memory"]
+    fixed = {} if split is None else split
+    counted = sum(fixed.values()) - fixed.get("reserve", 0)
+    notes: tuple[str, ...] = ()
+    if split is not None and not split["optimizer"]:
+        notes = ("the optimizer's states are not counted: optimizer='adamw' would",)
+    return Plan(
+        fingerprint=captured.fingerprint,
+        schedule=result.to_dict(),
+        runs=tuple(event.task for event in events if event.task is not None),
+        split={**fixed, "activations": peak - counted},
+        peak=peak,
+        overhead=float(result.overhead or 0.0),
+        source="solved",
+        operators=digests(captured.recording.lines),
+        warnings=notes,
+    )
+
+
+def _cached(captured: Captured, choices: Choices) -> Path | None:
+    if choices.cache is None:
+        return None
+    costs = read_costs(choices.costs)
+    said = (
+        captured.fingerprint,
+        str(choices.budget),
+        f"{choices.algorithm} {sorted(choices.options.items())}",
+        str(choices.optimizer),
+        str(choices.reserve),
+        str(choices.accumulate),
+        f"{costs.source} {costs.rate} {costs.bandwidth} {sorted(costs.measured.items())}",
+    )
+    key = hashlib.sha256("\n".join(said).encode()).hexdigest()[:32]
+    return Path(choices.cache) / f"{key}.json"
+
+
+__all__ = ["Choices", "Plan", "TooSmallError", "judge", "load_plan", "make_plan", "plan_of"]

@@ -1,0 +1,71 @@
+"""What cannot be captured, in one line that names the place in the user's code."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+from remat.bridges.torch.recording import TorchError
+from remat.bridges.torch.shim import torch
+
+
+def check_module(module: Any) -> None:
+    """Refuse what is no module, and parameters or hooks that the joint graph would not show."""
+    if not isinstance(module, torch.nn.Module):
+        raise TorchError(f"expected a torch.nn.Module that returns the loss, not {type(module).__name__}")
+    plain = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if type(tensor) not in plain:
+            raise TorchError(f"{name} is a {type(tensor).__name__}; plans are for plain tensors")
+    for name, part in module.named_modules():
+        if part._backward_hooks or getattr(part, "_backward_pre_hooks", None):
+            raise TorchError(f"{name or 'the module'} has a backward hook, which a plan would not call; remove it")
+    for name, tensor in module.named_parameters():
+        if tensor._backward_hooks:
+            raise TorchError(f"parameter {name} has a hook, which a plan would not call; remove it")
+
+
+def warn_of_checkpoints(graph: Any) -> None:
+    """Say once that checkpointing in the model is ignored."""
+    if any("recompute" in node.meta for node in graph.nodes):
+        warnings.warn(
+            "the model checkpoints by itself; remat plans recomputation and ignores that: switch it off",
+            stacklevel=2,
+        )
+
+
+def explain(error: BaseException) -> TorchError:
+    """Return the one line for what went wrong while tracing."""
+    chain: list[BaseException] = []
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and one not in chain:
+            chain.append(one)
+            waiting += [getattr(one, "inner_exception", None), one.__cause__, one.__context__]
+    for one in chain:
+        if isinstance(one, TorchError):
+            return one
+    text = str(error)
+    where = _place(text)
+    for one in chain:
+        missing = re.search(r"no (?:fake impl|meta kernel|meta function)[^<]*<?(?:CustomOpDef\()?([\w:.]+)", str(one))
+        if missing or type(one).__name__ == "UnsupportedOperatorException":
+            return TorchError(f"{missing[1] if missing else _first_line(str(one))} has no meta kernel{where}")
+    for one in chain:
+        if "Unsupported" in type(one).__name__:
+            return TorchError(f"the module cannot be traced as one graph{where}: {_first_line(str(one))}")
+    return TorchError(f"the module cannot be captured{where}: {type(error).__name__}: {_first_line(text)}")
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:200]
+
+
+def _place(text: str) -> str:
+    """Return `` (file.py:12)`` from the part of a message that quotes the user's code."""
+    _, _, quoted = text.partition("from user code")
+    found = re.findall(r'File "([^"]+)", line (\d+)', quoted or text)
+    found = [entry for entry in found if "site-packages" not in entry[0]] or found
+    return f" ({found[-1][0]}:{found[-1][1]})" if found else ""

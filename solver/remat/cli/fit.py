@@ -1,0 +1,113 @@
+"""`remat fit`: whether a training step fits into memory, and with which plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from remat.cli import common
+from remat.cli.import_ import OPTIMIZERS
+from remat.cli.session import ExitCode, Session, writing
+
+HELP = """Say whether a training step fits into memory, and plan it.
+
+\b
+  remat fit torch train:make --budget 8GB --optimizer adamw -o plan.json
+  remat fit torch train:make --budget 8GB --max-batch 256"""
+
+TORCH_HELP = """Say whether a PyTorch training step fits into the memory of a device, and plan it.
+
+FACTORY is a function in the Python module (or file.py) MODULE. It takes nothing and returns (module, args) or (module,
+args, kwargs); the module returns the loss. It is your code, and it runs; the training step itself is captured without
+executing it. The budget is the device's total: parameters, buffers, inputs, gradients, the optimizer's states,
+activations, and a reserve for the device's context and fragmentation.
+
+With --max-batch, FACTORY(batch=n) is called for n found by doubling and bisection, and each step is captured anew.
+
+\b
+  remat fit torch train:make --budget 8GB --optimizer adamw -o plan.json
+  remat fit torch train:make --budget 8GB --optimizer adamw --max-batch 256
+
+Exit code 0: it fits. 3: proved that it does not. 4: nothing found in time.
+Needs PyTorch: pip install 'remat[torch]'."""
+
+
+@click.group("fit", help=HELP, invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> int:
+    """Print the help where no framework is named."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+    return ExitCode.OK
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """The options of the command, by click's names."""
+
+    factory: str
+    budget: str
+    costs: str | None
+    optimizer: str | None
+    reserve: str | None
+    accumulate: bool
+    algorithm: str
+    time_limit: str
+    max_batch: int | None
+    output: str | None
+
+
+@command.command("torch", help=TORCH_HELP)
+@click.argument("factory", metavar="MODULE:FACTORY")
+@click.option("-b", "--budget", metavar="SIZE", required=True, help="Memory of the device, such as 8GB.")
+@click.option(
+    "--costs",
+    metavar="COSTS",
+    help="roofline:DEVICE[-DTYPE], or a file of measured ones. [default: roofline:A100-fp32]",
+)
+@click.option("--optimizer", type=click.Choice(OPTIMIZERS), help="Whose states count. [default: none count]")
+@click.option(
+    "--reserve",
+    metavar="SIZE",
+    help="What context and fragmentation of the device take. [default: 1GiB, on the CPU nothing]",
+)
+@click.option("--accumulate", is_flag=True, help="Gradients of an earlier step are there already.")
+@click.option("-a", "--algorithm", metavar="NAME", default="auto", show_default=True, help="As for solve.")
+@click.option("--time-limit", metavar="TIME", default="30s", show_default=True, help="Of each solve.")
+@click.option("--max-batch", type=click.IntRange(min=1), metavar="N", help="Find the largest batch up to N.")
+@click.option("-o", "--output", metavar="FILE", help="Where to write the plan (.gz too).")
+@common.verbosity_options
+@click.pass_obj
+def torch(session: Session, /, **given: Any) -> int:
+    """Plan the training step of a factory."""
+    asked = _Asked(**given)
+    if asked.output is not None:
+        common.check_writable("--output", asked.output)
+    import remat.torch
+    from remat.report.text.summary import table
+    from remat.units import parse_duration
+
+    made = remat.torch.Choices(
+        budget=asked.budget,
+        algorithm=asked.algorithm,
+        time_limit=parse_duration(asked.time_limit),
+        costs=asked.costs,
+        optimizer=asked.optimizer,
+        reserve=asked.reserve,
+        accumulate=asked.accumulate,
+    )
+    try:
+        with common.user_code(session):
+            fitted = remat.torch.fit(asked.factory, made, max_batch=asked.max_batch, tell=session.remark)
+    except remat.torch.TooSmallError as error:
+        click.echo(f"Error: {error}", err=True)
+        return ExitCode.INFEASIBLE if error.proved else ExitCode.UNKNOWN
+    if asked.output is not None:
+        fitted.plan.save(asked.output)
+    if not session.quiet:
+        with writing():
+            click.echo(table(fitted.lines()))
+            click.echo("\n" + "\n".join(f"    {line}" for line in fitted.code(asked.output)))
+    return ExitCode.OK

@@ -1,0 +1,74 @@
+"""Plans for PyTorch: ``import remat.torch``. What it does is in `remat.bridges.torch`, imported when first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from remat.bridges.torch.backend import Backend, backend, configure
+    from remat.bridges.torch.backend import compile_module as compile  # noqa: A004
+    from remat.bridges.torch.capture import Captured, capture
+    from remat.bridges.torch.factory import call_factory, capture_factory
+    from remat.bridges.torch.fitting import fit
+    from remat.bridges.torch.interpreter import Execution, execute
+    from remat.bridges.torch.measuring import measure
+    from remat.bridges.torch.planning import Choices, Plan, TooSmallError, judge, load_plan, plan_of
+    from remat.bridges.torch.recording import TorchError
+
+_HOME = {
+    "Backend": "backend",
+    "Captured": "capture",
+    "Choices": "planning",
+    "Execution": "interpreter",
+    "Plan": "planning",
+    "TooSmallError": "planning",
+    "TorchError": "recording",
+    "backend": "backend",
+    "call_factory": "factory",
+    "capture": "capture",
+    "capture_factory": "factory",
+    "compile": "backend:compile_module",
+    "configure": "backend",
+    "execute": "interpreter",
+    "fit": "fitting",
+    "judge": "planning",
+    "load_plan": "planning",
+    "measure": "measuring",
+    "plan_of": "planning",
+}
+
+__all__ = [
+    "Backend",
+    "Captured",
+    "Choices",
+    "Execution",
+    "Plan",
+    "TooSmallError",
+    "TorchError",
+    "backend",
+    "call_factory",
+    "capture",
+    "capture_factory",
+    "compile",
+    "configure",
+    "execute",
+    "fit",
+    "judge",
+    "load_plan",
+    "measure",
+    "plan_of",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'remat.torch' has no attribute {name!r}")
+    module, _, known = _HOME[name].partition(":")
+    value = getattr(import_module(f"remat.bridges.torch.{module}"), known or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,24 @@
+"""These tests run where they are asked for (`make test-torch`): collecting them elsewhere must cost nothing."""
+
+import os
+
+import pytest
+
+if "REMAT_TEST_TORCH" not in os.environ:
+    collect_ignore_glob = ["*.py"]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    """Run on one thread: sums have one order."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    """Forget the graphs of other tests."""
+    import torch
+
+    torch._dynamo.reset()

@@ -1,0 +1,80 @@
+"""What several tests want of a network: its capture, plans at shares of the way down, and what PyTorch itself does."""
+
+import copy
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+import remat
+import remat.torch
+from tests.torch import models
+
+SHARES = ("keep-all", 0.5, 0.25, 0)
+WORK = {"iterations": 20}
+"""So much work a solve: the answers depend on no clock."""
+
+
+@dataclass
+class Study:
+    module: Any
+    args: tuple
+    kwargs: dict
+    captured: Any
+    start: dict
+    plans: dict
+
+    def reset(self, seed=3):
+        self.module.load_state_dict(self.start)
+        torch.manual_seed(seed)
+
+    def eager(self, module=None, seed=3):
+        """Loss, gradients and buffers after one step of plain PyTorch."""
+        module = copy.deepcopy(self.module) if module is None else module
+        module.load_state_dict(self.start)
+        torch.manual_seed(seed)
+        loss = models.loss_of(module(*self.args, **self.kwargs))
+        loss.backward()
+        gradients = {name: tensor.grad for name, tensor in module.named_parameters() if tensor.grad is not None}
+        return loss.detach(), gradients, dict(module.named_buffers())
+
+
+def solve(instance, budget):
+    return remat.solve(instance, algorithm="dag-auto", budget=budget, options=WORK)
+
+
+def plans_of(instance, shares=SHARES):
+    """Solve at the least budget that bisection finds, plus shares of the way up to keep-all."""
+    top = remat.solve(instance, algorithm="keep-all")
+    highest, low = top.peak_memory["memory"], top.memory_bounds["memory"].size
+    plans = {"keep-all": top}
+    least = highest
+    while least - low > 0.05 * highest:
+        found = solve(instance, (least + low) // 2)
+        if found.columns is None:
+            low = (least + low) // 2
+        else:
+            least, plans[0] = found.peak_memory["memory"], found
+    for share in shares:
+        if share not in plans:
+            plans[share] = solve(instance, int(least + share * (highest - least)))
+    return {share: plans[share] for share in shares}
+
+
+@cache
+def study(factory):
+    module, args, kwargs = models.make(factory)
+    captured = remat.torch.capture(module, *args, **kwargs)
+    start = copy.deepcopy(module.state_dict())
+    return Study(module, args, kwargs, captured, start, plans_of(captured.instance()))
+
+
+def reruns(result):
+    names = [step.task for step in result.steps if hasattr(step, "task")]
+    return len(names) - len(set(names))
+
+
+def equal(one, other):
+    """Whether two dictionaries of tensors are equal to the bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)

@@ -1,0 +1,90 @@
+"""A schedule, executed: gradients, loss and buffers as PyTorch's own to the bit, and the peak that was verified."""
+
+import pytest
+import torch
+
+import remat
+import remat.torch
+from tests.torch import models
+from tests.torch.studies import SHARES, equal, reruns, study
+
+CLOSE = 64
+
+
+@pytest.fixture(scope="module", params=models.NETWORKS, ids=lambda factory: factory.__name__)
+def known(request):
+    found = study(request.param)
+    return found, found.eager()
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_a_schedule_gives_what_pytorch_gives_at_the_verified_peak(known, share):
+    found, (loss, gradients, buffers) = known
+    plan = found.plans[share]
+    found.reset()
+    done = remat.torch.execute(found.captured, plan)
+    assert torch.equal(done.loss, loss)
+    assert equal(dict(done.gradients), gradients)
+    assert equal(dict(found.module.named_buffers()), buffers)
+    assert abs(done.live_peak - plan.peak_memory["memory"]) <= CLOSE
+    assert sum(done.runs.values()) - len(done.runs) == reruns(plan)
+
+
+def test_plans_below_keep_all_run_things_again(known):
+    found, _ = known
+    assert reruns(found.plans["keep-all"]) == 0
+    assert reruns(found.plans[0]) > 0
+    assert found.plans[0].peak_memory["memory"] < found.plans["keep-all"].peak_memory["memory"]
+
+
+def test_a_document_is_verified_and_executed():
+    found = study(models.conv)
+    document = found.plans[0].to_dict()
+    found.reset()
+    done = remat.torch.execute(found.captured, document)
+    assert equal(dict(done.gradients), found.eager()[1])
+    del document["steps"][3]
+    with pytest.raises(remat.RematError, match="breaks rules"):
+        remat.torch.execute(found.captured, document)
+
+
+def test_a_schedule_of_another_program_is_refused():
+    with pytest.raises(remat.torch.TorchError, match="another program"):
+        remat.torch.execute(study(models.conv).captured, study(models.mlp).plans["keep-all"])
+
+
+def test_other_inputs_of_the_same_shape():
+    found = study(models.conv)
+    torch.manual_seed(7)
+    args = (torch.randn_like(found.args[0]), found.args[1])
+    found.reset()
+    done = remat.torch.execute(found.captured, found.plans[0.5], (args, {}))
+    found.reset()
+    found.module.zero_grad()
+    loss = found.module(*args)
+    loss.backward()
+    assert torch.equal(done.loss, loss.detach())
+    assert equal(dict(done.gradients), {name: tensor.grad for name, tensor in found.module.named_parameters()})
+    found.module.zero_grad()
+
+
+def test_the_allocator_sees_workspaces_besides():
+    found = study(models.conv)
+    found.reset()
+    done = remat.torch.execute(found.captured, found.plans["keep-all"], allocator=True)
+    assert done.allocator_peak >= done.live_peak
+
+
+def test_measured_costs_know_every_operator():
+    found = study(models.conv)
+    found.reset()
+    before = torch.get_rng_state()
+    costs = remat.torch.measure(found.captured, repeats=1)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert equal(found.module.state_dict(), found.start)
+    instance = found.captured.instance(costs)
+    assert "measured on cpu" in instance.source
+    assert any(task.workspace for task in instance.tasks)
+    peak = remat.solve(instance, algorithm="keep-all")
+    done = remat.torch.execute(found.captured, peak, allocator=True)
+    assert done.allocator_peak == pytest.approx(peak.peak_memory["memory"], rel=0.01)

@@ -1,0 +1,137 @@
+"""`remat fit torch MODULE:FACTORY`, and `remat export --as table`: what is printed is what then runs."""
+
+import copy
+import re
+
+import pytest
+import torch
+
+import remat.torch
+from remat.bridges.torch.fitting import largest
+from remat.bridges.torch.measure import LiveStorages
+from remat.cli.main import main
+
+SOURCE = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(6))
+        self.weight_of_rows = torch.ones(1)
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(x)) * self.weight_of_rows
+        return x.square().mean()
+def make(batch=256):
+    torch.manual_seed(0)
+    return Net(), (torch.randn(batch, 16),)
+def other(batch=64):
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1), nn.Flatten(0), nn.MSELoss()), None
+def loss(batch=64):
+    class Loss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 1))
+        def forward(self, *, x):
+            return self.net(x).square().mean()
+    torch.manual_seed(1)
+    return Loss(), (), {"x": torch.randn(batch, 8)}
+def plain(): return make()
+def vector(): return nn.Linear(8, 32), (torch.randn(4, 8),)
+"""
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / f"fit_{tmp_path.name.replace('-', '_')}.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def test_the_largest_by_doubling_and_bisection():
+    for most in (1, 2, 7, 8, 100):
+        for limit in range(most + 3):
+            tried = []
+
+            def fits(batch, limit=limit, tried=tried):
+                tried.append(batch)
+                return batch <= limit
+
+            assert largest(fits, most) == min(limit, most)
+            assert len(tried) == len(set(tried)) <= 14
+            assert all(1 <= batch <= most for batch in tried)
+
+
+@pytest.mark.parametrize(("factory", "share"), [("make", 0.6), ("loss", 0.9)])
+def test_the_printed_lines_train_within_the_budget(source, tmp_path, capsys, factory, share):
+    whole = remat.torch.fit(f"{source}:{factory}", remat.torch.Choices()).plan
+    budget, output = int(whole.peak * share), str(tmp_path / "plan.json")
+    options = ["--budget", str(budget), "--optimizer", "sgd"]
+    assert main(["fit", "torch", f"{source}:{factory}", *options, "-o", output]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^Peak +", said, re.M)
+    assert re.search(r"^Run again +[1-9]", said, re.M)
+    lines = "\n".join(line.strip() for line in said.splitlines()[-2:])
+    assert output in lines
+    model, args, kwargs = remat.torch.call_factory(f"{source}:{factory}")
+    plain = copy.deepcopy(model)
+    plain(*args, **kwargs).backward()
+    known = {"model": model}
+    exec(lines, known)  # what a reader would paste
+    planned = known["model"]
+    planned(*args, **kwargs).backward()  # compiles
+    assert planned.plan.source == output
+    planned.zero_grad()
+    given = [*model.parameters(), *args, *kwargs.values()]
+    with LiveStorages(given) as live:
+        planned(*args, **kwargs).backward()
+    fixed = planned.plan.peak - planned.plan.split["activations"]
+    assert live.peak + fixed <= budget + 64
+    for (name, one), (_, two) in zip(plain.named_parameters(), model.named_parameters(), strict=True):
+        assert torch.equal(one.grad, two.grad), name
+    capsys.readouterr()
+    step = str(tmp_path / "step.json")
+    assert main(["import", "torch", f"{source}:{factory}", "--optimizer", "sgd", "-o", step]) == 0
+    assert main(["export", output, "--of", step, "--as", "table"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0].split()[:5] == ["run", "start", "task", "phase", "module"]
+    assert len(rows) - 1 == len(planned.plan.runs)
+    assert any("aten.addmm" in row and ".py:" in row for row in rows)
+    assert any(row.startswith("2 ") for row in rows)
+
+
+def test_the_largest_batch_within_a_budget(source, capsys):
+    name = f"{source}:make"
+    whole = remat.torch.fit(name, remat.torch.Choices()).plan
+    assert main(["fit", "torch", name, "--budget", str(whole.peak), "--max-batch", "300", "-v"]) == 0
+    captured = capsys.readouterr()
+    found = int(re.search(r"^Batch +(\d+) is", captured.out, re.M)[1])
+    assert 256 <= found <= 300
+    assert "batch 1 fits" in captured.err
+    assert f"budget='{whole.peak}'" in captured.out
+
+
+def test_what_does_not_fit(source, capsys):
+    for more in ((), ("--max-batch", "8")):
+        assert main(["fit", "torch", f"{source}:make", "--budget", "5kB", *more]) == 3
+        said = capsys.readouterr().err
+        assert re.fullmatch(r"Error: infeasible within 5kB: the least budget known is .*new gradients\n", said)
+    assert "set by aten." in said
+    assert main(["fit", "torch", f"{source}:make", "--budget", "5kB", "--reserve", "6kB"]) == 3
+    assert "is all reserve" in capsys.readouterr().err
+
+
+def test_factories_that_do_not_do(source, capsys):
+    assert main(["fit", "torch", f"{source}:plain", "--budget", "1GB", "--max-batch", "8", "-v"]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "Error: " in said
+    assert "raised TypeError: plain() got an unexpected keyword argument 'batch'" in said
+    assert main(["fit", "torch", f"{source}:vector", "--budget", "1GB"]) == 2
+    assert "Error: the loss is not a scalar" in capsys.readouterr().err
+    assert main(["fit", "torch", f"{source}:other", "--budget", "1GB"]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert "not (module, args)" in said
