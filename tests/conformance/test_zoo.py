@@ -246,7 +246,7 @@ def suite(entry, *, examples, graphs, options, suffix="", **more):
 
 
 for _entry in catalogue:
-    _few = 2 if _entry.name in PROGRAMS else 3  # what takes seconds for one
+    _few = 2
     _more = {} if _entry.name == "poet" else {"time_limit": AMPLE}
     _more |= {"moderate": short} if _entry.name in PROGRAMS else {}
     _more |= {"sparing": True}

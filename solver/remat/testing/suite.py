@@ -52,9 +52,9 @@ class AlgorithmSuite:
         Seconds for one solve, if the algorithm is anytime.
     sparing : bool
         Whether to solve little: degenerate instances are then solved at the budget in the middle, without one and where
-        nothing can be done, only, and every sixth of them in another process; of kinds that are lowered to task graphs,
-        an algorithm for task graphs solves every third one; the first options meet all kinds, each further set of
-        options one of them.
+        nothing can be done, only, and every second of them (of kinds that are lowered to task graphs, by an algorithm
+        for these, every third), different ones for different algorithms; in another process every sixth of these; the
+        first options meet all kinds, each further set of options one of them.
     patience : float
         Seconds after which an interrupted solver that still runs is held to be stuck.
     """
@@ -141,7 +141,7 @@ class AlgorithmSuite:
             solved.extend([document] if any(rung.result.columns is not None for rung in rungs) else [])
 
         self._each(kind, given, check, refusals)
-        for document in self._degenerate(kind).values():
+        for document in degenerate(kind).values():
             if self.sparing and solved:
                 break
             answer = self._trials.solve(document, given, budgets=self._trials.budgets_of(document, None))
@@ -294,10 +294,10 @@ class AlgorithmSuite:
     def _degenerate(self, kind: str) -> Mapping[str, Document]:
         """Return the degenerate instances of a kind that are solved: different ones for different algorithms."""
         every = degenerate(kind)
-        if self.sparing and kind != "dag" and self._subject().accepts("dag"):
-            first = crc32(f"{self.algorithm} {kind}".encode()) % 3
-            return dict(list(every.items())[first::3])
-        return every
+        if not self.sparing:
+            return every
+        step = 3 if kind != "dag" and self._subject().accepts("dag") else 2
+        return dict(list(every.items())[crc32(f"{self.algorithm} {kind}".encode()) % step :: step])
 
     def _each(
         self,
