@@ -76,7 +76,7 @@ def test_these_can_be_streamed():
 
 @pytest.mark.parametrize("name", STREAMED)
 def test_steps_are_those_of_the_solver(name):
-    @settings(max_examples=15, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=8, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
     @given(strategies.adjoints(largest=9, uniform=True), st.integers(0, 12), st.booleans())
     def run(document, budget, bounded):
         for options in OPTIONS.get(name, ({},)):
