@@ -91,7 +91,7 @@ def check_against_all_schedules(document, share, names):
     return refused
 
 
-FEW = {"chain": 3, "adjoint": 5, "dag": 4, "tree": 4}
+FEW = {"chain": 3, "adjoint": 9, "dag": 4, "tree": 4}
 """Draws for the fast tests; most adjoints are refused by some: for the tapes, the storage, the times that they have."""
 
 
