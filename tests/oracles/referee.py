@@ -33,6 +33,9 @@ initial-placement
     A placeable input lies nowhere at the start, or in more memories than copies are allowed; a layer is in no stage.
 deadlock
     Orders that wait for each other for ever.
+time-hidden
+    Looked for only where no other rule is broken: if each step waited, to the last digit, for what has ended before it
+    at the same instant, one would begin or free later than given by more than the tolerance of an instant.
 
 Readings of the format where it is brief
 ----------------------------------------
@@ -144,7 +147,10 @@ def check(document, schedule, budget=None):
     report.makespan = max((action.end for action in actions), default=0)
     instant = _instants(actions, report.makespan)
     _check_resources(actions, instant, report)
-    _Simulation(graph, machine, actions, instant, report).run()
+    simulation = _Simulation(graph, machine, actions, instant, report)
+    simulation.run()
+    if not report.violations:
+        _without_tolerance(simulation)
     _count(graph, machine, actions, report)
     return report
 
@@ -225,6 +231,11 @@ class _Simulation:
         self.running = []
         self.runs = {}
         self.pinned = {(memory, value) for value, memory in graph.inputs if value in graph.pinned}
+        self.log = []  # what happened, in order: "begin", "end" or "free", the action, the bytes in use afterwards
+
+    def note(self, what, action):
+        """Write down an event."""
+        self.log.append((what, action, {memory: self.usage(memory) for memory in self.machine.memories}))
 
     def run(self):
         """Play all events, then look at what is left."""
@@ -301,6 +312,7 @@ class _Simulation:
                 self.report.peak_steps[memory] = action.index
             if action.adds.get(memory, 0) > 0 and capacity is not None and used > capacity:
                 self.blame(action.index, "capacity")
+        self.note("begin", action)
 
     def complete(self, action):
         """Release reads and workspace; what was written is there, in the place of any old copy."""
@@ -309,6 +321,7 @@ class _Simulation:
             if action.partial:
                 size = min(size + self.resident[memory].get(value, 0), self.graph.values[value])
             self.resident[memory][value] = size
+        self.note("end", action)
 
     def free(self, action):
         """Apply the step's frees; those that are not allowed do not happen."""
@@ -325,6 +338,51 @@ class _Simulation:
                 del self.resident[memory][value]
             else:
                 self.resident[memory][value] = there - size
+        self.note("free", action)
+
+
+def _without_tolerance(simulation):
+    """Let all that happened happen again, nothing before what it waits for: who is late?"""
+    tolerance = 1e-9 * simulation.report.makespan
+    before = {memory: 0 for memory in simulation.machine.memories}
+    resource_free, written, left_alone, ends = {}, {}, {}, {}
+    given_back = {memory: [] for memory in simulation.machine.memories}  # (when, how many bytes)
+    for what, action, used in simulation.log:
+        if what == "begin":
+            given = action.start
+            waits = [resource_free.get(resource, 0) for resource in action.resources]
+            waits += [written.get(place, 0) for place in action.needs]
+            waits += [left_alone.get(place, 0) for place in action.writes]
+            for memory, capacity in simulation.machine.memories.items():
+                if capacity is not None and used[memory] > before[memory]:
+                    waits.append(_when_it_fits(given_back[memory], used[memory], capacity))
+            time = max([given, *waits])
+            ends[action.index] = max(action.end, time + action.duration)
+            resource_free |= dict.fromkeys(action.resources, ends[action.index] - action.delay)
+        else:
+            time = given = max(action.end, ends[action.index])
+            if what == "end":
+                written |= dict.fromkeys(action.writes, time)
+                touched = [*action.needs, *action.writes]
+            else:
+                given, touched = action.end, [place for place, _ in action.frees]
+                time = max([time, *(left_alone.get(place, 0) for place in touched)])
+                written |= dict.fromkeys([place for place, size in action.frees if size is not None], time)
+            left_alone |= {place: max(time, left_alone.get(place, 0)) for place in touched}
+            for memory, bytes_there in before.items():
+                given_back[memory].append((time, bytes_there - used[memory]))
+        if time - given > tolerance:
+            simulation.blame(action.index, "time-hidden")
+        before = used
+
+
+def _when_it_fits(given_back, used, capacity):
+    """Return from when on the bytes in use, with those that are given back later, are within the capacity."""
+    for when, size in sorted(given_back, reverse=True):
+        if used + size > capacity:
+            return when
+        used += size
+    return 0
 
 
 def _count(graph, machine, actions, report):

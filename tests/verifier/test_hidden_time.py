@@ -101,3 +101,25 @@ def test_rounded_times_are_no_hidden_time(reason):
     times = [0.0123456789123 / (1 + k % 7) for k in range(60)]
     ends = list(itertools.accumulate(times))
     assert judged(reason, times, [round(start, 10) for start in (0.0, *ends[:-1])]).ok
+
+
+def test_readers_do_not_wait_for_readers():
+    """Two short runs at one instant read what a copy reads from that instant on."""
+    case = Case(
+        {
+            "schema": "remat.instance/1",
+            "kind": "dag",
+            "machine": {
+                "memories": [{"name": "near"}, {"name": "far"}],
+                "processors": [{"name": "p", "memory": "near"}],
+                "links": [{"source": "near", "target": "far", "bandwidth": None, "latency": 1.0}],
+            },
+            "values": [{"id": "v", "size": 1}],
+            "inputs": ["v"],
+            "tasks": [{"id": "t", "time": 0.6e-9, "reads": ["v"], "writes": []}],
+            "outputs": [{"value": "v", "memory": "far"}],
+        }
+    )
+    run, copy = {"run": "t", "start": 0.0}, {"copy": "v", "from": "near", "to": "far", "start": 0.0}
+    assert case.verify([run, run, copy]).ok
+    assert {rule for _, rule in rules(case.verify([run, run, run, copy]))} == {"time-hidden"}  # the third run waits

@@ -18,7 +18,17 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
 from remat.schedule.steps import Steps
 from remat.verifier.memory import changes
-from remat.verifier.residency import FREE, INITIAL, PART_FREE, PART_READ, PART_WRITE, READ, WRITE, Residency
+from remat.verifier.residency import (
+    INITIAL,
+    PART_FREE,
+    PART_READ,
+    PART_WRITE,
+    PART_WRITE_END,
+    READ,
+    WRITE,
+    WRITE_END,
+    Residency,
+)
 from remat.verifier.timeline import TOLERANCE, Timeline
 
 if TYPE_CHECKING:
@@ -159,15 +169,18 @@ class _Replay:
             self.free_at[resource] = max(self.free_at[resource], ended)
         for key, operation in self.keys[position]:
             self.touched[key] = max(self.touched[key], ended)
-            if operation not in (FREE, PART_FREE):
+            # Readers do not wait for readers.
+            if operation in (WRITE_END, PART_WRITE_END):
                 self.written[key] = max(self.written[key], ended)
         self._give_back(position, ended)
         return 0.0
 
     def _free(self, position: int, ended: float) -> float:
         freed = max([ended, *(self.touched[key] for key, _ in self.keys[position])])
-        for key, _ in self.keys[position]:
+        for key, operation in self.keys[position]:
             self.touched[key] = max(self.touched[key], freed)
+            if operation == PART_FREE:  # the next part of the value moves when this one has gone
+                self.written[key] = max(self.written[key], freed)
         self._give_back(position, freed)
         return freed
 
