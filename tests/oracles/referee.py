@@ -344,7 +344,7 @@ class _Simulation:
 def _without_tolerance(simulation):
     """Let all that happened happen again, nothing before what it waits for: who is late?"""
     tolerance = 1e-9 * simulation.report.makespan
-    before = {memory: 0 for memory in simulation.machine.memories}
+    before = dict.fromkeys(simulation.machine.memories, 0)
     resource_free, written, left_alone, ends = {}, {}, {}, {}
     given_back = {memory: [] for memory in simulation.machine.memories}  # (when, how many bytes)
     for what, action, used in simulation.log:
