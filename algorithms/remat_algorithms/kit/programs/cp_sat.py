@@ -25,6 +25,10 @@ LOOK = 1000
 MOST_SIMPLIFIED = 5_000
 """Variables up to which programs are simplified at length: beyond, that takes long, and cannot always be stopped."""
 
+MOST_COMPARED = 200_000
+"""Coefficients up to which variables are looked through for some that dominate others: beyond, that takes seconds (3
+of a limit of 1.4, with a million), and hears no stop."""
+
 FINEST = 1e-7
 """Step that costs are rounded down to where they are no whole numbers: the mean task takes 1000."""
 
@@ -173,6 +177,8 @@ def solve(
     if len(columns) > MOST_SIMPLIFIED:
         parameters.symmetry_level = 0
         parameters.max_presolve_iterations = 1
+    if program.entries > MOST_COMPARED:
+        parameters.keep_all_feasible_solutions_in_presolve = True
     if work is not None:
         parameters.max_deterministic_time = work
     if raised is not None:
