@@ -244,7 +244,7 @@ def test_no_damage_changes_an_answer(tmp_path_factory, data):
 
 
 def test_keys_that_are_none(tmp_path):
-    path = filled(tmp_path / "j.jsonl")
+    path = older(filled(tmp_path / "j.jsonl"))
     with path.open("a") as file:
         file.write('{"key":7,"answer":{"outcome":"unknown"}}\n')
     assert reread(path) == (ANSWERS, 1)

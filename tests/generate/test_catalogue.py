@@ -49,6 +49,8 @@ def changed(family: Family) -> dict[str, Any]:
             values[parameter.name] = parameter.choices[-1]
         elif parameter.type == "bool":
             values[parameter.name] = not parameter.default
+    if "weights" in values:  # parameters change meanwhile, or transfers hold devices up
+        values["weights"] = "flush"
     names = {parameter.name for parameter in family.parameters}
     small = {"seed": 3, "nodes": 9, "length": 4, "steps": 5, "storage": "a:slots=2;b", "batch": 2}
     return values | {name: value for name, value in small.items() if name in names}

@@ -171,7 +171,7 @@ def _read_copy(graph, machine, index, step):
     action = Action(
         index=index,
         duration=link.duration(size) + link.delay,
-        resources=(link.channel,),
+        resources=(link.channel, *link.also),
         needs={(source, value): size},
         writes={(target, value): size},
         adds={target: size},

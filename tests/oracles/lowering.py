@@ -73,6 +73,7 @@ class Link:
     latency: float
     channel: object
     delay: float = 0  # from when the channel is free until the data is there
+    also: tuple = ()  # what a transfer occupies beside its channel
 
     def duration(self, size):
         """Return how long `size` bytes occupy the channel, an integer when it divides exactly."""
@@ -185,8 +186,9 @@ def read_machine(document):
         channel = entry.get("channel")
         if channel is None:
             channel = ("own channel of link", number)  # a tuple can be nobody else's name
+        channel, *also = channel if isinstance(channel, list) else [channel]
         figures = entry.get("bandwidth"), entry.get("latency") or 0, channel, entry.get("delay") or 0
-        links.append(Link(entry["source"], entry["target"], *figures))
+        links.append(Link(entry["source"], entry["target"], *figures, tuple(also)))
     return Machine(memories, processors, links, speeds, types)
 
 
@@ -228,7 +230,10 @@ def _cluster_machine(cluster):
             ]
             level = shared[0]
             figures = level.get("bandwidth"), level.get("latency") or 0
-            links.append(Link(source, target, *figures, f"{source}->{target}", level.get("delay") or 0))
+            held_up = {"overlap": (), "blocking": (source,)}.get(
+                cluster.get("transfers") or "overlap", (source, target)
+            )
+            links.append(Link(source, target, *figures, f"{source}->{target}", level.get("delay") or 0, held_up))
     return Machine(memories, {name: name for name in memories}, links, types=types)
 
 

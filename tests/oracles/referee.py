@@ -125,7 +125,8 @@ def check(document, schedule, budget=None):
     if isinstance(schedule, dict):
         steps, initial = schedule.get("steps"), schedule.get("initial") or {}
         if schedule.get("orders") is not None:
-            steps, initial, broken = orders.steps_of(graph, machine, schedule)
+            transfers = (document.get("cluster") or {}).get("transfers") or "overlap"
+            steps, initial, broken = orders.steps_of(graph, machine, schedule, transfers)
             if broken:
                 report.violations = [(None, rule) for rule in sorted(set(broken))]
                 return report
@@ -389,7 +390,7 @@ def _count(graph, machine, actions, report):
     """Fill in transferred bytes, idle times and the recompute time."""
     report.transferred = {f"{link.source}->{link.target}": 0 for link in machine.links}
     report.idle = dict.fromkeys(machine.processors, report.makespan)
-    report.idle |= {link.channel: report.makespan for link in machine.links}
+    report.idle |= {name: report.makespan for link in machine.links for name in (link.channel, *link.also)}
     run_time = 0
     for action in actions:
         if action.task is not None:

@@ -198,3 +198,22 @@ def test_start_times_are_ignored():
     builder.run(1)
     steps = builder.build(start=np.array([7, 90]))
     assert place(DUPLEX.graph, DUPLEX.machine, steps).start.tolist() == [0, 5]
+
+
+@pytest.mark.parametrize(("capacity", "fits"), [(9, True), (8, False)])
+def test_in_place_outputs_take_over_no_more_than_they_need(capacity, fits):
+    """Of six bytes that it gives back at its end, a run needs two for its output; and three to work with."""
+    case = Case(
+        {
+            "schema": "remat.instance/1",
+            "kind": "dag",
+            "machine": {"memories": [{"name": "memory", "capacity": capacity}]},
+            "values": [{"id": "wide", "size": 6}, {"id": "slim", "size": 2}],
+            "inputs": ["wide"],
+            "tasks": [
+                {"id": "t", "time": 1, "reads": ["wide"], "writes": ["slim"], "in_place": True, "workspace": 3},
+            ],
+        }
+    )
+    outcome = place(case.graph, case.machine, case.columns([run("t", drop=["wide"])]))
+    assert isinstance(outcome, Placement) == fits

@@ -146,7 +146,8 @@ def _linear(chance, graph, stages, listed, *, pairs):
 def played(document, plan):
     """Return the oracle's steps of a plan, as a document of steps."""
     on = lowering.machine(document)
-    steps, initial, broken = orders.steps_of(lowering.lower(document, on), on, plan)
+    transfers = document["cluster"].get("transfers", "overlap")
+    steps, initial, broken = orders.steps_of(lowering.lower(document, on), on, plan, transfers)
     assert not broken, (document, plan, broken)
     return {"schema": SCHEMA, "initial": initial, "steps": steps}
 

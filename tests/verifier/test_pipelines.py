@@ -63,6 +63,80 @@ def test_many_drawn_plans_with_fractions(document, number):
     judge(document, number)
 
 
+MODES = ("blocking", "rendezvous", "grouped")
+
+
+def judge_held_up(document, number, mode):
+    """Put a drawn plan before both judges where transfers hold devices up; return whether it hangs."""
+    chance = random.Random(number)
+    document = spread(chance, limited(chance, document))
+    # Where its forward ran elsewhere, an operation has something to wait for from several devices at once.
+    document = document | {"copies": 3, "cluster": document["cluster"] | {"transfers": mode}}
+    plan = draw_plan(chance, document)
+    report, verdict = both(document, plan)
+    assert report.ok == verdict.ok, (document, plan, report.violations, verdict.violations)
+    if not report.ok:
+        assert {violation.rule for violation in report.violations} == verdict.rules == {"deadlock"}
+        assert mode != "blocking"
+        return True
+    peaks = not has_instants(document, plan)
+    same_verdict(report, verdict, peaks=peaks)
+    for steps in (played(document, plan), placed(document, plan)):
+        again, judged = both(document, steps)
+        same_figures(again, judged)
+        same_verdict(again, verdict, peaks=peaks)
+    return False
+
+
+def judge_many_held_up(count, mode, **how):
+    hang = []
+
+    @settings(DRAWN, max_examples=count, derandomize=True, database=None)
+    @given(pipelines(streams=False, **how), SEEDS)
+    def run(document, number):
+        hang.append(judge_held_up(document, number, mode))
+
+    run()
+    assert any(hang) == (mode != "blocking")
+    assert not all(hang)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_transfers_that_hold_up(mode):
+    judge_many_held_up(25 if mode == "grouped" else 8, mode, largest=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_many_transfers_that_hold_up(mode):
+    judge_many_held_up(300, mode)
+
+
+@pytest.mark.parametrize(
+    ("texts", "mode", "makespan"),
+    [
+        # A device sends each of its outputs before it goes on: one unit more for each, but the last.
+        ("gpipe", "blocking", 53),
+        ("one_forward_one_backward", "blocking", 52),
+        ("gpipe", "rendezvous", 67),
+        ("one_forward_one_backward", "rendezvous", None),
+        ("gpipe", "grouped", 68),
+        ("one_forward_one_backward", "grouped", 66),
+    ],
+)
+def test_the_textbook_where_transfers_hold_up(texts, mode, makespan):
+    document = textbook()
+    document["cluster"] |= {"levels": [{"latency": 1}], "transfers": mode}
+    report, verdict = both(document, in_a_row(document, globals()[texts]))
+    if makespan is None:
+        assert rules(report) == rules(verdict) == {(None, "deadlock")}
+        cycle = "y3.0 from d3 to d2 waits for x3.1 from d2 to d3 waits for y3.0 from d3 to d2"
+        assert report.violations[0].message == cycle
+    else:
+        same_verdict(report, verdict)
+        assert report.makespan == makespan
+
+
 def test_what_is_sent_as_soon_as_it_is_made_is_dropped_behind_that():
     """The end of a stage of two layers, summed up in another way than the start of the copy: a rounding later."""
     document = textbook() | {"micro_batches": 1}

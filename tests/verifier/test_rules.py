@@ -278,6 +278,9 @@ def test_close_times_do_not_chain_into_one_instant():
     assert timeline.step_at.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
     # The second reaches into the next instant, so its end comes right before the start of the third.
     assert timeline.release_position[1] == timeline.free_position[1] - 1 == timeline.start_position[2] - 2
+    # At one instant they would begin as they are listed.
+    timeline = build_timeline(start[[0, 2, 1, 3]], np.array([0.7e-9, 0.7e-9, 0.7e-9, 0.5]))
+    assert timeline.step_at.tolist() == [0, 0, 0, 2, 2, 2, 1, 1, 1, 3, 3, 3]
 
 
 def test_indices_beyond_the_instance_are_unknown_names():

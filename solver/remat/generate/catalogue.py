@@ -138,6 +138,11 @@ _CHANGING = (
     _int("update_every", None, "Of double: micro-batches from one change to the next (default: twice the devices)."),
 )
 _COPIES = _int("copies", 1, "Devices on which one layer may lie.")
+_TRANSFERS = _choice(
+    "transfers",
+    ("overlap", "blocking", "rendezvous", "grouped"),
+    "What transfers hold up: nothing, the sender, both ends one by one, or in groups (docs/pipelines.md).",
+)
 _NODES = _int("nodes", 1000, "Number of nodes.")
 _FRONTS = (
     _choice("ordering", ("nd", "natural"), "Geometric nested dissection, or row by row."),
@@ -419,8 +424,9 @@ _CATALOGUE = (
             _size("activation", 1, "What a forward saves."),
             _size("kept", 0, "What of it stays from the first half of the backward to the second."),
             _size("parameters", 0, "Size of a layer's parameters."),
-            _int("hop", 0, "Delay between two devices."),
+            _int("hop", 0, "Time between two devices."),
             _COPIES,
+            _TRANSFERS,
             *_CHANGING,
         ),
     ),
@@ -440,6 +446,7 @@ _CATALOGUE = (
             Parameter("memory", "str", None, "Memory of each device (default: unbounded)."),
             _bool("split", True, "Backwards in two halves, input's and parameters' gradient."),
             _COPIES,
+            _TRANSFERS,
             *_CHANGING,
             _choice("dtype", ("fp32", "fp16", "bf16"), "Type of activations, gradients and weights.", "bf16"),
             _bool("flash", True, "Attention in tiles, without score matrices."),

@@ -29,6 +29,7 @@ def uniform(
     parameters: int = 0,
     hop: int = 0,
     copies: int = 1,
+    transfers: str = "overlap",
     weights: str = "flush",
     update_every: int | None = None,
 ) -> Document:
@@ -48,9 +49,12 @@ def uniform(
     parameters : int
         Size of a layer's parameters.
     hop : int
-        Delay between two devices.
+        Time between two devices: a delay, any number of transfers being under way; where transfers hold devices up,
+        for so long.
     copies : int
         Devices on which a layer may lie.
+    transfers : str
+        What they hold up: ``overlap``, ``blocking``, ``rendezvous`` or ``grouped`` (docs/pipelines.md).
     weights : str
         When parameters change: ``flush``, ``stash``, ``double`` or ``single`` (docs/pipelines.md).
     update_every : int, optional
@@ -75,7 +79,9 @@ def uniform(
         layer["paired_time"] = check.integer("paired_time", paired_time, minimum=0)
     cluster: dict[str, Any] = {"devices": [{"name": "gpu", "count": count}]}
     if check.integer("hop", hop, minimum=0):
-        cluster["levels"] = [{"delay": hop}]
+        cluster["levels"] = [{"delay" if transfers == "overlap" else "latency": hop}]
+    if transfers != "overlap":
+        cluster["transfers"] = transfers
     batches = check.integer("micro_batches", micro_batches, minimum=1)
     return document(
         kind="pipeline",
@@ -103,6 +109,7 @@ def transformer(
     memory: str | None = None,
     split: bool = True,
     copies: int = 1,
+    transfers: str = "overlap",
     dtype: str = "bf16",
     flash: bool = True,
     optimizer: str = "adam",
@@ -132,6 +139,8 @@ def transformer(
         whole, and keeps half of what the forward saved.
     copies : int
         Devices on which a layer may lie.
+    transfers : str
+        What they hold up: ``overlap``, ``blocking``, ``rendezvous`` or ``grouped`` (docs/pipelines.md).
     weights : str
         When parameters change: ``flush``, ``stash``, ``double`` or ``single`` (docs/pipelines.md).
     update_every : int, optional
@@ -160,7 +169,7 @@ def transformer(
         units=SECONDS_AND_BYTES,
         micro_batches=batches,
         layers=layers,
-        cluster={"devices": [device], "levels": levels},
+        cluster={"devices": [device], "levels": levels} | ({} if transfers == "overlap" else {"transfers": transfers}),
         copies=copies if check.integer("copies", copies, minimum=1) > 1 else None,
         **_changing(weights, update_every, count),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -53,6 +53,12 @@ class ClusterModel(Model):
     )
     levels: Annotated[tuple[LevelModel, ...], Field(max_length=16)] = Field(
         default=(), description="From the smallest group to all; none: transfers take no time."
+    )
+    transfers: Literal["overlap", "blocking", "rendezvous", "grouped"] = Field(
+        default="overlap",
+        description="What a transfer holds up beside its way: nothing (overlap); the sender (blocking); both devices, "
+        "from when both have come to it, one transfer after the other (rendezvous), or all those between two "
+        "operations at once, in whatever order (grouped).",
     )
 
     @property
@@ -108,7 +114,10 @@ class ClusterModel(Model):
         return Machine(tuple(memories), tuple(processors), links)
 
     def _link(self, source: int, target: int, memories: list[Memory]) -> Link:
-        channel = f"{memories[source].name}->{memories[target].name}"
+        ends = memories[source].name, memories[target].name
+        channel = "->".join(ends)
+        # Processors have the names of their memories.
+        also = {"overlap": (), "blocking": ends[:1]}.get(self.transfers, ends)
         for level in self.levels:
             if level.devices is None or source // level.devices == target // level.devices:
                 return Link(
@@ -118,5 +127,6 @@ class ClusterModel(Model):
                     latency=level.latency,
                     delay=level.delay,
                     channel=channel,
+                    also=also,
                 )
-        return Link(source=source, target=target, channel=channel)
+        return Link(source=source, target=target, channel=channel, also=also)

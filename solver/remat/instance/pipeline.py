@@ -181,6 +181,12 @@ class PipelineInstance(BaseInstance):
             raise fail(f"only weights double are updated in groups, and these are {self.weights}", ".update_every")
         if self.update_every is None and self.weights == "double":
             raise fail("weights double need an update_every, at least the most micro-batches in flight", ".weights")
+        if self.is_stream and self.cluster.transfers != "overlap":
+            raise fail(
+                f"with weights {self.weights}, transfers go on beside the work (overlap), and these are "
+                f"{self.cluster.transfers}",
+                ".cluster.transfers",
+            )
         if self.is_stream and self.copies > 1:
             raise fail(f"weights {self.weights} change on one device: a layer has one copy there", ".copies")
         total = 0

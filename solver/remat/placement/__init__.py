@@ -6,7 +6,8 @@ The twin of the verifier, and independent of it on purpose: one chooses start ti
 from __future__ import annotations
 
 from remat.placement.least import least_capacity
-from remat.placement.orders import Stuck, place_orders
+from remat.placement.meeting import Stuck
+from remat.placement.orders import place_orders
 from remat.placement.patterns import place_pattern
 from remat.placement.place import Placement, Unplaceable, place
 

@@ -2,7 +2,8 @@
 
 Each processor runs its operations in the given order, each as early as its data are there. What another memory needs is
 sent when the operation that makes it has ended; of the transfers that wait for one channel, the one that was ready
-first goes first. Values are dropped after their last use in each memory.
+first goes first. Values are dropped after their last use in each memory. Where transfers hold devices up,
+`remat.placement.meeting` plays them.
 """
 
 from __future__ import annotations
@@ -17,15 +18,9 @@ import numpy as np
 from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
+from remat.placement.meeting import Meetings, Stuck, Transfer
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.units import Number
-
-
-@dataclass(frozen=True, slots=True)
-class Stuck:
-    """Orders in which operations wait for each other for ever: their numbers, in a cycle."""
-
-    cycle: tuple[int, ...]
 
 
 def place_orders(
@@ -36,6 +31,7 @@ def place_orders(
     initial: Sequence[tuple[int, int]] = (),
     *,
     beside: BoolArray | None = None,
+    transfers: str = "overlap",
 ) -> Steps | Stuck:
     """Turn one order per processor into placed steps.
 
@@ -51,6 +47,9 @@ def place_orders(
         Where placeable inputs lie from the start, and stay.
     beside : bool for each task of the operations, optional
         Which of them go on at once with the one before.
+    transfers : str
+        ``overlap``, they go on beside the work; or one of the modes of `remat.placement.meeting`, in which each memory
+        has one processor.
 
     Returns
     -------
@@ -68,7 +67,7 @@ def place_orders(
     """
     none = np.zeros(len(operations.items), dtype=bool)
     waits = _Waits(graph, machine, processors, operations, tuple(initial), none if beside is None else beside)
-    return _simulate(waits)
+    return _simulate(waits) if transfers == "overlap" else _simulate_meetings(waits, transfers)
 
 
 @dataclass
@@ -281,6 +280,41 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
         return Stuck(waits.cycle(done))
     begin = np.array(started)[waits.operations.rows] + _inside(times, waits.operations) if exact else np.array(begun)
     return _Listing(waits, begin, number_of, sent, sent_number).steps()
+
+
+def _simulate_meetings(waits: _Waits, mode: str) -> Steps | Stuck:
+    """Run the operations where transfers hold devices up."""
+    processors = np.arange(len(waits.machine.processors) + 1)
+    device_of = {processor.memory: index for index, processor in enumerate(waits.machine.processors)}
+    _, occupied, delay = waits.links
+    columns = (waits.sent_by.tolist(), waits.receivers, waits.sent_from.tolist(), waits.sent_to.tolist())
+    transfers = [
+        Transfer(maker, min(readers), device_of[source], device_of[target], took, late)
+        for maker, readers, source, target, took, late in zip(*columns, occupied, delay, strict=True)
+    ]
+    times, bounds = waits.advance.tolist(), waits.operations.start.tolist()
+    begun: list[Number] = [0] * len(times)
+
+    def work(operation: int, begin: Number, /) -> Number:
+        # Added up one by one, from where an operation starts: who follows is never earlier by rounding.
+        for task in range(bounds[operation], bounds[operation + 1]):
+            begun[task] = begin
+            begin += times[task]
+        return begin
+
+    played = Meetings(
+        np.searchsorted(waits.processors, processors).tolist(),
+        transfers,
+        missing=waits.missing.tolist(),
+        followers=waits.followers,
+        receivers=waits.receivers,
+        work=work,
+        mode=mode,
+    ).play()
+    if isinstance(played, Stuck):
+        return played
+    begin = np.array(begun, dtype=np.array(begun).dtype if begun else np.int64)
+    return _Listing(waits, begin, played.number_of, played.sent, played.sent_number).steps()
 
 
 class _Listing:

@@ -54,11 +54,12 @@ def conclude(
         if stream is not None:
             steps, report = stream.steps, stream.report
     elif proposal.orders is not None:
-        steps, report, excess = _followed(problem, solver, proposal)
-        if excess is not None:
-            least = excess
-            if solver.guarantee == "strategy":
-                scope = scope_of(problem.machine, solver, solver.within or f"the {solver.name} schedule")
+        steps, report, excess, hangs = _followed(problem, solver, proposal)
+        if hangs:
+            proposal = replace(proposal, orders=None, notes=(*proposal.notes, hangs))
+        least = least if excess is None else excess
+        if (excess is not None or hangs) and solver.guarantee == "strategy":
+            scope = scope_of(problem.machine, solver, solver.within or f"the {solver.name} schedule")
     elif proposal.steps is not None:
         placed = _place(problem, problem.machine, proposal.steps)
         if isinstance(placed, Unplaceable):
@@ -123,12 +124,19 @@ def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[
 
 def _followed(
     problem: Problem, solver: Algorithm, proposal: Proposal
-) -> tuple[Steps | None, Report | None, LeastBudget | None]:
-    """Place and verify a pipeline's orders; where they take too much memory, return the budget that is enough."""
+) -> tuple[Steps | None, Report | None, LeastBudget | None, str]:
+    """Place and verify a pipeline's orders; where they take too much memory, return the budget that is enough.
+
+    Where transfers take both ends, good orders may hang: the last entry says so.
+    """
     assert proposal.orders is not None
+    assert isinstance(problem.instance, PipelineInstance)
     unbounded = problem.machine.with_capacities({memory.name: None for memory in problem.machine.memories})
     steps = follow(problem.instance, problem.graph, problem.machine, proposal.orders)
     if not isinstance(steps, Steps):
+        transfers = problem.instance.cluster.transfers
+        if steps[0].rule == "deadlock" and transfers in ("rendezvous", "grouped"):
+            return None, None, None, f"hangs where transfers take both ends ({transfers}): {steps[0].message}"
         raise ClaimError(f"{solver.name}: the verifier rejects the orders: {steps[0]}")
     report = check(problem.graph, problem.machine, steps, reference_time=problem.no_recompute_time)
     rules = {violation.rule for violation in report.violations}
@@ -141,9 +149,9 @@ def _followed(
             if memory.capacity is not None and size > memory.capacity
         ]
         size, index = max(over)
-        return None, None, LeastBudget(size, None, solver.guarantee == "strategy", -index)
+        return None, None, LeastBudget(size, None, solver.guarantee == "strategy", -index), ""
     _check_claims(problem, solver, proposal, report)
-    return steps, report, None
+    return steps, report, None, ""
 
 
 def _place(problem: Problem, machine: Machine, steps: Steps) -> Steps | Unplaceable:

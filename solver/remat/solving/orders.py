@@ -26,7 +26,8 @@ def follow(
     assert isinstance(instance, PipelineInstance)
     tasks = tasks_of(instance)
     devices = [processor.name for processor in machine.processors]
-    violations = check_orders(graph, tasks, orders, devices, instance.copies)
+    transfers = instance.cluster.transfers
+    violations = check_orders(graph, tasks, orders, devices, instance.copies, transfers=transfers)
     if violations:
         return violations
     places = initial_of(graph, machine, orders) if initial is None else initial
@@ -37,7 +38,7 @@ def follow(
     try:
         operations, beside = tasks.of_units(orders)
         devices_of = orders.columns[0][orders.units.start[:-1]]
-        steps = place_orders(graph, machine, devices_of, operations, places, beside=beside)
+        steps = place_orders(graph, machine, devices_of, operations, places, beside=beside, transfers=transfers)
     except OptionError as error:
         return (Violation(None, "bad-step", str(error)),)
     # The verifier has found no cycle, so nothing can be stuck, unless one of the two judges is wrong.

@@ -1,12 +1,14 @@
 """Orders before they are placed: every operation is there, once, and none waits for itself (rule `deadlock`).
 
 Independent of placement, which runs the orders: here nothing has a time. An operation comes after the one before it on
-its device, and after those that make what it reads; if these relations have a cycle, no times can satisfy them.
+its device, and after those that make what it reads; if these relations have a cycle, no times can satisfy them. Where
+transfers hold devices up, they stand among the operations of their sender, or of both ends, and are waited for too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,7 +21,13 @@ MOST_SHOWN = 12
 
 
 def check_orders(
-    graph: TaskGraph, tasks: PipelineTasks, orders: Orders, devices: Sequence[str], copies: int
+    graph: TaskGraph,
+    tasks: PipelineTasks,
+    orders: Orders,
+    devices: Sequence[str],
+    copies: int,
+    *,
+    transfers: str = "overlap",
 ) -> tuple[Violation, ...]:
     """Check the orders of a pipeline.
 
@@ -33,6 +41,8 @@ def check_orders(
         Names of the processors, for the messages.
     copies : int
         Devices on which a layer may lie at the same time.
+    transfers : str
+        What they hold up: see `transfers` of a cluster.
 
     Returns
     -------
@@ -49,7 +59,7 @@ def check_orders(
     _check_pairs(orders, findings)
     _check_complete(graph, tasks, orders, findings)
     if not findings:
-        _check_waits(graph, tasks, orders, devices, findings)
+        _Waits(graph, tasks, orders, devices).check(transfers, findings)
     return findings.sorted()
 
 
@@ -98,46 +108,87 @@ def _check_complete(graph: TaskGraph, tasks: PipelineTasks, orders: Orders, find
         findings.add(None, "required-missing", f"no operation runs {graph.described(task)}")
 
 
-def _check_waits(
-    graph: TaskGraph, tasks: PipelineTasks, orders: Orders, devices: Sequence[str], findings: Findings
-) -> None:
-    """Remove operations that wait for nobody, until none is left: what cannot be removed has a cycle."""
-    parts = tasks.of_all(orders)
-    units = orders.units
-    device = orders.columns[0, units.start[:-1]]
-    count = len(device)
-    owner = np.full(len(graph.tasks), -1, dtype=np.int64)
-    owner[parts.items] = parts.rows
-    maker = np.full(len(graph.values), -1, dtype=np.int64)
-    maker[graph.writes.items] = owner[graph.writes.rows]
-    reader, wanted = owner[graph.reads.rows], maker[graph.reads.items]
-    real = (wanted >= 0) & (wanted != reader)
-    # Of two at once, neither can wait for the other: they would wait for themselves.
-    reader, wanted = units.rows[reader], units.rows[wanted]
-    next_up = np.flatnonzero(device[1:] == device[:-1]) + 1
-    edges = np.concatenate((wanted[real] * count + reader[real], (next_up - 1) * count + next_up))
-    before, after = np.divmod(np.unique(edges), count)
-    following = Ragged(np.searchsorted(before, np.arange(count + 1)), after).to_lists()
-    left = np.bincount(after, minlength=count).tolist()
-    ready = [number for number, needs in enumerate(left) if needs == 0]
-    for number in ready:
-        for other in following[number]:
-            left[other] -= 1
-            if left[other] == 0:
-                ready.append(other)
-    if len(ready) == count:
-        return
-    done = [needs == 0 for needs in left]
-    needs = Ragged.from_lists(following).transposed(count).to_lists()
-    cycle = _shortest_cycle_through([k for k, is_done in enumerate(done) if not is_done], needs, done)
-    shown = []
-    for number in cycle:
-        own = (orders.columns[1:, int(k)].tolist() for k in units[number])
+class _Waits:
+    """Operations that a device runs as one, with what they read of each other; then, perhaps, transfers."""
+
+    def __init__(self, graph: TaskGraph, tasks: PipelineTasks, orders: Orders, devices: Sequence[str]) -> None:
+        self.graph, self.orders, self.devices = graph, orders, devices
+        parts, units = tasks.of_all(orders), orders.units
+        self.device = orders.columns[0, units.start[:-1]]
+        owner = np.full(len(graph.tasks), -1, dtype=np.int64)
+        owner[parts.items] = parts.rows
+        maker = np.full(len(graph.values), -1, dtype=np.int64)
+        maker[graph.writes.items] = owner[graph.writes.rows]
+        reader, wanted = owner[graph.reads.rows], maker[graph.reads.items]
+        real = (wanted >= 0) & (wanted != reader)
+        # Of two at once, neither can wait for the other: they would wait for themselves.
+        self.reader, self.maker = units.rows[reader[real]], units.rows[wanted[real]]
+        self.value = graph.reads.items[real]
+        self.sent: list[tuple[int, int, int]] = []  # value, sender, receiver
+
+    def check(self, transfers: str, findings: Findings) -> None:
+        """Remove operations that wait for nobody, until none is left: what cannot be removed has a cycle."""
+        runs = len(self.device)
+        next_up = np.flatnonzero(self.device[1:] == self.device[:-1]) + 1
+        ends = np.column_stack((np.concatenate((self.maker, next_up - 1)), np.concatenate((self.reader, next_up))))
+        if transfers != "overlap":
+            more = self._meetings(transfers)
+            ends = np.concatenate((ends, np.array(more, dtype=np.int64).reshape(-1, 2)))
+        count = runs + len(self.sent)
+        before, after = np.divmod(np.unique(ends[:, 0] * count + ends[:, 1]), count)
+        following = Ragged(np.searchsorted(before, np.arange(count + 1)), after).to_lists()
+        left = np.bincount(after, minlength=count).tolist()
+        ready = [number for number, needs in enumerate(left) if needs == 0]
+        for number in ready:
+            for other in following[number]:
+                left[other] -= 1
+                if left[other] == 0:
+                    ready.append(other)
+        if len(ready) == count:
+            return
+        done = [needs == 0 for needs in left]
+        needs = Ragged.from_lists(following).transposed(count).to_lists()
+        cycle = _shortest_cycle_through([k for k, is_done in enumerate(done) if not is_done], needs, done)
+        shown = [self._named(number) for number in cycle]
+        if len(shown) > MOST_SHOWN:
+            shown = [*shown[: MOST_SHOWN - 1], f"({len(shown) - MOST_SHOWN + 1} more)"]
+        findings.add(None, "deadlock", f"{' waits for '.join([*shown, shown[0]])}")
+
+    def _named(self, number: int) -> str:
+        if number >= len(self.device):
+            value, *ends = self.sent[number - len(self.device)]
+            source, target = (self.devices[end] for end in ends)
+            return f"{self.graph.values[value]} from {source} to {target}"
+        own = (self.orders.columns[1:, int(k)].tolist() for k in self.orders.units[number])
         named = "&".join(str(Pass(Phase(phase), stage, batch)) for phase, stage, batch in own)
-        shown.append(f"{named} on {devices[int(device[number])]}")
-    if len(shown) > MOST_SHOWN:
-        shown = [*shown[: MOST_SHOWN - 1], f"({len(shown) - MOST_SHOWN + 1} more)"]
-    findings.add(None, "deadlock", f"{' waits for '.join([*shown, shown[0]])}")
+        return f"{named} on {self.devices[int(self.device[number])]}"
+
+    def _meetings(self, transfers: str) -> list[tuple[int, int]]:
+        """Number the transfers, and return who comes before whom: what a device sends, receives and runs in turn."""
+        device, runs = self.device.tolist(), len(self.device)
+        rows = zip(self.value.tolist(), self.maker.tolist(), self.reader.tolist(), strict=True)
+        readers: dict[tuple[int, int, int], list[int]] = {}
+        for value, maker, reader in rows:
+            if device[maker] != device[reader]:
+                readers.setdefault((value, device[reader], maker), []).append(reader)
+        # By device and operation: what it sends and receives before that, and after the one before.
+        turns: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+        found: list[tuple[int, int]] = []
+        for number, ((value, target, maker), waiting) in enumerate(sorted(readers.items()), start=runs):
+            self.sent.append((value, device[maker], target))
+            turns.setdefault((device[maker], maker + 1), ([], []))[0].append(number)
+            if transfers != "blocking":
+                turns.setdefault((target, min(waiting)), ([], []))[1].append(number)
+            found += [(number, reader) for reader in waiting]
+        for (own, following), posts in turns.items():
+            earlier, later = ([k] if 0 <= k < runs and device[k] == own else [] for k in (following - 1, following))
+            posted = [*posts[0], *posts[1]]
+            if transfers == "grouped":
+                found += [(k, number) for k in earlier for number in posted]
+                found += [(number, k) for k in later for number in posted]
+            else:
+                found += list(pairwise([*earlier, *posted, *later]))
+        return found
 
 
 def _shortest_cycle_through(stuck: list[int], before: list[list[int]], done: list[bool]) -> list[int]:

@@ -13,6 +13,7 @@ from remat.bridges.pipelining.layout import Layout, check_layout
 from remat.bridges.pipelining.orders import orders_of, rows_of
 from remat.bridges.pipelining.rendezvous import Blocked, hang_of, rendezvous_deadlock, with_transfers
 from remat.schedule.orders import Orders, Pass, Phase, Stage
+from remat.solving.verifying import examine
 from tests.bridges.pipelining.cases import instance_of, pipeline
 from tests.seeds import seeds
 
@@ -44,6 +45,19 @@ def drawn(random_: random.Random) -> Orders:
         done.add(one)
         lists[home[one.stage]].append(one)
     return Orders(tuple(Stage((k,), device) for k, device in enumerate(home)), tuple(map(tuple, lists)))
+
+
+def hangs_in_a_cluster(orders: Orders, transfers: str) -> bool:
+    """Whether the referee sees a deadlock where the cluster has such transfers."""
+    batches = 1 + max(one.batch for listed in orders.lists for one in listed)
+    halves = any(one.phase is Phase.W for listed in orders.lists for one in listed)
+    layer = {"forward_time": 1, "backward_time": 1, "weight_time": int(halves), "repeat": len(orders.stages)}
+    cluster = {"devices": [{"name": "gpu", "count": len(orders.lists)}], "transfers": transfers}
+    document = pipeline(micro_batches=batches, layers=[layer], cluster=cluster)
+    plan = {"schema": "remat.schedule/2"} | orders.to_document(instance_of(document).cluster.names)
+    rules = {violation.rule for violation in examine(document, plan).report.violations}
+    assert rules <= {"deadlock"}
+    return bool(rules)
 
 
 def hangs(orders: Orders, *, grouped: bool) -> bool:
@@ -114,6 +128,7 @@ def test_who_hangs(seed: int) -> None:
         single, grouped = (cycle is not None for cycle in cycles)
         assert (single, grouped) == (hangs(orders, grouped=False), hangs(orders, grouped=True))
         assert single or not grouped, "what runs one by one runs in groups"
+        assert (single, grouped) == tuple(hangs_in_a_cluster(orders, mode) for mode in ("rendezvous", "grouped"))
         seen.add((single, grouped))
     assert {(False, False), (True, True)} <= seen
 

@@ -56,7 +56,13 @@ class BestOrders:
     def __init__(self, problem: Problem, context: Context) -> None:
         self.problem, self.context = problem, context
         self.orders: Orders | None = None
+        self.hanging: Orders | None = None
         self.makespan: Number | None = None
+
+    @property
+    def answer(self) -> Orders | None:
+        """The best orders; where all hang, some of these: the answer is to say so."""
+        return self.orders or self.hanging
 
     def consider(self, staged: Staging, lists: Lists) -> list[int]:
         """Place and weigh lists, keep them if they are better; return by how much they exceed each device."""
@@ -65,7 +71,9 @@ class BestOrders:
     def weigh(self, orders: Orders) -> list[int]:
         """Place and weigh orders, keep them if they are better; return by how much they exceed each device."""
         outcome = placed(self.problem, orders)
-        assert outcome is not None, "neither the search nor a rule makes a deadlock"
+        if outcome is None:  # neither the search nor a rule makes a deadlock, unless transfers take both ends
+            self.hanging = orders
+            return [0] * len(self.problem.machine.processors)
         steps, makespan, peaks = outcome
         machine = self.problem.machine
         limits = [machine.memories[processor.memory].capacity for processor in machine.processors]
@@ -102,7 +110,7 @@ def solve_search(problem: Problem, options: SearchOptions, context: Context) -> 
                 break
             staged = staged.tightened(excess)
     return Proposal(
-        orders=best.orders,
+        orders=best.answer,
         makespan=best.makespan,
         termination=context.termination if context.stopped else Termination.COMPLETED,
     )
@@ -157,7 +165,7 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
         staged = staged.tightened(excess)
     met = best.makespan is not None and best.makespan <= bound
     return Proposal(
-        orders=best.orders,
+        orders=best.answer,
         makespan=best.makespan,
         bounds=(Bound(bound, scope, "constraint program on orders"),),
         optimal_within=scope if met else None,

@@ -189,7 +189,8 @@ def placed(problem: Problem, orders: Orders) -> tuple[Steps, Number, list[int]] 
     instance, graph, machine = problem.instance, problem.graph, problem.machine
     assert isinstance(instance, PipelineInstance)
     tasks = tasks_of(instance).of_all(orders)
-    steps = place_orders(graph, machine, orders.columns[0], tasks, initial_of(graph, machine, orders))
+    places, mode = initial_of(graph, machine, orders), instance.cluster.transfers
+    steps = place_orders(graph, machine, orders.columns[0], tasks, places, transfers=mode)
     if isinstance(steps, Stuck):
         return None
     assert steps.start is not None

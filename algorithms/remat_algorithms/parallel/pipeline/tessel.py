@@ -52,7 +52,7 @@ def solve(problem: Problem, options: TesselOptions, context: Context) -> Proposa
                     break
                 here = here.tightened(excess)
     return Proposal(
-        orders=best.orders,
+        orders=best.answer,
         makespan=best.makespan,
         termination=context.termination if context.stopped else Termination.COMPLETED,
     )

@@ -75,6 +75,7 @@ def import_csv(
         "cluster": {
             "devices": [{"name": "gpu", "count": len(layout.rows)}],
             **({"levels": [given["hop"]]} if "hop" in given else {}),
+            **({"transfers": given["transfers"]} if "transfers" in given else {}),
         },
         "copies": max(len({layout.home[stage] for stage in same}) for same in zip(*layout.copies, strict=True)),
     }
@@ -96,7 +97,7 @@ def _layers(given: Any, depth: int) -> list[dict[str, Any]]:
     example = '{"stages": [{"F": 1, "B": 2}, ...]}'
     if not isinstance(given, dict):
         raise InstanceError(f"expected an object such as {example}", "$")
-    _check_keys(given, ("stages", "hop", "units"), "$")
+    _check_keys(given, ("stages", "hop", "transfers", "units"), "$")
     listed = given.get("stages")
     if "hop" in given:
         if not isinstance(given["hop"], dict):

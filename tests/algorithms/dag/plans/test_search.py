@@ -50,6 +50,15 @@ def test_replay_of_forwards_that_save_less(document, chance, data):
     replay(document | {"stages": stages, "in_place": True}, chance, data)
 
 
+def test_replay_of_a_small_forward_in_the_place_of_a_large_input():
+    """The forward that stands in writes two bytes, the one that saves three; eight are given back."""
+    stage = {"forward_time": 1, "backward_time": 1, "saved_size": 1}
+    stages = [stage | {"output_size": 8}, stage | {"output_size": 2, "forward_workspace": 6}]
+    document = {"schema": "remat.instance/1", "kind": "chain", "input_size": 9, "in_place": True, "stages": stages}
+    problem = make_problem(remat.load(document | {"backward_reads": ["saved"]}))
+    compare(problem, stage_model(problem), [1, 1, 3, 1, 4, 1, 5, 0, 3, 6, 1], [0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5])
+
+
 def replay(document, chance, data):
     """Draw a plan for an instance, and compare."""
     problem = make_problem(remat.load(document))
