@@ -18,7 +18,11 @@ PIPELINE = {
     "schema": "remat.instance/3",
     "kind": "pipeline",
     "micro_batches": 2,
-    "layers": [LAYER, HALVES, TYPED],
+    "layers": [
+        LAYER | {"name": "first"},
+        HALVES | {"name": "second"},
+        TYPED | {"reads": ["previous", "first"]},
+    ],
     "cluster": {
         "devices": [{"name": "a", "type": "quick", "count": 2, "memory": 50}, {"name": "slow", "count": 2}],
         "levels": [{"devices": 2, "bandwidth": 8, "latency": 1}, {"bandwidth": 2, "delay": 3}],
@@ -47,6 +51,16 @@ BAD = [
     ("layers.0.backward_reads", ["gradient"], "$.layers[0].backward_reads[0]", ""),
     ("backward_reads", ["weights"], "$.backward_reads[0]", ""),
     ("copies", 0, "$.copies", "out of range"),
+    ("layers.2.reads", [], "$.layers[2].reads", "is missing"),
+    ("layers.2.reads", ["first"], "$.layers[2].reads", "is missing"),
+    ("layers.2.reads", ["previous", "fist"], "$.layers[2].reads", "did you mean 'first'?"),
+    ("layers.2.reads", ["previous", "previous"], "$.layers[2].reads", "named twice"),
+    ("layers.2.reads", ["previous", "second"], "$.layers[2].reads", "is the layer before"),
+    ("layers.0.reads", ["previous", "second"], "$.layers[0].reads", "no layer before is called 'second'"),
+    ("layers.2.reads", "previous", "$.layers[2].reads", ""),
+    ("layers.1.name", "first", "$.layers[2].reads", "2 layers are called 'first'"),
+    ("weights", "stash", "$.layers[2].reads", "with weights stash"),
+    ("cluster.transfers", "sometimes", "$.cluster.transfers", ""),
     ("weights", "stale", "$.weights", ""),
     ("batches", 1, "$.batches", "unknown key"),
     ("cluster", ..., "$.cluster", "missing"),
@@ -118,7 +132,8 @@ def test_the_digest_is_of_what_is_computed():
     same = [
         PIPELINE | {"name": "other", "description": "words", "source": "somewhere"},
         PIPELINE | {"copies": 1, "weights": "flush", "backward_reads": ["input", "output", "saved"]},
-        changed(PIPELINE, "layers.0.name", ""),
+        changed(PIPELINE, "layers.2.name", ""),
+        changed(PIPELINE, "layers.2.reads", ["first", "previous"]),
         changed(PIPELINE, "layers.0.repeat", 1),
         changed(PIPELINE, "layers.0.gradient_size", 3),
         changed(PIPELINE, "layers.0.parameter_gradient_size", 5),
@@ -128,6 +143,8 @@ def test_the_digest_is_of_what_is_computed():
     assert {digest(load(document)) for document in same} == {expected}
     other = [
         changed(PIPELINE, "micro_batches", 3),
+        changed(PIPELINE, "layers.2.reads", ["previous"]),
+        changed(PIPELINE, "cluster.transfers", "grouped"),
         changed(PIPELINE, "layers.1.weight_time", 2),
         changed(PIPELINE, "layers.1.weight_saved_size", 1),
         changed(PIPELINE, "layers.2.forward_time.slow", 4),

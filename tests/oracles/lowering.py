@@ -518,6 +518,7 @@ def _lower_tree(document, first):
 def _lower_pipeline(document, on):
     layers = [given for given in document["layers"] for _ in range(given.get("repeat", 1))]
     values, tasks, placeable = {}, {}, []
+    edges = _edges(document["layers"])
     for number, layer in enumerate(layers, 1):
         parameters = layer.get("parameter_size", 0)
         sizes = {"w": parameters, "g": layer.get("parameter_gradient_size"), "o": layer.get("optimizer_size", 0)}
@@ -527,7 +528,7 @@ def _lower_pipeline(document, on):
         placeable += there
     for batch in range(document["micro_batches"]):
         for number, layer in enumerate(layers, 1):
-            made, done = _lower_layer(document, layer, (number, len(layers)), batch, on)
+            made, done = _lower_layer(document, layer, (number, edges), batch, on)
             values |= made
             tasks |= {
                 name: replace(task, reads=tuple(v for v in task.reads if v[0] not in "wg" or v in placeable))
@@ -542,9 +543,22 @@ def _lower_pipeline(document, on):
     )
 
 
+def _edges(layers):
+    """Return (layer, one that reads its output) for all layers, counted from 1, repeats one by one."""
+    edges, named, number = [], {}, 0
+    for layer in layers:
+        read = layer.get("reads") or ["previous"]
+        edges += [(number if name == "previous" else named[name], number + 1) for name in read]
+        count = layer.get("repeat", 1)
+        edges += [(number + k, number + k + 1) for k in range(1, count)]
+        number += count
+        named[layer.get("name")] = number
+    return [edge for edge in edges if edge[0] > 0]
+
+
 def _lower_layer(document, layer, place, batch, on):
     """Return the values and the tasks of one layer and micro-batch."""
-    number, last = place
+    number, edges = place
 
     def name(letter, of=number):
         return f"{letter}{of}.{batch}"
@@ -557,16 +571,23 @@ def _lower_layer(document, layer, place, batch, on):
     values = {name("x"): layer.get("output_size", 0), name("s"): saved - both}
     if halves:
         values |= {name("v"): both, name("e"): kept - both}
-    if number < last:  # y of the last layer is nobody's: the loss belongs to it
-        values[name("y")] = layer.get("output_size", 0) if gradient is None else gradient
 
-    entry, leave = ([name("x", number - 1)], [name("y", number - 1)]) if number > 1 else ([], [])
+    def back(edge):
+        own, reader = edge
+        return f"y{own}.{batch}" if reader == own + 1 else f"y{own}.{reader}.{batch}"
+
+    given_back = [back(edge) for edge in edges if edge[0] == number]  # none of the last: the loss belongs to it
+    for value in given_back:
+        values[value] = layer.get("output_size", 0) if gradient is None else gradient
+
+    entry = [name("x", own) for own, reader in edges if reader == number]
+    leave = [back(edge) for edge in edges if edge[1] == number]
     extra = layer.get("backward_reads")
     extra = document.get("backward_reads") if extra is None else extra
     extra = ["input", "output"] if extra is None else extra
     reads = [name("s"), f"w{number}"]
     reads += [name("v")] if halves else [f"g{number}"]
-    reads += [name("y")] if number < last else []
+    reads += given_back
     reads += entry if "input" in extra else []
     reads += [name("x")] if "output" in extra else []
     writes = [name("x"), name("s"), *([name("v")] if halves else [])]

@@ -32,8 +32,8 @@ Readings of the format where it is brief
 - A stage puts the parameters of its layers on its device even if no operation names it; two stages with the same layers
   on one device are one copy.
 - What an operation makes goes to every device on which any operation reads it. All that it makes is ready at once, when
-  it ends, and goes in the order of the letters x, s, y, v, e, for one letter in that of the layers, and for one value
-  in that of the devices.
+  it ends, and goes in the order of the letters x, s, y, v, e, for one letter in that of the layers, for gradients of
+  one output in that of its readers, and for one value in that of the devices.
 - `initial` is taken as it is given.
 - Values that nobody reads are dropped by whoever makes them.
 - Drops are those of the last use to end; of uses that end at one time, of the one listed last.
@@ -145,6 +145,12 @@ def _layer(value):
     return int(value[1:].split(".")[0])
 
 
+def _numbered(value):
+    """Order values by letter, layer, whose gradient of an output it is (where that is not the next layer), batch."""
+    layer, *reader, batch = map(int, value[1:].split("."))
+    return "xsyve".index(value[0]), layer, reader or [layer + 1], batch
+
+
 def _tasks(graph, machine, text, stages, devices, device):
     """Return the tasks of one entry of an order of `device`, or None where it has no right to be there."""
     match = re.fullmatch(r"(F|BW|B|W)(\d+)\.(\d+)", text)
@@ -217,7 +223,7 @@ def _play(graph, machine, orders, initial):
             busy[operation.device] = None
             source = machine.processors[operation.device]
             there.update((source, value) for value in operation.makes)
-            for value in sorted(operation.makes, key=lambda value: ("xsyve".index(value[0]), _layer(value))):
+            for value in sorted(operation.makes, key=_numbered):
                 targets = [machine.processors[device] for device in orders if device in readers.get(value, ())]
                 for target in dict.fromkeys(targets):
                     if target != source:
@@ -312,8 +318,7 @@ class _Programs:
     def _rank(self, transfer):
         """Order by value as it is numbered, then by who receives it."""
         source, target, value = transfer
-        letter, (layer, *batch) = value[0], map(int, value[1:].split("."))
-        return "xsyve".index(letter), layer, *batch, self.devices.index(target), self.devices.index(source)
+        return *_numbered(value), self.devices.index(target), self.devices.index(source)
 
     def _first(self, transfer):
         return self.can[transfer], *(self.devices.index(end) for end in transfer[:2]), self._rank(transfer)

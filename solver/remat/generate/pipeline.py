@@ -20,6 +20,7 @@ def uniform(
     devices: int = 4,
     micro_batches: int = 8,
     layers: int | None = None,
+    skips: bool = False,
     forward_time: int = 1,
     backward_time: int = 2,
     weight_time: int = 0,
@@ -40,6 +41,9 @@ def uniform(
     devices, micro_batches : int
     layers : int, optional
         Default: one a device.
+    skips : bool
+        Whether the layers of the second half read what those of the first half make, as in a U-Net: the last one that
+        of the first.
     forward_time, backward_time, weight_time : int
         Of a layer and micro-batch; with a weight time the backward is in two halves.
     paired_time : int, optional
@@ -77,11 +81,6 @@ def uniform(
     layer |= {key: value for key, value in optional.items() if check.integer(key, value, minimum=0)}
     if paired_time is not None:
         layer["paired_time"] = check.integer("paired_time", paired_time, minimum=0)
-    cluster: dict[str, Any] = {"devices": [{"name": "gpu", "count": count}]}
-    if check.integer("hop", hop, minimum=0):
-        cluster["levels"] = [{"delay" if transfers == "overlap" else "latency": hop}]
-    if transfers != "overlap":
-        cluster["transfers"] = transfers
     batches = check.integer("micro_batches", micro_batches, minimum=1)
     return document(
         kind="pipeline",
@@ -89,11 +88,28 @@ def uniform(
         description=f"{depth} equal layers on {count} devices, {batches} micro-batches",
         units=UNITLESS,
         micro_batches=batches,
-        layers=[layer],
-        cluster=cluster,
+        layers=_mirrored(layer) if skips else [layer],
+        cluster=_equal_devices(count, hop, transfers),
         copies=copies if check.integer("copies", copies, minimum=1) > 1 else None,
         **_changing(weights, update_every, count),
     ) | {"schema": "remat.instance/3"}
+
+
+def _equal_devices(count: int, hop: int, transfers: str) -> dict[str, Any]:
+    cluster: dict[str, Any] = {"devices": [{"name": "gpu", "count": count}]}
+    if check.integer("hop", hop, minimum=0):
+        cluster["levels"] = [{"delay" if transfers == "overlap" else "latency": hop}]
+    return cluster | ({} if transfers == "overlap" else {"transfers": transfers})
+
+
+def _mirrored(layer: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return equal layers one by one, those of the second half reading their mirror images, too."""
+    count = layer["repeat"]
+    each = [{"name": f"layer{k}"} | layer | {"repeat": 1} for k in range(1, count + 1)]
+    for k in range(count // 2 + 1, count):
+        if k - (count - 1 - k) > 1:
+            each[k]["reads"] = ["previous", f"layer{count - k}"]
+    return each
 
 
 def transformer(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import weakref
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,22 @@ _TIMES = frozenset(
 )
 
 
+_KNOWN: dict[int, tuple[weakref.ref[BaseInstance], str]] = {}
+"""Digests of instances that are there, by their identity: they do not change, and every result names its instance's."""
+
+
 def digest(instance: BaseInstance) -> str:
-    """Return ``sha256:`` and the hexadecimal digest."""
+    """Return ``sha256:`` and the hexadecimal digest; of the same instance, only the first time takes O(its size)."""
+    number = id(instance)
+    known = _KNOWN.get(number)
+    if known is not None and known[0]() is instance:
+        return known[1]
+    found = _digest(instance)
+    _KNOWN[number] = weakref.ref(instance, lambda _: _KNOWN.pop(number, None)), found
+    return found
+
+
+def _digest(instance: BaseInstance) -> str:
     text = json.dumps(canonical(instance), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
@@ -77,11 +92,13 @@ def _leave_out_derived_defaults(document: dict[str, Any]) -> None:
 
 
 def _of_pipeline(document: dict[str, Any]) -> None:
-    """What was saved is always read; a device without a type has its name for one."""
+    """What was saved is always read, in whatever order; a device without a type has its name for one."""
     for layer in document["layers"]:
         parts = [layer["forward_time"], layer["backward_time"], layer.get("weight_time", 0)]
         if not any(isinstance(part, dict) for part in parts):
             _drop_equal(layer, "paired_time", sum(parts))
+        if "reads" in layer:
+            layer["reads"] = sorted(layer["reads"])
     for owner in (document, *document["layers"]):
         if owner.get("backward_reads") is not None:
             owner["backward_reads"] = sorted({*owner["backward_reads"], "saved"})

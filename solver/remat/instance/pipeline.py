@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -16,6 +17,9 @@ from remat.units import Number
 ROUNDING = 1e-9
 """Share by which sums of given times may be off."""
 
+PREVIOUS = "previous"
+"""What `reads` calls the layer before."""
+
 PHASE_TIMES = ("forward_time", "backward_time", "weight_time")
 
 
@@ -28,6 +32,10 @@ class Layer(Model):
     """
 
     name: Text = Field(default="", description="What people call it.")
+    reads: tuple[Text, ...] = Field(
+        default=(PREVIOUS,),
+        description='Whose outputs it reads: "previous", the layer before, and names of earlier layers.',
+    )
     forward_time: TimeByType = Field(description="Time of the forward of one micro-batch.")
     backward_time: TimeByType = Field(
         description="Time of its backward, or of the half that makes the input's gradient."
@@ -158,6 +166,23 @@ class PipelineInstance(BaseInstance):
         """A bare budget is the memory of every device."""
         return True
 
+    @property
+    def has_skips(self) -> bool:
+        """Whether some layer reads the output of another one than the layer before."""
+        return any(len(layer.reads) > 1 for layer in self.layers)
+
+    def sources(self) -> list[tuple[int, ...]]:
+        """Return, for each layer (repeats one by one), those whose outputs it reads, ascending."""
+        found: list[tuple[int, ...]] = []
+        last: dict[str, int] = {}
+        for layer in self.layers:
+            first = len(found)
+            skipped = sorted(last[name] for name in layer.reads if name != PREVIOUS)
+            found.append((*skipped, *range(max(0, first - 1), first)))
+            found += [(index,) for index in range(first, first + layer.repeat - 1)]
+            last[layer.name] = len(found) - 1
+        return found
+
     def each_layer(self) -> list[Layer]:
         """Return all layers, repeats one by one."""
         return [layer for layer in self.layers for _ in range(layer.repeat)]
@@ -200,6 +225,32 @@ class PipelineInstance(BaseInstance):
             total += layer.repeat * (versions * layer.parameter_size + layer.discrepancy_size)
             total += layer.repeat * (layer.forward_workspace + layer.backward_workspace)
         check_total(total, "the sizes of the pipeline")
+        return self
+
+    @model_validator(mode="after")
+    def _skips(self) -> Self:
+        names = [layer.name for layer in self.layers]
+        for index, layer in enumerate(self.layers):
+            if layer.reads == (PREVIOUS,):
+                continue
+            at = f".layers[{index}].reads"
+            if self.is_stream:
+                raise fail(f"with weights {self.weights}, a layer reads the one before, and no other", at)
+            if PREVIOUS not in layer.reads:
+                raise fail(f'every layer reads the one before: "{PREVIOUS}" is missing', at)
+            if len(set(layer.reads)) < len(layer.reads):
+                raise fail("a layer is named twice", at)
+            for name in layer.reads:
+                if name == PREVIOUS:
+                    continue
+                if names.count(name) > 1:
+                    raise fail(f"{names.count(name)} layers are called {name!r}", at)
+                if name not in names[:index]:
+                    near = get_close_matches(name, filter(None, names[:index]), 1)
+                    hint = f"; did you mean {near[0]!r}?" if near else ""
+                    raise fail(f"no layer before is called {name!r}{hint}", at)
+                if names.index(name) == index - 1:
+                    raise fail(f'{name!r} is the layer before, which "{PREVIOUS}" means', at)
         return self
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from typing import Any
 from remat.errors import ClaimError
 from remat.graph.bounds import makespan_bound, memory_time_bound
 from remat.graph.machine import Machine
-from remat.instance import PipelineInstance, digest
+from remat.instance import PipelineInstance
 from remat.placement import Unplaceable, place
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
@@ -251,7 +251,7 @@ def _judge(
     graph = problem.graph if stream is None else stream.graph
     return Result(
         instance_name=problem.instance.name,
-        instance_digest=digest(problem.instance),
+        instance=problem.instance,
         # Parameters lie where the schedule has put them: whoever draws it need not ask.
         graph=graph if steps is None else started(graph, problem.machine, steps),
         orders=proposal.orders if stream is None else stream.orders,

@@ -12,6 +12,7 @@ from remat.documents import write_text
 from remat.graph.bounds import MemoryBound
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
+from remat.instance.digest import digest
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.schedule import document as schedule
 from remat.schedule.document import StepView
@@ -93,6 +94,10 @@ class Result:
 
     Attributes
     ----------
+    instance : Instance or None
+        What was solved, where that is known.
+    instance_digest : str
+        Its digest: computed when somebody asks, as that takes a while for large ones.
     status : Status
     makespan : int, float or None
         Verified; None without a schedule.
@@ -126,7 +131,7 @@ class Result:
     """
 
     instance_name: str
-    instance_digest: str
+    instance: Instance | None
     graph: TaskGraph
     machine: Machine
     units: Units
@@ -150,6 +155,11 @@ class Result:
     history: tuple[Progress, ...] = ()
     orders: Orders | None = None
     pattern: Pattern | None = None
+
+    @property
+    def instance_digest(self) -> str:
+        """Digest of the instance; empty where that is not known."""
+        return "" if self.instance is None else digest(self.instance)
 
     @property
     def steps(self) -> Sequence[schedule.Step]:

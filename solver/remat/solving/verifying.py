@@ -104,7 +104,7 @@ class Examined:
         status, lower, within = self._stated()
         return Result(
             instance_name=self.instance.name or "",
-            instance_digest=digest(self.instance),
+            instance=self.instance,
             graph=self.graph,
             machine=self.machine,
             units=self.instance.units.build(),

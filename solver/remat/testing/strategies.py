@@ -420,6 +420,7 @@ def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False, streams
         if document["weights"] == "single":
             figures.seldom(layers[0], "discrepancy_size", figures.size, 2)
     else:
+        _skip(draw, layers)
         figures.seldom(document, "copies", lambda: 2, 2)
         for layer in layers if draw(st.integers(1, 3)) == 3 else ():
             layer["paired_time"] = _paired_time(layer, types, draw(st.integers(0, 2)))
@@ -445,6 +446,19 @@ def _layer(draw: st.DrawFn, figures: _Figures, split: int, types: list[str]) -> 
         layer["weight_time"] = figures.time(least=1)
         figures.seldom(layer, "weight_saved_size", figures.size, 2)
     return layer
+
+
+def _skip(draw: st.DrawFn, layers: list[Document]) -> None:
+    """Let some layers read the outputs of others than the one before."""
+    if len(layers) < 3 or draw(st.integers(1, 3)) < 3:
+        return
+    for number, layer in enumerate(layers):
+        layer["name"] = f"l{number}"
+        earlier = [f"l{k}" for k in range(number - 1)]
+        if not earlier or draw(st.integers(0, 1)):
+            continue
+        named = draw(st.lists(st.sampled_from(earlier), min_size=1, max_size=2, unique=True))
+        layer["reads"] = ["previous", *named] if draw(st.integers(0, 1)) else [*named, "previous"]
 
 
 def _paired_time(layer: Document, types: list[str], share: int) -> Any:

@@ -11,12 +11,15 @@ import pytest
 import remat
 from remat.bridges.pipelining import actions
 from remat.bridges.pipelining.actions import Action, Kind, Overlap, Rows, csv_lines, read_csv
+from remat.bridges.pipelining.exporting import export_csv
 from remat.bridges.pipelining.layout import Layout, check_layout
 from remat.bridges.pipelining.orders import even_cuts, first_uneven, orders_of, rows_of
 from remat.bridges.pipelining.rendezvous import with_transfers
 from remat.bridges.pipelining.verifying import examine_csv
 from remat.errors import InstanceError, OptionError
+from remat.generate.pipeline import uniform
 from remat.schedule.orders import Orders, Pass, Phase, Stage
+from remat.solving.verifying import examine
 from tests.bridges.pipelining.cases import RULES, csv_of, instance_of, named, pipeline
 
 TWO = "0F0,0F1,,0B0,0B1\n1F0,1B0,1F1,1B1\n"
@@ -219,3 +222,12 @@ def test_deadlock_of_the_order_is_told() -> None:
     assert "waits for" in violation.message
     with pytest.raises(InstanceError, match="CSV schedules are for pipelines"):
         examine_csv(remat.load({"schema": "remat.instance/1", "kind": "tree", "parent": [-1], "output_size": [1]}), "x")
+
+
+def test_skip_connections_have_no_transfers_in_a_csv() -> None:
+    document = uniform(skips=True)
+    result = remat.solve(document, algorithm="1f1b")
+    examined = examine(document, result.to_dict())
+    assert export_csv(examined).rows
+    with pytest.raises(remat.OptionError, match="neighbouring stages only"):
+        export_csv(examined, transfers="grouped")

@@ -62,6 +62,8 @@ def better_order(problem: Problem, name: str, stopped: Callable[[], bool]) -> li
         model = order_model(problem, name)
     except OptionError:  # values of several origins
         return None
+    if stopped():
+        return None
     order = improved(model, good_order(model), stopped, problem.budget or 0)
     if model.peak(order) >= model.peak(range(len(model))):
         return None

@@ -7,6 +7,8 @@ The copy out follows the run before the edge; the copy back starts with the run 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from pydantic import Field
 
@@ -56,24 +58,28 @@ def solve(problem: Problem, options: TflmsOptions, context: Context) -> Proposal
     else:
         # One gap more at a threshold just below each length; spans descend.
         counts = [0, *(np.flatnonzero(np.diff(spans[longest])) + 1).tolist(), len(longest)]
-    plan, swaps = _first_fitting(choice, longest.tolist(), counts, options.ahead)
+    plan, swaps = _first_fitting(choice, longest.tolist(), counts, options.ahead, lambda: context.stopped)
     if swaps is None:
         return nothing_fits(choice, "tflms")
     return rule_proposal(order, order.program(swaps), plan, "tflms", context)
 
 
 def _first_fitting(
-    choice: Choice, longest: list[int], counts: list[int], ahead: int
+    choice: Choice, longest: list[int], counts: list[int], ahead: int, stopped: Callable[[], bool]
 ) -> tuple[Plan | None, list[Swap] | None]:
-    """Return the plan of the fewest gaps that fit, or, without a plan, the swaps that come nearest to it."""
+    """Return the plan of the fewest gaps that fit, or, without a plan, the swaps that come nearest to it.
+
+    Once `stopped` is true, of more gaps: the fewest that are known to fit.
+    """
     # What leaves only ever makes room in the processor's memory, so that the fewest gaps are found by bisection.
     low, high = 0, len(counts) - 1
-    while low < high:
+    while low < high and not stopped():
         middle = (low + high) // 2
         if _fits(choice, _swaps(choice, longest[: counts[middle]], ahead)):
             high = middle
         else:
             low = middle + 1
+    low = high
     nearest = _swaps(choice, longest[: counts[low]], ahead)
     if not _fits(choice, nearest):
         return None, nearest

@@ -98,13 +98,17 @@ class Choice:
     def round_trip(self) -> np.ndarray:
         """Time of each gap's transfers on the nearest route."""
         machine, route = self.problem.machine, self.routes[0]
-        times = [route.out_time(machine, size) + route.back_time(machine, size) for size in self.size.tolist()]
-        return np.array(times, dtype=np.float64)
+        sizes, which = np.unique(self.size, return_inverse=True)  # many values are of one size
+        times = [route.out_time(machine, size) + route.back_time(machine, size) for size in sizes.tolist()]
+        return np.array(times, dtype=np.float64)[which]
 
     @cached_property
     def legs(self) -> list[Leg]:
         """Each gap's transfers on the nearest route."""
         machine, route, begins = self.problem.machine, self.routes[0], self.order.start_times
+        times = {
+            size: (route.out_time(machine, size), route.back_time(machine, size)) for size in set(self.size.tolist())
+        }
         rows = zip(self.after.tolist(), self.before.tolist(), self.size.tolist(), strict=True)
         return [
             Leg(
@@ -113,8 +117,7 @@ class Choice:
                 before,
                 float(begins[after + 1]),
                 float(begins[before]),
-                route.out_time(machine, size),
-                route.back_time(machine, size),
+                *times[size],
             )
             for gap, (after, before, size) in enumerate(rows)
         ]

@@ -19,6 +19,8 @@ import heapq
 from collections import defaultdict
 from dataclasses import dataclass
 
+import numpy as np
+
 from remat.plugin import IntArray, Machine, Number, StepBuilder, Steps, TaskGraph, number_array
 from remat_algorithms.offload.swaps.program import Program, planned_profile, reused_bytes, run_time
 
@@ -210,7 +212,7 @@ class _Simulation:
             return True
         # From its use on, the profile counts it; what no run waits for is counted during the last one.
         window = slack[self.unfinished : min(transfer.needed, len(self.runs) - 1)]
-        if window.min(initial=size) < size:
+        if len(window) and np.minimum.reduce(window) < size:
             return False
         window -= size
         return True

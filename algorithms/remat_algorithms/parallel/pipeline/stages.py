@@ -148,7 +148,14 @@ def model_of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, 
         # The quicker of the two ways: the model is to be a relaxation.
         return min(out.time(last.output_size), back.time(last.gradient_bytes))
 
-    held = [held_bytes(instance, layers, stage.layers) for stage in stages]
+    held = []
+    counted: dict[int, set[int]] = {}  # by device: what an earlier stage holds there, a later one need not
+    for stage in stages:
+        here = counted.setdefault(stage.device, set())
+        outputs = _kept_outputs(instance, layers, stage.layers) - here
+        here |= outputs
+        saved = sum(layers[index].saved_size for index in stage.layers)
+        held.append(saved + sum(layers[index].output_size for index in outputs))
     fixed = [0] * len(machine.processors)
     for device in range(len(fixed)):
         own = {layer for stage in stages if stage.device == device for layer in stage.layers}
@@ -169,19 +176,22 @@ def model_of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, 
 
 def held_bytes(instance: PipelineInstance, layers: Sequence[Layer], own: Sequence[int]) -> int:
     """Return the bytes that a stage of these layers holds of a micro-batch, from F to B at the least."""
-    size, inner = 0, set(own)
+    outputs = _kept_outputs(instance, layers, own)
+    return sum(layers[index].saved_size for index in own) + sum(layers[index].output_size for index in outputs)
+
+
+def _kept_outputs(instance: PipelineInstance, layers: Sequence[Layer], own: Sequence[int]) -> set[int]:
+    """Return the layers whose outputs a backward of a stage reads."""
+    sources = instance.sources() if instance.has_skips else None
+    kept: set[int] = set()
     for index in own:
         layer = layers[index]
         reads = instance.backward_reads if layer.backward_reads is None else layer.backward_reads
-        size += layer.saved_size
         if "output" in reads:
-            size += layer.output_size
-        before = layers[index - 1] if index else None
-        if before is not None and "input" in reads:
-            wanted = instance.backward_reads if before.backward_reads is None else before.backward_reads
-            inside = index - 1 in inner and "output" in wanted
-            size += 0 if inside else before.output_size
-    return size
+            kept.add(index)
+        if "input" in reads:
+            kept.update(range(max(0, index - 1), index) if sources is None else sources[index])
+    return kept
 
 
 def placed(problem: Problem, orders: Orders) -> tuple[Steps, Number, list[int]] | None:
@@ -245,7 +255,10 @@ def steady_peaks(problem: Problem, pattern: Pattern, versions: Sequence[int]) ->
 def _changes(
     problem: Problem, steps: Steps, runs: IntArray, end: NumberArray
 ) -> tuple[NumberArray, IntArray, IntArray, NumberArray]:
-    """Return when, in which memory and by how much what is held changes, and whether that is at the start of a step."""
+    """Return when, in which memory and by how much what is held changes, and which changes of an instant come first.
+
+    What began before gives back, then steps take in their order, those of no length giving back at once.
+    """
     graph, machine = problem.graph, problem.machine
     assert steps.start is not None
     assert steps.on is not None
@@ -262,7 +275,8 @@ def _changes(
     time = np.concatenate((steps.start, end, steps.start[copies]))
     where = np.concatenate((memory, memory, steps.target[copies]))
     change = np.concatenate((taken + workspace, -given, graph.size[steps.item[copies]]))
-    starts = np.concatenate((np.ones(len(steps)), np.zeros(len(steps)), np.ones(len(copies))))
+    turn = 2 * np.arange(len(steps))
+    starts = np.concatenate((turn, np.where(end > steps.start, -1, turn + 1), turn[copies]))
     return time, where, change, starts
 
 

@@ -11,6 +11,7 @@ from remat.bridges.pipelining.layout import Layout, check_layout
 from remat.bridges.pipelining.orders import first_uneven, rows_of
 from remat.bridges.pipelining.rendezvous import hang_of, told, with_transfers
 from remat.errors import OptionError
+from remat.instance import PipelineInstance
 from remat.schedule.orders import Orders
 from remat.solving.verifying import Examined
 
@@ -52,6 +53,12 @@ def export_csv(examined: Examined, *, transfers: Transfers = "none") -> Exported
     devices = [processor.name for processor in examined.machine.processors]
     if transfers == "none":
         return Exported(layout.rows, tuple(_notes(orders, layout, devices)))
+    if isinstance(examined.instance, PipelineInstance) and examined.instance.has_skips:
+        raise OptionError(
+            "layers read others than the one before, and a CSV has sends and receives between neighbouring stages only "
+            "(none would do)",
+            argument="transfers",
+        )
     grouped = transfers == "grouped"
     full = with_transfers(layout, grouped=grouped)
     cycle = hang_of(full)

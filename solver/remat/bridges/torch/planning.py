@@ -18,10 +18,14 @@ from remat.bridges.torch.shim import torch
 from remat.documents import read_document, write_text
 from remat.plugin.proposal import Status
 from remat.solving.entry import solve
+from remat.solving.questions.least_budget import least_budget
 from remat.solving.result import Result
 from remat.units import format_size, parse_size
 
 SCHEMA = "remat.plan/1"
+LEAST_SECONDS, ANY_OVERHEAD = 10.0, 1000.0
+"""Limit on looking for the least budget that will do, where one is too small, and a share that no plan comes near."""
+
 RESERVE_ON_DEVICE = 1 << 30
 """Bytes that a device's context and fragmentation take, unless said otherwise; on the CPU none."""
 
@@ -129,8 +133,15 @@ class Plan:
         return "\n".join((*lines, *self.warnings))
 
 
-def make_plan(captured: Captured, choices: Choices) -> Plan:
+def make_plan(captured: Captured, choices: Choices, *, explain: bool = True) -> Plan:
     """Plan a captured step: from a file, from the cache, or solved.
+
+    Parameters
+    ----------
+    captured : Captured
+    choices : Choices
+    explain : bool
+        Whether to look for a budget that will do where this one is too small.
 
     Raises
     ------
@@ -150,7 +161,8 @@ def make_plan(captured: Captured, choices: Choices) -> Plan:
     result = _solve(instance, choices, reserve)
     if result.columns is None:
         proved = result.status is Status.INFEASIBLE
-        raise TooSmallError(_too_small(captured, result, split, choices), proved=proved)
+        why = _too_small(captured, instance, result, split, choices) if explain else f"too much for {choices.budget}"
+        raise TooSmallError(why, proved=proved)
     plan = plan_of(captured, result, split)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -254,7 +266,8 @@ def _solve(instance: Any, choices: Choices, reserve: int) -> Result:
     )
 
 
-def _too_small(captured: Captured, result: Result, split: Mapping[str, int], choices: Choices) -> str:
+def _too_small(captured: Captured, instance: Any, result: Result, split: Mapping[str, int], choices: Choices) -> str:
+    """Say what every plan takes, and with which budget there is one: a class that was searched in vain says neither."""
     joint = captured.joint
     gradients = {value for name in captured.recording.gradients if name is not None for value in joint.owned[name]}
     fixed = sum(split.values()) - split["reserve"]
@@ -262,14 +275,22 @@ def _too_small(captured: Captured, result: Result, split: Mapping[str, int], cho
         f"{format_size(fixed)} are parameters, inputs and the like, "
         f"{format_size(sum(joint.values[value] for value in gradients))} new gradients"
     )
-    least = result.least_budget
-    if least is None:
-        return f"no schedule was found within {choices.budget}: {parts}; give more time or more memory"
-    node = joint.nodes.get(joint.tasks[result.graph.tasks[least.task]].node) if least.task is not None else None
-    by = "" if node is None else f", set by {joint.describe(node.name)}"
     certain = "infeasible" if result.status is Status.INFEASIBLE else "nothing found"
-    known = format_size(least.size + split["reserve"], both=True)
-    return f"{certain} within {choices.budget}: the least budget known is {known}{by}; of it {parts}"
+    bound = result.memory_bounds["memory"]
+    node = joint.nodes.get(joint.tasks[result.graph.tasks[bound.task]].node) if bound.task is not None else None
+    by = "" if node is None else f" (set by {joint.describe(node.name)})"
+    needed = format_size(bound.size + split["reserve"], both=True)
+    found = least_budget(
+        instance,
+        max_overhead=ANY_OVERHEAD,
+        algorithm=choices.algorithm,
+        options=choices.options,
+        time_limit=min(LEAST_SECONDS, choices.time_limit),
+    )
+    enough = "none is found in time"
+    if found.columns is not None:
+        enough = f"one is found with {format_size(found.peak_memory['memory'] + split['reserve'], both=True)}"
+    return f"{certain} within {choices.budget}: any plan takes {needed}{by} at least, {enough}; of it {parts}"
 
 
 def plan_of(captured: Captured, result: Result, split: Mapping[str, int] | None = None) -> Plan:

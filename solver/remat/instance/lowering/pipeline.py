@@ -56,7 +56,21 @@ class _Lowering:
             self._of_layer("s", k, layer.saved_size - min(layer.saved_size, layer.weight_saved_size))
             for k, layer in enumerate(self.layers)
         ]
-        self.y = [self._of_layer("y", k, layer.gradient_bytes) for k, layer in enumerate(self.layers[:-1])]
+        self.sources = instance.sources()
+        self.readers: list[list[int]] = [[] for _ in self.layers]
+        for reader, read in enumerate(self.sources):
+            for k in read:
+                self.readers[k].append(reader)
+        # Each reader of an output gives back a gradient of its own.
+        self.y = {
+            (k, reader): self.values.add(
+                f"y{k + 1}." if reader == k + 1 else f"y{k + 1}.{reader + 1}.",
+                0,
+                np.full(self.batches, self.layers[k].gradient_bytes, dtype=np.int64),
+            )
+            for k, readers in enumerate(self.readers)
+            for reader in readers
+        }
         split = [k for k in range(count) if self.layers[k].is_split]
         self.v = {
             k: self._of_layer("v", k, min(self.layers[k].saved_size, self.layers[k].weight_saved_size)) for k in split
@@ -88,7 +102,9 @@ class _Lowering:
         reads += [self._reads_of_backward(k) for k in range(count)]
         reads += [self._per_batch([self.v[k], self.e[k]], [self.parameters["g"].get(k)]) for k in split]
         writes = [self._per_batch([self.x[k], self.s[k], *self._if(self.v, k)], []) for k in range(count)]
-        writes += [self._per_batch([*self.y[k - 1 : k] * (k > 0), *self._if(self.e, k)], []) for k in range(count)]
+        for k in range(count):
+            gradients = [self.y[source, k] for source in self.sources[k]]
+            writes.append(self._per_batch([*gradients, *self._if(self.e, k)], []))
         writes += [self._per_batch([], []) for _ in split]
         names: list[NameRun] = [(f"Fe{k + 1}.", 0, batches) for k in range(count)]
         names += [(f"B{k + 1}.", 0, batches) for k in range(count)]
@@ -135,15 +151,16 @@ class _Lowering:
         return [where[layer]] if layer in where else []
 
     def _reads_of_forward(self, layer: int) -> tuple[IntArray, int]:
-        return self._per_batch(self.x[layer - 1 : layer] * (layer > 0), [self.parameters["w"].get(layer)])
+        return self._per_batch([self.x[source] for source in self.sources[layer]], [self.parameters["w"].get(layer)])
 
     def _reads_of_backward(self, layer: int) -> tuple[IntArray, int]:
         own = self.layers[layer].backward_reads
         wanted = self.instance.backward_reads if own is None else own
         # Whatever it reads of them, its forward comes first: the saved value, which may have no size, says so.
-        per_batch = [self.s[layer], *self.y[layer : layer + 1], *self._if(self.v, layer)]
-        if "input" in wanted and layer > 0:
-            per_batch.append(self.x[layer - 1])
+        gradients = [self.y[layer, reader] for reader in self.readers[layer]]
+        per_batch = [self.s[layer], *gradients, *self._if(self.v, layer)]
+        if "input" in wanted:
+            per_batch += [self.x[source] for source in self.sources[layer]]
         if "output" in wanted:
             per_batch.append(self.x[layer])
         gradient = None if layer in self.v else self.parameters["g"].get(layer)
