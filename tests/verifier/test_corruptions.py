@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 from remat.placement import place
+from remat.verifier import residency
 from tests.placement.step_lists import world_of
 from tests.verifier.corruptions import CORRUPTIONS, Sample
 from tests.verifier.judges import Case, rules, same_figures
@@ -155,3 +156,8 @@ def test_both_judges_agree_on_anything(chunk):
 @pytest.mark.parametrize("chunk", range(4, 24))
 def test_both_judges_agree_on_much_more(chunk):
     judge_mutants(chunk, 100)
+
+
+def test_keys_are_followed_in_parts(monkeypatch):
+    monkeypatch.setattr(residency, "CHUNK", 3)
+    judge_mutants(0, 10)

@@ -122,7 +122,7 @@ def _reused(
     read_codes = np.sort(owner * values + reads.items)
     freed = (residency.operation == FREE) & (residency.step >= 0)
     step, value, before = residency.step[freed], residency.key[freed] % values, residency.before[freed]
-    codes = step * values + value
+    codes = step.astype(np.int64) * values + value
     place = np.minimum(np.searchsorted(read_codes, codes), max(len(read_codes) - 1, 0))
     is_read = read_codes[place] == codes if len(read_codes) else np.zeros(len(codes), dtype=bool)
     dropped = np.zeros(count, dtype=residency.before.dtype)

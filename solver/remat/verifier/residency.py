@@ -7,10 +7,13 @@ give, at each event, how many steps read or write the key and how many of its by
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
@@ -20,6 +23,9 @@ from remat.verifier.timeline import Timeline
 
 if TYPE_CHECKING:
     from remat.verifier.findings import Findings
+
+Column = NDArray[Any]
+"""Integers of some width."""
 
 RUN, COPY, DROP = 0, 1, 2
 
@@ -33,20 +39,19 @@ class Residency:
 
     Attributes
     ----------
-    key, position, operation, step : (events,) int64
+    key, position, operation, step : (events,) int64, or narrower where that holds them
         `position` is -1 for initial residency.
-    before, after : (events,) int64 or object
-        Bytes of the key that lie there, before and after the event (see `remat.verifier.exact`).
+    before : (events,) int64 or object
+        Bytes of the key that lie there before the event (see `remat.verifier.exact`).
     complete_keys : (keys,) int64
         Sorted keys whose values are resident with all their bytes when everything has ended.
     """
 
-    key: IntArray
-    position: IntArray
-    operation: IntArray
-    step: IntArray
+    key: Column
+    position: Column
+    operation: Column
+    step: Column
     before: IntArray
-    after: IntArray
     complete_keys: IntArray
 
     def complete_at_end(self, key: int) -> bool:
@@ -67,60 +72,135 @@ def memory_of_steps(machine: Machine, steps: Steps) -> IntArray:
     return memory
 
 
+CHUNK = 1 << 20
+"""Events that are looked at together: those of one key always are."""
+
+
 def follow_values(
     graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timeline, valid: BoolArray, findings: Findings
 ) -> Residency:
     """Follow every value through every memory and report what a step may not do with it."""
-    key, position, operation, step = _events(graph, machine, steps, timeline, valid)
-    events = len(timeline.step_at) + 1
-    # One code per event orders by key, then position, then operation.
-    code = (key * (events + 1) + position + 1) * 10 + operation
-    if len(code) and float(key.max() + 1) * (events + 1) * 10 > 2.0**62:
+    key, position, operation, step = _sorted(_events(graph, machine, steps, timeline, valid), len(timeline.step_at) + 1)
+    exact = exact_dtype(graph, steps, valid)
+    before = np.empty(len(key), dtype=exact)
+    complete = [np.zeros(0, dtype=np.int64)]
+    pinned = _pinned_keys(graph, machine)
+    # Keys have nothing to do with each other: what is only needed on the way need not be there for all at once.
+    for rows in _chunks(key):
+        part = _Part(graph, machine, key[rows], operation[rows], step[rows], exact)
+        complete.append(part.follow(steps, findings))
+        before[rows] = part.before
+        if pinned:
+            part.report_pinned(pinned, findings)
+    return Residency(key, position, operation, step, before, np.concatenate(complete))
+
+
+def _sorted(columns: tuple[Column, ...], events: int) -> tuple[Column, ...]:
+    """Order events by key, then position, then operation."""
+    key, position, operation, _ = columns
+    if len(key) and float(key.max() + 1) * (events + 1) * 10 > 2.0**62:
         order = np.lexsort((operation, position, key))
     else:
+        code = key.astype(np.int64)  # all three in one
+        code *= events + 1
+        code += position
+        code += 1
+        code *= 10
+        code += operation
         order = np.argsort(code, kind="stable")
-    key, position, operation, step = key[order], position[order], operation[order], step[order]
-    exact = exact_dtype(graph, steps, valid)
-    size = (graph.size[key % len(graph.values)] if len(key) else key).astype(exact, copy=False)
-    amount = steps.amount[np.maximum(step, 0)] if len(steps) else np.zeros(len(step), dtype=np.int64)
-    amount = amount.astype(exact, copy=False)
-    before, after, present, stays = _bytes(key, operation, amount, size)
-    complete = np.where(size > 0, before == size, present)
+    return tuple(column[order] for column in columns)
 
-    begins = _one_of(operation, READ, PART_READ)
-    read_change = begins.astype(np.int64) - (operation == READ_END)
-    ends = _one_of(operation, WRITE_END, PART_WRITE_END)
-    write_change = _one_of(operation, WRITE, PART_WRITE).astype(np.int64) - ends
-    # Every begin has its end within the same key, so the running sums are 0 where a key starts.
-    readers = np.cumsum(read_change) - read_change
-    writers = np.cumsum(write_change) - write_change
-    _report(
-        graph,
-        machine,
-        findings,
-        operation=operation,
-        step=step,
-        key=key,
-        amount=amount,
-        size=size,
-        before=before,
-        complete=complete,
-        present=present,
-        readers=readers,
-        writers=writers,
-    )
-    pinned = _pinned_keys(graph, machine)
-    if pinned:
-        freed = _one_of(operation, FREE, PART_FREE) & np.isin(key, pinned)
+
+def _chunks(key: Column) -> Iterator[slice]:
+    """Yield parts of some `CHUNK` events or more, each with whole keys."""
+    starts = np.flatnonzero(key[1:] != key[:-1]) + 1
+    places = np.searchsorted(starts, np.arange(CHUNK, len(key), CHUNK))
+    ends = [*dict.fromkeys(starts[places[places < len(starts)]].tolist()), len(key)]
+    for first, end in pairwise([0, *ends]):
+        if end > first:
+            yield slice(first, end)
+
+
+class _Part:
+    """Some keys, with all their events."""
+
+    def __init__(
+        self, graph: TaskGraph, machine: Machine, key: Column, operation: Column, step: Column, exact: Any
+    ) -> None:
+        self.graph, self.machine, self.key, self.operation, self.step = graph, machine, key, operation, step
+        self.size = graph.size[key % len(graph.values)].astype(exact, copy=False)
+
+    def follow(self, steps: Steps, findings: Findings) -> IntArray:
+        """Count bytes, readers and writers; report what is wrong; return the keys that are complete in the end."""
+        operation, key, size = self.operation, self.key, self.size
+        amount = steps.amount[np.maximum(self.step, 0)] if len(steps) else np.zeros(len(key), dtype=np.int64)
+        self.amount = amount.astype(size.dtype, copy=False)
+        self.before, after, present, stays = _bytes(key, operation, self.amount, size)
+        complete = np.where(size > 0, self.before == size, present)
+        begins = _one_of(operation, READ, PART_READ)
+        read_change = begins.astype(np.int8) - (operation == READ_END)
+        ends = _one_of(operation, WRITE_END, PART_WRITE_END)
+        write_change = _one_of(operation, WRITE, PART_WRITE).astype(np.int8) - ends
+        # Every begin has its end within the same key, so the running sums are 0 where a key starts.
+        readers = np.cumsum(read_change, dtype=np.int32) - read_change
+        writers = np.cumsum(write_change, dtype=np.int32) - write_change
+        self._report(findings, complete=complete, present=present, readers=readers, writers=writers)
+        last = np.append(key[1:] != key[:-1], True)
+        return key[last & np.where(size > 0, after == size, stays)].astype(np.int64)
+
+    def report_pinned(self, pinned: list[int], findings: Findings) -> None:
+        """Report frees of inputs that stay."""
+        freed = _one_of(self.operation, FREE, PART_FREE) & np.isin(self.key, pinned)
         for k in np.flatnonzero(freed).tolist():
-            findings.add(int(step[k]), "pinned-input", f"frees pinned input {_where(graph, machine, key[k])}")
-    last = np.append(np.diff(key) > 0, True) if len(key) else np.zeros(0, dtype=bool)
-    return Residency(
-        key, position, operation, step, before, after, key[last & np.where(size > 0, after == size, stays)]
-    )
+            findings.add(int(self.step[k]), "pinned-input", f"frees pinned input {self._where(k)}")
+
+    def _report(
+        self, findings: Findings, *, complete: BoolArray, present: BoolArray, readers: Column, writers: Column
+    ) -> None:
+        graph, operation, step, key = self.graph, self.operation, self.step, self.key
+        amount, size, before = self.amount, self.size, self.before
+        unit = "bytes" if graph.units.memory == "B" else "units"
+
+        def tell(mask: BoolArray, rule: str, text: str) -> None:
+            for k in np.flatnonzero(mask).tolist():
+                shown = text.format(before=before[k], size=size[k], amount=amount[k], unit=unit)
+                findings.add(int(step[k]), rule, f"{self._where(k)} {shown}")
+
+        reading, part_reading = operation == READ, operation == PART_READ
+        enough = np.where(part_reading, before >= amount, complete)
+        tell(reading & ~enough, "read-missing", "is read, but only {before} of its {size} {unit} are there")
+        tell(part_reading & ~enough, "read-missing", "holds {before} {unit}, fewer than the {amount} to move")
+        tell((reading | part_reading) & enough & (writers > 0), "value-busy", "is read while another step writes it")
+        writing = operation == WRITE
+        part_writing = operation == PART_WRITE
+        # A task that both reads and writes a value is its own reader: its read begins right before its write.
+        own = np.zeros(len(key), dtype=bool)
+        own[1:] = _one_of(operation[:-1], READ, PART_READ) & (key[1:] == key[:-1]) & (step[1:] == step[:-1])
+        tell((writing | part_writing) & (writers > 0), "value-busy", "is written while another step writes it")
+        tell(
+            (writing | part_writing) & (writers == 0) & (readers - own > 0),
+            "value-busy",
+            "is written while another step reads it",
+        )
+        tell(part_writing & (before + amount > size), "bad-bytes", "would hold {before} + {amount} of {size} {unit}")
+        freeing = (operation == FREE) | (operation == PART_FREE)
+        there = np.where(size > 0, before > 0, present)
+        tell((operation == FREE) & ~there, "free-missing", "is dropped, but is not there")
+        # Moves that end at one instant free one after the other: the bytes must last for all of them.
+        tell(
+            (operation == PART_FREE) & (before < amount),
+            "free-missing",
+            "holds {before} {unit}, fewer than the {amount} moved",
+        )
+        tell(freeing & (readers > 0), "value-busy", "is dropped while another step reads it")
+        tell(freeing & (writers > 0), "value-busy", "is dropped while another step writes it")
+
+    def _where(self, row: int) -> str:
+        memory, value = divmod(int(self.key[row]), len(self.graph.values))
+        return f"{self.graph.values[value]} in {self.machine.memories[memory].name}"
 
 
-def _one_of(operation: IntArray, *wanted: int) -> BoolArray:
+def _one_of(operation: Column, *wanted: int) -> BoolArray:
     table = np.zeros(10, dtype=bool)
     table[list(wanted)] = True
     return table[operation]
@@ -128,14 +208,16 @@ def _one_of(operation: IntArray, *wanted: int) -> BoolArray:
 
 def _events(
     graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timeline, valid: BoolArray
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+) -> tuple[Column, Column, Column, Column]:
     values = len(graph.values)
     memory = memory_of_steps(machine, steps)
     start, release, free = timeline.start_position, timeline.release_position, timeline.free_position
-    parts: list[tuple[IntArray, IntArray, int, IntArray]] = []
+    parts: list[tuple[Column, Column, int, Column]] = []
+    small = len(machine.memories) * values < 2**31 and len(timeline.step_at) < 2**31
+    dtype = np.int32 if small else np.int64
 
     def add(key: IntArray, position: IntArray, operation: int, step: IntArray) -> None:
-        parts.append((key, position, operation, step))
+        parts.append((key.astype(dtype), position.astype(dtype), operation, step.astype(dtype)))
 
     for place in graph.inputs:
         where = 0 if place.memory is None else machine.memory_index.get(place.memory, -1)
@@ -169,13 +251,13 @@ def _events(
     return (
         np.concatenate([part[0] for part in parts]),
         np.concatenate([part[1] for part in parts]),
-        np.concatenate([np.full(len(part[0]), part[2], dtype=np.int64) for part in parts]),
+        np.concatenate([np.full(len(part[0]), part[2], dtype=np.int8) for part in parts]),
         np.concatenate([part[3] for part in parts]),
     )
 
 
 def _bytes(
-    key: IntArray, operation: IntArray, amount: IntArray, size: IntArray
+    key: Column, operation: Column, amount: IntArray, size: IntArray
 ) -> tuple[IntArray, IntArray, BoolArray, BoolArray]:
     """Return each key's bytes before and after each event, and whether it was last made whole (both likewise)."""
     count = len(key)
@@ -198,67 +280,6 @@ def _bytes(
     whole_after = known & (operation[at] != FREE)
     present = np.concatenate(([False], whole_after[:-1])) & ~new_key if count else whole_after
     return before, after, present, whole_after
-
-
-def _report(
-    graph: TaskGraph,
-    machine: Machine,
-    findings: Findings,
-    *,
-    operation: IntArray,
-    step: IntArray,
-    key: IntArray,
-    amount: IntArray,
-    size: IntArray,
-    before: IntArray,
-    complete: BoolArray,
-    present: BoolArray,
-    readers: IntArray,
-    writers: IntArray,
-) -> None:
-    unit = "bytes" if graph.units.memory == "B" else "units"
-
-    def tell(mask: BoolArray, rule: str, text: str) -> None:
-        for k in np.flatnonzero(mask).tolist():
-            shown = text.format(before=before[k], size=size[k], amount=amount[k], unit=unit)
-            findings.add(int(step[k]), rule, f"{_where(graph, machine, key[k])} {shown}")
-
-    reading, part_reading = operation == READ, operation == PART_READ
-    enough = np.where(part_reading, before >= amount, complete)
-    tell(reading & ~enough, "read-missing", "is read, but only {before} of its {size} {unit} are there")
-    tell(part_reading & ~enough, "read-missing", "holds {before} {unit}, fewer than the {amount} to move")
-    tell((reading | part_reading) & enough & (writers > 0), "value-busy", "is read while another step writes it")
-    writing = operation == WRITE
-    part_writing = operation == PART_WRITE
-    # A task that both reads and writes a value is its own reader: its read begins right before its write.
-    own = np.zeros(len(key), dtype=np.int64)
-    if len(key):
-        own[1:] = (_one_of(operation[:-1], READ, PART_READ) & (key[1:] == key[:-1]) & (step[1:] == step[:-1])).astype(
-            np.int64
-        )
-    tell((writing | part_writing) & (writers > 0), "value-busy", "is written while another step writes it")
-    tell(
-        (writing | part_writing) & (writers == 0) & (readers - own > 0),
-        "value-busy",
-        "is written while another step reads it",
-    )
-    tell(part_writing & (before + amount > size), "bad-bytes", "would hold {before} + {amount} of {size} {unit}")
-    freeing = (operation == FREE) | (operation == PART_FREE)
-    there = np.where(size > 0, before > 0, present)
-    tell((operation == FREE) & ~there, "free-missing", "is dropped, but is not there")
-    # Moves that end at one instant free one after the other: the bytes must last for all of them.
-    tell(
-        (operation == PART_FREE) & (before < amount),
-        "free-missing",
-        "holds {before} {unit}, fewer than the {amount} moved",
-    )
-    tell(freeing & (readers > 0), "value-busy", "is dropped while another step reads it")
-    tell(freeing & (writers > 0), "value-busy", "is dropped while another step writes it")
-
-
-def _where(graph: TaskGraph, machine: Machine, key: np.int64 | int) -> str:
-    memory, value = divmod(int(key), len(graph.values))
-    return f"{graph.values[value]} in {machine.memories[memory].name}"
 
 
 def _pinned_keys(graph: TaskGraph, machine: Machine) -> list[int]:
