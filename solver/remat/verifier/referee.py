@@ -285,6 +285,7 @@ def _check_drop_lists(graph: TaskGraph, steps: Steps, valid: BoolArray, findings
 
 def _check_processors(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, findings: Findings) -> None:
     _check_types(graph, machine, steps, valid, findings)
+    _check_ties(graph, machine, steps, valid, findings)
     if steps.on is None:
         return
     several = np.flatnonzero((steps.on.counts > 0) & valid)
@@ -315,6 +316,22 @@ def _check_types(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolAr
     for step, processor in zip(runs[unable].tolist(), first[unable].tolist(), strict=True):
         findings.add(step, "bad-step", f"{machine.processors[processor].name} cannot run this task")
         valid[step] = False
+
+
+def _check_ties(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, findings: Findings) -> None:
+    """A task that is tied to processors runs on these only; a step that names none runs on the machine's first."""
+    if not graph.tied:
+        return
+    names = [processor.name for processor in machine.processors]
+    for step in np.flatnonzero((steps.kind == RUN) & valid).tolist():
+        allowed = graph.tied.get(int(steps.item[step]))
+        if allowed is None:
+            continue
+        named = [] if steps.on is None else steps.on[step].tolist()
+        strange = [names[on] for on in named or [0] if 0 <= on < len(names) and names[on] not in allowed]
+        if strange:
+            findings.add(step, "bad-step", f"{strange[0]} is not a processor that this task is tied to")
+            valid[step] = False
 
 
 def _check_pairs(graph: TaskGraph, steps: Steps, valid: BoolArray, findings: Findings) -> None:
