@@ -181,7 +181,7 @@ class Residency(Model):
     memory: Name | None = Field(
         default=None,
         description="The memory; null: the first. `any`, unless a memory is called so (remat.instance/3): an input "
-        "lies where the schedule's `initial` says, and stays there; an output that is such an input lies where it began.",
+        "lies where the schedule's `initial` says, and stays there; such an input as an output lies where it began.",
     )
     copies: Count = Field(
         default=1, description="Most memories in which an input of memory `any` may lie. Needs remat.instance/3."

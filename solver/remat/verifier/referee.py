@@ -46,7 +46,8 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
     """
     findings = Findings()
     followed = follow(graph, machine, steps, findings)
-    graph, valid, link, uses = followed.graph, followed.valid, followed.link, followed.uses
+    asked, graph = graph, followed.graph
+    valid, link, uses = followed.valid, followed.link, followed.uses
     timeline, residency = followed.timeline, followed.residency
     busy = _check_resources(machine, followed.occupying, uses, findings)
     peaks, profiles = memory_use(graph, machine, steps, timeline, residency, valid, findings)
@@ -56,7 +57,7 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
     run_count = followed.run_count
     ran = np.flatnonzero(run_count)
     run_time = _exact_sum(graph.time[ran], run_count[ran])
-    reference = no_recompute_time(graph, needed_tasks(graph)) if reference_time is None else reference_time
+    reference = no_recompute_time(asked, needed_tasks(asked)) if reference_time is None else reference_time
     recompute_time = run_time - reference
     if isinstance(recompute_time, float) and abs(recompute_time) <= 1e-12 * run_time:
         recompute_time = 0.0  # what rounding leaves of a difference of equal sums
