@@ -101,7 +101,6 @@ def draw_plan(chance, document):
             bring(entry, memories[0])
             fixed.add((entry, memories[0]))
     for value, places in there.items():
-        for memory in sorted(places):
-            if (value, memory) not in fixed and chance.random() < 0.5:
-                steps.append({"drop": [value], "memory": memory})
+        free = [memory for memory in sorted(places) if (value, memory) not in fixed and chance.random() < 0.5]
+        steps += [{"drop": [value], "memory": memory} for memory in free]
     return {"schema": "remat.schedule/2", "initial": initial, "steps": steps}

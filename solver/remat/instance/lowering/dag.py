@@ -34,8 +34,8 @@ def lower_dag(instance: DagInstance, machine: Machine) -> TaskGraph:
     free = ANY if instance.is_placeable else ""  # no memory has an empty name
     chosen = [place for place in instance.inputs if place.memory == free]
     placed = {place.value for place in chosen}
-    by_type = any(type(task.time) is dict for task in tasks)
-    types = tuple(dict.fromkeys(processor.type for processor in machine.processors)) if by_type else ()
+    types, times = _times(tasks, machine)
+    names = frozenset(processor.name for processor in machine.processors)
     return TaskGraph(
         tasks=Names(task.id for task in tasks),
         values=Names(sizes),
@@ -53,8 +53,10 @@ def lower_dag(instance: DagInstance, machine: Machine) -> TaskGraph:
         outputs=tuple(Resident(index[place.value], place.memory) for place in instance.outputs if place.memory != free),
         placeable=tuple(Placeable(index[place.value], place.copies) for place in chosen),
         types=types,
-        times=_times(tasks, types) if types else None,
-        tied={number: frozenset(task.on) for number, task in enumerate(tasks) if task.on is not None},
+        times=times,
+        tied={
+            k: frozenset(task.on) for k, task in enumerate(tasks) if task.on is not None and not names <= set(task.on)
+        },
         pinned=frozenset(index[name] for name in instance.pinned_inputs if name not in placed),
         static_memory=instance.static_memory,
         parallel_max=np.array([p.max if p else 1 for p in parallel], dtype=np.int64) if some_parallel else None,
@@ -73,8 +75,12 @@ def _least(task: Task, machine: Machine) -> Number:
     return min((time for time in found if time is not None), default=min(task.time.values()))
 
 
-def _times(tasks: Sequence[Task], types: tuple[str, ...]) -> NumberArray:
-    """Return the time of each task on each type."""
+def _times(tasks: Sequence[Task], machine: Machine) -> tuple[tuple[str, ...], NumberArray | None]:
+    """Return the types, and the time of each task on each; none where it is the same on all of them."""
+    types = tuple(dict.fromkeys(processor.type for processor in machine.processors))
+    differ = [task for task in tasks if type(task.time) is dict]
+    if all(len({task.time_on(name) for name in types}) == 1 and task.time_on(types[0]) is not None for task in differ):
+        return (), None
     every = number_array(CANNOT if (time := task.time_on(name)) is None else time for name in types for task in tasks)
     times: NumberArray = every.reshape(len(types), len(tasks))
-    return times
+    return types, times
