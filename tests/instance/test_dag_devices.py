@@ -10,6 +10,7 @@ from remat.instance import load
 from remat.instance.digest import digest
 from remat.instance.lowering import lower
 from remat.instance.saving import instance_document
+from remat.instance.scaling import scaled
 from remat.plugin.registry import algorithms
 
 PLAIN = {
@@ -142,3 +143,11 @@ def test_a_given_order_runs_on_the_first_processor():
     with pytest.raises(OptionError, match="cannot run this task"):
         remat.schedule_of(changed([*TASK, "time"], {"b": 3}), ["t"])
     assert remat.schedule_of(FIELDS["static"], ["t"]).peak_memory == {"m": 2, "n": 5}
+
+
+def test_at_another_batch_every_time_grows_and_what_is_placed_does_not():
+    document = changed([*TASK, "time"], {"a": 5, "b": 3}, FIELDS["placed"])
+    larger = instance_document(scaled(load(document), 2))
+    assert larger["tasks"][0]["time"] == {"a": 10, "b": 6}
+    assert (larger["values"][0]["size"], larger["tasks"][0]["size"]) == (1, 2)
+    assert larger["inputs"] == [ANY]
