@@ -213,11 +213,11 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
     longest = facts.longest_task
     yield "longest task", f"{shown_in_module(longest.name, longest.module)}: {format_time(longest.figure, units)}"
     if facts.by_type:
-        yield "times by type", f"{facts.by_type:,} tasks"
+        yield "times by type", f"{facts.by_type:,} of {facts.tasks:,} tasks"
     if facts.tied:
-        yield "tied", f"{facts.tied:,} tasks, each to some of the processors"
+        yield "tied", f"{facts.tied:,} of {facts.tasks:,} tasks, to some of the processors"
     if facts.placeable:
-        yield "to be placed", f"{facts.placeable:,} inputs, which lie where the schedule's initial says"
+        yield "to be placed", f"{facts.placeable:,} of {facts.values:,} values: inputs that lie where the schedule says"
     if facts.static_memory:
         yield "static memory", size(facts.static_memory)
     yield "no recomputation", f"time {format_time(facts.no_recompute_time, units)}"
