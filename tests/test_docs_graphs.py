@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from remat.cli.main import main
 from remat.instance.dag import DagInstance, Parallel, Task, Value
 from tests import places
+from tests.oracles import referee
 
 DOCS = places.DOCS
 PAGE = (DOCS / "graphs.md").read_text()
@@ -27,12 +28,32 @@ def assert_prints(command, shown, capsys):
 def test_the_example(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("graph.json").write_text(PAGE.split("```json\n", 1)[1].split("```", 1)[0])
-    commands = re.findall(SHOWN, PAGE, re.MULTILINE)
+    page = PAGE.split("## Several devices")[0]
+    commands = re.findall(SHOWN, page, re.MULTILINE)
     assert [command.split()[0] for command, _ in commands] == ["show", "solve", "verify"]
     for command, shown in commands:
         assert_prints(command, shown, capsys)
-    steps = "".join(re.findall(r"^    (\{\"run\".*)\n", PAGE, re.MULTILINE))
+    steps = "".join(re.findall(r"^    (\{\"run\".*)\n", page, re.MULTILINE))
     assert json.loads(Path("plan.json").read_text())["steps"] == json.loads(f"[{steps}]")
+
+
+def test_the_example_of_several_devices(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = PAGE.split("## Several devices")[1]
+    instance, plan = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    Path("devices.json").write_text(instance)
+    Path("devices_plan.json").write_text(plan)
+    (found,) = re.findall(SHOWN, page, re.MULTILINE)
+    assert_prints(*found, capsys)
+    steps = [step | {"start": start} for step, start in zip(json.loads(plan)["steps"], (0, 10, 60, 80), strict=True)]
+    assert referee.check(in_bytes(json.loads(instance)), json.loads(plan) | {"steps": steps}).ok
+
+
+def in_bytes(document):
+    """Return a document with its sizes as numbers, and bandwidths per millisecond."""
+    text = re.sub(r'"(\d+)GB/s"', lambda match: str(int(match[1]) * 10**6), json.dumps(document))
+    units = {"GB": 10**9, "MB": 10**6}
+    return json.loads(re.sub(r'"(\d+)(GB|MB)"', lambda match: str(int(match[1]) * units[match[2]]), text))
 
 
 def test_the_example_of_dag_auto(capsys):

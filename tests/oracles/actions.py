@@ -115,6 +115,8 @@ def _read_run(graph, machine, index, step):
     most = 1 if task.parallel is None else task.parallel["max"]
     if len(set(on)) < len(on) or len(memories) > 1 or len(on) > most:
         return None, ["bad-step"]
+    if task.on is not None and not set(on) <= set(task.on):
+        return None, ["bad-step"]
     (memory,) = memories
 
     rules, dropped = [], []

@@ -44,6 +44,7 @@ class Task:
     recomputable: bool = True
     once: bool = False
     parallel: dict | None = None
+    on: tuple | None = None  # the processors on which it may run; None: any
     times: dict | None = None  # of each type of processor that can run it; None: `time` on any
     side: str = ""  # "forward" or "backward": one of each may run at once
     spared: dict = field(default_factory=dict)  # by type of processor, how much less two at once take, at most
@@ -61,6 +62,7 @@ class Graph:
     static: int = 0
     placeable: frozenset = frozenset()  # inputs whose memories the schedule chooses, one to `copies` of them
     copies: int = 1
+    most: dict = field(default_factory=dict)  # copies of those placeable inputs for which it is another number
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class Machine:
     links: list
     speeds: dict = field(default_factory=dict)
     types: dict = field(default_factory=dict)
+    static: dict = field(default_factory=dict)  # bytes that lie in a memory throughout
 
     @property
     def first(self):
@@ -189,7 +192,8 @@ def read_machine(document):
         channel, *also = channel if isinstance(channel, list) else [channel]
         figures = entry.get("bandwidth"), entry.get("latency") or 0, channel, entry.get("delay") or 0
         links.append(Link(entry["source"], entry["target"], *figures, tuple(also)))
-    return Machine(memories, processors, links, speeds, types)
+    static = {entry["name"]: entry["static"] for entry in document["memories"] if entry.get("static")}
+    return Machine(memories, processors, links, speeds, types, static)
 
 
 def _storage_machine(document):
@@ -257,7 +261,9 @@ def lower(document, on=None):
     first = (on or machine(document)).first
     if document["kind"] == "pipeline":
         return _lower_pipeline(document, on or machine(document))
-    by_kind = {"chain": _lower_chain, "adjoint": _lower_adjoint, "dag": _lower_dag, "tree": _lower_tree}
+    if document["kind"] == "dag":
+        return _lower_dag(document, on or machine(document))
+    by_kind = {"chain": _lower_chain, "adjoint": _lower_adjoint, "tree": _lower_tree}
     by_kind["join"] = _lower_join
     return by_kind[document["kind"]](document, first)
 
@@ -450,7 +456,10 @@ def _lower_adjoint(document, first):
     )
 
 
-def _lower_dag(document, first):
+def _lower_dag(document, on):
+    first = on.first
+    own = machine(document)
+    free = {} if "any" in own.memories else _placed_by_the_schedule(document)
     values = {value["id"]: value["size"] for value in document.get("values", [])}
     tasks = {}
     for given in document["tasks"]:
@@ -459,7 +468,7 @@ def _lower_dag(document, first):
             values[given["id"]] = given["size"]
             writes = [given["id"]]
         tasks[given["id"]] = Task(
-            given["time"],
+            _least_time(given, on),
             tuple(given.get("reads", [])),
             tuple(writes),
             given.get("workspace", 0),
@@ -468,9 +477,13 @@ def _lower_dag(document, first):
             given.get("recomputable", True),
             given.get("once", False),
             given.get("parallel"),
+            on=given.get("on") and tuple(given["on"]),
+            times=given["time"] if isinstance(given["time"], dict) else None,
         )
 
     def located(entries):
+        if free:
+            entries = [entry for entry in entries if isinstance(entry, str) or entry.get("memory") != "any"]
         return [
             (entry, first) if isinstance(entry, str) else (entry["value"], entry.get("memory") or first)
             for entry in entries
@@ -480,10 +493,28 @@ def _lower_dag(document, first):
         tasks,
         values,
         located(document.get("inputs", [])),
-        frozenset(document.get("pinned_inputs", [])),
+        frozenset(document.get("pinned_inputs", [])) - set(free),
         located(document.get("outputs", [])),
         document.get("static_memory", 0),
+        frozenset(free),
+        max(free.values(), default=1),
+        free,
     )
+
+
+def _placed_by_the_schedule(document):
+    """Return the inputs that lie where the schedule says, and in how many memories each may."""
+    entries = [entry for entry in document.get("inputs", []) if isinstance(entry, dict)]
+    return {entry["value"]: entry.get("copies", 1) for entry in entries if entry.get("memory") == "any"}
+
+
+def _least_time(given, on):
+    """Return the time of a task; of times by type the least of those on which it may run."""
+    if not isinstance(given["time"], dict):
+        return given["time"]
+    able = [on.types.get(name, "") for name in given.get("on") or on.processors if name in on.processors]
+    times = [given["time"][kind] for kind in able if kind in given["time"]]
+    return min(times or given["time"].values())
 
 
 def _lower_tree(document, first):

@@ -123,5 +123,5 @@ def _usage(graph, machine, placed, memory, time):
                 else:
                     del resident[value]
     held = sum(action.adds.get(memory, 0) for action in placed if action.end > time)
-    static = graph.static if memory == machine.first else 0
+    static = machine.static.get(memory, 0) + (graph.static if memory == machine.first else 0)
     return static + sum(resident.values()) + held

@@ -186,7 +186,7 @@ def _placed(graph, machine, initial):
     for value in sorted(graph.placeable):
         memories = list(dict.fromkeys(initial.get(value) or []))
         rules += ["unknown-memory" for name in memories if name not in machine.memories]
-        if not 1 <= len(memories) <= graph.copies:
+        if not 1 <= len(memories) <= graph.most.get(value, graph.copies):
             rules.append("initial-placement")
         inputs += [(value, name) for name in memories if name in machine.memories]
     return inputs, sorted(set(rules))
@@ -226,7 +226,7 @@ class _Simulation:
     def __init__(self, graph, machine, actions, instant, report):
         self.graph, self.machine, self.actions = graph, machine, actions
         self.instant, self.report = instant, report
-        self.static = dict.fromkeys(machine.memories, 0)
+        self.static = {memory: machine.static.get(memory, 0) for memory in machine.memories}
         self.static[machine.first] += graph.static
         self.resident = {memory: {} for memory in machine.memories}  # bytes per value, complete ones only
         self.running = []

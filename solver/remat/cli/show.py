@@ -212,6 +212,12 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "largest value", f"{shown_name(facts.largest_value.name)}: {size(int(facts.largest_value.figure))}"
     longest = facts.longest_task
     yield "longest task", f"{shown_in_module(longest.name, longest.module)}: {format_time(longest.figure, units)}"
+    if facts.by_type:
+        yield "times by type", f"{facts.by_type:,} of {facts.tasks:,} tasks"
+    if facts.tied:
+        yield "tied", f"{facts.tied:,} of {facts.tasks:,} tasks, to some of the processors"
+    if facts.placeable:
+        yield "to be placed", f"{facts.placeable:,} of {facts.values:,} values: inputs that lie where the schedule says"
     if facts.static_memory:
         yield "static memory", size(facts.static_memory)
     yield "no recomputation", f"time {format_time(facts.no_recompute_time, units)}"
@@ -245,10 +251,13 @@ def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
 
     for k, memory in enumerate(machine.memories):
         limit = "unbounded" if memory.capacity is None else format_size(memory.capacity, units, both=True)
+        if memory.static:
+            limit += f", {format_size(memory.static, units, both=True)} of it taken throughout"
         yield "memories" if k == 0 else "", f"{shown_name(memory.name)}: {limit}"
     listed = [
         f"{shown_name(p.name)} in {shown_name(machine.memories[p.memory].name)}"
         + ("" if p.speed == 1 else f", speed {p.speed:g}")
+        + (f" ({shown_name(p.type)})" if p.type else "")
         for p in machine.processors
     ]
     if len(listed) > 4:

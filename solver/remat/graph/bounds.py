@@ -243,7 +243,7 @@ def _whole_runs(graph: TaskGraph, machine: Machine) -> bool:
     if not graph.exact_times or (graph.parallel_max is not None and (graph.parallel_max > 1).any()):
         return False
     slow = {processor.speed for processor in machine.processors if processor.speed != 1}
-    times = np.unique(graph.time) if slow else graph.time[:0]
+    times = np.unique(graph.time if graph.times is None else np.maximum(graph.times, 0)) if slow else graph.time[:0]
     for speed in slow:
         if (times / speed >= 2.0**53).any():  # such quotients are rounded
             return False
@@ -341,7 +341,7 @@ def _resident_bytes(graph: TaskGraph, machine: Machine, memory: int) -> int:
     """Bytes that lie in a memory at the start, or at the end, whichever is more."""
     name = machine.memories[memory].name
     first = machine.memories[0].name
-    static = graph.static_memory if memory == 0 else 0
+    static = graph.static_bytes(machine, memory)
     ends = [
         sum(int(graph.size[place.value]) for place in places if (place.memory or first) == name)
         for places in (graph.inputs, graph.outputs)
@@ -359,7 +359,7 @@ def _working_sets(graph: TaskGraph, machine: Machine, memory: int) -> IntArray:
         if place.value in graph.pinned and (place.memory or first) == machine.memories[memory].name
     }
     size, workspace = graph.size, graph.workspace
-    static = graph.static_memory if memory == 0 else 0
+    static = graph.static_bytes(machine, memory)
     if 4.0 * (float(size.sum(dtype=np.float64)) + float(workspace.max(initial=0)) + static) >= 2.0**62:
         # A task may read and write everything: Python's integers, where the sums could leave int64.
         size, workspace = size.astype(object), workspace.astype(object)
@@ -408,7 +408,7 @@ def memory_time_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | 
     memories = sorted({processor.memory for processor in machine.processors})
     capacities = [machine.memories[memory].capacity for memory in memories]
     room = sum(capacity for capacity in capacities if capacity is not None)
-    room -= graph.static_memory if memories[0] == 0 else 0
+    room -= sum(graph.static_bytes(machine, memory) for memory in memories)
     name, first = machine.memories[memories[0]].name, machine.memories[0].name
     free = {
         place.value

@@ -13,10 +13,11 @@ from remat.units import Number
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A memory and its capacity in bytes (or units); `None` is unbounded."""
+    """A memory and its capacity in bytes (or units); `None` is unbounded. `static` bytes lie there throughout."""
 
     name: str
     capacity: int | None = None
+    static: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,9 @@ class Machine:
         """Return the machine as the `machine` part of a document, processors one by one."""
         document: dict[str, Any] = {
             "memories": [
-                {"name": memory.name} | ({} if memory.capacity is None else {"capacity": memory.capacity})
+                {"name": memory.name}
+                | ({} if memory.capacity is None else {"capacity": memory.capacity})
+                | ({"static": memory.static} if memory.static else {})
                 for memory in self.memories
             ],
             "processors": [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from remat.graph.machine import Machine
 from remat.graph.names import Names, with_module
 from remat.units import Number, Units
 
@@ -148,8 +149,10 @@ class TaskGraph:
         Types of processors that `times` tells apart; empty where all processors are of one kind.
     times : (types, tasks) int64 or float64, or None
         Time of each task on a processor of each type; negative where it cannot run there. `time` is the least.
+    tied : mapping of int to frozenset of str
+        Names of the processors on which a task may run, of those tasks that not every one may run.
     static_memory : int
-        Bytes resident in the first memory throughout.
+        Bytes resident in the first memory throughout, beside what the memories of the machine say (`static_bytes`).
     parallel_max : (tasks,) int64
     parallel_alpha : (tasks,) float64
         On p <= `parallel_max` processors a task takes time / p^alpha.
@@ -180,6 +183,7 @@ class TaskGraph:
     placeable: tuple[Placeable, ...] = ()
     types: tuple[str, ...] = ()
     times: NumberArray | None = None
+    tied: Mapping[int, frozenset[str]] = field(default_factory=dict[int, frozenset[str]])
     static_memory: int = 0
     parallel_max: IntArray | None = None
     parallel_alpha: NDArray[np.float64] | None = None
@@ -203,6 +207,10 @@ class TaskGraph:
     def available(self) -> frozenset[int]:
         """Values that are there from the start, wherever that is."""
         return frozenset([place.value for place in self.inputs] + [place.value for place in self.placeable])
+
+    def static_bytes(self, machine: Machine, memory: int) -> int:
+        """Return the bytes that lie in a memory of the machine throughout."""
+        return machine.memories[memory].static + (self.static_memory if memory == 0 else 0)
 
     def starting_with(self, initial: Iterable[tuple[int, str]]) -> TaskGraph:
         """Return the graph with its placeable inputs in these memories, as (value, memory): there they stay."""

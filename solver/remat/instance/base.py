@@ -151,6 +151,8 @@ class BaseInstance(Model):
     def parts_with_newer_fields(self) -> Iterator[tuple[Model, str]]:
         """Yield the models that may have fields of `remat.instance/2`, and their JSON paths."""
         yield self, ""
+        for index, memory in enumerate(self.machine.memories if self.machine else ()):
+            yield memory, f".machine.memories[{index}]"
         for index, processor in enumerate(self.machine.processors if self.machine else ()):
             yield processor, f".machine.processors[{index}]"
         for index, link in enumerate(self.machine.links if self.machine else ()):

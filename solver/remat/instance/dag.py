@@ -20,12 +20,13 @@ from remat.instance.fields import (
     Model,
     Name,
     Size,
-    Time,
+    TimeByType,
     check_total,
     fail,
 )
+from remat.instance.machine import MachineModel
 from remat.instance.wellformed import quick_tasks, quick_values
-from remat.units import LARGEST_SIZE, brief
+from remat.units import LARGEST_SIZE, Number, brief
 
 Names = Annotated[tuple[Name, ...], Many]
 Label = Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
@@ -108,9 +109,12 @@ NOWHERE = Origin.model_construct()
 class Task(Model):
     """Something that runs; `size` instead of `writes` makes it write one value named after itself."""
 
-    since_3 = frozenset(["origin"])
+    since_3 = frozenset(["origin", "on"])
     id: Name = Field(description="Its name, unique among the tasks.")
-    time: Time = Field(description="Time of one run, on one processor.")
+    time: TimeByType = Field(
+        description="Time of one run, on one processor. An object, type of processor -> time (remat.instance/3): it "
+        "cannot run on other types."
+    )
     reads: Names = Field(default=(), description="Values that must be resident while it runs.")
     writes: Names | None = Field(
         default=None,
@@ -138,7 +142,19 @@ class Task(Model):
         "Other texts mean nothing.",
     )
     parallel: Parallel | None = Field(default=None, description="How it may run on several processors; null: on one.")
+    on: Annotated[tuple[Name, ...], Field(min_length=1), Many] | None = Field(
+        default=None, description="Names of the processors on which it may run; null: any. Needs remat.instance/3."
+    )
     origin: Origin = Field(default=NOWHERE, description="Where it comes from, for people.")
+
+    def newer_keys(self, schema: int) -> frozenset[str]:
+        """Times by type came with `remat.instance/3`, too."""
+        by_type = frozenset(["time"]) if schema == 3 and isinstance(self.time, dict) else frozenset[str]()
+        return super().newer_keys(schema) | by_type
+
+    def time_on(self, type_name: str) -> Number | None:
+        """Return its time on a processor of a type; None where it cannot run there."""
+        return self.time.get(type_name) if isinstance(self.time, dict) else self.time
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -153,11 +169,28 @@ def _place(value: object) -> Any:
     return {"value": value} if isinstance(value, str) else value
 
 
+ANY = "any"
+"""What an input names instead of a memory where the schedule chooses; of a memory of that name it is just the name."""
+
+
 class Residency(Model):
     """A value, and the memory it lies in (null: the first)."""
 
+    since_3 = frozenset(["copies"])
     value: Name = Field(description="The value.")
-    memory: Name | None = Field(default=None, description="The memory; null: the first.")
+    memory: Name | None = Field(
+        default=None,
+        description="The memory; null: the first. `any`, unless a memory is called so (remat.instance/3): an input "
+        "lies where the schedule's `initial` says, and stays there; such an input as an output lies where it began.",
+    )
+    copies: Count = Field(
+        default=1, description="Most memories in which an input of memory `any` may lie. Needs remat.instance/3."
+    )
+
+    def newer_keys(self, schema: int) -> frozenset[str]:
+        """The memory `any` came with `remat.instance/3`, too."""
+        anywhere = frozenset(["memory"]) if schema == 3 and self.memory == ANY else frozenset[str]()
+        return super().newer_keys(schema) | anywhere
 
 
 Place = Annotated[
@@ -194,9 +227,21 @@ class DagInstance(BaseInstance):
         default=(), description="Values that must be resident at the end."
     )
 
+    @property
+    def is_placeable(self) -> bool:
+        """Whether `any` means that the schedule chooses: no memory is called so."""
+        return all(memory.name != ANY for memory in (self.machine or MachineModel()).memories)
+
     def parts_with_newer_fields(self) -> Iterator[tuple[Model, str]]:
-        """Yield the instance, its processors and links, and the values and tasks that have annotations."""
+        """Yield the instance, the parts of its machine, and the places, values and tasks that have newer fields."""
         yield from super().parts_with_newer_fields()
+        for key, places in (("inputs", self.inputs), ("outputs", self.outputs)):
+            for index, place in enumerate(places):
+                if (place.memory == ANY and self.is_placeable) or "copies" in place.model_fields_set:
+                    yield place, f".{key}[{index}]"
+        for index, task in enumerate(self.tasks):
+            if type(task.time) is dict and task.model_fields_set.isdisjoint(task.since_3):
+                yield task, f".tasks[{index}]"
         for key, listed in (("values", self.values), ("tasks", self.tasks)):
             newer = type(listed[0]).since_3 if listed else frozenset()
             for index, part in enumerate(listed):
@@ -207,7 +252,27 @@ class DagInstance(BaseInstance):
     def _references(self) -> Self:
         if not self._plainly_sound():
             self._check_references()
+        self._check_devices()
         return self
+
+    def _check_devices(self) -> None:
+        """Refuse tasks that no processor of the instance's machine can run."""
+        types: dict[str, str] | None = None
+        for index, task in enumerate(self.tasks):
+            if task.on is None and type(task.time) is not dict:
+                continue
+            at = f".tasks[{index}]"
+            types = (self.machine or MachineModel()).types if types is None else types
+            for place, name in enumerate(task.on or ()):
+                if name not in types:
+                    raise fail(f"unknown processor {name!r}", f"{at}.on[{place}]")
+            if len(set(task.on or ())) < len(task.on or ()):
+                raise fail("a processor is listed twice", f"{at}.on")
+            if type(task.time) is dict and task.parallel is not None:
+                raise fail("a task with times by type runs on one processor", f"{at}.parallel")
+            if all(task.time_on(types[name]) is None for name in task.on or types):
+                where = "of those it is tied to" if task.on else "of the machine"
+                raise fail(f"no processor {where} is of a type that has a time", f"{at}.time")
 
     def _plainly_sound(self) -> bool:
         """Whether all is well and each task can run after those listed before it, as in most lists; one quick look.
@@ -292,11 +357,26 @@ class DagInstance(BaseInstance):
         seen: set[tuple[str, str | None]] = set()
         for index, place in enumerate(places):
             _check_names((place.value,), sizes, f".{key}[{index}]")
-            check_in_memory_names([place.memory], self.machine, f".{key}[{index}].memory")
+            self._check_place(place, f".{key}[{index}]", key)
             if (place.value, place.memory) in seen:
                 raise fail(f"value {place.value!r} is listed twice", f".{key}[{index}]")
             seen.add((place.value, place.memory))
-        return {value: 0 for value, _ in seen}
+        values = {value: 0 for value, _ in seen}
+        if len(values) < len(places) and self.is_placeable:
+            for value, memory in sorted(seen, key=str):
+                if memory == ANY and sum(other == value for other, _ in seen) > 1:
+                    raise fail(f"value {value!r} is listed twice: its place is the schedule's choice", f".{key}")
+        return values
+
+    def _check_place(self, place: Residency, at: str, key: str) -> None:
+        """Refuse unknown memories, and copies of what has its place."""
+        anywhere = place.memory == ANY and self.is_placeable
+        if "copies" in place.model_fields_set and (not anywhere or key == "outputs"):
+            raise fail('only an input of which the memory is "any", and no memory is called so, has copies', at)
+        if not anywhere:
+            check_in_memory_names([place.memory], self.machine, f"{at}.memory")
+        elif key == "outputs" and not any(p.value == place.value and p.memory == ANY for p in self.inputs):
+            raise fail('only an input of which the memory is "any" lies where it began', f"{at}.memory")
 
 
 def _check_names(names: tuple[str, ...], known: dict[str, int], at: str, wrong: str = "is not a value") -> None:

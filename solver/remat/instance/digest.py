@@ -61,6 +61,9 @@ def canonical(instance: BaseInstance) -> dict[str, Any]:
     exponent = _SECONDS.get(time_unit)
     if exponent is None:
         document["time_unit"] = time_unit
+    for task in document.get("tasks", ()):
+        if "on" in task:
+            task["on"] = sorted(task["on"])
     _leave_out_derived_defaults(document)
     return _numbers(document, exponent or 0)  # type: ignore[no-any-return]
 

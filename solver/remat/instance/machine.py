@@ -15,8 +15,13 @@ MOST_PROCESSORS = 4096
 class MemoryModel(Model):
     """A memory; `capacity` null means unbounded."""
 
+    since_3 = frozenset(["static"])
     name: Name = Field(description="Its name, unique among the memories.")
     capacity: Size | None = Field(default=None, description="Bytes it holds at most; null: any number.")
+    static: Size = Field(
+        default=0,
+        description="Bytes that lie there throughout, beside the instance's static_memory. Needs remat.instance/3.",
+    )
 
 
 class ProcessorModel(Model):
@@ -110,9 +115,14 @@ class MachineModel(Model):
             pairs.add((link.source, link.target))
         return self
 
+    @property
+    def types(self) -> dict[str, str]:
+        """The type of each processor, by its name; empty where it has none."""
+        return {name: processor.type or "" for processor in self.processors for name in _expanded(processor)}
+
     def build(self) -> Machine:
         """Build the machine that placement and the verifier work with."""
-        memories = tuple(Memory(memory.name, memory.capacity) for memory in self.memories)
+        memories = tuple(Memory(memory.name, memory.capacity, memory.static) for memory in self.memories)
         index = {memory.name: i for i, memory in enumerate(memories)}
         processors = tuple(
             Processor(name, index[processor.memory], processor.speed, processor.type or "")

@@ -7,6 +7,7 @@ from typing import Any
 
 from remat.errors import OptionError
 from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, JoinInstance, instance_from_document
+from remat.instance.dag import ANY
 from remat.units import Number
 
 _STAGE_TIMES = ("forward_time", "backward_time", "saving_forward_time", "tape_time", "time")
@@ -76,7 +77,9 @@ def scaled(instance: Instance, batch: int, of: int = 1) -> Instance:
         case AdjointInstance():
             _scale_adjoint(document, instance, factor)
         case DagInstance():
-            pinned = set(instance.pinned_inputs)
+            # What the schedule places stays, like a pinned input: parameters, as a rule.
+            placed = {p.value for p in instance.inputs if p.memory == ANY and instance.is_placeable}
+            pinned = {*instance.pinned_inputs, *placed}
             for value in document.get("values", ()):
                 value.pop("shape", None)  # which of its extents is the batch, nobody says
                 if value["id"] not in pinned:
@@ -116,7 +119,9 @@ def _scale_adjoint(document: dict[str, Any], instance: AdjointInstance, factor: 
 def _scale(document: dict[str, Any], factor: Fraction) -> None:
     for key in _STAGE_TIMES:
         if document.get(key) is not None:
-            document[key] = grown(document[key], factor)
+            time = document[key]
+            by_type = isinstance(time, dict)
+            document[key] = {k: grown(t, factor) for k, t in time.items()} if by_type else grown(time, factor)
     for key in _STAGE_SIZES:
         if document.get(key) is not None:
             document[key] = -(-document[key] * factor.numerator // factor.denominator)

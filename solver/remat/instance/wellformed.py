@@ -100,7 +100,7 @@ def _tasks(model: type[M], entries: Iterable[Any], units: Units) -> Iterable[M]:
             usual = readers.keys() >= entry.keys() >= {"id", "time"}
             plans[keys] = (set(keys), [(key, readers[key]) for key in keys]) if usual else None
         plan = plans[keys]
-        if plan is None:
+        if plan is None or type(entry["time"]) is dict:
             yield model.model_validate(entry)
             continue
         given, readings = plan

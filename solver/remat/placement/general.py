@@ -46,8 +46,7 @@ class _Placer:
         self.memory_of = [processor.memory for processor in machine.processors]
         self.speed = [processor.speed for processor in machine.processors]
         self.capacity = [math.inf if memory.capacity is None else memory.capacity for memory in machine.memories]
-        self.used = [0] * len(machine.memories)
-        self.used[0] = graph.static_memory
+        self.used = [graph.static_bytes(machine, memory) for memory in range(len(machine.memories))]
         self.free_at: list[Number] = [0] * len(machine.resources)
         self.present: defaultdict[int, int] = defaultdict(int)
         self.written: defaultdict[int, Number] = defaultdict(int)  # end of the latest writer

@@ -128,7 +128,10 @@ def _first_overrun(graph: TaskGraph, machine: Machine, steps: Steps, accesses: _
     there = np.zeros(len(key), dtype=bool)
     there[order[1:]] = (sorted_key[1:] == sorted_key[:-1]) & makes[order[:-1]]
     size = graph.size[key % values]
-    if size.sum(dtype=np.float64) + graph.static_memory >= 2.0**62:
+    if (
+        size.sum(dtype=np.float64) + sum(graph.static_bytes(machine, k) for k in range(len(machine.memories)))
+        >= 2.0**62
+    ):
         size = size.astype(object)  # Python's integers: what is produced in all could leave int64
     gone = np.where(there, size, 0)  # what each write replaces and each free gives back
     writes = slice(len(initial), len(initial) + len(write_key))
@@ -151,7 +154,7 @@ def _first_overrun(graph: TaskGraph, machine: Machine, steps: Steps, accesses: _
         mine = memory_of_free == index
         np.add.at(left, free_step[mine], gone[frees][mine])
         resident = int(graph.size[initial[initial // values == index] % values].sum())
-        resident += graph.static_memory if index == 0 else 0
+        resident += graph.static_bytes(machine, index)
         after = resident + np.cumsum(written - left)
         before = np.concatenate(([resident], after[:-1]))
         during = before + written

@@ -57,7 +57,7 @@ class Problem:
         """The task graph that the instance lowers to."""
         from remat.instance.lowering import lower
 
-        return lower(self.instance)
+        return lower(self.instance, self.machine)
 
     @cached_property
     def chain(self) -> Chain:

@@ -51,6 +51,9 @@ class Algorithm:
         Whether it uses more than the first memory.
     any_links : bool
         Whether it knows links with a `delay`, and transfers that occupy more than their channel.
+    devices : bool
+        Whether it knows of kind `dag` times by type, tasks that are tied to processors and inputs whose place is the
+        schedule's choice, and memories with static bytes of their own.
     anytime : bool
         Whether it reports incumbents and can be stopped.
     cheap : tuple of str
@@ -81,6 +84,7 @@ class Algorithm:
     requires: tuple[str, ...] = ()
     several_memories: bool = False
     any_links: bool = False
+    devices: bool = False
     anytime: bool = False
     cheap: tuple[str, ...] = ()
     sweep: str = ""

@@ -169,7 +169,7 @@ def _overfull(problem: Problem, machine: Machine) -> Unplaceable | None:
         if memory.capacity is None:
             continue
         inputs = sum(int(graph.size[place.value]) for place in graph.inputs if (place.memory or first) == memory.name)
-        resident = inputs + (graph.static_memory if index == 0 else 0)
+        resident = inputs + graph.static_bytes(machine, index)
         if resident > memory.capacity:
             return Unplaceable(0, index, resident, memory.capacity)
     return None

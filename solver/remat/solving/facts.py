@@ -67,6 +67,9 @@ class Facts:
     largest_value, longest_task : Largest or None
         None where there are no values.
     static_memory : int
+    by_type, tied, placeable : int
+        Tasks whose time depends on the type of the processor, tasks that not every processor may run, and inputs whose
+        place is the schedule's choice.
     no_recompute_time : int or float
         Each needed task once.
     no_recompute_peak : int or None
@@ -101,6 +104,9 @@ class Facts:
     largest_value: Largest | None
     longest_task: Largest
     static_memory: int
+    by_type: int
+    tied: int
+    placeable: int
     no_recompute_time: Number
     no_recompute_peak: int | None
     no_recompute_peak_step: str | None
@@ -146,6 +152,9 @@ class Facts:
             "largest_value": _pair(self.largest_value, "size"),
             "longest_task": _pair(self.longest_task, "time"),
             "static_memory": self.static_memory,
+            "by_type": self.by_type,
+            "tied": self.tied,
+            "placeable": self.placeable,
             "no_recompute_time": self.no_recompute_time,
             "no_recompute_peak": self.no_recompute_peak,
             "no_recompute_peak_step": self.no_recompute_peak_step,
@@ -220,6 +229,9 @@ def show(
         largest_value=None if largest is None else Largest(graph.values[largest], int(graph.size[largest])),
         longest_task=Largest(graph.tasks[longest], graph.time[longest].item(), graph.module(longest)),
         static_memory=graph.static_memory,
+        by_type=0 if graph.times is None else int((graph.times != graph.times[0]).any(axis=0).sum()),
+        tied=len(graph.tied),
+        placeable=len(graph.placeable),
         no_recompute_time=problem.no_recompute_time,
         no_recompute_peak=None if alone is None else alone.peak_memory[working],
         no_recompute_peak_step=None if alone is None else alone.peak_step(working),

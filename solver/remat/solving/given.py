@@ -29,6 +29,7 @@ GIVEN = Algorithm(
     summary="runs that a caller names",
     guarantee="strategy",
     within="the given runs",
+    devices=True,
 )
 """Who is said to have made the schedule; it is in no registry."""
 
@@ -94,7 +95,7 @@ def _check_reads(graph: TaskGraph, tasks: IntArray) -> None:
     first = np.full(len(graph.values), never, dtype=np.int64)
     writes, reads = graph.writes.gather(tasks), graph.reads.gather(tasks)
     np.minimum.at(first, writes.items, writes.rows)
-    first[[place.value for place in graph.inputs]] = -1
+    first[list(graph.available)] = -1
     early = np.flatnonzero(first[reads.items] >= reads.rows)
     if len(early):
         run, value = int(reads.rows[early[0]]), int(reads.items[early[0]])

@@ -97,6 +97,8 @@ def make_problem(
 def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
     """Refuse what begins or ends beyond the one memory that an algorithm knows."""
     machine = problem.machine
+    if beyond := _of_devices(problem, solver):
+        raise OptionError(f"{solver.name!r} knows no {beyond}", argument="algorithm")
     if solver.several_memories and not solver.any_links:
         for index, link in enumerate(machine.links):
             if link.delay or link.also:
@@ -117,6 +119,26 @@ def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
                 f"{solver.name!r} works in memory {own!r} only, and {graph.values[value]!r} lies in {memory!r}{hint}",
                 argument="algorithm",
             )
+
+
+def _of_devices(problem: Problem, solver: registry.Algorithm) -> str:
+    """Name what the instance says of its devices and the algorithm does not know; empty if there is nothing."""
+    if solver.devices:
+        return ""
+    for memory in problem.machine.memories:
+        if memory.static:
+            return f"memory such as {memory.name!r}, which has static bytes of its own"
+    if problem.kind != "dag":
+        return ""
+    graph = problem.graph
+    if graph.times is not None:
+        task = next(task for task, one in enumerate(problem.instance.tasks) if isinstance(one.time, dict))  # type: ignore[union-attr]
+        return f"task such as {graph.described(task, repr)}, whose time depends on the type of the processor"
+    if graph.tied:
+        return f"task such as {graph.described(min(graph.tied), repr)}, which is tied to processors"
+    if graph.placeable:
+        return f"input such as {graph.values[graph.placeable[0].value]!r}, whose place is the schedule's choice"
+    return ""
 
 
 def read_share(value: object, argument: str) -> Fraction:

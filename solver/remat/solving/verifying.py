@@ -161,7 +161,7 @@ def examine(
         notes.extend(_differences(own.to_document(), used.to_document()))
     else:
         used = own
-    graph = lower(loaded)
+    graph = lower(loaded, used)
     about = document.get("instance") if isinstance(document, dict) else None
     stated = about.get("digest") if isinstance(about, dict) else None
     foreign = stated is not None and stated != digest(loaded)

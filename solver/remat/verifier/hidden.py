@@ -63,7 +63,8 @@ def check_hidden_time(
     if (np.maximum.accumulate(time) - time).max() <= tolerance / (2 * count):
         return
     replay = _Replay(machine, timeline, tolerance, delay)
-    replay.look_up(residency, changes(graph, machine, steps, timeline, residency, valid), uses, graph.static_memory)
+    static = [graph.static_bytes(machine, memory) for memory in range(len(machine.memories))]
+    replay.look_up(residency, changes(graph, machine, steps, timeline, residency, valid), uses, static)
     for step, late in replay.late():
         findings.add(
             step,
@@ -93,7 +94,7 @@ class _Replay:
         residency: Residency,
         changed: tuple[IntArray, IntArray, IntArray],
         uses: tuple[IntArray, IntArray],
-        static_memory: int,
+        static: list[int],
     ) -> None:
         """Note what happens at which position."""
         for position, key, operation in zip(
@@ -101,7 +102,7 @@ class _Replay:
         ):
             if operation != INITIAL:
                 self.keys[position].append((key, operation))
-        self.used[0] = static_memory
+        self.used = list(static)
         for memory, position, change in zip(*(column.tolist() for column in changed), strict=True):
             if position < 0:
                 self.used[memory] += change

@@ -9,6 +9,7 @@ import numpy as np
 from remat.graph.machine import Machine, Memory
 from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
 from remat.schedule.steps import Steps
+from remat.verifier.exact import LARGEST
 from remat.verifier.report import Peak, Profile
 from remat.verifier.residency import (
     FREE,
@@ -44,11 +45,13 @@ def memory_use(
     for index, place in enumerate(machine.memories):
         mine = memory == index
         at, delta = position[mine], change[mine]
-        resident = int(delta[at < 0].sum()) + (graph.static_memory if index == 0 else 0)
+        resident = int(delta[at < 0].sum()) + graph.static_bytes(machine, index)
         at, delta = at[at >= 0], delta[at >= 0]
         per_position = np.zeros(positions, dtype=change.dtype)
         np.add.at(per_position, at, delta)
         touched = np.flatnonzero(per_position)
+        if resident >= LARGEST:  # static bytes are no part of what steps do: they may take sums out of int64
+            per_position = per_position.astype(object)
         use = resident + np.cumsum(per_position[touched])
         highest = int(np.argmax(use)) if len(use) else -1
         if highest < 0 or use[highest] <= resident:

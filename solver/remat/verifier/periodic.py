@@ -277,7 +277,7 @@ def _peaks(
     for index, place in enumerate(machine.memories):
         mine = memory == index
         always = mine & (position < 0)
-        resident = int(change[always].sum()) + (graph.static_memory if index == 0 else 0)
+        resident = int(change[always].sum()) + graph.static_bytes(machine, index)
         passing = mine & (position >= 0)
         at, delta = position[passing], change[passing].astype(object)
         left = sum(delta.tolist())

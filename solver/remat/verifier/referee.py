@@ -46,7 +46,8 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
     """
     findings = Findings()
     followed = follow(graph, machine, steps, findings)
-    graph, valid, link, uses = followed.graph, followed.valid, followed.link, followed.uses
+    asked, graph = graph, followed.graph
+    valid, link, uses = followed.valid, followed.link, followed.uses
     timeline, residency = followed.timeline, followed.residency
     busy = _check_resources(machine, followed.occupying, uses, findings)
     peaks, profiles = memory_use(graph, machine, steps, timeline, residency, valid, findings)
@@ -56,7 +57,7 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
     run_count = followed.run_count
     ran = np.flatnonzero(run_count)
     run_time = _exact_sum(graph.time[ran], run_count[ran])
-    reference = no_recompute_time(graph, needed_tasks(graph)) if reference_time is None else reference_time
+    reference = no_recompute_time(asked, needed_tasks(asked)) if reference_time is None else reference_time
     recompute_time = run_time - reference
     if isinstance(recompute_time, float) and abs(recompute_time) <= 1e-12 * run_time:
         recompute_time = 0.0  # what rounding leaves of a difference of equal sums
@@ -285,6 +286,7 @@ def _check_drop_lists(graph: TaskGraph, steps: Steps, valid: BoolArray, findings
 
 def _check_processors(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, findings: Findings) -> None:
     _check_types(graph, machine, steps, valid, findings)
+    _check_ties(graph, machine, steps, valid, findings)
     if steps.on is None:
         return
     several = np.flatnonzero((steps.on.counts > 0) & valid)
@@ -315,6 +317,22 @@ def _check_types(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolAr
     for step, processor in zip(runs[unable].tolist(), first[unable].tolist(), strict=True):
         findings.add(step, "bad-step", f"{machine.processors[processor].name} cannot run this task")
         valid[step] = False
+
+
+def _check_ties(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, findings: Findings) -> None:
+    """A task that is tied to processors runs on these only; a step that names none runs on the machine's first."""
+    if not graph.tied:
+        return
+    names = [processor.name for processor in machine.processors]
+    for step in np.flatnonzero((steps.kind == RUN) & valid).tolist():
+        allowed = graph.tied.get(int(steps.item[step]))
+        if allowed is None:
+            continue
+        named = [] if steps.on is None else steps.on[step].tolist()
+        strange = [names[on] for on in named or [0] if 0 <= on < len(names) and names[on] not in allowed]
+        if strange:
+            findings.add(step, "bad-step", f"{strange[0]} is not a processor that this task is tied to")
+            valid[step] = False
 
 
 def _check_pairs(graph: TaskGraph, steps: Steps, valid: BoolArray, findings: Findings) -> None:

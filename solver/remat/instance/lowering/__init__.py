@@ -24,15 +24,15 @@ from remat.instance.lowering.tree import lower_tree
 __all__ = ["chain_of", "lower", "machine_of"]
 
 
-def lower(instance: Instance) -> TaskGraph:
-    """Return the task graph of an instance (O(size of the instance))."""
+def lower(instance: Instance, machine: Machine | None = None) -> TaskGraph:
+    """Return the task graph of an instance (O(size of the instance)) on a machine, its own if not given."""
     match instance:
         case ChainInstance():
             return lower_chain(instance)
         case AdjointInstance():
             return lower_adjoint(instance)
         case DagInstance():
-            return lower_dag(instance)
+            return lower_dag(instance, machine_of(instance) if machine is None else machine)
         case TreeInstance():
             return lower_tree(instance)
         case PipelineInstance():

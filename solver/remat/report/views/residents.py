@@ -45,8 +45,8 @@ def residents_at(
         _replay(graph, machine, steps, report, memory, step, held, workspace)
     listed = [Resident(graph.values[value], size) for value, size in held.items() if size]
     listed += [Resident(f"workspace of {task}", size) for task, size in workspace.items() if size]
-    if memory == 0 and graph.static_memory:
-        listed.append(Resident("static memory", graph.static_memory))
+    if static := graph.static_bytes(machine, memory):
+        listed.append(Resident("static memory", static))
     total = report.peaks[machine.memories[memory].name].size
     if step == report.peaks[machine.memories[memory].name].step and total != sum(r.size for r in listed):
         listed.append(Resident("being replaced, moved or reused", total - sum(r.size for r in listed)))

@@ -30,7 +30,7 @@ class Grid:
         values, and so any number of bytes.
         """
         graph, machine = problem.graph, problem.machine
-        offset = graph.static_memory if memory == 0 else 0
+        offset = graph.static_bytes(machine, memory)
         works = any(processor.memory == memory for processor in machine.processors)
         if problem.instance.has_states and not works:
             sizes = np.concatenate((problem.chain.activation_size, problem.chain.saved_size))

@@ -1,0 +1,153 @@
+"""Kind `dag` on several devices: what is said, refused, and in which schema."""
+
+import copy
+
+import pytest
+
+import remat
+from remat.errors import InstanceError, OptionError
+from remat.instance import load
+from remat.instance.digest import digest
+from remat.instance.lowering import lower
+from remat.instance.saving import instance_document
+from remat.instance.scaling import scaled
+from remat.plugin.registry import algorithms
+
+PLAIN = {
+    "schema": "remat.instance/3",
+    "kind": "dag",
+    "units": {"time": "unit", "memory": "unit"},
+    "machine": {
+        "memories": [{"name": "m"}, {"name": "n"}],
+        "processors": [{"name": "p", "memory": "m", "type": "a"}, {"name": "q", "memory": "n", "type": "b"}],
+        "links": [{"source": "m", "target": "n"}, {"source": "n", "target": "m"}],
+    },
+    "inputs": ["w"],
+    "values": [{"id": "w", "size": 1}],
+    "tasks": [{"id": "t", "time": 2, "reads": ["w"], "size": 1}],
+}
+
+
+def changed(path, value, document=PLAIN):
+    """Return the document with one entry set; the path is a list of keys."""
+    document = copy.deepcopy(document)
+    owner = document
+    for key in path[:-1]:
+        owner = owner[key]
+    owner[path[-1]] = value
+    return document
+
+
+TASK = ["tasks", 0]
+FIELDS = {
+    "time by type": changed([*TASK, "time"], {"a": 1, "b": 3}),
+    "tied": changed([*TASK, "on"], ["q"]),
+    "placed": changed(["inputs"], [{"value": "w", "memory": "any"}]),
+    "static": changed(["machine", "memories", 1, "static"], 5),
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_needs_the_schema_and_is_written_in_it(name):
+    assert load(FIELDS[name]).least_schema == "remat.instance/3"
+    untyped = copy.deepcopy(FIELDS[name])
+    for processor in untyped["machine"]["processors"]:
+        del processor["type"]
+    if name != "time by type":  # without types no processor can run it
+        assert load(untyped).least_schema == "remat.instance/3"
+    with pytest.raises(InstanceError, match=r"needs the schema 'remat.instance/3'"):
+        load(FIELDS[name] | {"schema": "remat.instance/2"})
+    assert digest(load(FIELDS[name])) != digest(load(PLAIN))
+    again = load(instance_document(load(FIELDS[name])))
+    assert digest(again) == digest(load(FIELDS[name]))
+
+
+def test_the_order_of_processors_does_not_matter():
+    one, other = (changed([*TASK, "on"], on) for on in (["p", "q"], ["q", "p"]))
+    assert digest(load(one)) == digest(load(other))
+
+
+ANY = {"value": "w", "memory": "any"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "at", "what"),
+    [
+        ([*TASK, "time"], {}, ".tasks[0].time", "without any type"),
+        ([*TASK, "time"], {"a": -1}, ".tasks[0].time.a", "out of range"),
+        ([*TASK, "time"], {"c": 1}, ".tasks[0].time", "no processor of the machine"),
+        ([*TASK, "on"], [], ".tasks[0].on", "empty"),
+        ([*TASK, "on"], ["r"], ".tasks[0].on[0]", "unknown processor 'r'"),
+        ([*TASK, "on"], ["p", "p"], ".tasks[0].on", "twice"),
+        (["tasks"], [{"id": "t", "time": {"a": 1}, "on": ["q"], "size": 1}], ".tasks[0].time", "it is tied to"),
+        (["tasks"], [{"id": "t", "time": {"a": 1}, "parallel": {"max": 2}, "size": 1}], ".parallel", "one processor"),
+        (["inputs"], [ANY | {"copies": 0}], ".inputs[0].copies", "out of range"),
+        (["inputs"], [{"value": "w", "memory": "m", "copies": 2}], ".inputs[0]", "has copies"),
+        (["inputs"], [ANY, "w"], ".inputs", "twice"),
+        (["outputs"], [{"value": "t", "memory": "any"}], ".outputs[0].memory", "lies where it began"),
+        (["machine", "memories", 0, "static"], -1, ".memories[0].static", "size"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_its_path(path, value, at, what):
+    with pytest.raises(InstanceError) as caught:
+        load(changed(path, value))
+    assert at in str(caught.value)
+    assert what in str(caught.value)
+
+
+def test_a_memory_called_any():
+    document = changed(["machine", "memories", 1, "name"], "any")
+    document["machine"]["processors"][1]["memory"] = "any"
+    document["machine"]["links"] = []
+    document["machine"]["processors"] = document["machine"]["processors"][:1]
+    del document["machine"]["processors"][0]["type"]
+    document = document | {"inputs": ["w", ANY], "schema": "remat.instance/1"}
+    assert load(document).least_schema == "remat.instance/1"
+    assert not lower(load(document)).placeable
+    with pytest.raises(InstanceError, match="no memory is called so"):
+        load(document | {"inputs": [ANY | {"copies": 2}], "schema": "remat.instance/3"})
+
+
+def test_least_times_are_those_of_the_machine():
+    document = changed([*TASK, "time"], {"a": 5, "b": 3, "c": 1})
+    assert remat.show(document).no_recompute_time == 3
+    assert remat.show(document | {"tasks": [document["tasks"][0] | {"on": ["p"]}]}).no_recompute_time == 5
+    alone = {"memories": [{"name": "m"}], "processors": [{"name": "p", "memory": "m", "type": "c"}]}
+    facts = remat.show(document, machine=alone)
+    assert (facts.time_bound, facts.by_type) == (1, 0)
+
+
+def test_alike_processors_leave_a_plain_instance():
+    document = changed([*TASK, "time"], {"a": 5, "b": 5})
+    document["tasks"][0]["on"] = ["q", "p"]
+    graph = lower(load(document))
+    assert graph.times is None
+    assert not graph.tied
+    assert remat.solve(document, algorithm="dag-list-memory").makespan == 5
+
+
+@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("algorithm", ["auto", *sorted(one.name for one in algorithms("dag", available=True))])
+def test_algorithms_that_know_none_of_it_refuse_in_a_line(name, algorithm):
+    with pytest.raises(OptionError) as caught:
+        remat.solve(FIELDS[name], algorithm=algorithm)
+    assert "knows no" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_given_order_runs_on_the_first_processor():
+    document = changed([*TASK, "time"], {"a": 5, "b": 3})
+    assert remat.schedule_of(document, ["t"]).makespan == 5
+    with pytest.raises(OptionError, match="not a processor that this task is tied to"):
+        remat.schedule_of(FIELDS["tied"], ["t"])
+    with pytest.raises(OptionError, match="cannot run this task"):
+        remat.schedule_of(changed([*TASK, "time"], {"b": 3}), ["t"])
+    assert remat.schedule_of(FIELDS["static"], ["t"]).peak_memory == {"m": 2, "n": 5}
+
+
+def test_at_another_batch_every_time_grows_and_what_is_placed_does_not():
+    document = changed([*TASK, "time"], {"a": 5, "b": 3}, FIELDS["placed"])
+    larger = instance_document(scaled(load(document), 2))
+    assert larger["tasks"][0]["time"] == {"a": 10, "b": 6}
+    assert (larger["values"][0]["size"], larger["tasks"][0]["size"]) == (1, 2)
+    assert larger["inputs"] == [ANY]

@@ -1,0 +1,106 @@
+"""Drawn instances of kind `dag` that say what runs where, and plans for them."""
+
+MEMORIES = ("m0", "m1", "m2")
+TYPES = ("fast", "slow", "")
+
+
+def with_devices(chance, document):
+    """Return a drawn `dag` document on a machine of its own, with times by type, tied tasks and inputs to be placed."""
+    memories = list(MEMORIES[: chance.randint(1, 3)])
+    processors = [
+        {"name": f"p{k}", "memory": memories[k % len(memories)]} | ({"type": kind} if kind else {})
+        for k, kind in enumerate(chance.choices(TYPES, k=chance.randint(len(memories), 4)))
+    ]
+    if len(processors) > 1 and chance.random() < 0.3:
+        processors[-1]["speed"] = 0.5
+    machine = {
+        "memories": [{"name": name} | chance.choice([{}, {"static": chance.randint(1, 9)}]) for name in memories],
+        "processors": processors,
+        "links": [
+            {"source": one, "target": other, "latency": chance.randint(0, 2)}
+            for one in memories
+            for other in memories
+            if one != other
+        ],
+    }
+    tasks = [_task(chance, task, processors) for task in document["tasks"]]
+    names = [entry if isinstance(entry, str) else entry["value"] for entry in document["inputs"]]
+    inputs = [_input(chance, name) for name in dict.fromkeys(names)]
+    placed = [entry["value"] for entry in inputs if isinstance(entry, dict)]
+    outputs = [{"value": name, "memory": "any"} for name in placed if chance.random() < 0.3]
+    outputs += [value for value in document.get("outputs", []) if {"value": value, "memory": "any"} not in outputs]
+    return document | {
+        "schema": "remat.instance/3",
+        "machine": machine,
+        "tasks": tasks,
+        "inputs": inputs,
+        "outputs": outputs,
+    }
+
+
+def _task(chance, task, processors):
+    task = {key: value for key, value in task.items() if key != "parallel"}
+    if chance.random() < 0.4:
+        tied = chance.sample(processors, chance.randint(1, len(processors)))
+        task["on"] = [one["name"] for one in tied]
+    else:
+        tied = processors
+    kinds = [one["type"] for one in tied if "type" in one]
+    if kinds and chance.random() < 0.5:
+        able = {chance.choice(kinds), *chance.sample(["fast", "slow", "absent"], chance.randint(0, 2))}
+        task["time"] = {kind: chance.randint(0, 9) for kind in sorted(able)}
+    return task
+
+
+def _input(chance, name):
+    if chance.random() < 0.5:
+        return name
+    return {"value": name, "memory": "any"} | chance.choice([{}, {"copies": chance.randint(1, 3)}])
+
+
+def able(document, task):
+    """Return the processors that may run a task."""
+    return [
+        one
+        for one in document["machine"]["processors"]
+        if one["name"] in task.get("on", [one["name"]])
+        and (not isinstance(task["time"], dict) or one.get("type", "") in task["time"])
+    ]
+
+
+def draw_plan(chance, document):
+    """Return a plan without start times in which every task that can run does so once, where it may."""
+    memories = [one["name"] for one in document["machine"]["memories"]]
+    there, initial, steps = {}, {}, []
+    for entry in document["inputs"]:
+        if isinstance(entry, str):
+            there[entry] = {memories[0]}
+        else:
+            most = min(entry.get("copies", 1), len(memories))
+            initial[entry["value"]] = chance.sample(memories, chance.randint(1, most))
+            there[entry["value"]] = set(initial[entry["value"]])
+    fixed = {(value, where) for value, places in there.items() for where in places}
+
+    def bring(value, memory):
+        if memory not in there[value]:
+            steps.append({"copy": value, "from": chance.choice(sorted(there[value])), "to": memory})
+            there[value].add(memory)
+
+    waiting = list(document["tasks"])
+    while waiting:
+        task = chance.choice([task for task in waiting if all(value in there for value in task.get("reads", []))])
+        waiting.remove(task)
+        where = chance.choice(able(document, task))
+        for value in task.get("reads", []):
+            bring(value, where["memory"])
+        steps.append({"run": task["id"], "on": [where["name"]]})
+        for value in [task["id"]] if "size" in task else task["writes"]:
+            there.setdefault(value, set()).add(where["memory"])
+    for entry in document["outputs"]:
+        if isinstance(entry, str):
+            bring(entry, memories[0])
+            fixed.add((entry, memories[0]))
+    for value, places in there.items():
+        free = [memory for memory in sorted(places) if (value, memory) not in fixed and chance.random() < 0.5]
+        steps += [{"drop": [value], "memory": memory} for memory in free]
+    return {"schema": "remat.schedule/2", "initial": initial, "steps": steps}
