@@ -9,9 +9,10 @@ from torch import nn
 
 import remat
 import remat.torch
+from remat.bridges.torch.emit import emit
 from remat.bridges.torch.measure import LiveStorages
 from tests.torch import models
-from tests.torch.studies import SHARES, WORK, equal, study
+from tests.torch.studies import SHARES, WORK, emits_what_was_planned, equal, study
 
 CLOSE = 64
 
@@ -59,6 +60,13 @@ def test_three_steps_are_those_of_pytorch(trained, share, tmp_path):
     assert equal(planned.state_dict(), state)
     assert planned.plan.source == str(path)
     assert live_peak(planned, found) <= planned.plan.peak + CLOSE
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_the_graphs_hold_the_planned_runs_and_views(trained, share):
+    captured = trained[0].captured
+    runs = remat.torch.plan_of(captured, trained[0].plans[share]).runs
+    emits_what_was_planned(captured, runs, emit(captured.joint, runs))
 
 
 @pytest.mark.parametrize("factory", [models.mlp, models.conv, models.unet], ids=lambda factory: factory.__name__)
