@@ -6,9 +6,10 @@ import torch
 import remat
 import remat.torch
 from tests.torch import models
-from tests.torch.studies import SHARES, equal, reruns, study
+from tests.torch.studies import SHARES, equal, reruns, solve, study
 
 CLOSE = 64
+BIGGER = (models.unet, models.gpt2, models.bert, models.vit)
 
 
 @pytest.fixture(scope="module", params=models.NETWORKS, ids=lambda factory: factory.__name__)
@@ -85,6 +86,22 @@ def test_measured_costs_know_every_operator():
     instance = found.captured.instance(costs)
     assert "measured on cpu" in instance.source
     assert any(task.workspace for task in instance.tasks)
-    peak = remat.solve(instance, algorithm="keep-all")
-    done = remat.torch.execute(found.captured, peak, allocator=True)
-    assert done.allocator_peak == pytest.approx(peak.peak_memory["memory"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [models.mlp, models.conv, models.attention, *(pytest.param(f, marks=pytest.mark.slow) for f in BIGGER)],
+    ids=lambda factory: factory.__name__,
+)
+def test_the_allocator_peak_is_the_predicted_one_with_measured_workspaces(factory):
+    found = study(factory)
+    found.reset()
+    instance = found.captured.instance(remat.torch.measure(found.captured, repeats=1))
+    kept = remat.solve(instance, algorithm="keep-all")
+    top, low = kept.peak_memory["memory"], kept.memory_bounds["memory"].size
+    smaller = (solve(instance, int(low + share * (top - low))) for share in (0.5, 0.7, 0.9))
+    less = next(plan for plan in smaller if plan.columns is not None)
+    for plan in (kept, less):
+        found.reset()
+        done = remat.torch.execute(found.captured, plan, allocator=True)
+        assert done.allocator_peak == pytest.approx(plan.peak_memory["memory"], rel=0.01)

@@ -12,18 +12,27 @@ from typing import Any
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import Costs, read_costs
+from remat.bridges.torch.joint import Joint
 from remat.bridges.torch.plans import events_of
 from remat.bridges.torch.recording import TorchError, digests, first_difference
 from remat.bridges.torch.shim import torch
 from remat.documents import read_document, write_text
-from remat.plugin.proposal import Status
+from remat.plugin.proposal import ALL_SCHEDULES, Status
 from remat.solving.entry import solve
+from remat.solving.questions.least_budget import least_budget
 from remat.solving.result import Result
 from remat.units import format_size, parse_size
 
 SCHEMA = "remat.plan/1"
 RESERVE_ON_DEVICE = 1 << 30
 """Bytes that a device's context and fragmentation take, unless said otherwise; on the CPU none."""
+
+
+LEAST_LIMIT = 10.0
+"""Seconds at most that are spent on the least budget, where none was found within the one that was given."""
+ANY_OVERHEAD = 1000.0
+QUICK: tuple[str, Mapping[str, Any]] = ("dag-auto", {"iterations": 1})
+"""Who is asked for it, and with how little work: each of a dozen solves has to end within the time."""
 
 
 class TooSmallError(TorchError):
@@ -129,8 +138,15 @@ class Plan:
         return "\n".join((*lines, *self.warnings))
 
 
-def make_plan(captured: Captured, choices: Choices) -> Plan:
+def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> Plan:
     """Plan a captured step: from a file, from the cache, or solved.
+
+    Parameters
+    ----------
+    captured : Captured
+    choices : Choices
+    search : bool
+        Where nothing is found, look for the least budget, and say it; should it be one that was given, it is the plan.
 
     Raises
     ------
@@ -150,7 +166,13 @@ def make_plan(captured: Captured, choices: Choices) -> Plan:
     result = _solve(instance, choices, reserve)
     if result.columns is None:
         proved = result.status is Status.INFEASIBLE
-        raise TooSmallError(_too_small(captured, result, split, choices), proved=proved)
+        if not search:
+            certain = "infeasible" if proved else "nothing found"
+            raise TooSmallError(f"{certain} within {choices.budget}", proved=proved)
+        least = _least(instance, choices)
+        if proved or least.columns is None or not _within(result, least):
+            raise TooSmallError(_too_small(captured, (result, least), split, choices), proved=proved)
+        result = least
     plan = plan_of(captured, result, split)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -254,22 +276,58 @@ def _solve(instance: Any, choices: Choices, reserve: int) -> Result:
     )
 
 
-def _too_small(captured: Captured, result: Result, split: Mapping[str, int], choices: Choices) -> str:
-    joint = captured.joint
-    gradients = {value for name in captured.recording.gradients if name is not None for value in joint.owned[name]}
-    fixed = sum(split.values()) - split["reserve"]
-    parts = (
-        f"{format_size(fixed)} are parameters, inputs and the like, "
-        f"{format_size(sum(joint.values[value] for value in gradients))} new gradients"
+def _least(instance: Any, choices: Choices) -> Result:
+    """Look for the least budget with the algorithm that was chosen, if one was."""
+    known = choices.algorithm != "auto"
+    return least_budget(
+        instance,
+        max_overhead=ANY_OVERHEAD,
+        algorithm=choices.algorithm if known else QUICK[0],
+        options=choices.options if known else QUICK[1],
+        time_limit=min(choices.time_limit, LEAST_LIMIT),
     )
-    least = result.least_budget
-    if least is None:
-        return f"no schedule was found within {choices.budget}: {parts}; give more time or more memory"
-    node = joint.nodes.get(joint.tasks[result.graph.tasks[least.task]].node) if least.task is not None else None
-    by = "" if node is None else f", set by {joint.describe(node.name)}"
+
+
+def _within(result: Result, least: Result) -> bool:
+    capacity = result.machine.memories[0].capacity
+    return capacity is not None and least.peak_memory["memory"] <= capacity
+
+
+def _too_small(
+    captured: Captured, answers: tuple[Result, Result], split: Mapping[str, int], choices: Choices
+) -> str:
+    """Say what would do: a budget with which a schedule was found, the module at its peak, and what of it is fixed."""
+    result, least = answers
+    joint, reserve = captured.joint, split["reserve"]
+    gradients = {value for name in captured.recording.gradients if name is not None for value in joint.owned[name]}
+    states = split["optimizer"] + split["accumulated"]
+    others = sum(split.values()) - reserve - split["parameters"] - states
+    shares = {
+        "weights": split["parameters"],
+        "new gradients": sum(joint.values[value] for value in gradients),
+        "the optimizer's states": split["optimizer"],
+        "gradients of earlier steps": split["accumulated"],
+        "inputs and the like": others,
+        "reserve": reserve,
+    }
+    parts = ", ".join(f"{format_size(size)} {name}" for name, size in shares.items() if size)
     certain = "infeasible" if result.status is Status.INFEASIBLE else "nothing found"
-    known = format_size(least.size + split["reserve"], both=True)
-    return f"{certain} within {choices.budget}: the least budget known is {known}{by}; of it {parts}"
+    said = f"{certain} within {choices.budget}: "
+    bound = result.memory_bounds["memory"]
+    if least.columns is None:
+        by = "" if bound.task is None else _set_by(joint, result.graph.tasks[bound.task])
+        size = format_size(bound.size + reserve, both=True)
+        return f"{said}no schedule does with less than {size}{by}; of it {parts}"
+    size = format_size(least.peak_memory["memory"] + reserve, both=True)
+    by = _set_by(joint, least.peak_step("memory"))
+    proved = least.answer is not None and least.answer.proved and least.answer.scope == ALL_SCHEDULES
+    known = "the least budget is" if proved else "the least budget found is"
+    return f"{said}{known} {size}{by}; of it {parts}"
+
+
+def _set_by(joint: Joint, task: str) -> str:
+    node = joint.nodes.get(joint.tasks[task].node) if task in joint.tasks else None
+    return "" if node is None else f", set by {joint.describe(node.name)}"
 
 
 def plan_of(captured: Captured, result: Result, split: Mapping[str, int] | None = None) -> Plan:
