@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from remat.cli import common
-from remat.cli.import_ import OPTIMIZERS
+from remat.cli.import_ import OPTIMIZER
 from remat.cli.session import ExitCode, Session, writing
 
 HELP = """Say whether a training step fits into memory, and plan it.
@@ -67,7 +67,7 @@ class _Asked:
     metavar="COSTS",
     help="roofline:DEVICE[-DTYPE], or a file of measured ones. [default: roofline:A100-fp32]",
 )
-@click.option("--optimizer", type=click.Choice(OPTIMIZERS), help="Whose states count. [default: none count]")
+@click.option("--optimizer", metavar=OPTIMIZER, help="Whose states count. [default: none count]")
 @click.option(
     "--reserve",
     metavar="SIZE",
@@ -86,9 +86,11 @@ def torch(session: Session, /, **given: Any) -> int:
     if asked.output is not None:
         common.check_writable("--output", asked.output)
     import remat.torch
+    from remat.bridges.torch.costs import read_optimizer
     from remat.report.text.summary import table
     from remat.units import parse_duration
 
+    read_optimizer(asked.optimizer)  # or say what is wrong with it, before anything runs
     made = remat.torch.Choices(
         budget=asked.budget,
         algorithm=asked.algorithm,

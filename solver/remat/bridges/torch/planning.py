@@ -5,20 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
-from remat.bridges.torch.costs import Costs, read_costs
+from remat.bridges.torch.costs import Costs, read_costs, read_optimizer
 from remat.bridges.torch.joint import Joint
 from remat.bridges.torch.plans import events_of
 from remat.bridges.torch.recording import TorchError, digests, first_difference
 from remat.bridges.torch.shim import torch
 from remat.documents import read_document, write_text
+from remat.errors import RematError
 from remat.plugin.proposal import ALL_SCHEDULES, Status
 from remat.solving.entry import solve
+from remat.solving.given import schedule_of
 from remat.solving.questions.least_budget import least_budget
 from remat.solving.result import Result
 from remat.units import format_size, parse_size
@@ -28,7 +30,7 @@ RESERVE_ON_DEVICE = 1 << 30
 """Bytes that a device's context and fragmentation take, unless said otherwise; on the CPU none."""
 
 
-LEAST_LIMIT = 10.0
+LEAST_LIMIT = 15.0
 """Seconds at most that are spent on the least budget, where none was found within the one that was given."""
 ANY_OVERHEAD = 1000.0
 QUICK: tuple[str, Mapping[str, Any]] = ("dag-auto", {"iterations": 1})
@@ -49,8 +51,9 @@ class Choices:
 
     Attributes
     ----------
-    budget : int, str or None
-        Bytes of the device, all counted; None: recompute nothing.
+    budget : int, str, sequence of these, or None
+        Bytes of the device, all counted; None: recompute nothing. A list has one for each training graph of a step, in
+        their order, where the module breaks into several.
     algorithm : str
     options : mapping
         The algorithm's own.
@@ -58,7 +61,7 @@ class Choices:
         Seconds.
     costs : str, Costs or mapping, optional
     optimizer : str, optional
-        ``sgd``, ``momentum``, ``adam``, ``adamw``.
+        ``sgd``, ``momentum``, ``adam``, ``adamw``, or a file (`remat.bridges.torch.costs.read_optimizer`).
     reserve : int, str or None
         Bytes that are left alone: by default 1 GiB on a device, nothing on the CPU.
     accumulate : bool
@@ -69,7 +72,7 @@ class Choices:
         A folder of plans, by fingerprint, budget and costs.
     """
 
-    budget: int | str | None = None
+    budget: int | str | Sequence[int | str] | None = None
     algorithm: str = "auto"
     options: Mapping[str, Any] = field(default_factory=dict)
     time_limit: float = 30.0
@@ -180,6 +183,23 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
     return plan
 
 
+def same_order(captured: Captured, plan: Plan, choices: Choices) -> Plan | None:
+    """Return a plan that runs what another one does, on other sizes; None if the budget does not hold it."""
+    budget = choices.budget
+    if not captured.joint.tasks.keys() >= set(plan.runs):
+        return None
+    if not isinstance(budget, (int, str)) or (isinstance(budget, str) and budget.rstrip().endswith("%")):
+        return None
+    split = _split(captured, choices)
+    instance = captured.instance(choices.costs, static=sum(split.values()) - split["reserve"])
+    try:
+        result = schedule_of(instance, list(plan.runs))
+    except RematError:
+        return None
+    fits = result.peak_memory["memory"] + split["reserve"] <= parse_size(budget)
+    return plan_of(captured, result, split) if fits else None
+
+
 def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str = "") -> Plan:
     """Read a plan file for a captured step, and verify it."""
     document = read_document(path)
@@ -218,7 +238,6 @@ def judge(captured: Captured, forward: Any, backward: Any, *, costs: Any = None)
         the partition's favour: the caller holds that anyway.
     """
     from remat.bridges.torch.joint import BOUNDARY
-    from remat.solving.given import schedule_of
 
     joint = captured.joint
 
@@ -259,6 +278,8 @@ def _solve(instance: Any, choices: Choices, reserve: int) -> Result:
     budget = choices.budget
     if budget is None:
         return kept
+    if not isinstance(budget, (int, str)):
+        raise TorchError(f"there are {len(budget)} budgets; here is one training graph, which takes one")
     if not (isinstance(budget, str) and budget.rstrip().endswith("%")):
         whole = parse_size(budget)
         budget = whole - reserve
@@ -293,9 +314,7 @@ def _within(result: Result, least: Result) -> bool:
     return capacity is not None and least.peak_memory["memory"] <= capacity
 
 
-def _too_small(
-    captured: Captured, answers: tuple[Result, Result], split: Mapping[str, int], choices: Choices
-) -> str:
+def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mapping[str, int], choices: Choices) -> str:
     """Say what would do: a budget with which a schedule was found, the module at its peak, and what of it is fixed."""
     result, least = answers
     joint, reserve = captured.joint, split["reserve"]
@@ -369,7 +388,7 @@ def _cached(captured: Captured, choices: Choices) -> Path | None:
         captured.fingerprint,
         str(choices.budget),
         f"{choices.algorithm} {sorted(choices.options.items())}",
-        str(choices.optimizer),
+        str(read_optimizer(choices.optimizer)),
         str(choices.reserve),
         str(choices.accumulate),
         f"{costs.source} {costs.rate} {costs.bandwidth} {sorted(costs.measured.items())}",
