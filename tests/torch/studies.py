@@ -15,7 +15,7 @@ from remat.bridges.torch.recording import Role
 from tests.torch import models
 
 SHARES = ("keep-all", 0.5, 0.25, 0)
-WORK = {"iterations": 20}
+WORK = {"iterations": 8}
 """So much work a solve: the answers depend on no clock."""
 
 
@@ -53,7 +53,7 @@ def plans_of(instance, shares=SHARES):
     highest, low = top.peak_memory["memory"], top.memory_bounds["memory"].size
     plans = {"keep-all": top}
     least = highest
-    while least - low > 0.05 * highest:
+    while least - low > 0.1 * highest:
         found = solve(instance, (least + low) // 2)
         if found.columns is None:
             low = (least + low) // 2

@@ -18,6 +18,8 @@ def configured(monkeypatch):
 
     made = []
     make = backend.make_plan
+    import transformers  # noqa: F401  (it adds methods to loggers, which `configure` then knows)
+
     monkeypatch.setattr(backend, "_CONFIGURED", {})
     monkeypatch.setattr(backend, "make_plan", lambda *given: made.append(make(*given)) or made[-1])
     remat.torch.configure(budget="90%", algorithm="dag-auto", options=WORK)

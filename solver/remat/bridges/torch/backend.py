@@ -9,7 +9,15 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
-from remat.bridges.torch.capture import Captured, Source, capture, compiler, quiet_logging, sources_of
+from remat.bridges.torch.capture import (
+    Captured,
+    Source,
+    capture,
+    compiler,
+    ignored_functions,
+    quiet_logging,
+    sources_of,
+)
 from remat.bridges.torch.emit import emit
 from remat.bridges.torch.graphs import build, compile_boxed
 from remat.bridges.torch.planning import Choices, Plan, make_plan, same_order
@@ -276,9 +284,15 @@ _CONFIGURED: dict[str, Choices] = {}
 
 
 def configure(budget: int | str | None = None, **choices: Any) -> None:
-    """Set what backend ``"remat"`` is for: from Trainer or Lightning arguments, which know but a name."""
+    """Set what backend ``"remat"`` is for: from Trainer or Lightning arguments, which know but a name.
+
+    From then on PyTorch's compiler passes over calls of loggers, which would break a module into several graphs;
+    call it after importing transformers, which has some of its own.
+    """
     if budget is not None and not isinstance(budget, (int, str)):
         raise OptionError("several budgets go with remat.torch.backend or compile", argument="budget")
+    config: Any = import_module("torch._dynamo.config")
+    config.ignore_logging_functions = ignored_functions(config)
     _CONFIGURED["choices"] = make_choices(budget, choices)
 
 
