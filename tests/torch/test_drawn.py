@@ -148,7 +148,7 @@ COMMON = {
 }
 
 
-@settings(max_examples=10, **COMMON)
+@settings(max_examples=5, **COMMON)
 @given(STEPS)
 def test_drawn_modules(program):
     examine(program)

@@ -86,11 +86,10 @@ def torch(session: Session, /, **given: Any) -> int:
     if asked.output is not None:
         common.check_writable("--output", asked.output)
     import remat.torch
-    from remat.bridges.torch.costs import read_optimizer
     from remat.report.text.summary import table
     from remat.units import parse_duration
 
-    read_optimizer(asked.optimizer)  # or say what is wrong with it, before anything runs
+    remat.torch.read_optimizer(asked.optimizer)  # or say what is wrong with it, before anything runs
     made = remat.torch.Choices(
         budget=asked.budget,
         algorithm=asked.algorithm,

@@ -182,9 +182,8 @@ def torch(session: Session, /, factory: str, costs: str | None, optimizer: str |
     """Write the training step of a PyTorch module."""
     if output != common.STANDARD_STREAM:
         common.check_writable("--output", output)
-    from remat.bridges.torch.costs import read_optimizer
     from remat.instance import instance_document
-    from remat.torch import capture_factory
+    from remat.torch import capture_factory, read_optimizer
 
     read_optimizer(optimizer)  # or say what is wrong with it, before anything runs
     with common.user_code(session):

@@ -88,7 +88,8 @@ class Backend:
             return plan
         if not self.warned:
             self.warned = True
-            shapes = [list(node.tensors[0].shape) for node in captured.recording.nodes if _is_input(node)]
+            inputs = [node.tensors[0] for node in captured.recording.nodes if _is_input(node)]
+            shapes = [list(held.shape) for held in inputs if held is not None]
             warnings.warn(
                 f"a size is not fixed, and with inputs of {', '.join(map(str, shapes[:3]))} the plan of the largest so "
                 "far does not fit: a new one is made; call it with the largest first, or pass dynamic=False to "
@@ -138,7 +139,7 @@ def _is_resumed() -> bool:
 
 
 def _is_input(node: Node) -> bool:
-    return node.role is Role.INPUT and node.operator == "input" and node.tensors[0] is not None
+    return node.role is Role.INPUT and node.operator == "input"
 
 
 def _by_shape(graph: Any, compile_fixed: Callable[[Any, list[Any]], Callable[..., Any]]) -> Callable[..., Any]:
