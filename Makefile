@@ -30,7 +30,7 @@ endif
 PINNED := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover test-all mutants fuzz test-torch lint format type bench build pins clean distclean
+.PHONY: help setup demo test cover test-all mutants fuzz test-torch test-torch-all lint format type bench build pins clean distclean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -84,17 +84,29 @@ TORCH_STAMP := $(TORCH_VENV)/.stamp
 TORCH_INDEX ?=
 TORCH ?= torch==2.13.0
 TRANSFORMERS ?= transformers==5.23.0
+# Trainers that know the backend by name.
+TRAINERS ?= accelerate==1.15.0 lightning==2.6.6
+# `make test-torch-all` also tests with this one, if it is another; the bridge refuses what is older.
+TORCH_OLDEST ?= torch==2.13.0
+TORCH_PYTEST = REMAT_TEST_TORCH=1 $(TORCH_VENV)/bin/python -m pytest -c tests/torch/pytest.ini --rootdir . tests/torch \
+	--cov=remat.torch --cov=remat.bridges.torch --cov-config=tests/torch/coverage.ini --cov-report=term \
+	--cov-fail-under=90
 
 $(TORCH_STAMP): pyproject.toml constraints.txt
 	@test -x $(TORCH_VENV)/bin/python || $(PYTHON) -m venv $(TORCH_VENV)
 	$(TORCH_VENV)/bin/python -m pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) '$(TORCH)'
-	$(PINNED) $(TORCH_VENV)/bin/python -m pip install --quiet '$(TORCH)' '$(TRANSFORMERS)' hypothesis pytest pytest-cov --editable .
+	$(PINNED) $(TORCH_VENV)/bin/python -m pip install --quiet '$(TORCH)' '$(TRANSFORMERS)' $(TRAINERS) \
+		hypothesis pytest pytest-cov --editable .
 	@touch $@
 
 test-torch: $(TORCH_STAMP) ## Run the tests of remat.torch, in an environment with PyTorch (CPU) and transformers
-	REMAT_TEST_TORCH=1 $(TORCH_VENV)/bin/python -m pytest -c tests/torch/pytest.ini --rootdir . tests/torch -m "not slow" \
-		--cov=remat.torch --cov=remat.bridges.torch --cov-config=tests/torch/coverage.ini --cov-report=term:skip-covered \
-		--cov-fail-under=90 $(PYTEST_ARGS)
+	$(TORCH_PYTEST) -m "not slow" $(PYTEST_ARGS)
+
+test-torch-all: $(TORCH_STAMP) ## Run these and the slow ones, and again with the oldest PyTorch that is supported
+	$(TORCH_PYTEST) $(PYTEST_ARGS)
+ifneq ($(TORCH),$(TORCH_OLDEST))
+	$(MAKE) test-torch TORCH='$(TORCH_OLDEST)' TORCH_VENV=build/torch-oldest
+endif
 
 lint: $(STAMP) ## Check style and format (ruff)
 	$(PY) -m ruff check .

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from remat.bridges.torch.backend import Backend, backend, configure
     from remat.bridges.torch.backend import compile_module as compile  # noqa: A004
     from remat.bridges.torch.capture import Captured, capture
+    from remat.bridges.torch.costs import read_optimizer
     from remat.bridges.torch.factory import call_factory, capture_factory
     from remat.bridges.torch.fitting import fit
     from remat.bridges.torch.interpreter import Execution, execute
@@ -36,6 +37,7 @@ _HOME = {
     "load_plan": "planning",
     "measure": "measuring",
     "plan_of": "planning",
+    "read_optimizer": "costs",
 }
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "load_plan",
     "measure",
     "plan_of",
+    "read_optimizer",
 ]
 
 

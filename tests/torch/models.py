@@ -222,6 +222,17 @@ def gpt2_small(batch=8, length=1024):
     return LossOnly(), (torch.randint(50257, (batch, length)),), {}
 
 
+class Net(nn.Module):
+    """As small as can be."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(8, 16), nn.Linear(16, 1)
+
+    def forward(self, x):
+        return torch.tanh(self.two(torch.relu(self.one(x)))).mean()
+
+
 NETWORKS = (mlp, conv, shared, named, unet, half, gpt2, bert, bert_eager, vit)
 
 

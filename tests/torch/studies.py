@@ -9,10 +9,13 @@ import torch
 
 import remat
 import remat.torch
+from remat.bridges.torch.graphs import build
+from remat.bridges.torch.joint import BOUNDARY
+from remat.bridges.torch.recording import Role
 from tests.torch import models
 
 SHARES = ("keep-all", 0.5, 0.25, 0)
-WORK = {"iterations": 20}
+WORK = {"iterations": 8}
 """So much work a solve: the answers depend on no clock."""
 
 
@@ -50,7 +53,7 @@ def plans_of(instance, shares=SHARES):
     highest, low = top.peak_memory["memory"], top.memory_bounds["memory"].size
     plans = {"keep-all": top}
     least = highest
-    while least - low > 0.05 * highest:
+    while least - low > 0.1 * highest:
         found = solve(instance, (least + low) // 2)
         if found.columns is None:
             low = (least + low) // 2
@@ -78,3 +81,21 @@ def reruns(result):
 def equal(one, other):
     """Whether two dictionaries of tensors are equal to the bit."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def emits_what_was_planned(captured, runs, emitted):
+    """Assert that the two graphs hold the planned runs in their order, views of what these made, and nothing else."""
+    joint = captured.joint
+    turn = runs.index(BOUNDARY)
+    for part, planned in ((emitted.forward, runs[:turn]), (emitted.backward, runs[turn + 1 :])):
+        assert part.runs == tuple(planned)
+        others = [line for line in part.lines if not line.run]
+        items = [line for line in others if line.node in joint.maker]
+        views = [line for line in others if line.node not in joint.maker]
+        assert all(joint.nodes[line.node].role is Role.ITEM for line in items)
+        assert all(joint.is_view(line.node) or joint.nodes[line.node].role is Role.CONSTANT for line in views)
+        made = [(line.node, line.reads) for line in others]
+        assert len(made) == len(set(made)), "a view of one tensor is made once"
+    for part, module in zip((emitted.forward, emitted.backward), build(captured, emitted), strict=True):
+        nodes = [node for node in module.graph.nodes if node.op in ("call_function", "get_attr")]
+        assert len(nodes) == len(part.lines)

@@ -5,10 +5,12 @@ import torch
 
 import remat
 import remat.torch
+from remat.bridges.torch.interpreter import from_mask, mask_scale
 from tests.torch import models
-from tests.torch.studies import SHARES, equal, reruns, study
+from tests.torch.studies import SHARES, equal, reruns, solve, study
 
 CLOSE = 64
+BIGGER = (models.unet, models.gpt2, models.bert, models.vit)
 
 
 @pytest.fixture(scope="module", params=models.NETWORKS, ids=lambda factory: factory.__name__)
@@ -85,6 +87,38 @@ def test_measured_costs_know_every_operator():
     instance = found.captured.instance(costs)
     assert "measured on cpu" in instance.source
     assert any(task.workspace for task in instance.tasks)
-    peak = remat.solve(instance, algorithm="keep-all")
-    done = remat.torch.execute(found.captured, peak, allocator=True)
-    assert done.allocator_peak == pytest.approx(peak.peak_memory["memory"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [models.mlp, models.conv, *(pytest.param(f, marks=pytest.mark.slow) for f in BIGGER)],
+    ids=lambda factory: factory.__name__,
+)
+def test_the_allocator_peak_is_the_predicted_one_with_measured_workspaces(factory):
+    found = study(factory)
+    found.reset()
+    instance = found.captured.instance(remat.torch.measure(found.captured, repeats=1))
+    kept = remat.solve(instance, algorithm="keep-all")
+    top, low = kept.peak_memory["memory"], kept.memory_bounds["memory"].size
+    smaller = (solve(instance, int(low + share * (top - low))) for share in (0.5, 0.7, 0.9))
+    less = next(plan for plan in smaller if plan.columns is not None)
+    for plan in (kept, less):
+        found.reset()
+        done = remat.torch.execute(found.captured, plan, allocator=True)
+        assert done.allocator_peak == pytest.approx(plan.peak_memory["memory"], rel=0.01)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_dropout_from_its_mask_is_dropout_to_the_bit(dtype):
+    class Drop(torch.nn.Linear):
+        def forward(self, x):
+            return torch.nn.functional.dropout(super().forward(x), 0.3).square().sum(dtype=torch.float32)
+
+    torch.manual_seed(0)
+    module = Drop(8, 8).to(dtype)
+    captured = remat.torch.capture(module, torch.randn(64, 8, dtype=dtype))
+    node = next(node for node in captured.recording.nodes if node.dropout)
+    read, _, _ = captured.joint.mask_parts(node.name)
+    x = torch.randn(64, 8).to(dtype)
+    made, mask = torch.ops.aten.native_dropout(x, node.dropout, True)
+    assert torch.equal(from_mask(x, mask, mask_scale(captured, read, node.name)), made)

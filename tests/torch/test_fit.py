@@ -10,7 +10,7 @@ import remat.torch
 from remat.bridges.torch.fitting import largest
 from remat.bridges.torch.measure import LiveStorages
 from remat.cli.main import main
-from remat.units import parse_size
+from tests.torch.studies import WORK
 
 SOURCE = """
 import torch
@@ -116,19 +116,32 @@ def test_the_largest_batch_within_a_budget(source, capsys):
 
 def test_what_does_not_fit(source, capsys):
     for more in ((), ("--max-batch", "8")):
-        assert main(["fit", "torch", f"{source}:make", "--budget", "5kB", *more]) == 3
+        given = ["--budget", "5kB", "-a", "dag-auto", "--time-limit", "3s", "--optimizer", "adam"]
+        assert main(["fit", "torch", f"{source}:make", *given, *more]) == 3
         said = capsys.readouterr().err
-        pattern = (
-            r"infeasible within 5kB: any plan takes (.*) \(set by aten\..*\) at least, one is found with (.*); of it "
+        assert re.fullmatch(
+            r"Error: infeasible within 5kB: the least budget (found )?is .*, set by aten\.\S+ \(layers\.\d\S*\); "
+            r"of it 6\.\S+ KiB weights, 6\.\S+ KiB new gradients, 12\.\S+ KiB the optimizer's states, .* the like\n",
+            said,
         )
-        told = re.fullmatch(rf"Error: {pattern}.*new gradients\n", said)
-        least, enough = (parse_size(size.partition(" (")[0].replace(" ", "")) for size in told.groups())
-        assert least <= enough
-    # Sizes are shown in four digits.
-    assert main(["fit", "torch", f"{source}:make", "--budget", str(int(enough * 1.001))]) == 0
-    capsys.readouterr()
     assert main(["fit", "torch", f"{source}:make", "--budget", "5kB", "--reserve", "6kB"]) == 3
     assert "is all reserve" in capsys.readouterr().err
+
+
+def test_the_least_budget_that_is_named_does(source):
+    """And what is below the budget that was found is no reason to be refused."""
+    from remat.bridges.torch.planning import make_plan
+
+    captured = remat.torch.capture_factory(f"{source}:make")
+    static = sum(captured.static_bytes().values())
+    work = {"algorithm": "dag-auto", "options": WORK}
+    with pytest.raises(remat.torch.TooSmallError) as caught:
+        make_plan(captured, remat.torch.Choices(budget=static, **work))
+    said = re.search(r"is ([\d.]+) kB", str(caught.value))[1]
+    top = make_plan(captured, remat.torch.Choices()).peak
+    budget = int(float(said) * 1000 * 1.001)
+    assert budget < 0.8 * top
+    assert make_plan(captured, remat.torch.Choices(budget=budget, **work)).peak <= budget
 
 
 def test_factories_that_do_not_do(source, capsys):

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from remat.cli import common
-from remat.cli.import_ import OPTIMIZERS
+from remat.cli.import_ import OPTIMIZER
 from remat.cli.session import ExitCode, Session, writing
 
 HELP = """Say whether a training step fits into memory, and plan it.
@@ -67,7 +67,7 @@ class _Asked:
     metavar="COSTS",
     help="roofline:DEVICE[-DTYPE], or a file of measured ones. [default: roofline:A100-fp32]",
 )
-@click.option("--optimizer", type=click.Choice(OPTIMIZERS), help="Whose states count. [default: none count]")
+@click.option("--optimizer", metavar=OPTIMIZER, help="Whose states count. [default: none count]")
 @click.option(
     "--reserve",
     metavar="SIZE",
@@ -89,6 +89,7 @@ def torch(session: Session, /, **given: Any) -> int:
     from remat.report.text.summary import table
     from remat.units import parse_duration
 
+    remat.torch.read_optimizer(asked.optimizer)  # or say what is wrong with it, before anything runs
     made = remat.torch.Choices(
         budget=asked.budget,
         algorithm=asked.algorithm,

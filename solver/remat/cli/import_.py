@@ -52,6 +52,7 @@ executing it. Needs PyTorch: pip install 'remat[torch]'.
 
 ORDERINGS = ("amd", "nd", "natural", "rcm")
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
+OPTIMIZER = "|".join((*OPTIMIZERS, "FILE"))
 
 
 @click.group("import", help=HELP, invoke_without_command=True)
@@ -173,9 +174,7 @@ def pipeline_csv(
     metavar="COSTS",
     help="roofline:DEVICE[-DTYPE], or a file of measured ones. [default: roofline:A100-fp32]",
 )
-@click.option(
-    "--optimizer", type=click.Choice(OPTIMIZERS), help="Whose states count as static memory. [default: none count]"
-)
+@click.option("--optimizer", metavar=OPTIMIZER, help="Whose states count as static memory. [default: none count]")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
 @common.verbosity_options
 @click.pass_obj
@@ -184,8 +183,9 @@ def torch(session: Session, /, factory: str, costs: str | None, optimizer: str |
     if output != common.STANDARD_STREAM:
         common.check_writable("--output", output)
     from remat.instance import instance_document
-    from remat.torch import capture_factory
+    from remat.torch import capture_factory, read_optimizer
 
+    read_optimizer(optimizer)  # or say what is wrong with it, before anything runs
     with common.user_code(session):
         captured = capture_factory(factory)
     static = captured.static_bytes()

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 
-from remat.bridges.torch.capture import Captured, Source, capture, compiler, quiet_logging, sources_of
+from remat.bridges.torch.capture import (
+    Captured,
+    Source,
+    capture,
+    compiler,
+    ignored_functions,
+    quiet_logging,
+    sources_of,
+)
 from remat.bridges.torch.emit import emit
 from remat.bridges.torch.graphs import build, compile_boxed
-from remat.bridges.torch.planning import Choices, Plan, make_plan
-from remat.bridges.torch.recording import TorchError
-from remat.bridges.torch.shim import torch
+from remat.bridges.torch.planning import Choices, Plan, make_plan, same_order
+from remat.bridges.torch.recording import Node, Role, TorchError
+from remat.bridges.torch.shim import fx, torch
 from remat.bridges.torch.tracing import source_of
 from remat.errors import OptionError, RematError
 
@@ -37,7 +46,8 @@ class Backend:
     plans: list[Plan] = field(default_factory=list)
     module: Any = None
     on_plan: Callable[[Plan], None] | None = None
-    frame: Any = None
+    frames: list[Any] = field(default_factory=list)
+    warned: bool = False
 
     @property
     def plan(self) -> Plan | None:
@@ -46,13 +56,21 @@ class Backend:
 
     def __call__(self, graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
         """Compile a graph of Dynamo's."""
+        choices = self._choices_for(graph)
+        if any(isinstance(given, torch.SymInt) for given in inputs):
+            return _by_shape(graph, lambda fixed, real: self._compile(fixed, real, choices, again=True))
+        return self._compile(graph, inputs, choices)
+
+    def _compile(
+        self, graph: Any, inputs: list[Any], choices: Callable[[], Choices], *, again: bool = False
+    ) -> Callable[..., Any]:
         sources = _by_kind(self.module, inputs)
 
         def partition(joint: Any, _: Any, *, num_fwd_outputs: int, **__: Any) -> tuple[Any, Any]:
             if _has_symbols(joint):
                 return _unplanned(joint, num_fwd_outputs)
             captured = Captured(self.module, joint, num_fwd_outputs, sources, None)
-            plan = make_plan(captured, self._choices_for(graph))
+            plan = self._plan(captured, choices(), again=again)
             self.plans.append(plan)
             if self.on_plan is not None:
                 self.on_plan(plan)
@@ -60,19 +78,97 @@ class Backend:
 
         return compiler(compile_boxed, partition)(graph, inputs)  # type: ignore[no-any-return]
 
-    def _choices_for(self, graph: Any) -> Choices:
-        """Refuse a second training graph in one step: one budget cannot be for both."""
+    def _plan(self, captured: Captured, choices: Choices, *, again: bool) -> Plan:
+        """Plan; of a graph whose sizes change from call to call, as the largest so far, where that fits."""
+        if not again or not self.plans:
+            return make_plan(captured, choices)
+        largest = max(self.plans, key=lambda plan: plan.peak)
+        plan = same_order(captured, largest, choices)
+        if plan is not None:
+            return plan
+        if not self.warned:
+            self.warned = True
+            inputs = [node.tensors[0] for node in captured.recording.nodes if _is_input(node)]
+            shapes = [list(held.shape) for held in inputs if held is not None]
+            warnings.warn(
+                f"a size is not fixed, and with inputs of {', '.join(map(str, shapes[:3]))} the plan of the largest so "
+                "far does not fit: a new one is made; call it with the largest first, or pass dynamic=False to "
+                "torch.compile, and each shape has its plan from the start",
+                stacklevel=2,
+            )
+        return make_plan(captured, choices)
+
+    def _choices_for(self, graph: Any) -> Callable[[], Choices]:
+        """Find the budget of a training graph; a second one in one step needs a budget of its own."""
         guards: Any = torch._guards
         compile_id = guards.CompileContext.current_compile_id()
         frame = None if compile_id is None else compile_id.frame_id
-        if self.frame is None:
-            self.frame = frame
-        elif frame != self.frame:
-            raise TorchError(
-                f"a second training graph in one step{_begin(graph)}: the module breaks into several, and one budget "
-                "cannot be for all of them; fullgraph=True shows why"
-            )
-        return self.choices
+        resumed = _is_resumed()
+
+        def choices() -> Choices:
+            """Ask of training graphs only: others take no budget."""
+            if frame not in self.frames:
+                self.frames.append(frame)
+            number = self.frames.index(frame)
+            budgets = self.choices.budget
+            if budgets is None or isinstance(budgets, (int, str)):
+                if number or resumed:
+                    raise TorchError(
+                        f"a second training graph in one step{_begin(graph)}: the module breaks into several, and one "
+                        "budget cannot be for all of them; fullgraph=True shows why, and budget=['3GB', '5GB'] gives "
+                        "each its own"
+                    )
+                return self.choices
+            if number >= len(budgets):
+                raise TorchError(
+                    f"training graph {number + 1} in one step{_begin(graph)}, and {len(budgets)} budgets: give one each"
+                )
+            return replace(self.choices, budget=budgets[number])
+
+        return choices
+
+
+def _is_resumed() -> bool:
+    """Whether the graph that is compiled begins behind a break."""
+    translator: Any = import_module("torch._dynamo.symbolic_convert").InstructionTranslator
+    try:
+        name = translator.current_tx().f_code.co_name
+    except AttributeError:  # nothing is translated
+        return False
+    return str(name).startswith("torch_dynamo_resume")
+
+
+def _is_input(node: Node) -> bool:
+    return node.role is Role.INPUT and node.operator == "input"
+
+
+def _by_shape(graph: Any, compile_fixed: Callable[[Any, list[Any]], Callable[..., Any]]) -> Callable[..., Any]:
+    """Return a function that compiles a graph with unknown sizes for each set of sizes with which it is called."""
+    known: dict[Any, Callable[..., Any]] = {}
+
+    def run(*given: Any) -> Any:
+        tensors = [part for part in given if isinstance(part, torch.Tensor)]
+        sizes = tuple(part if not isinstance(part, torch.Tensor) else tuple(part.shape) for part in given)
+        key = (sizes, tuple(tensor.requires_grad for tensor in tensors), torch.is_grad_enabled())
+        if key not in known:
+            known[key] = compile_fixed(_with_sizes(graph, given), tensors)
+        return known[key](*tensors)
+
+    return run
+
+
+def _with_sizes(graph: Any, given: tuple[Any, ...]) -> Any:
+    """Return a graph with numbers in place of those of its inputs that are sizes."""
+    fixed = fx.Graph()
+    made: dict[Any, Any] = {}
+    values = iter(given)
+    for node in graph.graph.nodes:
+        value = next(values) if node.op == "placeholder" else None
+        if value is not None and not isinstance(value, torch.Tensor):
+            made[node] = value
+        else:
+            made[node] = fixed.node_copy(node, made.__getitem__)
+    return fx.GraphModule(graph, fixed)
 
 
 def _begin(graph: Any) -> str:
@@ -97,8 +193,6 @@ def _has_symbols(joint: Any) -> bool:
 
 
 def _unplanned(joint: Any, forward_outputs: int) -> tuple[Any, Any]:
-    from importlib import import_module
-
     sizes = [str(node.meta["val"]) for node in joint.graph.nodes if isinstance(node.meta.get("val"), torch.SymInt)]
     warnings.warn(
         f"a size is not fixed ({', '.join(sizes[:3])}), so this graph runs without a plan; pass dynamic=False to "
@@ -110,21 +204,22 @@ def _unplanned(joint: Any, forward_outputs: int) -> tuple[Any, Any]:
     return found
 
 
-def backend(budget: int | str | None = None, **choices: Any) -> Backend:
+def backend(budget: int | str | Sequence[int | str] | None = None, **choices: Any) -> Backend:
     """Return a backend for `torch.compile`.
 
     Parameters
     ----------
-    budget : int or str, optional
+    budget : int, str or sequence of these, optional
         Bytes of the device, ``"8GB"``, or ``"70%"`` of what it takes when nothing is recomputed: parameters, buffers,
-        inputs, gradients, states of the optimizer and activations together. Without it nothing is recomputed.
+        inputs, gradients, states of the optimizer and activations together. Without it nothing is recomputed. A list
+        has one for each training graph of a step, where the module breaks into several.
     algorithm, time_limit, costs, optimizer, reserve, accumulate, plan, cache
         See `Choices`.
     """
     return Backend(make_choices(budget, choices))
 
 
-def make_choices(budget: int | str | None, given: dict[str, Any]) -> Choices:
+def make_choices(budget: int | str | Sequence[int | str] | None, given: dict[str, Any]) -> Choices:
     """Read the options of `backend` and `compile`."""
     known = Choices.__dataclass_fields__
     for name in given:
@@ -133,7 +228,7 @@ def make_choices(budget: int | str | None, given: dict[str, Any]) -> Choices:
     return Choices(budget=budget, **given)
 
 
-def compile_module(module: Any, budget: int | str | None = None, **choices: Any) -> Any:
+def compile_module(module: Any, budget: int | str | Sequence[int | str] | None = None, **choices: Any) -> Any:
     """Return the module with a plan: it is called, trained and saved as before.
 
     The first call in training captures the step, solves, verifies and emits; each new shape gets a plan of its own.
@@ -155,7 +250,8 @@ def compile_module(module: Any, budget: int | str | None = None, **choices: Any)
     planned.__dict__["plan"] = None
     planner.module = planned
     planner.on_plan = lambda plan: planned.__dict__.__setitem__("plan", plan)
-    planned.compile(backend=planner, fullgraph=True, dynamic=False)
+    whole = budget is None or isinstance(budget, (int, str))
+    planned.compile(backend=planner, fullgraph=whole, dynamic=False)
     inner = planned._compiled_call_impl
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -189,7 +285,15 @@ _CONFIGURED: dict[str, Choices] = {}
 
 
 def configure(budget: int | str | None = None, **choices: Any) -> None:
-    """Set what backend ``"remat"`` is for: from Trainer or Lightning arguments, which know but a name."""
+    """Set what backend ``"remat"`` is for: from Trainer or Lightning arguments, which know but a name.
+
+    From then on PyTorch's compiler passes over calls of loggers, which would break a module into several graphs;
+    call it after importing transformers, which has some of its own.
+    """
+    if budget is not None and not isinstance(budget, (int, str)):
+        raise OptionError("several budgets go with remat.torch.backend or compile", argument="budget")
+    config: Any = import_module("torch._dynamo.config")
+    config.ignore_logging_functions = ignored_functions(config)
     _CONFIGURED["choices"] = make_choices(budget, choices)
 
 

@@ -199,13 +199,18 @@ MOST_SHAPES = 64
 @contextmanager
 def quiet_logging() -> Iterator[None]:
     """Ignore calls of loggers while tracing, which would break the graph; and let each shape have its graph."""
+    config: Any = import_module("torch._dynamo.config")
+    limit = max(MOST_SHAPES, config.recompile_limit)
+    with config.patch(ignore_logging_functions=ignored_functions(config), recompile_limit=limit):
+        yield
+
+
+def ignored_functions(config: Any) -> set[Any]:
+    """Return what Dynamo passes over while tracing: what it does already, and the methods of loggers."""
     import logging
 
-    config: Any = import_module("torch._dynamo.config")
     methods = {getattr(logging.Logger, name) for name in LOGGING if hasattr(logging.Logger, name)}
-    ignored = set(config.ignore_logging_functions) | methods
-    with config.patch(ignore_logging_functions=ignored, recompile_limit=max(MOST_SHAPES, config.recompile_limit)):
-        yield
+    return set(config.ignore_logging_functions) | methods
 
 
 def sources_of(module: Any, given: Any, inputs: list[Any]) -> tuple[Source, ...]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cache
+from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,64 @@ from remat.errors import InstanceError, OptionError
 
 DEFAULT = "roofline:A100-fp32"
 SCHEMA = "remat.costs/1"
+OPTIMIZER_SCHEMA = "remat.optimizer/1"
 STATES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
 """Tensors as large as a parameter that an optimizer keeps for it."""
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """What an optimizer keeps for the parameters that it trains.
+
+    Attributes
+    ----------
+    states : float
+        Tensors of a parameter's own size and type.
+    bytes_per_element : float
+        Bytes for each element of a parameter, of whatever type: 4 for a copy in full precision, 2 for two states in
+        eight bits.
+    fixed : int
+        Bytes beside these.
+    """
+
+    states: float = 0
+    bytes_per_element: float = 0
+    fixed: int = 0
+
+    def bytes(self, size: int, elements: int) -> int:
+        """Bytes for parameters of so many bytes and elements, rounded up."""
+        return ceil(self.states * size + self.bytes_per_element * elements) + self.fixed
+
+
+def read_optimizer(optimizer: str | None) -> Optimizer:
+    """Read an optimizer: a known name, or a file of schema `remat.optimizer/1` (``.gz`` too).
+
+    Raises
+    ------
+    OptionError
+        For a name that is not known and no file.
+    InstanceError
+        For a file that says something else.
+    """
+    if optimizer is None:
+        return Optimizer()
+    if optimizer in STATES:
+        return Optimizer(STATES[optimizer])
+    if not Path(optimizer).is_file():
+        raise OptionError(f"there is no {optimizer!r}; known are {', '.join(STATES)}, and files", argument="optimizer")
+    document = read_document(optimizer)
+    if document.get("schema") != OPTIMIZER_SCHEMA:
+        found = document.get("schema")
+        raise InstanceError(f"{optimizer}: expected an optimizer ({OPTIMIZER_SCHEMA}), not {found!r}", "$.schema")
+    known = Optimizer.__dataclass_fields__
+    for name, value in document.items():
+        if name not in ("schema", *known):
+            raise InstanceError(f"{optimizer}: unknown; known are {', '.join(known)}", f"$.{name}")
+        if name in known and (isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or value < 0):
+            raise InstanceError(f"{optimizer}: expected a number that is not negative, not {value!r}", f"$.{name}")
+    return Optimizer(
+        float(document.get("states", 0)), float(document.get("bytes_per_element", 0)), int(document.get("fixed", 0))
+    )
 
 
 @dataclass(frozen=True)
@@ -121,11 +179,10 @@ def costs_document(device: str, measured: Mapping[str, tuple[int, int]], otherwi
 
 def static_bytes(recording: Recording, optimizer: str | None = None) -> dict[str, int]:
     """Split what lies in memory throughout: parameters, buffers, inputs, constants and the optimizer's states."""
-    if optimizer is not None and optimizer not in STATES:
-        raise OptionError(f"there is no {optimizer!r}; known are {', '.join(STATES)}", argument="optimizer")
+    keeps = read_optimizer(optimizer)
     split = {"parameter": 0, "buffer": 0, "input": 0, "constant": 0}
     seen: set[int] = set()
-    trained = 0
+    trained = elements = 0
     inputs = [node for node in recording.nodes if node.role is Role.INPUT]
     gradients = dict(zip((node.name for node in inputs), recording.gradients, strict=False))
     for node in recording.nodes:
@@ -138,5 +195,6 @@ def static_bytes(recording: Recording, optimizer: str | None = None) -> dict[str
                 split[node.operator if node.operator in split else "constant"] += size
                 if node.operator == "parameter" and gradients.get(node.name) is not None:
                     trained += size
-    split["optimizer"] = STATES[optimizer] * trained if optimizer else 0
+                    elements += prod(held.shape)
+    split["optimizer"] = keeps.bytes(trained, elements)
     return split

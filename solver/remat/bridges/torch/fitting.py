@@ -115,7 +115,7 @@ def fit(
     def fits(batch: int) -> bool:
         captured = capture_factory(factory, batch=batch)
         try:
-            found[batch] = captured, make_plan(captured, choices, explain=batch == 1)
+            found[batch] = captured, make_plan(captured, choices, search=batch == 1)
         except TooSmallError as error:
             if tell is not None:
                 tell(f"batch {batch}: {error}")

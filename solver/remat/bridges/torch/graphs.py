@@ -8,7 +8,7 @@ from typing import Any
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.emit import Emitted, Part
-from remat.bridges.torch.interpreter import from_mask
+from remat.bridges.torch.interpreter import from_mask, mask_scale
 from remat.bridges.torch.shim import fx
 
 
@@ -28,8 +28,7 @@ def _module(captured: Captured, part: Part) -> Any:
         stands = {captured.by_name[name]: made[other] for name, other in line.reads}
         if line.from_mask:
             read, mask = (made[name] for _, name in line.reads)
-            kept = 1 - (captured.joint.nodes[line.node].dropout or 0)
-            copy = graph.call_function(from_mask, (read, mask, 1 / kept))
+            copy = graph.call_function(from_mask, (read, mask, mask_scale(captured, line.reads[0][0], line.node)))
         else:
             copy = graph.node_copy(original, stands.__getitem__)
             copy.meta = {key: value for key, value in original.meta.items() if key != "recompute"}

@@ -165,8 +165,9 @@ class Interpreter:
             self._turn()
         elif task.from_mask:
             read, mask, made = self.captured.joint.mask_parts(task.node)
-            kept = 1 - (self.captured.joint.nodes[task.node].dropout or 0)
-            self.there[made] = from_mask(self._tensor(read, {}), self._tensor(mask, {}), 1 / kept)
+            self.there[made] = from_mask(
+                self._tensor(read, {}), self._tensor(mask, {}), mask_scale(self.captured, read, task.node)
+            )
         else:
             self._call(task.node)
         self.runs[task.name] += 1
@@ -223,6 +224,13 @@ def tangents_of(captured: Captured) -> Iterator[tuple[str, bool]]:
             yield node.name, is_loss
     if not found:
         raise TorchError("the loss is not a scalar: return the mean or the sum of it")
+
+
+def mask_scale(captured: Captured, read: str, node: str) -> float:
+    """Return the factor of what dropout keeps: the CPU's kernel rounds it to the tensor's type, devices' do not."""
+    like = captured.by_name[read].meta["val"]
+    scale = 1 / (1 - (captured.joint.nodes[node].dropout or 0))
+    return float(torch.tensor(scale, dtype=like.dtype)) if like.device.type == "cpu" else scale
 
 
 def from_mask(tensor: Any, mask: Any, scale: float) -> Any:

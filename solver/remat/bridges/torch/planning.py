@@ -5,29 +5,36 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
-from remat.bridges.torch.costs import Costs, read_costs
+from remat.bridges.torch.costs import Costs, read_costs, read_optimizer
+from remat.bridges.torch.joint import Joint
 from remat.bridges.torch.plans import events_of
 from remat.bridges.torch.recording import TorchError, digests, first_difference
 from remat.bridges.torch.shim import torch
 from remat.documents import read_document, write_text
-from remat.plugin.proposal import Status
+from remat.errors import RematError
+from remat.plugin.proposal import ALL_SCHEDULES, Status
 from remat.solving.entry import solve
+from remat.solving.given import schedule_of
 from remat.solving.questions.least_budget import least_budget
 from remat.solving.result import Result
 from remat.units import format_size, parse_size
 
 SCHEMA = "remat.plan/1"
-LEAST_SECONDS, ANY_OVERHEAD = 10.0, 1000.0
-"""Limit on looking for the least budget that will do, where one is too small, and a share that no plan comes near."""
-
 RESERVE_ON_DEVICE = 1 << 30
 """Bytes that a device's context and fragmentation take, unless said otherwise; on the CPU none."""
+
+
+LEAST_LIMIT = 15.0
+"""Seconds at most that are spent on the least budget, where none was found within the one that was given."""
+ANY_OVERHEAD = 1000.0
+QUICK: tuple[str, Mapping[str, Any]] = ("dag-auto", {"iterations": 1})
+"""Who is asked for it, and with how little work: each of a dozen solves has to end within the time."""
 
 
 class TooSmallError(TorchError):
@@ -44,8 +51,9 @@ class Choices:
 
     Attributes
     ----------
-    budget : int, str or None
-        Bytes of the device, all counted; None: recompute nothing.
+    budget : int, str, sequence of these, or None
+        Bytes of the device, all counted; None: recompute nothing. A list has one for each training graph of a step, in
+        their order, where the module breaks into several.
     algorithm : str
     options : mapping
         The algorithm's own.
@@ -53,7 +61,7 @@ class Choices:
         Seconds.
     costs : str, Costs or mapping, optional
     optimizer : str, optional
-        ``sgd``, ``momentum``, ``adam``, ``adamw``.
+        ``sgd``, ``momentum``, ``adam``, ``adamw``, or a file (`remat.bridges.torch.costs.read_optimizer`).
     reserve : int, str or None
         Bytes that are left alone: by default 1 GiB on a device, nothing on the CPU.
     accumulate : bool
@@ -64,7 +72,7 @@ class Choices:
         A folder of plans, by fingerprint, budget and costs.
     """
 
-    budget: int | str | None = None
+    budget: int | str | Sequence[int | str] | None = None
     algorithm: str = "auto"
     options: Mapping[str, Any] = field(default_factory=dict)
     time_limit: float = 30.0
@@ -133,15 +141,15 @@ class Plan:
         return "\n".join((*lines, *self.warnings))
 
 
-def make_plan(captured: Captured, choices: Choices, *, explain: bool = True) -> Plan:
+def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> Plan:
     """Plan a captured step: from a file, from the cache, or solved.
 
     Parameters
     ----------
     captured : Captured
     choices : Choices
-    explain : bool
-        Whether to look for a budget that will do where this one is too small.
+    search : bool
+        Where nothing is found, look for the least budget, and say it; should it be one that was given, it is the plan.
 
     Raises
     ------
@@ -161,13 +169,35 @@ def make_plan(captured: Captured, choices: Choices, *, explain: bool = True) -> 
     result = _solve(instance, choices, reserve)
     if result.columns is None:
         proved = result.status is Status.INFEASIBLE
-        why = _too_small(captured, instance, result, split, choices) if explain else f"too much for {choices.budget}"
-        raise TooSmallError(why, proved=proved)
+        if not search:
+            certain = "infeasible" if proved else "nothing found"
+            raise TooSmallError(f"{certain} within {choices.budget}", proved=proved)
+        least = _least(instance, choices)
+        if proved or least.columns is None or not _within(result, least):
+            raise TooSmallError(_too_small(captured, (result, least), split, choices), proved=proved)
+        result = least
     plan = plan_of(captured, result, split)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         plan.save(path)
     return plan
+
+
+def same_order(captured: Captured, plan: Plan, choices: Choices) -> Plan | None:
+    """Return a plan that runs what another one does, on other sizes; None if the budget does not hold it."""
+    budget = choices.budget
+    if not captured.joint.tasks.keys() >= set(plan.runs):
+        return None
+    if not isinstance(budget, (int, str)) or (isinstance(budget, str) and budget.rstrip().endswith("%")):
+        return None
+    split = _split(captured, choices)
+    instance = captured.instance(choices.costs, static=sum(split.values()) - split["reserve"])
+    try:
+        result = schedule_of(instance, list(plan.runs))
+    except RematError:
+        return None
+    fits = result.peak_memory["memory"] + split["reserve"] <= parse_size(budget)
+    return plan_of(captured, result, split) if fits else None
 
 
 def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str = "") -> Plan:
@@ -208,7 +238,6 @@ def judge(captured: Captured, forward: Any, backward: Any, *, costs: Any = None)
         the partition's favour: the caller holds that anyway.
     """
     from remat.bridges.torch.joint import BOUNDARY
-    from remat.solving.given import schedule_of
 
     joint = captured.joint
 
@@ -249,6 +278,8 @@ def _solve(instance: Any, choices: Choices, reserve: int) -> Result:
     budget = choices.budget
     if budget is None:
         return kept
+    if not isinstance(budget, (int, str)):
+        raise TorchError(f"there are {len(budget)} budgets; here is one training graph, which takes one")
     if not (isinstance(budget, str) and budget.rstrip().endswith("%")):
         whole = parse_size(budget)
         budget = whole - reserve
@@ -266,31 +297,56 @@ def _solve(instance: Any, choices: Choices, reserve: int) -> Result:
     )
 
 
-def _too_small(captured: Captured, instance: Any, result: Result, split: Mapping[str, int], choices: Choices) -> str:
-    """Say what every plan takes, and with which budget there is one: a class that was searched in vain says neither."""
-    joint = captured.joint
-    gradients = {value for name in captured.recording.gradients if name is not None for value in joint.owned[name]}
-    fixed = sum(split.values()) - split["reserve"]
-    parts = (
-        f"{format_size(fixed)} are parameters, inputs and the like, "
-        f"{format_size(sum(joint.values[value] for value in gradients))} new gradients"
-    )
-    certain = "infeasible" if result.status is Status.INFEASIBLE else "nothing found"
-    bound = result.memory_bounds["memory"]
-    node = joint.nodes.get(joint.tasks[result.graph.tasks[bound.task]].node) if bound.task is not None else None
-    by = "" if node is None else f" (set by {joint.describe(node.name)})"
-    needed = format_size(bound.size + split["reserve"], both=True)
-    found = least_budget(
+def _least(instance: Any, choices: Choices) -> Result:
+    """Look for the least budget with the algorithm that was chosen, if one was."""
+    known = choices.algorithm != "auto"
+    return least_budget(
         instance,
         max_overhead=ANY_OVERHEAD,
-        algorithm=choices.algorithm,
-        options=choices.options,
-        time_limit=min(LEAST_SECONDS, choices.time_limit),
+        algorithm=choices.algorithm if known else QUICK[0],
+        options=choices.options if known else QUICK[1],
+        time_limit=min(choices.time_limit, LEAST_LIMIT),
     )
-    enough = "none is found in time"
-    if found.columns is not None:
-        enough = f"one is found with {format_size(found.peak_memory['memory'] + split['reserve'], both=True)}"
-    return f"{certain} within {choices.budget}: any plan takes {needed}{by} at least, {enough}; of it {parts}"
+
+
+def _within(result: Result, least: Result) -> bool:
+    capacity = result.machine.memories[0].capacity
+    return capacity is not None and least.peak_memory["memory"] <= capacity
+
+
+def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mapping[str, int], choices: Choices) -> str:
+    """Say what would do: a budget with which a schedule was found, the module at its peak, and what of it is fixed."""
+    result, least = answers
+    joint, reserve = captured.joint, split["reserve"]
+    gradients = {value for name in captured.recording.gradients if name is not None for value in joint.owned[name]}
+    states = split["optimizer"] + split["accumulated"]
+    others = sum(split.values()) - reserve - split["parameters"] - states
+    shares = {
+        "weights": split["parameters"],
+        "new gradients": sum(joint.values[value] for value in gradients),
+        "the optimizer's states": split["optimizer"],
+        "gradients of earlier steps": split["accumulated"],
+        "inputs and the like": others,
+        "reserve": reserve,
+    }
+    parts = ", ".join(f"{format_size(size)} {name}" for name, size in shares.items() if size)
+    certain = "infeasible" if result.status is Status.INFEASIBLE else "nothing found"
+    said = f"{certain} within {choices.budget}: "
+    bound = result.memory_bounds["memory"]
+    if least.columns is None:
+        by = "" if bound.task is None else _set_by(joint, result.graph.tasks[bound.task])
+        size = format_size(bound.size + reserve, both=True)
+        return f"{said}no schedule does with less than {size}{by}; of it {parts}"
+    size = format_size(least.peak_memory["memory"] + reserve, both=True)
+    by = _set_by(joint, least.peak_step("memory"))
+    proved = least.answer is not None and least.answer.proved and least.answer.scope == ALL_SCHEDULES
+    known = "the least budget is" if proved else "the least budget found is"
+    return f"{said}{known} {size}{by}; of it {parts}"
+
+
+def _set_by(joint: Joint, task: str) -> str:
+    node = joint.nodes.get(joint.tasks[task].node) if task in joint.tasks else None
+    return "" if node is None else f", set by {joint.describe(node.name)}"
 
 
 def plan_of(captured: Captured, result: Result, split: Mapping[str, int] | None = None) -> Plan:
@@ -332,7 +388,7 @@ def _cached(captured: Captured, choices: Choices) -> Path | None:
         captured.fingerprint,
         str(choices.budget),
         f"{choices.algorithm} {sorted(choices.options.items())}",
-        str(choices.optimizer),
+        str(read_optimizer(choices.optimizer)),
         str(choices.reserve),
         str(choices.accumulate),
         f"{costs.source} {costs.rate} {costs.bandwidth} {sorted(costs.measured.items())}",

@@ -1,0 +1,129 @@
+"""Steps that are not one graph of fixed sizes: several graphs, sizes that change, and what is counted of each."""
+
+import copy
+import json
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import remat
+import remat.torch
+from remat.bridges.torch.costs import Optimizer, read_optimizer
+from remat.bridges.torch.planning import make_plan
+from tests.torch.models import Net
+from tests.torch.studies import WORK, equal
+
+
+class Deep(nn.Module):
+    def __init__(self, breaks=0):
+        super().__init__()
+        self.breaks = breaks
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(6))
+
+    def forward(self, x):
+        x = self.run(x, self.layers[:3])
+        if self.breaks:
+            torch._dynamo.graph_break()
+        return self.run(x, self.layers[3:]).square().mean()
+
+    def run(self, x, layers):
+        for layer in layers:
+            x = torch.tanh(layer(x))
+        return x
+
+
+def gradients(module, call, x):
+    module.zero_grad()
+    call(x).backward()
+    return {name: tensor.grad.clone() for name, tensor in module.named_parameters()}
+
+
+def planner(budget, **more):
+    return remat.torch.backend(budget, algorithm="dag-auto", options=WORK, **more)
+
+
+def test_two_training_graphs_in_one_step_are_an_error(monkeypatch):
+    from remat.bridges.torch import backend
+
+    x = torch.randn(6, 16)
+    message = r"a second training graph in one step, which begins at test_graphs\.py:\d+"
+    with pytest.raises(Exception, match=message):
+        torch.compile(Deep(breaks=1), backend=planner("1MB"), dynamic=False)(x)
+    monkeypatch.setattr(backend, "_CONFIGURED", {})
+    remat.torch.configure(budget="1MB")
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=message):
+        torch.compile(Deep(breaks=1), backend="remat", dynamic=False)(x)
+    with pytest.raises(remat.OptionError, match="several budgets go with"):
+        remat.torch.configure(budget=["1MB", "1MB"])
+
+
+def test_each_graph_has_a_budget_of_its_own():
+    module, x = Deep(breaks=1), torch.randn(256, 16)
+    right = gradients(module, module, x)
+    planned = remat.torch.compile(module, ["1MB", "76kB"], algorithm="dag-auto", options=WORK)
+    assert equal(gradients(module, planned, x), right)
+    compiler = planner(["1MB", "76kB"])
+    compiled = torch.compile(copy.deepcopy(module), backend=compiler, dynamic=False)
+    compiled(x).backward()
+    one, two = compiler.plans
+    assert len(one.runs) == len(set(one.runs))
+    assert two.peak <= 76_000
+    assert len(two.runs) > len(set(two.runs))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"training graph 2 in one step.*, and 1 budgets: give one each"):
+        torch.compile(module, backend=planner(["1MB"]), dynamic=False)(x)
+    with pytest.raises(remat.torch.TorchError, match="there are 2 budgets; here is one training graph"):
+        make_plan(remat.torch.capture(Net(), x[:, :8]), remat.torch.Choices(budget=["1MB", "1MB"]))
+
+
+def test_sizes_that_change_follow_the_plan_of_the_largest():
+    module = Deep()
+    whole = remat.torch.compile(copy.deepcopy(module))
+    whole(torch.randn(256, 16)).backward()
+    compiler = planner(int(whole.plan.peak * 0.7))
+    torch._dynamo.reset()
+    compiled = torch.compile(module, backend=compiler, dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for size in (256, 200, 256, 64):
+            x = torch.randn(size, 16)
+            assert equal(gradients(module, compiled, x), gradients(module, module, x))
+    first, second, third = compiler.plans  # one a shape
+    assert first.runs == second.runs == third.runs
+    assert len(first.runs) > len(set(first.runs))
+    assert first.peak > second.peak > third.peak
+    with pytest.warns(UserWarning, match=r"a size is not fixed, and with inputs of \[300, 16\] .*pass dynamic=False"):
+        compiled(torch.randn(300, 16)).backward()
+    assert compiler.plans[-1].peak <= int(whole.plan.peak * 0.7)
+    with torch.no_grad():
+        assert torch.equal(compiled(x), module(x))
+
+
+def test_shapes_that_pytorch_finds_to_change():
+    """Without `dynamic=False` the first graph has fixed sizes, and the next has not."""
+    module, compiler = Deep(), planner("1MB")
+    compiled = torch.compile(module, backend=compiler)
+    for size in (8, 5, 3):
+        x = torch.randn(size, 16)
+        assert equal(gradients(module, compiled, x), gradients(module, module, x))
+    assert len(compiler.plans) == 3
+
+
+def test_optimizers_of_files(tmp_path):
+    path, captured = tmp_path / "optimizer.json", remat.torch.capture(Net(), torch.randn(4, 8))
+    elements = sum(tensor.numel() for tensor in captured.module.parameters())
+    said = {"schema": "remat.optimizer/1", "states": 1, "bytes_per_element": 2.5, "fixed": 10}
+    path.write_text(json.dumps(said))
+    assert read_optimizer(str(path)) == Optimizer(1, 2.5, 10)
+    assert captured.static_bytes(str(path))["optimizer"] == -(-elements * 13 // 2) + 10
+    assert captured.static_bytes("adam")["optimizer"] == 8 * elements
+    assert captured.static_bytes()["optimizer"] == 0
+    for wrong in ({"states": "two"}, {"states": -1}, {"moments": 2}, {"schema": "remat.plan/1"}):
+        path.write_text(json.dumps(said | wrong))
+        with pytest.raises(remat.InstanceError, match=next(iter(wrong))):
+            read_optimizer(str(path))
+    with pytest.raises(remat.OptionError, match="there is no 'lion'; known are sgd, momentum, adam, adamw, and files"):
+        read_optimizer("lion")
