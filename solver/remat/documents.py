@@ -191,13 +191,13 @@ class _Toll:
         self._width = max(self._width, width)
         if quotes or self._quotes % 2:  # some of it is, or may be, in strings
             self._content += len(chunk) * (4 if b"\\u" in chunk or not quotes else width)
-        self._note_keys(chunk, counts[ord(":")])
+        self._note_keys(chunk)
         if len(self._keys) > MOST_KEYS:
             raise self._refused(f"more than {MOST_KEYS:,} different keys")
         if self.memory > self._limit.memory:
             raise self._refused(f"it would take more than {_shown(self._limit.memory)} of memory")
 
-    def _note_keys(self, chunk: bytes, colons: int) -> None:
+    def _note_keys(self, chunk: bytes) -> None:
         """Add the keys of a chunk to those that are known.
 
         Usually a few keys come again and again. Each has a colon of its own, so that where those of the chunk's
@@ -207,7 +207,7 @@ class _Toll:
         for match in _KEY.finditer(chunk, 0, _SAMPLE):
             usual.add(match[1])
             seen = match.end()
-        left = colons - chunk.count(b":", 0, seen) - _colons_of(usual, chunk, seen)
+        left = chunk.count(b":", seen) - _colons_of(usual, chunk, seen)
         if left and len(self._usual) <= _FEW:
             left -= _colons_of(self._usual - usual, chunk, seen)
             usual |= self._usual
