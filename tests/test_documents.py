@@ -372,6 +372,13 @@ def test_keys_are_found_wherever_they_stand(pieces):
     assert toll._keys == set(documents._KEY.findall(chunk))
 
 
+def test_keys_are_found_beside_those_of_the_chunk_before():
+    toll = documents._Toll("x", "instance")
+    for late in ('"b": 1', '"b": 1', '"b": 1, "c": 1', '"d": 1, "d": 1', ""):
+        toll.charge(b'{"a": 1},' * 400 + late.encode() + b',{"a": 1}')
+    assert toll._keys == {b"a", b"b", b"c", b"d"}
+
+
 def test_the_collector_runs_again_whatever_happens():
     with pytest.raises(InstanceError):
         parse_document(b"[", "x")

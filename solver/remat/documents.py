@@ -49,6 +49,7 @@ MOST_DIGITS = 4300
 
 _CHUNK = 2**20
 _SAMPLE = 2**11
+_FEW = 32
 _GZIP_MAGIC = b"\x1f\x8b"
 _KEY = re.compile(rb'"([^"]{0,200})"[ \t\r\n]*:')
 _DIGITS_ALIKE = bytes.maketrans(b"123456789E", b"000000000e")
@@ -170,20 +171,23 @@ class _Toll:
         self._width = 1
         self._escape = b""
         self._keys: set[bytes] = set()
+        self._usual: set[bytes] = set()
 
     def charge(self, chunk: bytes) -> None:
         """Count a chunk of the text; refuse the document when it becomes too dear."""
         self._bytes += len(chunk)
         if self._bytes > self._limit.text:
             raise self._refused(f"more than {_shown(self._limit.text)} of JSON")
-        self._braces += chunk.count(b"{")
-        self._brackets += chunk.count(b"[")
-        self._commas += chunk.count(b",")
-        self._colons += chunk.count(b":")
-        quotes = self._quotes_of(chunk)
-        alike = chunk.translate(_DIGITS_ALIKE)
-        self._fractions += chunk.count(b".") + alike.count(b"0e")
-        width = 1 if chunk.isascii() else 4 if re.search(rb"[\xf0-\xff]", chunk) else 2
+        counts = _counts(chunk)
+        self._braces += counts[ord("{")]
+        self._brackets += counts[ord("[")]
+        self._commas += counts[ord(",")]
+        self._colons += counts[ord(":")]
+        quotes = self._quotes_of(chunk, counts[ord('"')], escapes=counts[ord("\\")] > 0)
+        self._fractions += counts[ord(".")]
+        if counts[ord("e")] or counts[ord("E")]:
+            self._fractions += chunk.translate(_DIGITS_ALIKE).count(b"0e")
+        width = 4 if any(counts[0xF0:]) else 2 if any(counts[0x80:]) else 1
         self._width = max(self._width, width)
         if quotes or self._quotes % 2:  # some of it is, or may be, in strings
             self._content += len(chunk) * (4 if b"\\u" in chunk or not quotes else width)
@@ -197,23 +201,27 @@ class _Toll:
         """Add the keys of a chunk to those that are known.
 
         Usually a few keys come again and again. Each has a colon of its own, so that where those of the chunk's
-        beginning are found as often as there are colons, no other key can be in the chunk.
+        beginning, or of the chunk before, are found as often as there are colons, no other key can be in the chunk.
         """
-        usual, seen = set(), 0
+        usual, seen = set[bytes](), 0
         for match in _KEY.finditer(chunk, 0, _SAMPLE):
             usual.add(match[1])
             seen = match.end()
-        if sum(chunk.count(b'"%b":' % key, seen) for key in usual) != chunk.count(b":", seen):
-            usual.update(_KEY.findall(chunk, seen))
+        left = chunk.count(b":", seen) - _colons_of(usual, chunk, seen)
+        if left and len(self._usual) <= _FEW:
+            left -= _colons_of(self._usual - usual, chunk, seen)
+            usual |= self._usual
+        if left:
+            usual = {match[1] for match in _KEY.finditer(chunk, 0, seen)}.union(_KEY.findall(chunk, seen))
+        self._usual = usual
         self._keys |= usual
 
-    def _quotes_of(self, chunk: bytes) -> int:
-        """Count the quotes of a chunk that begin or end strings."""
-        if b"\\" in chunk or self._escape:
+    def _quotes_of(self, chunk: bytes, quotes: int, *, escapes: bool) -> int:
+        """Count the quotes of a chunk that begin or end strings; `quotes` are there in all."""
+        if escapes or self._escape:
             chunk = (self._escape + chunk).replace(b"\\\\", b"")
             self._escape = b"\\" if chunk.endswith(b"\\") else b""
-            chunk = chunk.replace(b'\\"', b"")
-        quotes = chunk.count(b'"')
+            quotes = chunk.replace(b'\\"', b"").count(b'"')
         self._quotes += quotes
         return quotes
 
@@ -235,6 +243,18 @@ class _Toll:
             "machine": "a machine of thousands of memories fits, so this may be no machine",
         }.get(self._what, "an instance of a million tasks fits; `repeat` and the kind tree say more with less")
         return InstanceError(f"{self._name}: {why}, the limit for {_article(self._what)}; {remedy}")
+
+
+def _colons_of(keys: set[bytes], chunk: bytes, begin: int) -> int:
+    return sum(chunk.count(b'"%b":' % key, begin) for key in keys)
+
+
+def _counts(chunk: bytes) -> list[int]:
+    """Return how often each byte is in a chunk."""
+    import numpy as np
+
+    counts: list[int] = np.bincount(np.frombuffer(chunk, dtype=np.uint8), minlength=256).tolist()
+    return counts
 
 
 def _article(what: str) -> str:

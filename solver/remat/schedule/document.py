@@ -311,10 +311,10 @@ class _UnusualError(Exception):
 
 
 class _Found(dict[Any, int]):
-    """Indices of names, found when first asked for; a `KeyError` for anything else."""
+    """Indices of names, found when first asked for, or all at once for many steps; a `KeyError` for anything else."""
 
-    def __init__(self, names: Names) -> None:
-        super().__init__()
+    def __init__(self, names: Names, steps: int) -> None:
+        super().__init__(zip(names, range(len(names)), strict=True) if steps >= len(names) else ())
         self._names = names
 
     def __missing__(self, name: object) -> int:
@@ -344,7 +344,7 @@ class _StepParser:
         return self._builder.build(start=start, unknown=self._unknown)
 
     def _lean(self, listed: list[Any]) -> None:
-        tasks, values = _Found(self._graph.tasks), _Found(self._graph.values)
+        tasks, values = (_Found(names, len(listed)) for names in (self._graph.tasks, self._graph.values))
         memories, processors = self._machine.memory_index, self._machine.processor_index
         starts, builder = self._starts, self._builder
         kinds, items, sources, targets, amounts, drops = builder.columns
