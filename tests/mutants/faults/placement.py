@@ -10,8 +10,8 @@ FAULTS = faults_of(
     [
         (
             GENERAL,
-            "self.used[0] = graph.static_memory",
-            "self.used[0] = 0",
+            "self.used = [graph.static_bytes(machine, memory) for memory in range(len(machine.memories))]",
+            "self.used = [0] * len(machine.memories)",
             "static memory takes room",
         ),
         (

@@ -409,7 +409,7 @@ def test_search_without_a_schedule_or_time() -> None:
 
 
 def test_iterations_decide_alone() -> None:
-    document = loop(11, 2, 7, 12)
+    document = loop(12, 2, 7)
     options = {"iterations": 4}
     first = remat.solve(document, algorithm="adjoint-best", options=options, seed=3)
     again = remat.solve(document, algorithm="adjoint-best", options=options, seed=3)
