@@ -12,12 +12,16 @@ def pytest_make_parametrize_id(val, argname):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Collect tests without the collector: all of the hundreds of thousands of objects stay, and it looks in vain."""
+    """Collect tests without the collector: all of the hundreds of thousands of objects stay, and it looks in vain.
+
+    Afterwards it looks more rarely: what tests share stays as well, and is looked through each time.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(5_000, 10, 100)
         gc.enable()
 
 
