@@ -30,6 +30,7 @@ VARIANTS = moderate("chain") | {
     "stages": [{"forward_time": 1, "backward_time": 1, "output_size": 2, "variants": [{"saved_size": 3}, {}]}] * 4
 }
 LONG = moderate("chain") | {"stages": moderate("chain")["stages"][:1] * 1001}
+VERY_LONG = LONG | {"stages": LONG["stages"] * 3}
 SLOW = [{"name": "disk", "write_time": 1}]
 
 
@@ -49,14 +50,15 @@ CHAIN_SEARCH, LISTED = ["chain-best"], ["sp-order", "join-dp", "dag-exact", "dag
 ROWS = [
     ("chain", moderate("chain"), None, CHAIN_SEARCH),
     ("chain with variants", VARIANTS, None, ["rotor"]),
-    ("long chain", LONG, None, ["rotor"]),
+    ("long chain", LONG, None, ["chain-best", "rotor"]),
+    ("very long chain", VERY_LONG, None, ["chain-best"]),
     (
         "chain that can offload",
         moderate("chain") | {"machine": OFFLOADING},
         None,
         ["remat-offload-best", "offload-greedy", "chain-best"],
     ),
-    ("long chain that can offload", LONG | {"machine": OFFLOADING}, None, ["offload-greedy", "rotor"]),
+    ("long chain that can offload", LONG | {"machine": OFFLOADING}, None, ["offload-greedy", "chain-best", "rotor"]),
     ("chain with parameters", PARAMETERS, None, ["dag-auto"]),
     (
         "chain with parameters that can offload",

@@ -31,6 +31,7 @@ from remat.plugin import (
     Termination,
     run_in_order,
 )
+from remat_algorithms.chain.coarse import coarse_schedules
 from remat_algorithms.chain.exact.chain_exact import ONE_MEMORY, ChainExactOptions, improve
 from remat_algorithms.chain.floating.rotor_float import RotorFloatOptions, total_time
 from remat_algorithms.chain.floating.rotor_float import solve as solve_rotor_float
@@ -42,11 +43,18 @@ from remat_algorithms.chain.revolve_chain import (
     solve_chen_greedy,
     solve_revolve_chain,
 )
+from remat_algorithms.chain.segments import Segments
 from remat_algorithms.chain.strategies import PeriodicOptions, solve_periodic
 from remat_algorithms.chain.time_bound import recompute_bound
 
 MOST_STAGES = 1500
 """Longer chains are not walked: a round would take a second."""
+
+LONG = 1000
+"""Longer chains are solved by groups of stages (`remat_algorithms.chain.coarse`)."""
+
+MOST_BOUNDED = 5000
+"""Stages up to which the bound, which takes O(L^2 log L), is looked at for them."""
 
 TINY = 12
 """Chains of up to so many stages are settled by the search most often; walking would take longer to load than to do."""
@@ -92,6 +100,8 @@ def solve(problem: Problem, options: ChainBestOptions, context: Context) -> Prop
     """
     refuse_alternatives(problem, "chain-best")
     length = problem.chain.length
+    if length > LONG and (proposal := _by_groups(problem, context)) is not None:
+        return proposal
     states = options.states
     if states is None:
         states = SEARCHED if length <= SHORT else 0
@@ -128,6 +138,33 @@ def solve(problem: Problem, options: ChainBestOptions, context: Context) -> Prop
     )
 
 
+def _by_groups(problem: Problem, context: Context) -> Proposal | None:
+    """Solve a long chain by groups of its stages; None where nothing has to go, or nothing is found."""
+    chain, budget = problem.chain, problem.budget
+    segments = Segments.of(chain)
+    if budget is None or budget >= segments.saved_whole_need() + int(chain.activation_size[0]) + chain.static_memory:
+        return None
+    best: list[int] | None = None
+    for runs in coarse_schedules(problem, context):
+        best = runs
+        steps = run_in_order(problem.graph, problem.machine, runs)
+        context.report(steps, makespan=total_time(problem, runs), message="groups of stages")
+    if best is None:
+        return None
+    small = len(problem.machine.memories) == 1 and len(problem.machine.processors) == 1
+    time = total_time(problem, best)
+    bounds: tuple[Bound, ...] = ()
+    if chain.length <= MOST_BOUNDED and not context.stopped:
+        value = problem.no_recompute_time + recompute_bound(chain, budget)
+        bounds = (Bound(min(value, time), ALL_SCHEDULES if small else ONE_MEMORY, "chain-best"),)
+    return Proposal(
+        steps=run_in_order(problem.graph, problem.machine, best),
+        makespan=time,
+        bounds=bounds,
+        termination=context.termination if context.stopped else Termination.COMPLETED,
+    )
+
+
 def _without_schedule(floating: Proposal, searched: Proposal) -> Proposal:
     """Answer a budget for which nothing was found: a proof over all schedules, or what `rotor-float` says."""
     if searched.infeasible_within is None:
@@ -142,11 +179,12 @@ def _rounds(length: int) -> int:
 
 
 def _strategies(problem: Problem, context: Context) -> list[list[int]]:
+    aside = context.aside()
     proposals = (
-        solve_periodic(problem, PeriodicOptions(segments=None), context),
-        solve_chen_greedy(problem, ChenGreedyOptions(limit=None), context),
-        solve_revolve_chain(problem, RevolveChainOptions(saved=False), context),
-        solve_revolve_chain(problem, RevolveChainOptions(saved=True), context),
+        solve_periodic(problem, PeriodicOptions(segments=None), aside),
+        solve_chen_greedy(problem, ChenGreedyOptions(limit=None), aside),
+        solve_revolve_chain(problem, RevolveChainOptions(saved=False), aside),
+        solve_revolve_chain(problem, RevolveChainOptions(saved=True), aside),
     )
     return [proposal.steps.runs.tolist() for proposal in proposals if proposal.steps is not None]
 

@@ -47,7 +47,7 @@ def solve_chen_greedy(problem: Problem, options: ChenGreedyOptions, context: Con
     the largest stage and all of them, the quickest schedule that fits is taken.
 
     Takes instances of kind `chain`; only the first memory is used. Finds nothing where no b leads to a schedule that
-    fits. O(L) for each b.
+    fits. O(L) for each b; those that keep too much wherever a segment ends are not looked at further.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def solve_chen_greedy(problem: Problem, options: ChenGreedyOptions, context: Con
         spread = np.geomspace(low, high, MOST_LIMITS)
         limits = sorted({0, high, *(int(limit) for limit in spread)})
     cuts = {cut_by_bytes(kept.tolist(), limit): None for limit in limits}
-    return _quickest(problem, [segmented(chain, starts) for starts in cuts])
+    return _quickest(problem, list(cuts), context)
 
 
 def cut_by_bytes(sizes: Sequence[int], limit: int) -> tuple[int, ...]:
@@ -143,19 +143,50 @@ def revolved(chain: Chain, segments: Segments, slots: int, *, saved: bool) -> li
     return runs.tasks
 
 
-def _quickest(problem: Problem, candidates: list[list[int]]) -> Proposal:
-    """Return the quickest schedule that fits; without any, the least peak of them."""
+def _quickest(problem: Problem, cuts: list[tuple[int, ...]], context: Context) -> Proposal:
+    """Return the quickest schedule that fits, of those whose segments begin at some stages; else their least peak."""
     chain, phases = problem.chain, Phases.of(problem.chain)
     budget = math.inf if problem.budget is None else problem.budget
+    kept = [most_kept(chain, starts) + chain.static_memory for starts in cuts]
+    before = np.append(0, chain.forward_time.cumsum())
     best: tuple[Number, int, list[int]] | None = None
-    least: int | None = None
-    for tasks in candidates:
-        peak, time = phases.peak(tasks) + chain.static_memory, total_time(problem, tasks)
-        least = peak if least is None else min(least, peak)
+    # What is swept over is run again: nearly the order of their times.
+    for index in sorted(range(len(cuts)), key=lambda index: before[cuts[index][-1]]):
+        if kept[index] > budget:
+            continue
+        if context.stopped:
+            break
+        tasks = segmented(chain, cuts[index])
+        time = total_time(problem, tasks)
+        if best is not None and time > best[0]:
+            continue
+        peak = phases.peak(tasks) + chain.static_memory
         if peak <= budget and (best is None or (time, peak) < best[:2]):
             best = time, peak, tasks
-    if best is None:
-        assert least is not None, "there is a candidate"
-        return Proposal(least=LeastBudget(least, None, sufficient=True))
-    time, peak, tasks = best
-    return Proposal(steps=run_in_order(problem.graph, problem.machine, tasks), makespan=time, peak=peak)
+            context.report(run_in_order(problem.graph, problem.machine, tasks), makespan=time)
+    if best is not None:
+        time, peak, tasks = best
+        return Proposal(steps=run_in_order(problem.graph, problem.machine, tasks), makespan=time, peak=peak)
+    if context.stopped:
+        return Proposal(termination=context.termination)
+    least = math.inf
+    for index in sorted(range(len(cuts)), key=kept.__getitem__):
+        if kept[index] < least:
+            least = min(least, phases.peak(segmented(chain, cuts[index])) + chain.static_memory)
+    return Proposal(least=LeastBudget(int(least), None, sufficient=True))
+
+
+def most_kept(chain: Chain, starts: Sequence[int]) -> int:
+    """Return the most bytes that are kept at once where a segment has been saved: less than its schedule's peak.
+
+    The inputs of the segments before, and what the backwards of its own stages read. O(L).
+    """
+    first, ends = np.array(starts), np.array([*starts[1:], chain.length])
+    again = (ends - first > 1) | Segments.of(chain).leaf_forward[first]
+    inputs = np.where(again, chain.activation_size[first], 0)
+    wanted = chain.reads_input.copy()
+    wanted[1:] |= chain.reads_output[:-1]
+    wanted[first] = False
+    saved = np.where(chain.reads_saved & chain.saves, chain.saved_size, 0)
+    read = np.add.reduceat(saved + np.where(wanted, chain.activation_size[:-1], 0), first)
+    return int((inputs.cumsum() - inputs + read).max())

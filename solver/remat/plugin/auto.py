@@ -60,16 +60,26 @@ def _always(problem: Problem) -> bool:
 
 
 MOST_STAGES = 1000
-"""Chains of more stages leave `chain-best` no time beyond `rotor`."""
+"""Chains of more stages are solved by groups of these first."""
+
+MOST_IN_TABLES = 2500
+"""Stages up to which `rotor` answers as well; beyond, its tables would take gigabytes."""
 
 
 def _one_saving_forward(problem: Problem) -> bool:
     """Whether a chain's stages have no variants, and are not too many to search further than `rotor`."""
+    return _no_variants(problem) and problem.chain.length <= MOST_STAGES
+
+
+def _long(problem: Problem) -> bool:
+    return _no_variants(problem) and problem.chain.length > MOST_STAGES
+
+
+def _no_variants(problem: Problem) -> bool:
     if _has_parameters(problem):
         return False
     chain = problem.chain
-    runs = (3 if chain.saves else 2) * chain.length + 1
-    return len(problem.graph.tasks) == runs and chain.length <= MOST_STAGES
+    return len(problem.graph.tasks) == (3 if chain.saves else 2) * chain.length + 1
 
 
 def _way_out(problem: Problem) -> bool:
@@ -200,7 +210,8 @@ def _parameters_and_memories(problem: Problem) -> bool:
 
 
 def _otherwise(problem: Problem) -> bool:
-    return not _has_parameters(problem) and not _one_saving_forward(problem)
+    long = _no_variants(problem) and problem.chain.length > MOST_IN_TABLES
+    return not (_has_parameters(problem) or _one_saving_forward(problem) or long)
 
 
 def _one_processor(problem: Problem) -> bool:
@@ -275,7 +286,14 @@ TABLE: tuple[Rule, ...] = (
     ),
     Rule(
         "chain",
-        "no parameters, otherwise",
+        "one saving forward per stage, more than 1000 stages",
+        ("chain-best",),
+        _long,
+        many=("rotor",),
+    ),
+    Rule(
+        "chain",
+        "no parameters, otherwise, unless more than 2500 stages have one saving forward each",
         ("rotor",),
         _otherwise,
         many=("rotor",),

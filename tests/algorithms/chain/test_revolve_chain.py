@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 import remat
-from remat_algorithms.chain.revolve_chain import cut_by_bytes
+from remat.solving.single import make_problem
+from remat_algorithms.chain.phases import Phases
+from remat_algorithms.chain.revolve_chain import MOST_LIMITS, cut_by_bytes, most_kept
+from remat_algorithms.chain.strategies import segmented
 from remat_algorithms.kit.binomial import advances
 from tests.algorithms.chain.rotor.test_rotor import draw_chain
 from tests.algorithms.chain.test_strategies import CHAIN
+from tests.seeds import seeds
 
 
 def test_segments_end_once_their_bytes_exceed_the_limit() -> None:
@@ -35,6 +41,34 @@ def test_chen_greedy_takes_the_quickest_limit_that_fits() -> None:
     feasible = [time for time in found if time is not None]
     assert feasible == sorted(feasible, reverse=True)
     assert len(set(feasible)) > 2
+
+
+@pytest.mark.parametrize("seed", seeds(20, 300))
+def test_no_cut_is_passed_over_that_would_have_won(seed: int) -> None:
+    """What is kept is less than the peak, and the answer that of looking at every cut."""
+    rng = random.Random(seed)
+    document = draw_chain(seed, rng.randint(2, 9))
+    problem = make_problem(remat.load(document))
+    chain, phases = problem.chain, Phases.of(problem.chain)
+    found = []
+    for limit in range(int(chain.activation_size[1:].sum() + chain.saved_size.sum()) + 1):
+        sizes = chain.activation_size[1:] + np.where(chain.reads_saved & chain.saves, chain.saved_size, 0)
+        starts = cut_by_bytes(sizes.tolist(), limit)
+        tasks = segmented(chain, starts)
+        peak = phases.peak(tasks)
+        assert most_kept(chain, starts) <= peak
+        found.append((problem.graph.time[tasks].sum(), peak + chain.static_memory))
+    for budget in {peak for _, peak in found}:
+        result = remat.solve(document, algorithm="chen-greedy", budget=budget)
+        tried = [problem.graph.time[segmented(chain, cut)].sum() for cut in _tried(chain, sizes, phases, budget)]
+        assert result.makespan == pytest.approx(min(tried)) if tried else result.makespan is None
+
+
+def _tried(chain: Any, sizes: Any, phases: Phases, budget: int) -> list[tuple[int, ...]]:
+    """Return the cuts that the algorithm looks at, and that fit."""
+    low, high = max(1, int(sizes.max())), max(1, int(sizes.sum()))
+    cuts = {cut_by_bytes(sizes.tolist(), int(limit)) for limit in (0, high, *np.geomspace(low, high, MOST_LIMITS))}
+    return [cut for cut in cuts if phases.peak(segmented(chain, cut)) + chain.static_memory <= budget]
 
 
 @pytest.mark.parametrize("saved", [False, True])

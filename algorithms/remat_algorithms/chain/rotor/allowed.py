@@ -39,6 +39,9 @@ UNLIMITED = NEVER // 4
 MOST_POINTS = 16384
 """Points of the fronts of the relaxed chain: more are rounded down to so many."""
 
+KEPT_POINTS = 2048
+"""Points that are kept of them once their neighbours are known: on long chains all of them would take gigabytes."""
+
 
 @dataclass(frozen=True)
 class Relaxed:
@@ -89,6 +92,8 @@ class Relaxed:
                 sweep = going.from_need(int(segments.first_need[stage]))
                 after[state] = Front.best(sweep, *ways, within=most[state]).below(MOST_POINTS)
             going = going.from_need(int(segments.next_need[stage]))
+            for state in range(following, int(states.held[stage + 1]) + 1):
+                after[state] = after[state].below(KEPT_POINTS)
         return Relaxed(segments, costs, room, after)
 
     def least(self, room: int) -> int:
@@ -116,7 +121,8 @@ class Relaxed:
                     continue
                 entered = Front.best(*found[state])
                 alive = entered.excess + self.after[state].at(self.room - entered.need) <= largest
-                before[state] = entered = Front.best(Front(entered.need[alive], entered.excess[alive]))
+                entered = Front.best(Front(entered.need[alive], entered.excess[alive]))
+                before[state] = entered.below(KEPT_POINTS)
                 found[state] = []
                 if stage == segments.length or not len(entered.need):
                     continue
@@ -162,14 +168,15 @@ class Allowed:
         A need is in bin ``need >> shift``.
     row : (states, L+1) int32
         Row of `excess` of each segment; -1 where no schedule within the limit has it.
-    excess : (rows, bins) int64
-        Most excess of a point in each bin; negative where there is none.
+    excess : (rows, bins) float32
+        Most excess of a point in each bin, or a little more; negative where there is none. Of long chains this is most
+        of the memory.
     """
 
     most: IntArray
     shift: int
     row: NDArray[Any]
-    excess: IntArray
+    excess: NDArray[Any]
 
     @staticmethod
     def all(segments: Segments, room: int) -> Allowed:
@@ -180,7 +187,7 @@ class Allowed:
     def anywhere(segments: Segments, most: IntArray) -> Allowed:
         """Allow all that fits into so many bytes beyond x_i, by state."""
         row = np.arange(len(most), dtype=np.int32)[:, None].repeat(segments.length + 1, axis=1)
-        excess = np.where(most >= 0, UNLIMITED, -1)[:, None]
+        excess = _no_less(np.where(most >= 0, UNLIMITED, -1)[:, None])
         return Allowed(most, int(most.max(initial=0)).bit_length(), row, excess)
 
     @staticmethod
@@ -202,6 +209,12 @@ class Allowed:
         return _Surroundings(relaxed, slack, work).allowed(deep=deep)
 
 
+def _no_less(excess: IntArray) -> NDArray[Any]:
+    """Round up to single precision; what is negative stays so."""
+    rounded = np.nextafter(excess.astype(np.float32), np.float32(np.inf))
+    return np.where(excess < 0, np.float32(-1), rounded)
+
+
 class _Surroundings:
     """Finds E, state by state, for all last stages at once."""
 
@@ -220,13 +233,13 @@ class _Surroundings:
         """Go from the first stage to the last."""
         states, length = self.segments.states, self.segments.length
         row = np.full((len(states.stage), length + 1), -1, dtype=np.int32)
-        rows = [np.zeros((0, self.bins), dtype=np.int64)]
+        rows: list[NDArray[Any]] = []
         count = 0
 
         def allow(state: int, last: IntArray, around: IntArray) -> None:
             nonlocal count
             row[state, last] = count + np.arange(len(last))
-            rows.append(self.slack - np.minimum.accumulate(around[:, ::-1], axis=1)[:, ::-1])
+            rows.append(_no_less(self.slack - np.minimum.accumulate(around[:, ::-1], axis=1)[:, ::-1]))
             count += len(last)
 
         following = self._following() if deep else None
@@ -249,7 +262,13 @@ class _Surroundings:
             if stage < length and deep:
                 self._sweep(stage, sweeping, entered)
         most = most_rooms(self.segments, self.room)
-        return Allowed(most, self.shift, row, np.concatenate(rows))
+        excess = np.empty((count, self.bins), dtype=np.float32)
+        end = count
+        while rows:  # each is freed as soon as it is copied
+            part = rows.pop()
+            excess[end - len(part) : end] = part
+            end -= len(part)
+        return Allowed(most, self.shift, row, excess)
 
     def _following(self) -> IntArray:
         """Return for each l the excess of finishing from stage l+1 on beside x_{l+1}, at most, in each bin."""

@@ -38,8 +38,8 @@ ONCE_FROM = 100
 MOST_WORK = 60_000_000
 """Points that are merged (some seconds' worth) before fronts are thinned, and then by each thinned pass."""
 
-THIN = 32
-"""Most points of a thinned front."""
+THIN = (512, 32)
+"""Most points of a thinned front; of the shorter ones where the longer ones are too much work."""
 
 FIRST, FIRST_OF = 0.2, 40
 """Share by which the first limit is above the relaxed chain, up to so many stages."""
@@ -154,13 +154,22 @@ class Search:
                     return
             slack = self._limits(relaxed, rooms)
             done = self._work
-            if self.segments.length > ONCE_FROM and all(self.found[room].excess is None for room in rooms):
-                once = self._fill(self._allowed(relaxed, slack, deep=False), once=True, most=MOST_WORK // 4)
-                if self._take(once, slack, exact=False):
-                    slack = {room: min(limit, self.found[room].excess or limit) for room, limit in slack.items()}
+            nothing = self.segments.length > ONCE_FROM and all(self.found[room].excess is None for room in rooms)
+            if nothing and self._take(self._once(relaxed, slack), slack, exact=False):
+                slack = {room: min(limit, self.found[room].excess or limit) for room, limit in slack.items()}
             table = self._fill(self._allowed(relaxed, slack), most=MOST_WORK - self._work)
             self._take(table, slack, exact=True)
             self._factor *= self._step(self._work - done)
+
+    def _once(self, relaxed: Relaxed, slack: dict[int, int]) -> Cells:
+        """Recompute each stage at most once; with thinned fronts where these grow too long, too."""
+        allowed = self._allowed(relaxed, slack, deep=False)
+        try:
+            return self._fill(allowed, once=True, most=MOST_WORK // 4)
+        except Over:
+            if self.context.stopped:
+                raise
+            return self._thinned(allowed, once=True)
 
     @staticmethod
     def _step(work: int) -> float:
@@ -169,23 +178,34 @@ class Search:
 
     def _thin(self, relaxed: Relaxed) -> None:
         """Find schedules, then bounds, with thinned fronts."""
-        self._least()
+        if any(self.found[room].excess is None for room in self._open()):
+            self._least()
         rooms = self._open()
         better = not rooms
         while not better:
             limits = self._limits(relaxed, rooms)
             allowed = self._allowed(relaxed, limits)
-            better = self._take(self._fill(allowed, thin=Thin(THIN, up=True), most=MOST_WORK), limits, exact=False)
+            better = self._take(self._thinned(allowed), limits, exact=False)
             self._factor *= self._step(MOST_WORK)
             if all(self.found[room].excess == limit for room, limit in limits.items()):
                 break
         known = {room: excess for room in self._open() if (excess := self.found[room].excess) is not None}
         if known:
             allowed = self._allowed(relaxed, known)
-            need, times = self._fill(allowed, thin=Thin(THIN, up=False), most=MOST_WORK).whole
+            need, times = self._thinned(allowed, up=False).whole
             for room, limit in known.items():
                 at = int(need.searchsorted(room, side="right")) - 1
                 self.found[room].lower = max(self.found[room].lower, limit if at < 0 else min(limit, int(times[at])))
+
+    def _thinned(self, allowed: Allowed, *, up: bool = True, once: bool = False) -> Cells:
+        """Fill the table with thinned fronts, of as many points as there is work for."""
+        for most in THIN[:-1]:
+            try:
+                return self._fill(allowed, thin=Thin(most, up=up), once=once, most=MOST_WORK)
+            except Over:
+                if self.context.stopped:
+                    raise
+        return self._fill(allowed, thin=Thin(THIN[-1], up=up), once=once, most=MOST_WORK)
 
     def _limits(self, relaxed: Relaxed, rooms: Sequence[int]) -> dict[int, int]:
         """Return the next limits, by room."""

@@ -179,7 +179,7 @@ def test_too_long_fronts_are_thinned_and_say_so(monkeypatch: pytest.MonkeyPatch)
     room = setting.least.least + (setting.whole.need - setting.least.least) // 9
     exact = remat.solve(document, algorithm="rotor", budget=room + setting.resident)
     monkeypatch.setattr(rotor_search, "SHORT", 0)
-    monkeypatch.setattr(rotor_search, "THIN", 2)
+    monkeypatch.setattr(rotor_search, "THIN", (2,))
     fill, works = Cells.of, []
 
     def short_of_work(*given: Any, thin: Thin | None = None, **more: Any) -> Cells:
