@@ -106,6 +106,7 @@ def test_passes_the_suite(installed, tmp_path):
     run_suite(EXAMPLE / "test_conformance.py", installed, tmp_path)
 
 
+@pytest.mark.slow
 def test_page_on_writing_algorithms(tmp_path):
     """The files that docs/algorithms.md shows: installed, solved with, and through the suite."""
     source, target, here = tmp_path / "source", tmp_path / "site", tmp_path / "here"

@@ -82,6 +82,7 @@ class TestOneCluster:
         assert victims == []
         assert stable(first) == stable(second) == stable(remat.compare(folder, **given, jobs=1))
 
+    @pytest.mark.slow
     def test_jobs_that_the_cluster_forgets(self, local, tmp_path):
         """What was answered before stays; what was not is not called crashed. A scheduler that dies looks the same."""
 

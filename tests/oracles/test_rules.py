@@ -310,15 +310,16 @@ def test_parts_of_a_value_leave_one_after_the_other():
     assert check(DUPLEX, whole).violations == [(1, "value-busy")]
 
 
+@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in (10, 20))])
 @pytest.mark.parametrize("unit", [1, 0.1], ids=["integer", "float"])
 @pytest.mark.parametrize("channel", [None, "bus", "gpu"])
-def test_what_is_valid_one_by_one_is_valid_when_placed(unit, channel):
+def test_what_is_valid_one_by_one_is_valid_when_placed(unit, channel, first):
     document = transfers(**({} if channel is None else {"channel": channel}))
     document = document | {"tasks": [task | {"time": task["time"] * unit} for task in document["tasks"]]}
     document["tasks"].append({"id": "mix", "time": unit, "reads": ["x", "y"], "writes": ["y"], "in_place": True})
     document["tasks"][-1]["required"] = False
     links = [("device", "host"), ("host", "device"), ("device", "disk")]
-    for seed in range(30):
+    for seed in range(first, first + 10):
         chance = random.Random(f"{seed} {unit} {channel}")
         steps, makespan = [], 0
         for _ in range(60):

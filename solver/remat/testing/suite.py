@@ -52,8 +52,8 @@ class AlgorithmSuite:
         Seconds for one solve, if the algorithm is anytime.
     sparing : bool
         Whether to solve little: degenerate instances are then solved at the budget in the middle, without one and where
-        nothing can be done, only, and every third of them (of kinds that are lowered to task graphs, by an algorithm
-        for these, every fifth), different ones for different algorithms; in another process every sixth of these; the
+        nothing can be done, only, and every fifth of them (of kinds that are lowered to task graphs, by an algorithm
+        for these, every ninth), different ones for different algorithms; in another process every fourth of these; the
         first options meet all kinds, each further set of options one of them.
     patience : float
         Seconds after which an interrupted solver that still runs is held to be stuck.
@@ -204,7 +204,7 @@ class AlgorithmSuite:
         algorithm = self._subject()
         kinds = [kind for kind in KINDS if algorithm.accepts(kind)]
         asked, own = [], []
-        step = 6 if self.sparing else 1
+        step = 4 if self.sparing else 1
         documents = [[*list(self._degenerate(kind).values())[::step], self.moderate(kind)] for kind in kinds]
         for document in chain.from_iterable(documents):
             # Scarce memory leaves most to decide; all of it is asked for where nothing can be done with less.
@@ -296,7 +296,7 @@ class AlgorithmSuite:
         every = degenerate(kind)
         if not self.sparing:
             return every
-        step = 5 if kind != "dag" and self._subject().accepts("dag") else 3
+        step = 9 if kind != "dag" and self._subject().accepts("dag") else 5
         return dict(list(every.items())[crc32(f"{self.algorithm} {kind}".encode()) % step :: step])
 
     def _each(
