@@ -18,6 +18,14 @@ from remat.documents import parse_document, read_document, write_atomically, wri
 from remat.errors import InstanceError, RematError
 
 
+@pytest.fixture(scope="module", autouse=True, params=[documents.QUICK, 0], ids=["usual", "quick"])
+def quick(request):
+    """All of it as users have it, and with the parser for long documents from the first character on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(documents, "QUICK", request.param)
+        yield
+
+
 def written(path, content):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
@@ -232,6 +240,38 @@ def test_a_million_tasks_and_ten_million_steps_fit():
         limit = documents.LIMITS[what]
         assert bill(text) * (count // 2000) < limit.memory
         assert len(text) * (count // 2000) < limit.text
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    JSON,
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 400), st.sampled_from('{}[]:," \\\n01.eE-tnN\x01\x7f\ud800é'))),
+)
+def test_the_quick_parser_takes_only_what_the_strict_one_takes(document, plain, changes):
+    text = json.dumps(document, ensure_ascii=plain)
+    for place, letter in changes[:4]:
+        text = text[:place] + letter + text[place + len(changes) % 2 :]
+    found = documents._parsed_quickly(text)
+    if found is not None:
+        assert repr(found) == repr(documents._parsed_strictly(text, "x"))
+
+
+@pytest.mark.parametrize(
+    ("text", "quickly"),
+    [
+        ('{"a": 1, "b": [{"c": 2.50}]}', True),
+        ('{"a": {"b:c": "d:e"}, "f": "{"}', True),
+        ('{"a": 1, "a": 1}', False),
+        ('{"a": "b\\":c"}', False),
+        ('{"a" : 1, "b": 1, "b": 2}', False),
+        ('{"a\\":": 1, "b": 2, "b": 3}', False),
+        ("[NaN]", False),
+        ("[" + "9" * 5000 + "]", False),
+    ],
+)
+def test_what_is_unusual_goes_to_the_strict_parser(text, quickly):
+    assert (documents._parsed_quickly(text) is not None) == quickly
 
 
 @settings(deadline=None, max_examples=60)
