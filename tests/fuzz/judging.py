@@ -62,6 +62,12 @@ def at_most(one, other):
     return one - other <= TOLERANCE * max(abs(one), abs(other))
 
 
+def optimal_beside(makespan, steps, other):
+    """Whether a makespan of so many steps can be optimal beside another: exactly, but for what adding rounds off."""
+    rounded = 0 if isinstance(makespan, int) else Fraction(steps, 2**52) * Fraction(makespan)
+    return at_most(makespan, other) or Fraction(makespan) - Fraction(other) <= rounded
+
+
 def equal(one, other):
     """Whether two figures are the same, whole ones exactly."""
     if isinstance(one, int) and isinstance(other, int):

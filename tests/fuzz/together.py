@@ -5,7 +5,7 @@ import itertools
 import math
 
 from remat.plugin import registry
-from tests.fuzz.judging import ALL, Finding, answer, at_most
+from tests.fuzz.judging import ALL, Finding, answer, at_most, optimal_beside
 from tests.fuzz.truth import truths
 
 
@@ -105,12 +105,16 @@ class _Claims:
                 rule = "bound-beaten" if bound.scope == ALL else "class-bound-beaten"
                 yield rule, f"bound {bound.value!r} ({bound.source}, {bound.scope}), makespan {schedule.makespan!r}"
         within = self.result.optimal_within
-        if within and schedule.belongs(within, self.given) and not at_most(self.result.makespan, schedule.makespan):
+        if within and schedule.belongs(within, self.given) and not self._optimal_beside(schedule):
             rule = "optimal-beaten" if within == ALL else "class-optimal-beaten"
             yield rule, f"{self.result.makespan!r} is optimal in {within!r}, makespan {schedule.makespan!r}"
         if self.given.excluded and schedule.belongs(self.given.excluded, self.given):
             rule = "infeasible-found" if self.given.excluded == ALL else "class-infeasible-found"
             yield rule, f"none in {self.given.excluded!r}, makespan {schedule.makespan!r}, peaks {schedule.peaks}"
+
+    def _optimal_beside(self, schedule):
+        steps = 0 if self.result.columns is None else len(self.result.columns)
+        return optimal_beside(self.result.makespan, steps, schedule.makespan)
 
     def least_refuted_by(self, schedule):
         least = self.result.least_budget

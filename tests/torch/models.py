@@ -206,6 +206,55 @@ def resnet50(batch=8, pixels=224, depths=(3, 4, 6, 3), width=64, classes=1000):
     return labelled(nn.Sequential(*layers), batch, 3, pixels, pixels, classes=classes)
 
 
+class Dense(nn.Module):
+    """A layer of a densely connected block: what it makes stands beside all that it is given."""
+
+    def __init__(self, channels, growth):
+        super().__init__()
+        narrow = [nn.BatchNorm2d(channels), nn.ReLU(inplace=True), nn.Conv2d(channels, 4 * growth, 1, bias=False)]
+        wide = [nn.BatchNorm2d(4 * growth), nn.ReLU(inplace=True), nn.Conv2d(4 * growth, growth, 3, 1, 1, bias=False)]
+        self.path = nn.Sequential(*narrow, *wide)
+
+    def forward(self, x):
+        return torch.cat([x, self.path(x)], 1)
+
+
+def densenet121(batch=8, pixels=224, depths=(6, 12, 24, 16), growth=32, classes=1000):
+    channels = 2 * growth
+    layers = [nn.Conv2d(3, channels, 7, 2, 3, bias=False), nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
+    layers.append(nn.MaxPool2d(3, 2, 1))
+    for stage, depth in enumerate(depths):
+        if stage:
+            layers += [
+                nn.BatchNorm2d(channels),
+                nn.ReLU(inplace=True),
+                nn.Conv2d(channels, channels // 2, 1, bias=False),
+            ]
+            layers.append(nn.AvgPool2d(2, 2))
+            channels //= 2
+        for _ in range(depth):
+            layers.append(Dense(channels, growth))
+            channels += growth
+    layers += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return labelled(nn.Sequential(*layers, nn.Linear(channels, classes)), batch, 3, pixels, pixels, classes=classes)
+
+
+def bert_base(batch=16, length=512):
+    """Without dropout; returns the loss alone."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    class LossOnly(nn.Module):
+        def __init__(self):
+            super().__init__()
+            config = BertConfig(num_labels=3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+            self.model = BertForSequenceClassification(config)
+
+        def forward(self, ids, labels):
+            return self.model(input_ids=ids, labels=labels).loss
+
+    return LossOnly(), (torch.randint(30000, (batch, length)), torch.randint(3, (batch,))), {}
+
+
 def gpt2_small(batch=8, length=1024):
     """Without dropout; returns the loss alone, so that nobody holds the logits."""
     from transformers import GPT2Config, GPT2LMHeadModel

@@ -65,10 +65,14 @@ class Incumbent(Generic[Found]):
         return self.known if self.best is None else self.makespan
 
     def bounds(self, source: str) -> tuple[Bound, ...]:
-        """The bound as a proposal names it: within the scope with which it was reported."""
+        """The bound as a proposal names it: within the scope with which it was reported.
+
+        A schedule from outside that class may be below all that it holds: the bound then says no more than that.
+        """
         if not self.bound or self.scope is None:
             return ()
-        return (Bound(self.bound, self.scope, source),)
+        most = self.bound if self.makespan is None else min(self.bound, self.makespan)
+        return (Bound(most, self.scope, source),)
 
     def take(
         self, found: Found, makespan: Number, *, rank: Any = None, bound: Number | None = None, message: str = ""

@@ -116,11 +116,14 @@ class _Construction:
 
     def _add_runs(self) -> None:
         front = self.front
-        again = [
-            not (front.forced[position] and front.single[position]) and not self._too_dear(position)
+        again = [not (front.forced[position] and front.single[position]) for position in range(len(front.tasks))]
+        until = [
+            min(front.last[position], front.unread_until[position])
+            if self._too_dear(position)
+            else front.last[position]
             for position in range(len(front.tasks))
         ]
-        windows = zip(again, front.first, front.last, strict=True)
+        windows = zip(again, front.first, until, strict=True)
         count = front.stages + sum(max(0, last - first + 1) for repeated, first, last in windows if repeated)
         if count > MOST_RUNS:
             raise TooLarge(
@@ -133,9 +136,9 @@ class _Construction:
                 if not front.may_run(stage, position):
                     continue
                 own = front.forced[position] and front.first[position] == stage
-                if not own and not again[position]:
+                if not own and not (again[position] and stage <= until[position]):
                     continue
-                cost = 0.0 if own else float(_units(front.again[position], self.time_unit))
+                cost = 0.0 if own else float(_units(front.rerun_cost(stage, position), self.time_unit))
                 self.runs[stage, position] = self.builder.add_column(
                     cost=cost, lower=1 if own else 0, integer=self.integral and not own
                 )

@@ -40,6 +40,9 @@ class Frontier:
     time : list of numbers
     again : list of numbers
         What a rerun costs: nothing where nobody reads what it writes, since the run before it is left out then.
+    unread_until : list of int
+        The last stage in which nobody can have read what a position's task wrote, where every schedule runs it: a rerun
+        until then takes the place of the run before it, and costs nothing.
     written : list of int
         Bytes that a run writes, useless and pinned values included.
     workspace : list of int
@@ -73,6 +76,7 @@ class Frontier:
     writes: list[list[int]]
     time: list[Number]
     again: list[Number]
+    unread_until: list[int]
     written: list[int]
     workspace: list[int]
     in_place: list[bool]
@@ -100,6 +104,10 @@ class Frontier:
             for position, (first, last) in enumerate(windows)
             if self.end and position <= self.end[first]
         )
+
+    def rerun_cost(self, stage: int, position: int) -> Number:
+        """Return what a rerun in a stage costs: nothing where the run before it is left out then."""
+        return 0 if stage <= self.unread_until[position] else self.again[position]
 
     def may_run(self, stage: int, position: int) -> bool:
         """Whether a position's task may run in a stage."""
@@ -176,6 +184,12 @@ def frontier(problem: Problem, order: Sequence[int] | None = None) -> Frontier:
         writes=write_rows,
         time=[time[task] for task in tasks],
         again=[0 if unread[task] else time[task] for task in tasks],
+        unread_until=[
+            min((first[reader] for value in row for reader in users[value]), default=len(end))
+            if forced[position]
+            else -1
+            for position, row in enumerate(write_rows)
+        ],
         written=[sum(size[value] for value in writes[task]) for task in tasks],
         workspace=graph.workspace[tasks].tolist(),
         in_place=graph.in_place[tasks].tolist(),

@@ -104,7 +104,7 @@ class Formulation:
         self.builder.add_row([*entries, (more, -1.0)], lower=float(least), upper=float(least))
         for (stage, position), column in self.runs.items():
             own = front.forced[position] and front.first[position] == stage
-            cost[column] = 0.0 if own else float(int(front.again[position]) % unit)
+            cost[column] = 0.0 if own else float(int(front.rerun_cost(stage, position)) % unit)
         return replace(self, time_unit=1, exact_time=True, base_cost=least * unit)
 
     def program(self) -> Program:
