@@ -71,8 +71,7 @@ class Incumbent(Generic[Found]):
         """
         if not self.bound or self.scope is None:
             return ()
-        most = self.bound if self.makespan is None else min(self.bound, self.makespan)
-        return (Bound(most, self.scope, source),)
+        return (Bound(min(self.bound, self.makespan), self.scope, source),)
 
     def take(
         self, found: Found, makespan: Number, *, rank: Any = None, bound: Number | None = None, message: str = ""

@@ -184,12 +184,7 @@ def frontier(problem: Problem, order: Sequence[int] | None = None) -> Frontier:
         writes=write_rows,
         time=[time[task] for task in tasks],
         again=[0 if unread[task] else time[task] for task in tasks],
-        unread_until=[
-            min((first[reader] for value in row for reader in users[value]), default=len(end))
-            if forced[position]
-            else -1
-            for position, row in enumerate(write_rows)
-        ],
+        unread_until=_unread_until(first, forced, write_rows, users, len(end)),
         written=[sum(size[value] for value in writes[task]) for task in tasks],
         workspace=graph.workspace[tasks].tolist(),
         in_place=graph.in_place[tasks].tolist(),
@@ -257,6 +252,16 @@ def _useful(
                 tasks[task] = changed = True
                 values.update(reads[task])
     return values, tasks
+
+
+def _unread_until(
+    first: list[int], forced: list[bool], writes: list[list[int]], users: list[list[int]], stages: int
+) -> list[int]:
+    """Return `Frontier.unread_until`; -1 for runs that no schedule has to have, whose time always counts."""
+    return [
+        min((first[reader] for value in row for reader in users[value]), default=stages) if must else -1
+        for must, row in zip(forced, writes, strict=True)
+    ]
 
 
 def _windows(
