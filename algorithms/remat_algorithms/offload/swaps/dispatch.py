@@ -95,6 +95,8 @@ class _Simulation:
         self.run_ended = [False] * count
         self.ended = [False] * len(self.transfers)
         self.unfinished = 0  # the first run that has not ended
+        # Where a transfer found no room beside what is planned: there is none before that run has ended.
+        self.full = [-1] * len(self.transfers)
         self.queue = [[k for k in range(count) if self.runs[k].processor == p] for p in range(len(machine.processors))]
         self.next = [0] * len(machine.processors)
         self.busy = [False] * len(machine.resources)
@@ -211,8 +213,11 @@ class _Simulation:
         if transfer.leaves or transfer.begin >= 0 or slack is None or transfer.needed <= self.unfinished:
             return True
         # From its use on, the profile counts it; what no run waits for is counted during the last one.
+        if self.full[index] >= self.unfinished:
+            return False
         window = slack[self.unfinished : min(transfer.needed, len(self.runs) - 1)]
-        if len(window) and np.minimum.reduce(window) < size:
+        if len(window) and window[least := int(window.argmin())] < size:
+            self.full[index] = self.unfinished + least
             return False
         window -= size
         return True
