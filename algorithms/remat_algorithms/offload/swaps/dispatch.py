@@ -19,8 +19,6 @@ import heapq
 from collections import defaultdict
 from dataclasses import dataclass
 
-import numpy as np
-
 from remat.plugin import IntArray, Machine, Number, StepBuilder, Steps, TaskGraph, number_array
 from remat_algorithms.offload.swaps.program import Program, planned_profile, reused_bytes, run_time
 
