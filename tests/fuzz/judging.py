@@ -62,10 +62,10 @@ def at_most(one, other):
     return one - other <= TOLERANCE * max(abs(one), abs(other))
 
 
-def optimal_beside(makespan, steps, other):
-    """Whether a makespan of so many steps can be optimal beside another: exactly, but for what adding rounds off."""
-    rounded = 0 if isinstance(makespan, int) else Fraction(steps, 2**52) * Fraction(makespan)
-    return at_most(makespan, other) or Fraction(makespan) - Fraction(other) <= rounded
+def may_stand_beside(figure, steps, other):
+    """Whether a bound, or an optimum, of so many steps is no more than a makespan, but for what adding rounds off."""
+    rounded = 0 if isinstance(figure, int) else Fraction(steps, 2**52) * Fraction(figure)
+    return at_most(figure, other) or Fraction(figure) - Fraction(other) <= rounded
 
 
 def equal(one, other):

@@ -218,11 +218,11 @@ def test_whole_figures_are_compared_exactly():
     assert judging.at_most(0.1 + 0.2, 0.3)
 
 
-def test_optimal_is_exact_but_for_what_adding_rounds_off():
-    assert judging.optimal_beside(7, 3, 7)
-    assert not judging.optimal_beside(2**60 + 1, 30, 2**60)
-    assert judging.optimal_beside(2.0**60 + 2**10, 8, 2**60)
-    assert not judging.optimal_beside(2.0**60 + 2**10, 3, 2**60)
+def test_bounds_and_optima_are_exact_but_for_what_adding_rounds_off():
+    assert judging.may_stand_beside(7, 3, 7)
+    assert not judging.may_stand_beside(2**60 + 1, 30, 2**60)
+    assert judging.may_stand_beside(2.0**60 + 2**10, 8, 2**60)
+    assert not judging.may_stand_beside(2.0**60 + 2**10, 3, 2**60)
 
 
 def test_a_hang_is_a_finding():

@@ -5,7 +5,7 @@ import itertools
 import math
 
 from remat.plugin import registry
-from tests.fuzz.judging import ALL, Finding, answer, at_most, optimal_beside
+from tests.fuzz.judging import ALL, Finding, answer, may_stand_beside
 from tests.fuzz.truth import truths
 
 
@@ -85,8 +85,9 @@ class _Schedule:
 def _own_class(given):
     name = given.result.algorithm
     entry = next((entry for entry in registry.algorithms() if entry.name == name), None)
-    if entry is None or entry.guarantee not in ("exact", "strategy") or given.result.options.get("reorder"):
-        return None, None  # in an order of its own choice the schedule is of another class
+    wider = any(given.result.options.get(option) for option in ("reorder", "recompute"))
+    if entry is None or entry.guarantee not in ("exact", "strategy") or wider:
+        return None, None  # in an order of its own choice, or with reruns, the schedule is of another class
     options = tuple(sorted(map(repr, given.result.options.items())))
     return entry.within, ((name, options) if entry.guarantee == "strategy" else None)
 
@@ -101,20 +102,21 @@ class _Claims:
 
     def refuted_by(self, schedule):
         for bound in self.result.bounds:
-            if schedule.belongs(bound.scope, self.given) and not at_most(bound.value, schedule.makespan):
+            if schedule.belongs(bound.scope, self.given) and not self._may_stand_beside(bound.value, schedule):
                 rule = "bound-beaten" if bound.scope == ALL else "class-bound-beaten"
                 yield rule, f"bound {bound.value!r} ({bound.source}, {bound.scope}), makespan {schedule.makespan!r}"
         within = self.result.optimal_within
-        if within and schedule.belongs(within, self.given) and not self._optimal_beside(schedule):
+        optimum = self.result.makespan
+        if within and schedule.belongs(within, self.given) and not self._may_stand_beside(optimum, schedule):
             rule = "optimal-beaten" if within == ALL else "class-optimal-beaten"
             yield rule, f"{self.result.makespan!r} is optimal in {within!r}, makespan {schedule.makespan!r}"
         if self.given.excluded and schedule.belongs(self.given.excluded, self.given):
             rule = "infeasible-found" if self.given.excluded == ALL else "class-infeasible-found"
             yield rule, f"none in {self.given.excluded!r}, makespan {schedule.makespan!r}, peaks {schedule.peaks}"
 
-    def _optimal_beside(self, schedule):
+    def _may_stand_beside(self, figure, schedule):
         steps = 0 if self.result.columns is None else len(self.result.columns)
-        return optimal_beside(self.result.makespan, steps, schedule.makespan)
+        return may_stand_beside(figure, steps, schedule.makespan)
 
     def least_refuted_by(self, schedule):
         least = self.result.least_budget

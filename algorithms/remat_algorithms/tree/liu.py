@@ -22,6 +22,9 @@ import numpy as np
 from remat.plugin import Context, IntArray, Problem, Proposal
 from remat_algorithms.tree.traversal import TRAVERSALS, TaskTree, propose
 
+COMPILED_FROM = 50_000
+"""Nodes from which compiling the merges (`remat_algorithms.tree.liu_kernel`) pays."""
+
 
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Run the traversal of least peak (`best_traversal`).
@@ -51,6 +54,10 @@ def best_traversal(tree: TaskTree) -> IntArray:
     long as heaps are small, and O(n log^2 n) at worst (with binomial heaps, as in the paper, it would be O(n log n)).
     """
     n = len(tree)
+    if n >= COMPILED_FROM:
+        from remat_algorithms.tree.liu_kernel import traversal
+
+        return traversal(tree.inner, tree.start, tree.end, tree.workspace + tree.size, tree.size - tree.read)
     shift = n.bit_length()
     node_bits = (1 << shift) - 1
     hill = (tree.workspace + tree.size).tolist()

@@ -202,6 +202,12 @@ def _equal(claimed: Number, verified: Number) -> bool:
     return abs(claimed - verified) <= CLAIM_TOLERANCE * max(abs(claimed), abs(verified))
 
 
+def _no_more(bound: Bound, makespan: Number) -> Bound:
+    """Take back what rounding has put on a bound above the verified makespan; what is further above is a mistake."""
+    above = bound.value > makespan and _equal(bound.value, makespan)
+    return replace(bound, value=makespan) if above else bound
+
+
 def _met(lower: Number, report: Report, steps: int) -> bool:
     """Whether a makespan is a lower bound, but for what rounding so many steps may have added."""
     makespan = report.makespan
@@ -229,8 +235,11 @@ def _judge(
     if len(problem.machine.processors) > 1:
         value = memory_time_bound(problem.graph, problem.machine, problem.needed)
         bounds = (*bounds, Bound(value, ALL_SCHEDULES, "memory x time"))
-    lower = max(bound.value for bound in bounds if bound.scope == ALL_SCHEDULES)
     optimal_within = proposal.optimal_within
+    if report is not None:
+        holding = (ALL_SCHEDULES, optimal_within)
+        bounds = tuple(_no_more(bound, report.makespan) if bound.scope in holding else bound for bound in bounds)
+    lower = max(bound.value for bound in bounds if bound.scope == ALL_SCHEDULES)
     if report is not None:
         scope, least = None, None
         if _met(lower, report, 0 if steps is None else len(steps)):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import remat
-from remat_algorithms.tree.traversal import TRAVERSALS, postorder_by
+from remat_algorithms.tree import liu
+from remat_algorithms.tree.traversal import TRAVERSALS, TaskTree, postorder_by
 from tests.algorithms.tree.trees import document, is_postorder, random_parents, random_weights, simulate, tree
 
 ALGORITHMS = ("postorder", "liu-postorder", "liu", "minmem")
@@ -135,3 +136,17 @@ def test_sizes_near_the_limit(algorithm):
     half = 2**61
     result = remat.solve(document([-1, 0, 0], [0, half, half - 9], [1, 3, 2]), algorithm=algorithm)
     assert result.peak_memory == {"memory": 2 * half - 9 + 2}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_liu_compiled_is_its_twin(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    for _ in range(60):
+        n = int(rng.integers(1, 60))
+        back = int(rng.choice([1, 3, 60]))
+        parent = np.array([-1, *(int(rng.integers(max(0, node - back), node)) for node in range(1, n))])
+        tree = TaskTree.from_arrays(parent, rng.integers(0, 12, n), rng.integers(0, 8, n) * rng.integers(0, 2, n))
+        monkeypatch.setattr(liu, "COMPILED_FROM", n + 1)
+        plain = liu.best_traversal(tree)
+        monkeypatch.setattr(liu, "COMPILED_FROM", 0)
+        assert (liu.best_traversal(tree) == plain).all()

@@ -272,7 +272,9 @@ class PofoTable:
         if np.isinf(rate):
             return np.full(len(times), self.slots + 1, dtype=np.int64)
         sums = np.concatenate(([0], np.cumsum(times * (rate / self.unit))))
-        return np.minimum(np.diff(np.floor(sums).astype(np.int64)), self.slots + 1)
+        with np.errstate(invalid="ignore"):  # times beyond all range move whatever there is
+            moved = np.diff(np.floor(sums))
+        return np.where(moved <= self.slots, moved, self.slots + 1).astype(np.int64)
 
     def _wait(self, slots: NDArray[np.int64], rate: float) -> FloatArray:
         waits: FloatArray = slots.astype(np.float64) * (self.unit / rate)
