@@ -84,7 +84,7 @@ def traverse(tree: Tree, segments: Segments) -> None:
     count = 0
     while behind != root:
         count = write_down(segments, behind, count)
-        behind = segments.heap[behind]
+        behind = int(segments.heap[behind])
     write_down(segments, root, count)
 
 
