@@ -73,7 +73,7 @@ def traverse(tree: Tree, segments: Segments) -> None:
         segments.first[node] = head
         segments.heap[node] = heap
     root = segments.heap.shape[0] - 1
-    heap = segments.heap[root]
+    heap = int(segments.heap[root])
     # The least comes last: as they leave the heap, each points to the one that left before it.
     behind = root
     while heap >= 0:
