@@ -578,7 +578,7 @@ def _edges(layers):
     """Return (layer, one that reads its output) for all layers, counted from 1, repeats one by one."""
     edges, named, number = [], {}, 0
     for layer in layers:
-        read = layer.get("reads") or ["previous"]
+        read = layer.get("reads", ["previous"])
         edges += [(number if name == "previous" else named[name], number + 1) for name in read]
         count = layer.get("repeat", 1)
         edges += [(number + k, number + k + 1) for k in range(1, count)]

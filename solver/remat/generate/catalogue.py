@@ -418,6 +418,7 @@ _CATALOGUE = (
             *_PIPELINE,
             _int("layers", None, "Number of layers (default: one a device)."),
             _bool("skips", False, "Layers of the second half read their mirror images, too, as in a U-Net."),
+            _int("branches", 1, "Towers of layers, each with an input of its own, that meet in the last layer."),
             _int("forward_time", 1, "Time of a layer's forward, for one micro-batch."),
             _int("backward_time", 2, "Time of its backward, or of the half that makes the input's gradient."),
             _int("weight_time", 0, "Time of the half that makes the parameters' gradient (0: the backward is whole)."),

@@ -21,6 +21,7 @@ def uniform(
     micro_batches: int = 8,
     layers: int | None = None,
     skips: bool = False,
+    branches: int = 1,
     forward_time: int = 1,
     backward_time: int = 2,
     weight_time: int = 0,
@@ -44,6 +45,8 @@ def uniform(
     skips : bool
         Whether the layers of the second half read what those of the first half make, as in a U-Net: the last one that
         of the first.
+    branches : int
+        Towers of layers, each with an input of its own, that meet in the last layer.
     forward_time, backward_time, weight_time : int
         Of a layer and micro-batch; with a weight time the backward is in two halves.
     paired_time : int, optional
@@ -79,8 +82,7 @@ def uniform(
     }
     optional = {"weight_time": weight_time, "weight_saved_size": kept, "parameter_size": parameters}
     layer |= {key: value for key, value in optional.items() if check.integer(key, value, minimum=0)}
-    if paired_time is not None:
-        layer["paired_time"] = check.integer("paired_time", paired_time, minimum=0)
+    layer |= {} if paired_time is None else {"paired_time": check.integer("paired_time", paired_time, minimum=0)}
     batches = check.integer("micro_batches", micro_batches, minimum=1)
     return document(
         kind="pipeline",
@@ -88,7 +90,7 @@ def uniform(
         description=f"{depth} equal layers on {count} devices, {batches} micro-batches",
         units=UNITLESS,
         micro_batches=batches,
-        layers=_mirrored(layer) if skips else [layer],
+        layers=_arranged(layer, skips, check.integer("branches", branches, minimum=1)),
         cluster=_equal_devices(count, hop, transfers),
         copies=copies if check.integer("copies", copies, minimum=1) > 1 else None,
         **_changing(weights, update_every, count),
@@ -102,6 +104,14 @@ def _equal_devices(count: int, hop: int, transfers: str) -> dict[str, Any]:
     return cluster | ({} if transfers == "overlap" else {"transfers": transfers})
 
 
+def _arranged(layer: dict[str, Any], skips: bool, branches: int) -> list[dict[str, Any]]:
+    if skips and branches > 1:
+        raise ValueError("either skips or branches")
+    if branches > 1:
+        return _drawn_together(layer, branches)
+    return _mirrored(layer) if skips else [layer]
+
+
 def _mirrored(layer: dict[str, Any]) -> list[dict[str, Any]]:
     """Return equal layers one by one, those of the second half reading their mirror images, too."""
     count = layer["repeat"]
@@ -110,6 +120,19 @@ def _mirrored(layer: dict[str, Any]) -> list[dict[str, Any]]:
         if k - (count - 1 - k) > 1:
             each[k]["reads"] = ["previous", f"layer{count - k}"]
     return each
+
+
+def _drawn_together(layer: dict[str, Any], branches: int) -> list[dict[str, Any]]:
+    """Return towers of equal layers, the first ones a layer longer where it has to be, and the layer that reads all."""
+    count = layer["repeat"] - 1
+    if count < branches:
+        raise ValueError(f"{branches} branches and the layer that reads them are at least {branches + 1} layers")
+    towers = [
+        {"name": f"tower{k + 1}"} | layer | {"repeat": count // branches + (k < count % branches), "reads": []}
+        for k in range(branches)
+    ]
+    reads = [*(tower["name"] for tower in towers[:-1]), "previous"]
+    return [*towers, {"name": "head"} | layer | {"repeat": 1, "reads": reads}]
 
 
 def transformer(

@@ -102,6 +102,7 @@ def _of_pipeline(document: dict[str, Any]) -> None:
             _drop_equal(layer, "paired_time", sum(parts))
         if "reads" in layer:
             layer["reads"] = sorted(layer["reads"])
+    _drop_equal(document["layers"][0], "reads", ())  # there is no layer before it
     for owner in (document, *document["layers"]):
         if owner.get("backward_reads") is not None:
             owner["backward_reads"] = sorted({*owner["backward_reads"], "saved"})

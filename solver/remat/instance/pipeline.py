@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -34,7 +35,7 @@ class Layer(Model):
     name: Text = Field(default="", description="What people call it.")
     reads: tuple[Text, ...] = Field(
         default=(PREVIOUS,),
-        description='Whose outputs it reads: "previous", the layer before, and names of earlier layers.',
+        description='Whose outputs it reads: "previous", the layer before, or names of earlier layers; none: an input.',
     )
     forward_time: TimeByType = Field(description="Time of the forward of one micro-batch.")
     backward_time: TimeByType = Field(
@@ -168,8 +169,8 @@ class PipelineInstance(BaseInstance):
 
     @property
     def has_skips(self) -> bool:
-        """Whether some layer reads the output of another one than the layer before."""
-        return any(len(layer.reads) > 1 for layer in self.layers)
+        """Whether layers are no chain: some layer does not read just the one before it."""
+        return any(layer.reads != (PREVIOUS,) for layer in self.layers)
 
     def sources(self) -> list[tuple[int, ...]]:
         """Return, for each layer (repeats one by one), those whose outputs it reads, ascending."""
@@ -178,7 +179,7 @@ class PipelineInstance(BaseInstance):
         for layer in self.layers:
             first = len(found)
             skipped = sorted(last[name] for name in layer.reads if name != PREVIOUS)
-            found.append((*skipped, *range(max(0, first - 1), first)))
+            found.append((*skipped, *(range(max(0, first - 1), first) if PREVIOUS in layer.reads else ())))
             found += [(index,) for index in range(first, first + layer.repeat - 1)]
             last[layer.name] = len(found) - 1
         return found
@@ -236,8 +237,6 @@ class PipelineInstance(BaseInstance):
             at = f".layers[{index}].reads"
             if self.is_stream:
                 raise fail(f"with weights {self.weights}, a layer reads the one before, and no other", at)
-            if PREVIOUS not in layer.reads:
-                raise fail(f'every layer reads the one before: "{PREVIOUS}" is missing', at)
             if len(set(layer.reads)) < len(layer.reads):
                 raise fail("a layer is named twice", at)
             for name in layer.reads:
@@ -251,6 +250,19 @@ class PipelineInstance(BaseInstance):
                     raise fail(f"no layer before is called {name!r}{hint}", at)
                 if names.index(name) == index - 1:
                     raise fail(f'{name!r} is the layer before, which "{PREVIOUS}" means', at)
+        return self
+
+    @model_validator(mode="after")
+    def _all_lead_to_the_loss(self) -> Self:
+        """What nobody reads has no gradient; only the last layer's output goes to the loss."""
+        named = {name for layer in self.layers for name in layer.reads}
+        for index, (layer, following) in enumerate(pairwise(self.layers)):
+            if PREVIOUS not in following.reads and layer.name not in named:
+                what = f"{layer.name!r}" if layer.name else f"layer {index + 1}"
+                hint = "" if layer.name else ", which needs a name for that"
+                raise fail(
+                    f"no later layer reads {what}{hint}; the loss belongs to the last layer", f".layers[{index}]"
+                )
         return self
 
     @model_validator(mode="after")

@@ -459,6 +459,19 @@ def _skip(draw: st.DrawFn, layers: list[Document]) -> None:
             continue
         named = draw(st.lists(st.sampled_from(earlier), min_size=1, max_size=2, unique=True))
         layer["reads"] = ["previous", *named] if draw(st.integers(0, 1)) else [*named, "previous"]
+    if draw(st.booleans()):
+        _branch(draw, layers)
+
+
+def _branch(draw: st.DrawFn, layers: list[Document]) -> None:
+    """Let some layers not read the one before, where another one does."""
+    for layer in layers[1:]:
+        if draw(st.booleans()):
+            layer["reads"] = [name for name in layer.get("reads", ["previous"]) if name != "previous"]
+    for number, following in enumerate(layers[1:]):
+        read = {name for layer in layers for name in layer.get("reads", ())}
+        if "previous" not in following.get("reads", ["previous"]) and f"l{number}" not in read:
+            following["reads"] = [*following["reads"], "previous"]
 
 
 def _paired_time(layer: Document, types: list[str], share: int) -> Any:

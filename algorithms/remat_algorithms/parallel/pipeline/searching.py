@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from pydantic import Field
@@ -139,7 +139,8 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
     Notes
     -----
     The program's memory and transfers are a relaxation, so that its bound holds for the class; the class is proved
-    optimal where what is found, as placed and weighed, meets it.
+    optimal where what is found, as placed and weighed, meets it. Where some stage reads nothing of the one before it,
+    stages of different branches could run at once, and nothing is proved but that orders do not fit.
     """
     staged = staging(problem, options.placement, options.chunks)
     scope, best = staged.name, BestOrders(problem, context)
@@ -153,7 +154,7 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
             moves=options.moves,
             work=options.work,
             stop=lambda: context.stopped,
-            bounded=(lambda value: context.report(bound=value, scope=scope)) if turn == 0 else (lambda value: None),
+            bounded=_reported(context, scope) if turn == 0 and staged.chained else (lambda value: None),
         )
         if turn == 0:
             if proof.lists is None and proof.proved:
@@ -163,11 +164,16 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
         if not any(excess) or context.stopped:
             break
         staged = staged.tightened(excess)
-    met = best.makespan is not None and best.makespan <= bound
+    met = staged.chained and best.makespan is not None and best.makespan <= bound
     return Proposal(
         orders=best.answer,
         makespan=best.makespan,
-        bounds=(Bound(bound, scope, "constraint program on orders"),),
+        bounds=(Bound(bound, scope, "constraint program on orders"),) if staged.chained else (),
         optimal_within=scope if met else None,
         termination=context.termination if context.stopped else Termination.COMPLETED,
     )
+
+
+def _reported(context: Context, scope: str) -> Callable[[float], object]:
+    """Return who passes bounds on."""
+    return lambda value: context.report(bound=value, scope=scope)

@@ -49,6 +49,9 @@ class Staging:
         A relaxation: transfers never wait for each other, and values that are only passing take no bytes.
     starts : tuple of lists
         The named orders that there are for this placement.
+    chained : bool
+        Whether each stage reads what the one before it makes. Where one does not, the model's orders can be run, but
+        its times are no bounds.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Staging:
     stages: tuple[Stage, ...]
     model: PipelineModel
     starts: tuple[Lists, ...]
+    chained: bool = True
 
     def orders(self, lists: Lists) -> Orders:
         """Return lists as orders; the halves of a backward that follow each other directly are one operation."""
@@ -115,7 +119,13 @@ def staging(problem: Problem, shape: str, chunks: int = 2) -> Staging:
     starts = tuple(_named(shape, devices, instance.micro_batches, chunks, split=instance.is_split))
     # Two operations at once are no orders of these.
     alone = ", one operation at a time" if any(layer.paired_time is not None for layer in instance.layers) else ""
-    return Staging(f"orders of evenly cut layers, {name[shape]}{alone}", instance, stages, model, starts)
+    chained = all(_between(instance.sources(), one, other) for one, other in pairwise(stages))
+    return Staging(f"orders of evenly cut layers, {name[shape]}{alone}", instance, stages, model, starts, chained)
+
+
+def _between(sources: Sequence[Sequence[int]], one: Stage, other: Stage) -> set[int]:
+    """Return the layers of a stage whose outputs another one reads."""
+    return {source for layer in other.layers for source in sources[layer]} & set(one.layers)
 
 
 def _named(shape: str, devices: int, batches: int, chunks: int, *, split: bool) -> Iterator[Lists]:
@@ -132,7 +142,7 @@ def _named(shape: str, devices: int, batches: int, chunks: int, *, split: bool) 
 
 def model_of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, ...]) -> PipelineModel:
     """Return what stages take: a relaxation (see `Staging.model`)."""
-    layers, machine = instance.each_layer(), problem.machine
+    layers, machine, sources = instance.each_layer(), problem.machine, instance.sources()
     types = [processor.type for processor in machine.processors]
 
     def time(stage: Stage, phase: str) -> Number:
@@ -140,13 +150,17 @@ def model_of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, 
 
     def hop(one: Stage, other: Stage) -> Number:
         here, there = (machine.processors[stage.device].memory for stage in (one, other))
-        if here == there:
+        sent = [layers[layer] for layer in _between(sources, one, other)]
+        if here == there or not sent:
             return 0
-        last = layers[one.layers[-1]]
         out = machine.links[machine.link_index[here, there]]
         back = machine.links[machine.link_index[there, here]]
-        # The quicker of the two ways: the model is to be a relaxation.
-        return min(out.time(last.output_size), back.time(last.gradient_bytes))
+        # The quicker of the two ways, of what is slowest there: the model is to be a relaxation.
+        there_and_back = (
+            [out.time(layer.output_size) for layer in sent],
+            [back.time(layer.gradient_bytes) for layer in sent],
+        )
+        return min(map(max, there_and_back))
 
     held = []
     counted: dict[int, set[int]] = {}  # by device: what an earlier stage holds there, a later one need not
