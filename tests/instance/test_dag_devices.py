@@ -39,11 +39,18 @@ def changed(path, value, document=PLAIN):
 
 
 TASK = ["tasks", 0]
+TOGETHER = {
+    "id": "t",
+    "time": 2,
+    "parts": [{"reads": ["w"], "writes": ["x"]}, {"writes": ["x"], "memory": "n"}],
+}
+COLLECTIVE = changed(["tasks"], [TOGETHER], changed(["values"], [{"id": "w", "size": 1}, {"id": "x", "size": 3}]))
 FIELDS = {
     "time by type": changed([*TASK, "time"], {"a": 1, "b": 3}),
     "tied": changed([*TASK, "on"], ["q"]),
     "placed": changed(["inputs"], [{"value": "w", "memory": "any"}]),
     "static": changed(["machine", "memories", 1, "static"], 5),
+    "collective": COLLECTIVE,
 }
 
 
@@ -151,3 +158,79 @@ def test_at_another_batch_every_time_grows_and_what_is_placed_does_not():
     assert larger["tasks"][0]["time"] == {"a": 10, "b": 6}
     assert (larger["values"][0]["size"], larger["tasks"][0]["size"]) == (1, 2)
     assert larger["inputs"] == [ANY]
+
+
+@pytest.mark.parametrize(
+    ("change", "at", "what"),
+    [
+        ({"parts": []}, ".tasks[0].parts", "empty"),
+        ({"parts": [{}, {}, {}]}, ".tasks[0]", "3 parts, each in a memory of its own, and the machine has 2"),
+        ({"parts": [{"memory": "n"}, {"memory": "n"}]}, ".tasks[0].parts", "two parts are in one memory"),
+        ({"parts": [{"memory": "o"}]}, ".tasks[0].parts", "'o'"),
+        ({"parts": [{"reads": ["y"]}]}, ".tasks[0].parts[0].reads[0]", "'y' is not a value"),
+        ({"parts": [{"writes": ["x", "x"]}]}, ".tasks[0].parts[0].writes", "listed twice"),
+        ({"parts": [{"tag": 1}]}, ".tasks[0].parts[0].tag", "unknown key"),
+        ({"reads": ["w"]}, ".tasks[0]", "nothing beside"),
+        ({"size": 1}, ".tasks[0]", "nothing beside"),
+        ({"in_place": True}, ".tasks[0].in_place", "neither in place nor parallel"),
+        ({"parallel": {"max": 2}}, ".tasks[0].parallel", "neither in place nor parallel"),
+        ({"time": {"a": 1, "b": 1}}, ".tasks[0].time", "one time"),
+        ({"on": ["p"]}, ".tasks[0].on", "2 parts, and it is tied to 1 processors"),
+        ({"required": False, "once": True}, ".tasks[0].once", "is required"),
+    ],
+)
+def test_what_is_no_collective(change, at, what):
+    with pytest.raises(InstanceError) as caught:
+        load(changed([*TASK], TOGETHER | change, COLLECTIVE))
+    assert at in str(caught.value)
+    assert what in str(caught.value)
+
+
+def test_only_collectives_are_busy():
+    with pytest.raises(InstanceError, match=r"tasks\[0\].busy: only a collective"):
+        load(changed([*TASK, "busy"], True))
+
+
+def test_a_ring_over_three_devices():
+    """An all-reduce beside a task: it holds the three links of the ring, and no processor, unless it is busy."""
+    names = ["d0", "d1", "d2"]
+    document = {
+        "schema": "remat.instance/3",
+        "kind": "dag",
+        "units": {"time": "unit", "memory": "unit"},
+        "machine": {
+            "memories": [{"name": name} for name in names],
+            "processors": [{"name": f"p{name}", "memory": name} for name in names],
+            "links": [
+                {"source": one, "target": other, "latency": 1} for one in names for other in names if one != other
+            ],
+        },
+        "values": [{"id": "sum", "size": 4}],
+        "tasks": [
+            *({"id": f"g{k}", "time": 2, "size": 4} for k in range(3)),
+            {"id": "reduce", "time": 6, "parts": [{"reads": [f"g{k}"], "writes": ["sum"]} for k in range(3)]},
+            {"id": "other", "time": 3, "size": 1},
+        ],
+    }
+    steps = [
+        *({"run": f"g{k}", "on": [f"pd{k}"], "start": 0} for k in range(3)),
+        {"run": "reduce", "on": ["pd0", "pd1", "pd2"], "start": 2},
+        {"run": "other", "on": ["pd0"], "start": 2},
+    ]
+    report = remat.verify(document, {"schema": "remat.schedule/2", "steps": steps})
+    assert report.ok
+    assert report.makespan == 8
+    assert {name: peak.size for name, peak in report.peaks.items()} == {"d0": 9, "d1": 8, "d2": 8}
+    assert {name: time for name, time in report.busy.items() if time} == {
+        "pd0": 5,
+        "pd1": 2,
+        "pd2": 2,
+        "d0->d1": 6,
+        "d1->d2": 6,
+        "d2->d0": 6,
+    }
+    document["tasks"][3]["busy"] = True
+    broken = remat.verify(document, {"schema": "remat.schedule/2", "steps": steps})
+    assert {violation.rule for violation in broken.violations} == {"resource-busy"}
+    assert remat.show(document).collectives == 1
+    assert remat.show(document).time_bound == 8

@@ -11,6 +11,9 @@ Readings of the format where it is brief
 - In-place runs: the inputs that may be reused are the values in both `reads` and `drop`, each counted once,
   even those that the task also writes.
 - Between two memories the first listed link is used.
+- A collective adds its workspace in the memory of each part; part i is where the i-th processor of `on` is. It occupies
+  all channels of the links from each part's memory to the next part's, and from the last to the first; a link that is
+  missing is unknown-link. Anything in its `drop` is a bad-step. Its time is the same on any processors.
 - A transfer over a link with a delay ends, in both memories, when the data is there: until then the source is being
   read, and the target holds the bytes. Only its channel is free before.
 - A step that cannot be understood has no action; names in a run's `drop` that cannot be understood are ignored.
@@ -111,6 +114,8 @@ def _read_run(graph, machine, index, step):
         return None, ["bad-step"]
     if any(name not in machine.processors for name in on):
         return None, ["unknown-processor"]
+    if task.parts:
+        return _read_collective(graph, machine, index, step, on)
     memories = {machine.processors[name] for name in on}
     most = 1 if task.parallel is None else task.parallel["max"]
     if len(set(on)) < len(on) or len(memories) > 1 or len(on) > most:
@@ -150,6 +155,38 @@ def _read_run(graph, machine, index, step):
         task=step["run"],
     )
     return action, rules
+
+
+def _read_collective(graph, machine, index, step, on):
+    task = graph.tasks[step["run"]]
+    places = [machine.processors[name] for name in on]
+    good = len(on) == len(task.parts) and len(set(places)) == len(places) and not step.get("drop")
+    good = good and (task.on is None or set(on) <= set(task.on))
+    for place, (_, _, wanted) in zip(places, task.parts, strict=False):
+        good = good and wanted in (None, place)
+    if not good:
+        return None, ["bad-step"]
+    resources = list(on) if task.busy else []
+    for source, target in zip(places, places[1:] + places[:1], strict=True) if len(places) > 1 else ():
+        link = machine.link(source, target)
+        if link is None:
+            return None, ["unknown-link"]
+        resources += [link.channel, *link.also]
+    needs, writes, adds = {}, {}, dict.fromkeys(places, task.workspace)
+    for place, (reads, made, _) in zip(places, task.parts, strict=True):
+        needs |= {(place, value): graph.values[value] for value in reads}
+        writes |= {(place, value): graph.values[value] for value in made}
+        adds[place] += sum(graph.values[value] for value in made)
+    action = Action(
+        index=index,
+        duration=task.time,
+        resources=tuple(dict.fromkeys(resources)),
+        needs=needs,
+        writes=writes,
+        adds=adds,
+        task=step["run"],
+    )
+    return action, []
 
 
 def _read_copy(graph, machine, index, step):

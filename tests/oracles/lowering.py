@@ -48,6 +48,8 @@ class Task:
     times: dict | None = None  # of each type of processor that can run it; None: `time` on any
     side: str = ""  # "forward" or "backward": one of each may run at once
     spared: dict = field(default_factory=dict)  # by type of processor, how much less two at once take, at most
+    parts: tuple = ()  # of a collective: (reads, writes, memory or None) for each processor of its run
+    busy: bool = False  # whether a collective occupies these processors
 
 
 @dataclass(frozen=True)
@@ -467,10 +469,17 @@ def _lower_dag(document, on):
         if "size" in given:
             values[given["id"]] = given["size"]
             writes = [given["id"]]
+        parts = tuple(
+            (tuple(part.get("reads", [])), tuple(part.get("writes", [])), part.get("memory"))
+            for part in given.get("parts") or []
+        )
+        reads = given.get("reads", [])
+        if parts:
+            reads, writes = ([name for part in parts for name in part[which]] for which in (0, 1))
         tasks[given["id"]] = Task(
             _least_time(given, on),
-            tuple(given.get("reads", [])),
-            tuple(writes),
+            tuple(dict.fromkeys(reads)),
+            tuple(dict.fromkeys(writes)),
             given.get("workspace", 0),
             given.get("in_place", False),
             given.get("required", True),
@@ -479,6 +488,8 @@ def _lower_dag(document, on):
             given.get("parallel"),
             on=given.get("on") and tuple(given["on"]),
             times=given["time"] if isinstance(given["time"], dict) else None,
+            parts=parts,
+            busy=given.get("busy", False),
         )
 
     def located(entries):

@@ -404,7 +404,8 @@ def _count(graph, machine, actions, report):
     instants = sorted({time for action in actions for time in (action.start, action.released, action.end)})
     for begin, end in itertools.pairwise(instants):
         active = [action for action in actions if action.start <= begin and end <= action.released]
-        if any(action.task is not None for action in active):
+        working = [graph.tasks[action.task] for action in active if action.task is not None]
+        if any(task.busy or not task.parts for task in working):
             for channel in {name for action in active if action.link is not None for name in action.resources}:
                 if channel in report.overlap:
                     report.overlap[channel] += end - begin

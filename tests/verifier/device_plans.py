@@ -24,6 +24,9 @@ def with_devices(chance, document):
         ],
     }
     tasks = [_task(chance, task, processors) for task in document["tasks"]]
+    values = list(document.get("values", []))
+    for number in range(chance.randint(0, 2)):
+        _collective(chance, f"all{number}", memories, tasks, values)
     names = [entry if isinstance(entry, str) else entry["value"] for entry in document["inputs"]]
     inputs = [_input(chance, name) for name in dict.fromkeys(names)]
     placed = [entry["value"] for entry in inputs if isinstance(entry, dict)]
@@ -33,6 +36,7 @@ def with_devices(chance, document):
         "schema": "remat.instance/3",
         "machine": machine,
         "tasks": tasks,
+        "values": values,
         "inputs": inputs,
         "outputs": outputs,
     }
@@ -50,6 +54,44 @@ def _task(chance, task, processors):
         able = {chance.choice(kinds), *chance.sample(["fast", "slow", "absent"], chance.randint(0, 2))}
         task["time"] = {kind: chance.randint(0, 9) for kind in sorted(able)}
     return task
+
+
+def _collective(chance, name, memories, tasks, values):
+    """Add a collective over some of the memories, which makes values in some of them, and perhaps a reader of these."""
+    count = chance.randint(1, len(memories))
+    known = [value["id"] for value in values] + [task["id"] for task in tasks if "size" in task]
+    made = [f"{name}.{k}" for k in range(chance.randint(0, 2))]
+    values += [{"id": value, "size": chance.randint(0, 5)} for value in made]
+    fixed = chance.sample(memories, count)
+    parts = []
+    for k in range(count):
+        part = {"reads": chance.sample(known, min(len(known), chance.randint(0, 2)))}
+        part["writes"] = [value for value in made if not k or chance.random() < 0.5]
+        if chance.random() < 0.3:
+            part["memory"] = fixed[k]
+        parts.append(part)
+    tasks.append({"id": name, "time": chance.randint(0, 9), "parts": parts, "busy": chance.random() < 0.4})
+    if chance.random() < 0.5:
+        tasks[-1]["workspace"] = chance.randint(0, 4)
+    if made and chance.random() < 0.5:
+        tasks.append({"id": f"after.{name}", "time": chance.randint(0, 4), "reads": made, "size": 1})
+
+
+def reads_of(task):
+    """Return what a task reads, a collective in any of its memories."""
+    return [*task.get("reads", []), *(value for part in task.get("parts", []) for value in part["reads"])]
+
+
+def _members(chance, document, task):
+    """Return a processor for each part of a collective, each in a memory of its own."""
+    one_each = {}
+    for processor in able(document, task):
+        one_each.setdefault(processor["memory"], []).append(processor)
+    fixed = {part["memory"] for part in task["parts"] if "memory" in part}
+    free = [memory for memory in one_each if memory not in fixed]
+    chance.shuffle(free)
+    where = [part["memory"] if "memory" in part else free.pop() for part in task["parts"]]
+    return [chance.choice(one_each[memory]) for memory in where]
 
 
 def _input(chance, name):
@@ -88,8 +130,18 @@ def draw_plan(chance, document):
 
     waiting = list(document["tasks"])
     while waiting:
-        task = chance.choice([task for task in waiting if all(value in there for value in task.get("reads", []))])
+        task = chance.choice([task for task in waiting if all(value in there for value in reads_of(task))])
         waiting.remove(task)
+        if "parts" in task:
+            members = _members(chance, document, task)
+            for part, one in zip(task["parts"], members, strict=True):
+                for value in part["reads"]:
+                    bring(value, one["memory"])
+            steps.append({"run": task["id"], "on": [one["name"] for one in members]})
+            for part, one in zip(task["parts"], members, strict=True):
+                for value in part["writes"]:
+                    there.setdefault(value, set()).add(one["memory"])
+            continue
         where = chance.choice(able(document, task))
         for value in task.get("reads", []):
             bring(value, where["memory"])

@@ -43,6 +43,7 @@ def judge(document, number):
     same_figures(report, referee.check(document, plan))
     bound = remat.show(document).time_bound
     assert bound <= report.makespan or close(bound, report.makespan, report.makespan)
+    place_in_less(chance, copy.deepcopy(document), plan, report)
     for spoil in FAULTS:
         found = spoil(chance, copy.deepcopy(document), copy.deepcopy(plan))
         if found is not None:
@@ -50,6 +51,28 @@ def judge(document, number):
             report, verdict = remat.verify(other, spoilt), referee.check(other, spoilt)
             assert rule in {name for _, name in rules(report)}, (spoil.__name__, other, spoilt)
             assert rule in verdict.rules, (spoil.__name__, other, spoilt)
+
+
+def place_in_less(chance, document, plan, report):
+    """Both placers find the same starts, or the same step that does not fit, where memories are as small as that."""
+    for memory in document["machine"]["memories"]:
+        if report.peaks[memory["name"]].size < 2**40:
+            begins = int(report.profiles[memory["name"]].size[0])
+            memory["capacity"] = max(begins, report.peaks[memory["name"]].size - chance.randint(0, 3))
+    # The tests' placer knows no `initial`: what is placed there lies there.
+    placed = [{"value": value, "memory": memory} for value, where in plan["initial"].items() for memory in where]
+    document["inputs"] = [one for one in document["inputs"] if isinstance(one, str)] + placed
+    document["outputs"] = [one for one in document["outputs"] if isinstance(one, str)]
+    plan = {"schema": "remat.schedule/1", "steps": plan["steps"]}
+    instance = load(document)
+    machine, graph = machine_of(instance), lower(instance)
+    found = place(graph, machine, parse_steps(plan, graph, machine, instance.units.build()))
+    wanted = placer.place(document, plan["steps"])
+    if isinstance(wanted, tuple):
+        assert found.step == wanted[1]
+    else:
+        scale = max(wanted, default=0)
+        assert all(close(*pair, scale) for pair in zip(found.start.tolist(), wanted, strict=True))
 
 
 def on_a_processor_that_may_not(chance, document, plan):
@@ -120,7 +143,44 @@ def a_byte_too_little(chance, document, plan):
     return document, plan, "capacity"
 
 
+def collective_on_others(chance, document, plan):
+    """Run a collective on one processor too few, or on two of one memory, or with something to drop."""
+    tasks = {task["id"]: task for task in document["tasks"]}
+    options = [step for step in plan["steps"] if "run" in step and "parts" in tasks[step["run"]]]
+    if not options:
+        return None
+    step = chance.choice(options)
+    if len(step["on"]) > 1 and chance.random() < 0.7:
+        step["on"] = step["on"][:-1]
+    else:
+        step["on"] = [*step["on"], chance.choice(document["machine"]["processors"])["name"]]
+    return document, plan, "bad-step"
+
+
+def collective_before_its_data(chance, document, plan):
+    """A collective begins when what one of its parts reads has not come."""
+    tasks = {task["id"]: task for task in document["tasks"]}
+    steps = plan["steps"]
+    given = {one if isinstance(one, str) else one["value"] for one in document["inputs"]}
+    made = {
+        value for task in document["tasks"] for value in ([task["id"]] if "size" in task else task.get("writes", []))
+    }
+    options = [
+        step
+        for step in steps
+        if "run" in step
+        and any(part["reads"] and made - given >= set(part["reads"]) for part in tasks[step["run"]].get("parts", []))
+    ]
+    if not options:
+        return None
+    step = chance.choice(options)
+    plan["steps"] = [step | {"start": 0}, *(other for other in steps if other is not step)]
+    return document, plan, "read-missing"
+
+
 FAULTS = [
+    collective_on_others,
+    collective_before_its_data,
     on_a_processor_that_may_not,
     lies_nowhere,
     lies_in_too_many,

@@ -218,6 +218,8 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "tied", f"{facts.tied:,} of {facts.tasks:,} tasks, to some of the processors"
     if facts.placeable:
         yield "to be placed", f"{facts.placeable:,} of {facts.values:,} values: inputs that lie where the schedule says"
+    if facts.collectives:
+        yield "collectives", f"{facts.collectives:,} of {facts.tasks:,} tasks, each in several memories at once"
     if facts.static_memory:
         yield "static memory", size(facts.static_memory)
     yield "no recomputation", f"time {format_time(facts.no_recompute_time, units)}"

@@ -218,12 +218,21 @@ def makespan_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | Non
     some processor works that long, and works for a whole time.
     """
     needed = needed or needed_tasks(graph)
-    work = Fraction(_total(graph, needed.forced) + needed.packed_time) - _spared(graph, needed.forced)
-    if len(machine.processors) == 1:
+    work = _work(graph, needed)
+    if len(machine.processors) == 1 and not graph.parts:
         return _as_time(work, whole=graph.exact_times)
     path = _critical_path(graph, needed)
     share = work / sum(_exact_speed(processor.speed) for processor in machine.processors)
     return max(_as_time(share, whole=_whole_runs(graph, machine)), path)
+
+
+def _work(graph: TaskGraph, needed: NeededTasks) -> Fraction:
+    """Return the least time for which processors are occupied; collectives occupy one at most, as far as is known."""
+    if not graph.parts:
+        return Fraction(_total(graph, needed.forced) + needed.packed_time) - _spared(graph, needed.forced)
+    own = needed.forced.copy()
+    own[list(graph.parts.keys() - graph.busy)] = False
+    return Fraction(_total(graph, own)) - _spared(graph, own)
 
 
 def _spared(graph: TaskGraph, mask: BoolArray) -> Fraction:

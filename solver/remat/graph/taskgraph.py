@@ -102,6 +102,15 @@ class Placeable:
     copies: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a collective reads and writes in one of its memories; memory None: any."""
+
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    memory: str | None = None
+
+
 @dataclass(frozen=True)
 class PairTimes:
     """Which tasks a processor may run two at once, a forward and a backward, and what that spares.
@@ -156,6 +165,12 @@ class TaskGraph:
     parallel_max : (tasks,) int64
     parallel_alpha : (tasks,) float64
         On p <= `parallel_max` processors a task takes time / p^alpha.
+    parts : mapping of int to tuple of Part
+        Of each task that is a collective: it runs in as many memories at once, which the processors of its run name,
+        and takes its time whatever their speed; its reads and writes are those of all parts, each once, and its
+        workspace is used in every one of these memories.
+    busy : frozenset of int
+        Collectives that occupy the processors of their memories, too; the others only the ways between them.
     phase : tuple of str or None
     cheapest : (tasks,) bool or None
         Tasks that together run everything once in the least total time of any schedule, where the lowering knows them.
@@ -187,6 +202,8 @@ class TaskGraph:
     static_memory: int = 0
     parallel_max: IntArray | None = None
     parallel_alpha: NDArray[np.float64] | None = None
+    parts: Mapping[int, tuple[Part, ...]] = field(default_factory=dict[int, tuple[Part, ...]])
+    busy: frozenset[int] = frozenset()
     phase: tuple[str, ...] | None = None
     cheapest: BoolArray | None = None
     pairs: PairTimes | None = None

@@ -105,11 +105,21 @@ class Parallel(Model):
 
 NOWHERE = Origin.model_construct()
 
+MOST_PARTS = 256
+
+
+class Part(Model):
+    """What a collective does in one memory: part i runs where the i-th processor of its run is."""
+
+    reads: Names = Field(default=(), description="Values that must be resident in that memory.")
+    writes: Names = Field(default=(), description="Values that it makes there; others may make them elsewhere.")
+    memory: Name | None = Field(default=None, description="The memory; null: any that no other part is in.")
+
 
 class Task(Model):
     """Something that runs; `size` instead of `writes` makes it write one value named after itself."""
 
-    since_3 = frozenset(["origin", "on"])
+    since_3 = frozenset(["origin", "on", "parts", "busy"])
     id: Name = Field(description="Its name, unique among the tasks.")
     time: TimeByType = Field(
         description="Time of one run, on one processor. An object, type of processor -> time (remat.instance/3): it "
@@ -145,6 +155,14 @@ class Task(Model):
     on: Annotated[tuple[Name, ...], Field(min_length=1), Many] | None = Field(
         default=None, description="Names of the processors on which it may run; null: any. Needs remat.instance/3."
     )
+    parts: Annotated[tuple[Part, ...], Field(min_length=1, max_length=MOST_PARTS), Many] | None = Field(
+        default=None,
+        description="Instead of reads, writes and size: a collective, which runs in as many memories at once. It "
+        "occupies the links from each to the next, and from the last to the first. Needs remat.instance/3.",
+    )
+    busy: Flag = Field(
+        default=False, description="A collective occupies the processors of its run, too. Needs remat.instance/3."
+    )
     origin: Origin = Field(default=NOWHERE, description="Where it comes from, for people.")
 
     def newer_keys(self, schema: int) -> frozenset[str]:
@@ -159,7 +177,16 @@ class Task(Model):
     @property
     def written(self) -> tuple[str, ...]:
         """The values that the task writes."""
+        if self.parts is not None:
+            return tuple(dict.fromkeys(name for part in self.parts for name in part.writes))
         return (self.id,) if self.writes is None else self.writes
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The values that the task reads."""
+        if self.parts is not None:
+            return tuple(dict.fromkeys(name for part in self.parts for name in part.reads))
+        return self.reads
 
 
 _LOOKED_AT = itemgetter("id", "reads", "writes", "size", "workspace", "required", "once")
@@ -259,9 +286,11 @@ class DagInstance(BaseInstance):
         """Refuse tasks that no processor of the instance's machine can run."""
         types: dict[str, str] | None = None
         for index, task in enumerate(self.tasks):
+            at = f".tasks[{index}]"
+            if task.busy and task.parts is None:
+                raise fail("only a collective, which has parts, is busy or not", f"{at}.busy")
             if task.on is None and type(task.time) is not dict:
                 continue
-            at = f".tasks[{index}]"
             types = (self.machine or MachineModel()).types if types is None else types
             for place, name in enumerate(task.on or ()):
                 if name not in types:
@@ -315,6 +344,10 @@ class DagInstance(BaseInstance):
         written: set[str] = set()
         for index, task in enumerate(self.tasks):
             reads, makes = task.reads, task.writes
+            if task.parts is not None:
+                self._check_parts(task, f".tasks[{index}]", sizes)
+                written.update(task.written)
+                continue
             if (task.size is None) == (makes is None):
                 raise fail("give either size (the task writes one value of its name) or writes", f".tasks[{index}]")
             if reads:
@@ -335,6 +368,29 @@ class DagInstance(BaseInstance):
         workspaces = sum(task.workspace for task in self.tasks)
         check_total(self.static_memory + sum(sizes.values()) + workspaces, "the sizes of the graph")
         _check_acyclic(self.tasks, inputs)
+
+    def _check_parts(self, task: Task, at: str, sizes: dict[str, int]) -> None:
+        """Refuse collectives that cannot be meant."""
+        assert task.parts is not None
+        if task.reads or task.writes is not None or task.size is not None:
+            raise fail("a collective reads and writes what its parts say, and nothing beside", at)
+        if task.in_place or task.parallel is not None or type(task.time) is dict:
+            key = "in_place" if task.in_place else "parallel" if task.parallel is not None else "time"
+            raise fail("a collective has one time, and is neither in place nor parallel", f"{at}.{key}")
+        if not task.required and task.once:
+            raise fail("a task that runs exactly once is required", f"{at}.once")
+        fixed = [part.memory for part in task.parts if part.memory is not None]
+        check_in_memory_names(list(fixed), self.machine, f"{at}.parts")
+        memories = len((self.machine or MachineModel()).memories)
+        if len(task.parts) > memories:
+            raise fail(f"{len(task.parts)} parts, each in a memory of its own, and the machine has {memories}", at)
+        if len(set(fixed)) < len(fixed):
+            raise fail("two parts are in one memory", f"{at}.parts")
+        if task.on is not None and len(task.on) < len(task.parts):
+            raise fail(f"{len(task.parts)} parts, and it is tied to {len(task.on)} processors", f"{at}.on")
+        for number, part in enumerate(task.parts):
+            _check_names(part.reads, sizes, f"{at}.parts[{number}].reads")
+            _check_names(part.writes, sizes, f"{at}.parts[{number}].writes")
 
     def _declared(self) -> dict[str, int]:
         sizes: dict[str, int] = {}
@@ -399,7 +455,7 @@ def _check_acyclic(tasks: tuple[Task, ...], inputs: dict[str, int]) -> None:
     missing = []
     ready = []
     for index, task in enumerate(tasks):
-        absent = [name for name in task.reads if name not in inputs]
+        absent = [name for name in task.read if name not in inputs]
         missing.append(len(absent))
         for name in absent:
             waiting.setdefault(name, []).append(index)
@@ -418,7 +474,7 @@ def _check_acyclic(tasks: tuple[Task, ...], inputs: dict[str, int]) -> None:
                         ready.append(index)
     if done < len(tasks):
         stuck = next(index for index, count in enumerate(missing) if count)
-        name = next(n for n in tasks[stuck].reads if n not in available)
+        name = next(n for n in tasks[stuck].read if n not in available)
         raise fail(
             f"the graph has a cycle: task {tasks[stuck].id!r} waits for {name!r}, which waits for itself",
             f".tasks[{stuck}].reads",

@@ -41,6 +41,8 @@ class _Placer:
         self.in_place = graph.in_place.tolist()
         self.reads = graph.reads.to_lists()
         self.writes = graph.writes.to_lists()
+        self.parts = graph.parts
+        self.busy = graph.busy
         self.alpha = None if graph.parallel_alpha is None else graph.parallel_alpha.tolist()
         self.machine = machine
         self.memory_of = [processor.memory for processor in machine.processors]
@@ -79,6 +81,8 @@ class _Placer:
             item = items[index]
             if item == -2 or index in steps.unknown:  # an unknown name: the verifier will say so
                 outcome: tuple[Number, Number] | tuple[int, int, int] = (earliest, earliest)
+            elif kind == StepKind.RUN and item in self.parts:
+                outcome = self._meet(item, ons[index] if ons else [], earliest)
             elif kind == StepKind.RUN:
                 outcome = self._run(item, drops[index], ons[index] if ons else [], earliest)
             elif kind == StepKind.COPY:
@@ -161,6 +165,45 @@ class _Placer:
         for value in drops:
             key = base + value
             present[key] = 0
+            self._access(key, end)
+        return start, end
+
+    def _meet(self, task: int, on: list[int], earliest: Number) -> tuple[Number, Number] | tuple[int, int, int]:
+        """Run a collective: part i in the memory of the i-th processor, as soon as all of them can."""
+        parts, processors = self.parts[task], on or [0]
+        memories = [self.memory_of[processor] for processor in processors]
+        ends = list(zip(memories, memories[1:] + memories[:1], strict=True)) if len(memories) > 1 else []
+        if len(parts) != len(processors) or any(pair not in self.machine.link_index for pair in ends):
+            return earliest, earliest  # the verifier will say so
+        held = {channel for pair in ends for channel in self.machine.held_by_link[self.machine.link_index[pair]]}
+        held.update(processors if task in self.busy else ())
+        earliest = max([earliest, *(self.free_at[resource] for resource in held)])
+        reads = [
+            memory * self.values + value for memory, part in zip(memories, parts, strict=True) for value in part.reads
+        ]
+        writes = [(memory, value) for memory, part in zip(memories, parts, strict=True) for value in part.writes]
+        earliest = max([earliest, *(self.written[key] for key in reads)])
+        earliest = max([earliest, *(self.touched[memory * self.values + value] for memory, value in writes)])
+        taken = dict.fromkeys(memories, self.workspace[task])
+        for memory, value in writes:
+            taken[memory] += self.size[value]
+        start = earliest
+        for memory, size in taken.items():  # what fits now fits later, too: bytes are only given back meanwhile
+            found = self._fit(memory, size, start)
+            if isinstance(found, tuple):
+                return found
+            start = found
+        end = start + self.time[task]
+        for memory in memories:
+            self._release(end, memory, self.workspace[task])
+        for resource in held:
+            self.free_at[resource] = end
+        for key in reads:
+            self._access(key, end)
+        for memory, value in writes:
+            key = memory * self.values + value
+            self._release(end, memory, self.present[key])
+            self.written[key], self.present[key] = end, self.size[value]
             self._access(key, end)
         return start, end
 

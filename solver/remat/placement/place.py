@@ -41,7 +41,7 @@ def place(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement | Unpla
     if steps.paired is not None:
         raise ValueError("steps of which some go on at once have their start times")
     graph = started(graph, machine, steps)
-    if graph.times is None and _one_resource(machine, steps):
+    if graph.times is None and not graph.parts and _one_resource(machine, steps):
         return place_sequential(graph, machine, steps)
     return place_general(graph, machine, steps)
 

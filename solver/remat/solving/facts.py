@@ -67,9 +67,9 @@ class Facts:
     largest_value, longest_task : Largest or None
         None where there are no values.
     static_memory : int
-    by_type, tied, placeable : int
-        Tasks whose time depends on the type of the processor, tasks that not every processor may run, and inputs whose
-        place is the schedule's choice.
+    by_type, tied, placeable, collectives : int
+        Tasks whose time depends on the type of the processor, tasks that not every processor may run, inputs whose
+        place is the schedule's choice, and tasks that run in several memories at once.
     no_recompute_time : int or float
         Each needed task once.
     no_recompute_peak : int or None
@@ -107,6 +107,7 @@ class Facts:
     by_type: int
     tied: int
     placeable: int
+    collectives: int
     no_recompute_time: Number
     no_recompute_peak: int | None
     no_recompute_peak_step: str | None
@@ -155,6 +156,7 @@ class Facts:
             "by_type": self.by_type,
             "tied": self.tied,
             "placeable": self.placeable,
+            "collectives": self.collectives,
             "no_recompute_time": self.no_recompute_time,
             "no_recompute_peak": self.no_recompute_peak,
             "no_recompute_peak_step": self.no_recompute_peak_step,
@@ -232,6 +234,7 @@ def show(
         by_type=0 if graph.times is None else int((graph.times != graph.times[0]).any(axis=0).sum()),
         tied=len(graph.tied),
         placeable=len(graph.placeable),
+        collectives=len(graph.parts),
         no_recompute_time=problem.no_recompute_time,
         no_recompute_peak=None if alone is None else alone.peak_memory[working],
         no_recompute_peak_step=None if alone is None else alone.peak_step(working),

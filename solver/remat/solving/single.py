@@ -136,6 +136,8 @@ def _of_devices(problem: Problem, solver: registry.Algorithm) -> str:
         return f"task such as {graph.described(task, repr)}, whose time depends on the type of the processor"
     if graph.tied:
         return f"task such as {graph.described(min(graph.tied), repr)}, which is tied to processors"
+    if graph.parts:
+        return f"task such as {graph.described(min(graph.parts), repr)}, which is a collective of several memories"
     if graph.placeable:
         return f"input such as {graph.values[graph.placeable[0].value]!r}, whose place is the schedule's choice"
     return ""

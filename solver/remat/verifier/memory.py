@@ -9,6 +9,7 @@ import numpy as np
 from remat.graph.machine import Machine, Memory
 from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
 from remat.schedule.steps import Steps
+from remat.verifier.collectives import collective_runs, memories_of
 from remat.verifier.exact import LARGEST
 from remat.verifier.report import Peak, Profile
 from remat.verifier.residency import (
@@ -94,9 +95,16 @@ def changes(
     add(operation == PART_FREE, -np.minimum(amount, residency.before))
 
     at = memory_of_steps(machine, steps)[runs]
-    workspace = graph.workspace[steps.item[runs]].astype(exact, copy=False)
-    parts.append((at, timeline.start_position[runs], workspace))
-    parts.append((at, timeline.release_position[runs], -workspace))
+    working = runs
+    collective = collective_runs(graph, steps, valid)
+    if len(collective):  # in the memory of every part
+        several = [(memory, step) for step in collective.tolist() for memory in memories_of(machine, steps, step)]
+        single = ~np.isin(runs, collective)
+        more = np.array(several, dtype=np.int64)
+        at, working = np.concatenate((at[single], more[:, 0])), np.concatenate((runs[single], more[:, 1]))
+    workspace = graph.workspace[steps.item[working]].astype(exact, copy=False)
+    parts.append((at, timeline.start_position[working], workspace))
+    parts.append((at, timeline.release_position[working], -workspace))
     if reusing.any():
         parts.extend(_reused(graph, machine, steps, timeline, residency, np.flatnonzero(reusing)))
     return (

@@ -12,6 +12,7 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
 from remat.schedule.steps import Steps
 from remat.units import Number
+from remat.verifier.collectives import check_collectives, collective_runs, resources_of
 from remat.verifier.exact import total
 from remat.verifier.findings import Findings
 from remat.verifier.hidden import check_hidden_time
@@ -68,7 +69,7 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
         peaks=peaks,
         transferred=_transferred(graph, machine, steps, link),
         busy=busy,
-        overlap=_overlap(machine, steps, followed.occupying, link),
+        overlap=_overlap(graph, machine, steps, followed.occupying, link),
         run_time=run_time,
         recompute_time=recompute_time,
         profiles=profiles,
@@ -120,7 +121,7 @@ def follow(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings)
         findings.add(step, "bad-step", f"starts at {steps.start[step]}, before time 0")
     occupying = build_timeline(steps.start, duration)
     timeline = build_timeline(steps.start, duration + delay) if delay.any() else occupying
-    uses = _occupied(machine, steps, valid, link)
+    uses = _occupied(graph, machine, steps, valid, link)
     run_count = _check_counts(graph, steps, timeline, valid, findings)
     residency = follow_values(graph, machine, steps, timeline, valid, findings)
     _check_ends(graph, machine, residency, findings)
@@ -155,12 +156,14 @@ def nothing_run(machine: Machine) -> Report:
     )
 
 
-def _overlap(machine: Machine, steps: Steps, timeline: Timeline, link: IntArray) -> dict[str, Number]:
+def _overlap(graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timeline, link: IntArray) -> dict[str, Number]:
     """Return for each channel that is no processor how long it works while some processor runs a task.
 
     What any processor has run by an instant is a piecewise linear function: its differences are the overlaps.
     """
     runs = np.flatnonzero(steps.kind == RUN)
+    if graph.parts:
+        runs = runs[~np.isin(steps.item[runs], list(graph.parts.keys() - graph.busy))]
     runs = runs[np.argsort(timeline.start[runs], kind="stable")]
     begin, end = timeline.start[runs], timeline.end[runs]
     # Runs on several processors may overlap each other: each counts from where the ones before it have ended.
@@ -285,11 +288,14 @@ def _check_drop_lists(graph: TaskGraph, steps: Steps, valid: BoolArray, findings
 
 
 def _check_processors(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, findings: Findings) -> None:
+    check_collectives(graph, machine, steps, valid, findings)
     _check_types(graph, machine, steps, valid, findings)
     _check_ties(graph, machine, steps, valid, findings)
     if steps.on is None:
         return
-    several = np.flatnonzero((steps.on.counts > 0) & valid)
+    plain = valid.copy()
+    plain[collective_runs(graph, steps, valid)] = False
+    several = np.flatnonzero((steps.on.counts > 0) & plain)
     known = len(machine.processors)
     for step in several.tolist():
         on = steps.on[step].tolist()
@@ -359,9 +365,13 @@ def _check_pairs(graph: TaskGraph, steps: Steps, valid: BoolArray, findings: Fin
         valid[step] = False
 
 
-def _occupied(machine: Machine, steps: Steps, valid: BoolArray, link: IntArray) -> tuple[IntArray, IntArray]:
+def _occupied(
+    graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, link: IntArray
+) -> tuple[IntArray, IntArray]:
     """Return (step, resource) for each processor and channel that a step occupies."""
     runs = (steps.kind == RUN) & valid
+    collective = collective_runs(graph, steps, valid)
+    runs[collective] = False
     if steps.paired is not None:
         runs &= ~steps.paired  # the run before it occupies their processor for both
     step = np.flatnonzero(runs)
@@ -376,6 +386,10 @@ def _occupied(machine: Machine, steps: Steps, valid: BoolArray, link: IntArray) 
     if len(copies):
         held = Ragged.from_lists(machine.held_by_link).gather(link[copies])
         step = np.concatenate((step, copies[held.rows]))
+        used = np.concatenate((used, held.items))
+    if len(collective):
+        held = Ragged.from_lists([resources_of(graph, machine, steps, one) for one in collective.tolist()])
+        step = np.concatenate((step, collective[held.rows]))
         used = np.concatenate((used, held.items))
     return step, used
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
 from remat.schedule.steps import Steps
+from remat.verifier.collectives import accesses, collective_runs
 from remat.verifier.exact import exact_dtype
 from remat.verifier.timeline import Timeline
 
@@ -224,13 +225,19 @@ def _events(
         if where >= 0:
             one = np.array([where * values + place.value], dtype=np.int64)
             add(one, np.array([-1], dtype=np.int64), INITIAL, np.array([-1], dtype=np.int64))
-    runs = np.flatnonzero((steps.kind == RUN) & valid)
+    collective = collective_runs(graph, steps, valid)
+    runs = np.setdiff1d(np.flatnonzero((steps.kind == RUN) & valid), collective, assume_unique=True)
     for ragged, begin, finish in ((graph.reads, READ, READ_END), (graph.writes, WRITE, WRITE_END)):
         lists = ragged.gather(steps.item[runs])
         owner = np.repeat(runs, lists.counts)
         key = memory[owner] * values + lists.items
         add(key, start[owner], begin, owner)
         add(key, release[owner], finish, owner)
+        if len(collective):
+            of_parts = accesses(graph, machine, steps, collective, writes=begin == WRITE)
+            key, owner = of_parts.memory * values + of_parts.value, of_parts.step
+            add(key, start[owner], begin, owner)
+            add(key, release[owner], finish, owner)
     copies = np.flatnonzero((steps.kind == COPY) & valid)
     for partial in (False, True):
         mine = copies[(steps.amount[copies] >= 0) == partial]

@@ -63,7 +63,8 @@ def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolAr
             result = result.astype(np.float64)
             result[several] = graph.time[task[several]] / speed
     if any(processor.speed != 1 for processor in machine.processors):
-        result = _at_their_speed(result, machine, steps, is_run)
+        apart = np.isin(steps.item, list(graph.parts)) if graph.parts else False
+        result = _at_their_speed(result, machine, steps, is_run & ~np.asarray(apart, dtype=bool))
     for index, ends in enumerate(machine.links):
         mine = np.flatnonzero(link == index)
         if len(mine) == 0:

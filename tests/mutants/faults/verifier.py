@@ -5,10 +5,33 @@ from tests.mutants.fault import faults_of
 REFEREE, MEMORY, RESIDENCY, TIMELINE = "referee.py", "memory.py", "residency.py", "timeline.py"
 HIDDEN, OF_HIDDEN = "hidden.py", ("tests/verifier/test_hidden_time.py",)
 
+OF_COLLECTIVES = ("tests/verifier/test_dag_devices.py", "tests/instance/test_dag_devices.py")
+
 FAULTS = faults_of(
     "solver/remat/verifier",
     ("tests/verifier/test_rules.py", "tests/verifier/test_corruptions.py"),
     [
+        (
+            MEMORY,
+            "for memory in memories_of(machine, steps, step)]",
+            "for memory in memories_of(machine, steps, step)[:1]]",
+            "a collective's workspace is used in each memory",
+            OF_COLLECTIVES,
+        ),
+        (
+            "collectives.py",
+            "[*memories[1:], memories[0]]",
+            "[*memories[1:], memories[-1]]",
+            "a ring is closed",
+            OF_COLLECTIVES,
+        ),
+        (
+            TIMELINE,
+            "is_run & ~np.asarray(apart, dtype=bool)",
+            "is_run",
+            "a collective's time does not depend on speeds",
+            OF_COLLECTIVES,
+        ),
         (
             REFEREE,
             "released = np.maximum.accumulate(timeline.release_position[mine])",
@@ -98,8 +121,8 @@ FAULTS = faults_of(
         ),
         (
             MEMORY,
-            "parts.append((at, timeline.start_position[runs], workspace))",
-            "parts.append((at * 0, timeline.start_position[runs], workspace))",
+            "parts.append((at, timeline.start_position[working], workspace))",
+            "parts.append((at * 0, timeline.start_position[working], workspace))",
             "workspace lies where the task runs",
         ),
         (

@@ -8,7 +8,7 @@ import numpy as np
 
 from remat.graph.machine import Machine
 from remat.graph.names import Names
-from remat.graph.taskgraph import NumberArray, Placeable, Ragged, Resident, TaskGraph, number_array
+from remat.graph.taskgraph import NumberArray, Part, Placeable, Ragged, Resident, TaskGraph, number_array
 from remat.instance import DagInstance
 from remat.instance.dag import ANY, NOWHERE, Task
 from remat.units import Number
@@ -41,7 +41,7 @@ def lower_dag(instance: DagInstance, machine: Machine) -> TaskGraph:
         values=Names(sizes),
         time=number_array(_least(task, machine) for task in tasks),
         size=np.array(list(sizes.values()), dtype=np.int64),
-        reads=Ragged.from_lists([[index[name] for name in task.reads] for task in tasks]),
+        reads=Ragged.from_lists([[index[name] for name in task.read] for task in tasks]),
         writes=Ragged.from_lists([[index[name] for name in task.written] for task in tasks]),
         workspace=np.array([task.workspace for task in tasks], dtype=np.int64),
         in_place=np.array([task.in_place for task in tasks], dtype=bool),
@@ -61,6 +61,15 @@ def lower_dag(instance: DagInstance, machine: Machine) -> TaskGraph:
         static_memory=instance.static_memory,
         parallel_max=np.array([p.max if p else 1 for p in parallel], dtype=np.int64) if some_parallel else None,
         parallel_alpha=np.array([p.alpha if p else 1.0 for p in parallel]) if some_parallel else None,
+        parts={
+            k: tuple(
+                Part(tuple(index[name] for name in part.reads), tuple(index[name] for name in part.writes), part.memory)
+                for part in task.parts
+            )
+            for k, task in enumerate(tasks)
+            if task.parts is not None
+        },
+        busy=frozenset(k for k, task in enumerate(tasks) if task.busy),
         phase=tuple(task.phase for task in tasks) if any(task.phase for task in tasks) else None,
         modules=tuple(task.origin.module for task in tasks) if annotated else None,
         units=instance.units.build(),
