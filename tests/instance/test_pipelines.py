@@ -60,6 +60,8 @@ BAD = [
     ("layers.2.reads", "previous", "$.layers[2].reads", ""),
     ("layers.1.name", "first", "$.layers[2].reads", "2 layers are called 'first'"),
     ("weights", "stash", "$.layers[2].reads", "with weights stash"),
+    ("layers.0.update_time", -1, "$.layers[0].update_time", "out of range"),
+    ("exchange", "tree", "$.exchange", ""),
     ("cluster.transfers", "sometimes", "$.cluster.transfers", ""),
     ("weights", "stale", "$.weights", ""),
     ("batches", 1, "$.batches", "unknown key"),

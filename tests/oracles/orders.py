@@ -43,6 +43,7 @@ import re
 from dataclasses import dataclass, field
 from functools import partial
 
+from . import closing
 from .lowering import run_time
 
 
@@ -55,6 +56,7 @@ class _Operation:
     needs: set
     makes: list
     beside: frozenset = frozenset()  # of the tasks, those that go on at once with the one before
+    passes: list = field(default_factory=list)  # stage, its layers, and whether this is no forward
     started: bool = False
 
 
@@ -66,13 +68,15 @@ class _Way:
     waiting: list = field(default_factory=list)
 
 
-def steps_of(graph, machine, schedule, transfers="overlap"):
+def steps_of(document, graph, machine, schedule, transfers="overlap"):
     """Turn the orders of a schedule document into steps.
 
     Parameters
     ----------
+    document : dict
+        The instance.
     graph : Graph
-        The task graph of a pipeline.
+        The task graph of the pipeline.
     machine : Machine
     schedule : dict
         A `remat.schedule/2` document with `stages` and `orders`.
@@ -87,6 +91,8 @@ def steps_of(graph, machine, schedule, transfers="overlap"):
         The memories of every placeable input at the start.
     rules : list of str
         The rules that are broken, before there are any steps.
+    graph : Graph
+        With what ends the step.
     """
     stages = [_layers(stage["layers"]) for stage in schedule["stages"]]
     devices = [stage["device"] for stage in schedule["stages"]]
@@ -120,19 +126,28 @@ def steps_of(graph, machine, schedule, transfers="overlap"):
                 rules.append("bad-step")
             ran |= set(tasks)
             orders[device].append(_operation(graph, device, parts, tasks, beside))
+            orders[device][-1].passes = [_pass(part, stages) for part in text.split("&")]
     if set(schedule["orders"]) - set(machine.processors):
         rules.append("bad-step")
     if set(graph.tasks) - ran:
         rules.append("required-missing")
     if rules:
-        return None, initial, rules
+        return None, initial, rules, graph
+    graph, last = closing.ended(document, graph, machine, orders, initial)
+    for device, task in last:
+        orders[device].append(_operation(graph, device, [[task]], [task], frozenset()))
+    for operations in orders.values():  # which may make more, now
+        for operation in operations:
+            operation.makes += [
+                v for name in operation.tasks for v in graph.tasks[name].writes if v not in operation.makes
+            ]
     if transfers == "overlap":
         steps = _play(graph, machine, orders, initial)
     else:
         steps = _Programs(graph, machine, orders, initial, transfers).play()
     if steps is None:
-        return None, initial, ["deadlock"]
-    return _with_drops(graph, machine, steps), initial, []
+        return None, initial, ["deadlock"], graph
+    return _with_drops(graph, machine, steps), initial, [], graph
 
 
 def _layers(given):
@@ -170,6 +185,11 @@ def _tasks(graph, machine, text, stages, devices, device):
         return None
     time = _clock(graph, machine)
     return None if any(time(name, device) is None for name in tasks) else tasks
+
+
+def _pass(text, stages):
+    phase, stage, _ = re.fullmatch(r"(F|BW|B|W)(\d+)\.(\d+)", text).groups()
+    return int(stage), stages[int(stage)], phase != "F"
 
 
 def _pair(forward, backward):
@@ -223,7 +243,7 @@ def _play(graph, machine, orders, initial):
             busy[operation.device] = None
             source = machine.processors[operation.device]
             there.update((source, value) for value in operation.makes)
-            for value in sorted(operation.makes, key=_numbered):
+            for value in sorted((value for value in operation.makes if value[0] in "xsyve"), key=_numbered):
                 targets = [machine.processors[device] for device in orders if device in readers.get(value, ())]
                 for target in dict.fromkeys(targets):
                     if target != source:
@@ -243,6 +263,23 @@ def _play(graph, machine, orders, initial):
                 at = at + _lasts(graph, machine, time, operation, index)
         events.append((at, end_of(operation)))
 
+    together = {name: task for name, task in graph.tasks.items() if task.parts}
+
+    def meet(name):
+        """Begin an exchange if it is its turn on all its ways."""
+        task = graph.tasks[name]
+        own = [ways[channel] for channel in closing.channels(machine, task)]
+        if any(way.waiting[0] != name or way.free_at > now for way in own):
+            return False
+        on = [next(one for one, at in machine.processors.items() if at == place) for _, _, place in task.parts]
+        steps.append({"run": name, "on": on, "start": now})
+        for way in own:
+            way.waiting.pop(0)
+            way.free_at = now + task.time
+        made = {(place, value) for _, written, place in task.parts for value in written}
+        events.append((now + task.time, lambda: there.update(made)))
+        return True
+
     def send(way, link, value):
         steps.append({"copy": value, "from": link.source, "to": link.target, "start": now})
         way.free_at = now + link.duration(graph.values[value])
@@ -259,7 +296,9 @@ def _play(graph, machine, orders, initial):
                 event[1]()
                 moved = True
             for way in ways.values():
-                if way.waiting and way.free_at <= now:
+                if way.waiting and isinstance(way.waiting[0], str):
+                    moved = meet(way.waiting[0]) or moved
+                elif way.waiting and way.free_at <= now:
                     send(way, *way.waiting.pop(0))
                     moved = True
             if moved:
@@ -270,6 +309,13 @@ def _play(graph, machine, orders, initial):
                 if busy[device] is None and first and all((memory, value) in there for value in first.needs):
                     begin(first)
                     moved = True
+            if not moved:
+                for name, task in list(together.items()):
+                    if all((place, value) in there for read, _, place in task.parts for value in read):
+                        for channel in closing.channels(machine, together.pop(name)):
+                            ways[channel].waiting.append(name)
+                        moved = True
+                        break
         if not events:
             break
         now = min(when for when, _ in events)
@@ -408,7 +454,9 @@ def _durations(graph, machine, steps):
     """Return how long each task of the steps goes on; a pipeline runs each once."""
     time, found = _clock(graph, machine), {}
     for before, step in zip([None, *steps], steps, strict=False):
-        if "run" in step:
+        if "run" in step and graph.tasks[step["run"]].parts:
+            found[step["run"]] = graph.tasks[step["run"]].time
+        elif "run" in step:
             (device,) = step["on"]
             found[step["run"]] = time(step["run"], device)
             if step.get("paired"):
@@ -423,7 +471,11 @@ def _with_drops(graph, machine, steps):
     steps = [steps[index] for index in order]
     lasting = _durations(graph, machine, steps)
     last = {}
+    of_all = [task for task in graph.tasks.values() if task.parts]
+    stay = graph.placeable | {value for task in of_all for value in (*task.reads, *task.writes)}
     for index, step in enumerate(steps):
+        if "run" in step and graph.tasks[step["run"]].parts:
+            continue
         if "run" in step:
             (device,) = step["on"]
             task = graph.tasks[step["run"]]
@@ -436,7 +488,7 @@ def _with_drops(graph, machine, steps):
         for place in uses:
             last[place] = max(last.get(place, (end, index)), (end, index))
     for (memory, value), (_, index) in last.items():
-        if value in graph.placeable:
+        if value in stay:
             continue
         step = steps[index]
         if "run" in step:

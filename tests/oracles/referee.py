@@ -126,7 +126,7 @@ def check(document, schedule, budget=None):
         steps, initial = schedule.get("steps"), schedule.get("initial") or {}
         if schedule.get("orders") is not None:
             transfers = (document.get("cluster") or {}).get("transfers") or "overlap"
-            steps, initial, broken = orders.steps_of(graph, machine, schedule, transfers)
+            steps, initial, broken, graph = orders.steps_of(document, graph, machine, schedule, transfers)
             if broken:
                 report.violations = [(None, rule) for rule in sorted(set(broken))]
                 return report

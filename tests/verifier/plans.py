@@ -147,7 +147,7 @@ def played(document, plan):
     """Return the oracle's steps of a plan, as a document of steps."""
     on = lowering.machine(document)
     transfers = document["cluster"].get("transfers", "overlap")
-    steps, initial, broken = orders.steps_of(lowering.lower(document, on), on, plan, transfers)
+    steps, initial, broken, _ = orders.steps_of(document, lowering.lower(document, on), on, plan, transfers)
     assert not broken, (document, plan, broken)
     return {"schema": SCHEMA, "initial": initial, "steps": steps}
 
@@ -161,6 +161,29 @@ def placed(document, plan):
     for value, memory in found.steps.initial:
         homes.setdefault(found.graph.values[value], []).append(found.machine.memories[memory].name)
     return {"schema": SCHEMA, "initial": homes, "steps": steps}
+
+
+def closes(document):
+    """Whether a step ends with an exchange or updates, of which orders are the only plan."""
+    exchange = document.get("exchange", "none") != "none" and document.get("copies", 1) > 1
+    return exchange or any(layer.get("update_time", 0) for layer in document["layers"])
+
+
+def open_ended(document):
+    """Return the document without an exchange or updates at the end."""
+    layers = [{key: value for key, value in layer.items() if key != "update_time"} for layer in document["layers"]]
+    return {key: value for key, value in document.items() if key != "exchange"} | {"layers": layers}
+
+
+def same_starts(document, plan):
+    """Assert that both placers begin each run at the same time."""
+    one, other = (
+        {step["run"]: step["start"] for step in made(document, plan)["steps"] if "run" in step}
+        for made in (played, placed)
+    )
+    assert one.keys() == other.keys()
+    scale = max(one.values(), default=0)
+    assert all(close(one[name], other[name], scale) for name in one), (document, plan)
 
 
 def both(document, plan):

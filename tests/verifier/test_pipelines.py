@@ -12,10 +12,24 @@ import remat
 from remat.errors import InstanceError
 from remat.instance import load
 from remat.instance.lowering import machine_of
+from remat.solving.verifying import examine
 from remat.testing.strategies import pipelines
 from tests.oracles import lowering, referee
 from tests.verifier.judges import rules, same_figures
-from tests.verifier.plans import SCHEMA, both, draw_plan, has_instants, limited, placed, played, same_verdict, spread
+from tests.verifier.plans import (
+    SCHEMA,
+    both,
+    closes,
+    draw_plan,
+    has_instants,
+    limited,
+    open_ended,
+    placed,
+    played,
+    same_starts,
+    same_verdict,
+    spread,
+)
 from tests.verifier.spoilt_plans import AS_ORDERS, AS_STEPS, Plan
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -30,6 +44,9 @@ def judge(document, number):
     report, verdict = both(document, plan)
     peaks = not has_instants(document, plan)
     same_verdict(report, verdict, peaks=peaks)
+    if closes(document):
+        same_starts(document, plan)
+        return
     for steps in (played(document, plan), placed(document, plan)):
         again, judged = both(document, steps)
         same_figures(again, judged)
@@ -40,6 +57,28 @@ def judge(document, number):
 @given(pipelines(largest=3, streams=False), SEEDS)
 def test_drawn_plans(document, number):
     judge(document, number)
+
+
+def judge_end(document, number):
+    """Put a drawn plan of a step that ends with an exchange, updates or both before both judges."""
+    chance = random.Random(number)
+    document = spread(chance, open_ended(document))
+    layers = [layer | chance.choice([{}, {"update_time": chance.randint(0, 5)}]) for layer in document["layers"]]
+    layers[0] |= {"parameter_size": chance.randint(1, 30), "update_time": chance.randint(0, 5)}
+    judge(document | {"copies": chance.randint(2, 3), "exchange": "ring", "layers": layers}, number)
+
+
+@settings(DRAWN, max_examples=20)
+@given(pipelines(largest=3, streams=False), SEEDS)
+def test_how_a_step_ends(document, number):
+    judge_end(document, number)
+
+
+@pytest.mark.slow
+@settings(DRAWN, max_examples=1000)
+@given(pipelines(streams=False), SEEDS)
+def test_how_many_steps_end(document, number):
+    judge_end(document, number)
 
 
 @pytest.mark.slow
@@ -69,7 +108,7 @@ MODES = ("blocking", "rendezvous", "grouped")
 def judge_held_up(document, number, mode):
     """Put a drawn plan before both judges where transfers hold devices up; return whether it hangs."""
     chance = random.Random(number)
-    document = spread(chance, limited(chance, document))
+    document = spread(chance, limited(chance, open_ended(document)))
     # Where its forward ran elsewhere, an operation has something to wait for from several devices at once.
     document = document | {"copies": 3, "cluster": document["cluster"] | {"transfers": mode}}
     plan = draw_plan(chance, document)
@@ -249,7 +288,7 @@ def pool(*, pairs=False):
     @given(pipelines(largest=3, streams=False), SEEDS)
     def collect(document, number):
         chance = random.Random(number)
-        document = limited(chance, spread(chance, document))
+        document = limited(chance, spread(chance, open_ended(document)))
         plan = Plan(document, draw_plan(chance, document, pairs=pairs))
         if not has_instants(document, plan.orders):
             found.append(plan)
@@ -397,3 +436,53 @@ def test_steps_need_no_initial_where_nothing_is_placeable():
     assert steps.pop("initial") == {}
     same_figures(*both(textbook(), steps | {"schema": "remat.schedule/1"}))
     assert referee.check(textbook(), steps["steps"]).ok
+
+
+def two_copies(**more):
+    """Return a layer on two devices, two micro-batches, gradients of 12 bytes, and ways of 2 bytes a unit."""
+    layer = {"name": "l", "forward_time": 1, "backward_time": 2, "parameter_size": 12, "update_time": 3}
+    return {
+        "schema": "remat.instance/3",
+        "kind": "pipeline",
+        "micro_batches": 3,
+        "copies": 2,
+        "exchange": "ring",
+        "layers": [layer],
+        "cluster": {"devices": [{"name": "a"}, {"name": "b"}], "levels": [{"bandwidth": 2, "latency": 1, "delay": 2}]},
+    } | more
+
+
+STAGES = [{"layers": [1], "device": "a"}, {"layers": [1], "device": "b"}]
+SHARED = {"a": ["F0.0", "B0.0", "F0.2", "B0.2"], "b": ["F1.1", "B1.1"]}
+
+
+def test_the_ring_of_two_copies():
+    """Backwards end at 6; two rounds of 1 + 2 + 12 / (2 x 2) = 6; then both copies update, for 3."""
+    document = two_copies()
+    plan = {"schema": SCHEMA, "stages": STAGES, "orders": SHARED}
+    report, verdict = both(document, plan)
+    assert report.ok
+    assert report.makespan == verdict.makespan == 6 + 2 * 6 + 3
+    assert report.recompute_time == 0
+    alone = two_copies(exchange="none")
+    assert both(alone, plan)[0].makespan == both(alone, plan)[1].makespan == 6 + 3
+    found = examine(document, plan)
+    started = {found.graph.tasks[item]: start for item, start in zip(found.steps.item, report.start, strict=True)}
+    assert (started["A1"], started["U1.0"], started["U1.1"]) == (6, 18, 18)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"weights": "stash", "copies": 1}, "with weights stash no step ends"),
+        ({"cluster": {"devices": [{"name": "a"}, {"name": "b"}], "transfers": "grouped"}}, "beside the work"),
+    ],
+)
+def test_what_has_no_end(more, message):
+    with pytest.raises(InstanceError, match=message):
+        load(two_copies(**more))
+
+
+def test_steps_do_not_say_how_a_step_ends():
+    with pytest.raises(InstanceError, match="planned by stages and orders"):
+        remat.verify(two_copies(), {"schema": SCHEMA, "steps": []})

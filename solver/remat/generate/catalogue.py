@@ -138,6 +138,7 @@ _CHANGING = (
     _int("update_every", None, "Of double: micro-batches from one change to the next (default: twice the devices)."),
 )
 _COPIES = _int("copies", 1, "Devices on which one layer may lie.")
+_EXCHANGE = _choice("exchange", ("none", "ring"), "How copies add up their gradients: not counted, or in a ring.")
 _TRANSFERS = _choice(
     "transfers",
     ("overlap", "blocking", "rendezvous", "grouped"),
@@ -428,6 +429,7 @@ _CATALOGUE = (
             _size("parameters", 0, "Size of a layer's parameters."),
             _int("hop", 0, "Time between two devices."),
             _COPIES,
+            _EXCHANGE,
             _TRANSFERS,
             *_CHANGING,
         ),
@@ -448,6 +450,7 @@ _CATALOGUE = (
             Parameter("memory", "str", None, "Memory of each device (default: unbounded)."),
             _bool("split", True, "Backwards in two halves, input's and parameters' gradient."),
             _COPIES,
+            _EXCHANGE,
             _TRANSFERS,
             *_CHANGING,
             _choice("dtype", ("fp32", "fp16", "bf16"), "Type of activations, gradients and weights.", "bf16"),

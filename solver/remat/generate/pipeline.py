@@ -31,6 +31,7 @@ def uniform(
     parameters: int = 0,
     hop: int = 0,
     copies: int = 1,
+    exchange: str = "none",
     transfers: str = "overlap",
     weights: str = "flush",
     update_every: int | None = None,
@@ -58,8 +59,8 @@ def uniform(
     hop : int
         Time between two devices: a delay, any number of transfers being under way; where transfers hold devices up,
         for so long.
-    copies : int
-        Devices on which a layer may lie.
+    copies, exchange : int, str
+        Devices on which a layer may lie, and how these add up their gradients: ``none``, not counted, or ``ring``.
     transfers : str
         What they hold up: ``overlap``, ``blocking``, ``rendezvous`` or ``grouped`` (docs/pipelines.md).
     weights : str
@@ -92,8 +93,7 @@ def uniform(
         micro_batches=batches,
         layers=_arranged(layer, skips, check.integer("branches", branches, minimum=1)),
         cluster=_equal_devices(count, hop, transfers),
-        copies=copies if check.integer("copies", copies, minimum=1) > 1 else None,
-        **_changing(weights, update_every, count),
+        **(_copied(copies, exchange) | _changing(weights, update_every, count)),
     ) | {"schema": "remat.instance/3"}
 
 
@@ -148,6 +148,7 @@ def transformer(
     memory: str | None = None,
     split: bool = True,
     copies: int = 1,
+    exchange: str = "none",
     transfers: str = "overlap",
     dtype: str = "bf16",
     flash: bool = True,
@@ -176,8 +177,8 @@ def transformer(
     split : bool
         Whether the backward is in two halves. That of the parameters takes as long as the forward, at most half of the
         whole, and keeps half of what the forward saved.
-    copies : int
-        Devices on which a layer may lie.
+    copies, exchange : int, str
+        Devices on which a layer may lie, and how these add up their gradients: ``none``, not counted, or ``ring``.
     transfers : str
         What they hold up: ``overlap``, ``blocking``, ``rendezvous`` or ``grouped`` (docs/pipelines.md).
     weights : str
@@ -209,10 +210,15 @@ def transformer(
         micro_batches=batches,
         layers=layers,
         cluster={"devices": [device], "levels": levels} | ({} if transfers == "overlap" else {"transfers": transfers}),
-        copies=copies if check.integer("copies", copies, minimum=1) > 1 else None,
-        **_changing(weights, update_every, count),
+        **(_copied(copies, exchange) | _changing(weights, update_every, count)),
     )
     return made | {"schema": "remat.instance/3"}
+
+
+def _copied(copies: int, exchange: str) -> dict[str, Any]:
+    """Return the keys that say how often a layer is there."""
+    more = {} if check.integer("copies", copies, minimum=1) == 1 else {"copies": copies}
+    return more | ({} if exchange == "none" else {"exchange": exchange})
 
 
 def _changing(weights: str, update_every: int | None, devices: int) -> dict[str, Any]:

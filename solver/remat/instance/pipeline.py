@@ -12,7 +12,7 @@ from remat.graph.machine import Machine
 from remat.instance.base import SCHEMA_3, BaseInstance, Text
 from remat.instance.chain import ALL_READS, Reads
 from remat.instance.cluster import ClusterModel
-from remat.instance.fields import LARGEST_COUNT, Count, Many, Model, Size, TimeByType, check_total, fail
+from remat.instance.fields import LARGEST_COUNT, Count, Many, Model, Size, Time, TimeByType, check_total, fail
 from remat.units import Number
 
 ROUNDING = 1e-9
@@ -60,6 +60,9 @@ class Layer(Model):
         default=None, description="Bytes in which their gradients are added up; null: as the parameters."
     )
     optimizer_size: Size = Field(default=0, description="Bytes of the optimizer's state.")
+    update_time: Time = Field(
+        default=0, description="Time in which a device updates its parameters, at the end of a step."
+    )
     discrepancy_size: Size = Field(
         default=0, description="Bytes kept beside the one version of its parameters, to correct for staleness."
     )
@@ -136,6 +139,10 @@ class PipelineInstance(BaseInstance):
         default=ALL_READS, description="What backwards read beside the gradient: any of input, output, saved."
     )
     copies: Count = Field(default=1, description="Devices on which one layer may lie at the same time, at most.")
+    exchange: Literal["none", "ring"] = Field(
+        default="none",
+        description="How copies of a layer add up their gradients when a step ends: not counted (none), or in a ring.",
+    )
 
     @property
     def least_schema(self) -> str:
@@ -156,6 +163,11 @@ class PipelineInstance(BaseInstance):
     def is_split(self) -> bool:
         """Whether any layer's backward is in two halves."""
         return any(layer.is_split for layer in self.layers)
+
+    @property
+    def closes(self) -> bool:
+        """Whether a step ends with anything: an exchange of gradients, or updates of parameters."""
+        return (self.exchange != "none" and self.copies > 1) or any(layer.update_time for layer in self.layers)
 
     @property
     def is_stream(self) -> bool:
@@ -215,6 +227,7 @@ class PipelineInstance(BaseInstance):
             )
         if self.is_stream and self.copies > 1:
             raise fail(f"weights {self.weights} change on one device: a layer has one copy there", ".copies")
+        self._check_closing()
         total = 0
         for index, layer in enumerate(self.layers):
             if layer.discrepancy_size and self.weights != "single":
@@ -227,6 +240,20 @@ class PipelineInstance(BaseInstance):
             total += layer.repeat * (layer.forward_workspace + layer.backward_workspace)
         check_total(total, "the sizes of the pipeline")
         return self
+
+    def _check_closing(self) -> None:
+        """A step that ends, with transfers beside the work, may end with an exchange and updates."""
+        at = ".exchange" if self.exchange != "none" else ".layers"
+        if not self.closes:
+            return
+        if self.is_stream:
+            raise fail(f"with weights {self.weights} no step ends: no exchange, and no update_time", at)
+        if self.cluster.transfers != "overlap":
+            raise fail(
+                "an exchange and updates want transfers that go on beside the work (overlap), and these are "
+                f"{self.cluster.transfers}",
+                at,
+            )
 
     @model_validator(mode="after")
     def _skips(self) -> Self:

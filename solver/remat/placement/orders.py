@@ -12,12 +12,14 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
+from remat.placement.collectives import Collectives, Rings
 from remat.placement.meeting import Meetings, Stuck, Transfer
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.units import Number
@@ -99,6 +101,10 @@ class _Waits:
         reader = self.operations.rows[reads.rows]
         memory = self.task_memory[reads.rows]
         wanted = ~self.fixed[memory * values + reads.items] & (maker[reads.items] != reader)
+        self.meets = Collectives(graph, self.machine, self.processors, self.fixed, maker)
+        together = wanted & (self.meets.of_value[reads.items] >= 0)
+        self.meets.followed_by(self.meets.of_value[reads.items][together], reader[together])
+        wanted &= ~together
         pairs = np.unique(np.column_stack((reader, reads.items))[wanted], axis=0)
         reader, value = pairs[:, 0], pairs[:, 1]
         missing = np.flatnonzero(maker[value] < 0)
@@ -118,6 +124,8 @@ class _Waits:
         self.transfers = _grouped(self.sent_by, np.arange(len(codes)), count)
         self.receivers = _grouped(sent.ravel(), reader[remote], len(codes))
         self.missing = np.bincount(np.concatenate((here[:, 1], reader[remote])), minlength=count)
+        for waiting in self.meets.followers:
+            self.missing[waiting] += 1
 
     @cached_property
     def task_time(self) -> NumberArray:
@@ -238,6 +246,8 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
     events: list[tuple[Number, int, int]] = []
     made = 0
     ready = [up[k] for k in range(len(up)) if up[k] < last[k] and not missing[up[k]]]
+    rings = Rings(waits.meets, count + len(channels), free_at)
+    events += rings.begin()
     now: Number = 0
     while True:
         for operation in ready:
@@ -255,10 +265,14 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
             break
         now, _, item = heapq.heappop(events)
         ready = []
-        if item >= count:
+        if item >= rings.first:
+            made += 1
+            waiting = rings.happens(item, now, made, events)
+        elif item >= count:
             waiting = receivers[item - count]
         else:
             done[item] = True
+            rings.ended(item, now, events)
             processor = processors[item]
             idle[processor] = True
             up[processor] = item + 1
@@ -279,7 +293,7 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
     if not all(done):
         return Stuck(waits.cycle(done))
     begin = np.array(started)[waits.operations.rows] + _inside(times, waits.operations) if exact else np.array(begun)
-    return _Listing(waits, begin, number_of, sent, sent_number).steps()
+    return _Listing(waits, begin, number_of, sent, sent_number, rings).steps()
 
 
 def _simulate_meetings(waits: _Waits, mode: str) -> Steps | Stuck:
@@ -314,25 +328,34 @@ def _simulate_meetings(waits: _Waits, mode: str) -> Steps | Stuck:
     if isinstance(played, Stuck):
         return played
     begin = np.array(begun, dtype=np.array(begun).dtype if begun else np.int64)
-    return _Listing(waits, begin, played.number_of, played.sent, played.sent_number).steps()
+    none = Rings(waits.meets, 0, [])
+    return _Listing(waits, begin, played.number_of, played.sent, played.sent_number, none).steps()
 
 
 class _Listing:
     """What happened, as steps: sorted by time, with the drops."""
 
     def __init__(
-        self, waits: _Waits, begin: NumberArray, number_of: list[int], sent: list[Number], sent_number: list[int]
+        self,
+        waits: _Waits,
+        begin: NumberArray,
+        number_of: list[int],
+        sent: list[Number],
+        sent_number: list[int],
+        rings: Rings,
     ) -> None:
         self.waits = waits
         operations = waits.operations
-        self.start: NumberArray = np.concatenate(
-            (begin, np.array(sent, dtype=np.array(sent).dtype if sent else np.int64))
-        )
+        met = rings.started
+        self.start: NumberArray = np.concatenate((begin, _times(sent), _times(met)))
         _, occupied, delay = waits.links
         arrival = np.array(sent) + np.array(occupied) + np.array(delay) if sent else np.zeros(0, dtype=np.int64)
-        self.end: NumberArray = np.concatenate((begin + waits.task_time, arrival))
-        number = np.concatenate((np.array(number_of)[operations.rows], np.array(sent_number, dtype=np.int64)))
-        within = np.concatenate((np.arange(len(begin)) - operations.start[operations.rows], np.zeros(len(sent))))
+        over = _times(met) + waits.graph.time[waits.meets.tasks] if met else np.zeros(0, dtype=np.int64)
+        self.end: NumberArray = np.concatenate((begin + waits.task_time, arrival, over))
+        numbers = (np.array(number_of)[operations.rows], sent_number, rings.number)
+        number = np.concatenate([np.array(listed, dtype=np.int64) for listed in numbers])
+        rest = np.zeros(len(sent) + len(met))
+        within = np.concatenate((np.arange(len(begin)) - operations.start[operations.rows], rest))
         # Of steps that start together, who waits for whom was met later.
         self.order = np.lexsort((within, number, self.start))
 
@@ -340,24 +363,28 @@ class _Listing:
         """Return the steps."""
         waits, order = self.waits, self.order
         runs, copies = len(waits.operations.items), len(waits.sent_value)
-        is_run = order < runs
+        meets = waits.meets
 
-        def column(of_runs: IntArray | int, of_copies: IntArray | int, dtype: type = np.int64) -> IntArray:
-            both: IntArray = np.empty(runs + copies, dtype=dtype)
-            both[:runs], both[runs:] = of_runs, of_copies
-            listed: IntArray = both[order]
+        def column(of_runs: Any, of_copies: Any, of_meets: Any, dtype: type = np.int64) -> IntArray:
+            every: IntArray = np.empty(len(order), dtype=dtype)
+            every[:runs], every[runs : runs + copies], every[runs + copies :] = of_runs, of_copies, of_meets
+            listed: IntArray = every[order]
             return listed
 
-        on = column(waits.processors[waits.operations.rows], -1)
+        run, beside = int(StepKind.RUN), waits.beside
+        on = waits.processors[waits.operations.rows]
+        members = Ragged.from_lists(meets.members)
+        counts = np.concatenate((np.ones(runs, dtype=np.int64), np.zeros(copies, dtype=np.int64), members.counts))
+        rows = Ragged(np.concatenate(([0], np.cumsum(counts))), np.concatenate((on, members.items)))
         return Steps(
-            kind=column(int(StepKind.RUN), int(StepKind.COPY), np.int8),  # type: ignore[arg-type]
-            item=column(waits.operations.items, waits.sent_value),
-            paired=column(waits.beside, False, np.bool_) if waits.beside.any() else None,  # type: ignore[arg-type]
-            source=column(-1, waits.sent_from),
-            target=column(-1, waits.sent_to),
+            kind=column(run, int(StepKind.COPY), run, np.int8),  # type: ignore[arg-type]
+            item=column(waits.operations.items, waits.sent_value, meets.tasks),
+            paired=column(beside, False, False, np.bool_) if beside.any() else None,  # type: ignore[arg-type]
+            source=column(-1, waits.sent_from, -1),
+            target=column(-1, waits.sent_to, -1),
             amount=np.full(len(order), WHOLE, dtype=np.int64),
             drop=self._drops(),
-            on=Ragged(np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(is_run, dtype=np.int64))), on[is_run]),
+            on=rows.gather(order),
             start=self.start[order],
             initial=waits.initial,
         )
@@ -379,7 +406,8 @@ class _Listing:
         first = waits.machine.memories[0].name
         for output in graph.outputs:
             stays[waits.machine.memory_index[output.memory or first] * values + output.value] = True
-        keep = ~stays[key]
+        # What a collective reads or makes has its end there, or later: it stays.
+        keep = ~stays[key] & ~waits.meets.touched[value]
         step, key = step[keep], key[keep]
         ranked = np.lexsort((place[step], self.start[step], self.end[step], key))
         step, key = step[ranked], key[ranked]
@@ -388,6 +416,11 @@ class _Listing:
         listed = np.argsort(step, kind="stable")
         counts = np.bincount(step, minlength=len(self.order))
         return Ragged(np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts))), value[listed])
+
+
+def _times(listed: list[Number]) -> NumberArray:
+    """Return times as an array, of whole ones as integers."""
+    return np.array(listed, dtype=np.array(listed).dtype if listed else np.int64)
 
 
 def _inside(times: NumberArray, rows: Ragged) -> NumberArray:

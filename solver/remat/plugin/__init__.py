@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from remat.plugin.problem import Problem
     from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
     from remat.plugin.registry import Algorithm
+    from remat.schedule.closing import plan_of
     from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, task_sequence
     from remat.schedule.orders import Orders, Pass, Phase, Stage, initial_of, tasks_of
     from remat.schedule.patterns import Beat, Pattern
@@ -106,6 +107,7 @@ _HOME = {
     "makespan_bound": "remat.graph.bounds",
     "needed_tasks": "remat.graph.bounds",
     "number_array": "remat.graph.taskgraph",
+    "plan_of": "remat.schedule.closing",
     "reference_order": "remat.plugin.orders",
     "run_in_order": "remat.plugin.emit",
     "unread_tasks": "remat.plugin.emit",
@@ -170,6 +172,7 @@ __all__ = [
     "makespan_bound",
     "needed_tasks",
     "number_array",
+    "plan_of",
     "reference_order",
     "run_in_order",
     "task_sequence",

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 
 from remat.errors import ClaimError
-from remat.graph.bounds import makespan_bound, memory_time_bound
+from remat.graph.bounds import makespan_bound, memory_time_bound, no_recompute_time
 from remat.graph.machine import Machine
+from remat.graph.taskgraph import TaskGraph
 from remat.instance import PipelineInstance
 from remat.placement import Unplaceable, place
 from remat.plugin.problem import Problem
@@ -18,7 +19,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, S
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps, started
 from remat.solving.least_of_strategy import least_of_strategy
-from remat.solving.orders import follow
+from remat.solving.orders import Followed, follow
 from remat.solving.patterns import Stream, repeat
 from remat.solving.remedies import remedies
 from remat.solving.result import Result
@@ -49,12 +50,15 @@ def conclude(
     scope = proposal.infeasible_within
     steps, report = None, None
     stream: Stream | None = None
+    own: TaskGraph | None = None  # of steps that are none of the instance's own graph alone
     if proposal.pattern is not None:
         stream, least = _streamed(problem, solver, proposal)
         if stream is not None:
-            steps, report = stream.steps, stream.report
+            steps, report, own = stream.steps, stream.report, stream.graph
     elif proposal.orders is not None:
-        steps, report, excess, hangs = _followed(problem, solver, proposal)
+        followed, report, excess, hangs = _followed(problem, solver, proposal)
+        if followed is not None:
+            steps, own = followed.steps, followed.graph
         if hangs:
             proposal = replace(proposal, orders=None, notes=(*proposal.notes, hangs))
         least = least if excess is None else excess
@@ -91,6 +95,7 @@ def conclude(
         seed=seed,
         solve_seconds=solve_seconds,
         stream=stream,
+        own=own,
     )
 
 
@@ -124,7 +129,7 @@ def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[
 
 def _followed(
     problem: Problem, solver: Algorithm, proposal: Proposal
-) -> tuple[Steps | None, Report | None, LeastBudget | None, str]:
+) -> tuple[Followed | None, Report | None, LeastBudget | None, str]:
     """Place and verify a pipeline's orders; where they take too much memory, return the budget that is enough.
 
     Where transfers take both ends, good orders may hang: the last entry says so.
@@ -132,16 +137,19 @@ def _followed(
     assert proposal.orders is not None
     assert isinstance(problem.instance, PipelineInstance)
     unbounded = problem.machine.with_capacities({memory.name: None for memory in problem.machine.memories})
-    steps = follow(problem.instance, problem.graph, problem.machine, proposal.orders)
-    if not isinstance(steps, Steps):
+    followed = follow(problem.instance, problem.graph, problem.machine, proposal.orders)
+    if not isinstance(followed, Followed):
         transfers = problem.instance.cluster.transfers
-        if steps[0].rule == "deadlock" and transfers in ("rendezvous", "grouped"):
-            return None, None, None, f"hangs where transfers take both ends ({transfers}): {steps[0].message}"
-        raise ClaimError(f"{solver.name}: the verifier rejects the orders: {steps[0]}")
-    report = check(problem.graph, problem.machine, steps, reference_time=problem.no_recompute_time)
+        if followed[0].rule == "deadlock" and transfers in ("rendezvous", "grouped"):
+            return None, None, None, f"hangs where transfers take both ends ({transfers}): {followed[0].message}"
+        raise ClaimError(f"{solver.name}: the verifier rejects the orders: {followed[0]}")
+    steps, graph = followed.steps, followed.graph
+    # What ends a step is no recomputation.
+    reference = problem.no_recompute_time if graph is problem.graph else no_recompute_time(graph)
+    report = check(graph, problem.machine, steps, reference_time=reference)
     rules = {violation.rule for violation in report.violations}
     if rules == {"capacity"}:
-        free = check(problem.graph, unbounded, steps, reference_time=problem.no_recompute_time)
+        free = check(graph, unbounded, steps, reference_time=reference)
         sizes = [free.peaks[memory.name].size for memory in problem.machine.memories]
         over = [
             (size, -index)
@@ -151,7 +159,7 @@ def _followed(
         size, index = max(over)
         return None, None, LeastBudget(size, None, solver.guarantee == "strategy", -index), ""
     _check_claims(problem, solver, proposal, report)
-    return steps, report, None, ""
+    return followed, report, None, ""
 
 
 def _place(problem: Problem, machine: Machine, steps: Steps) -> Steps | Unplaceable:
@@ -229,6 +237,7 @@ def _judge(
     seed: int,
     solve_seconds: float,
     stream: Stream | None = None,
+    own: TaskGraph | None = None,
 ) -> Result:
     simple = Bound(makespan_bound(problem.graph, problem.machine, problem.needed), ALL_SCHEDULES, "needed tasks")
     bounds = (*proposal.bounds, simple)
@@ -257,7 +266,7 @@ def _judge(
         for memory, bound in zip(problem.machine.memories, problem.memory_bounds, strict=True)
         if bound is not None
     }
-    graph = problem.graph if stream is None else stream.graph
+    graph = problem.graph if own is None else own
     return Result(
         instance_name=problem.instance.name,
         instance=problem.instance,

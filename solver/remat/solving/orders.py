@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance import Instance, PipelineInstance
 from remat.placement import Stuck, place_orders
+from remat.schedule.closing import plan_of
 from remat.schedule.orders import Orders, initial_of, tasks_of
 from remat.schedule.steps import Steps
 from remat.verifier import Violation, check_orders
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Placed steps, and their graph: with exchanges and updates, where the step ends with any."""
+
+    graph: TaskGraph
+    steps: Steps
 
 
 def follow(
@@ -18,8 +29,8 @@ def follow(
     machine: Machine,
     orders: Orders,
     initial: tuple[tuple[int, int], ...] | None = None,
-) -> Steps | tuple[Violation, ...]:
-    """Return the placed steps of orders, or what is wrong with them.
+) -> Followed | tuple[Violation, ...]:
+    """Return the placed steps of orders, with the graph whose tasks they run, or what is wrong with them.
 
     `initial` says where parameters lie from the start; by default on the devices of the stages that hold their layers.
     """
@@ -36,11 +47,12 @@ def follow(
     if nowhere:
         return tuple(Violation(None, "initial-placement", f"{name} lies nowhere from the start") for name in nowhere)
     try:
-        operations, beside = tasks.of_units(orders)
-        devices_of = orders.columns[0][orders.units.start[:-1]]
-        steps = place_orders(graph, machine, devices_of, operations, places, beside=beside, transfers=transfers)
+        plan = plan_of(instance, graph, machine, orders, places)
+        steps = place_orders(
+            plan.graph, machine, plan.processors, plan.operations, places, beside=plan.beside, transfers=transfers
+        )
     except OptionError as error:
         return (Violation(None, "bad-step", str(error)),)
     # The verifier has found no cycle, so nothing can be stuck, unless one of the two judges is wrong.
     assert not isinstance(steps, Stuck), f"the verifier sees no deadlock, placement does: {steps.cycle}"
-    return steps
+    return Followed(plan.graph, steps)

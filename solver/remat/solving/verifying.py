@@ -19,7 +19,7 @@ from remat.schedule.document import parse_steps, read_head, read_initial
 from remat.schedule.orders import Orders, read_orders
 from remat.schedule.patterns import Pattern, read_pattern
 from remat.schedule.steps import StepBuilder, Steps, started
-from remat.solving.orders import follow
+from remat.solving.orders import Followed, follow
 from remat.solving.patterns import Stream, repeat
 from remat.solving.result import Result
 from remat.units import Number
@@ -184,10 +184,10 @@ def examine(
         steps = parse_steps(document, graph, used, units)
     else:
         followed = follow(loaded, graph, used, orders, read_initial(document, graph, used))
-        if not isinstance(followed, Steps):
+        if not isinstance(followed, Followed):
             refused = replace(nothing_run(used), violations=followed, notes=tuple(notes))
             return Examined(loaded, document, graph, used, StepBuilder().build(), refused)
-        steps = followed
+        graph, steps = followed.graph, followed.steps
     overrun: Unplaceable | None = None
     if steps.start is None:
         outcome = place(graph, used, steps)
@@ -247,6 +247,10 @@ def _pattern_of(instance: Instance, document: Any, machine: Machine) -> Pattern 
 def _orders_of(instance: Instance, document: Any, machine: Machine) -> Orders | None:
     """Return the orders of a schedule document; None where it lists steps."""
     if "orders" not in read_head(document):
+        if isinstance(instance, PipelineInstance) and instance.closes:
+            raise InstanceError(
+                "a step that ends with an exchange or updates is planned by stages and orders", "$.steps"
+            )
         if "stages" in document:
             raise InstanceError("stages without orders: what does each device run?", "$.stages")
         return None

@@ -422,6 +422,9 @@ def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False, streams
     else:
         _skip(draw, layers)
         figures.seldom(document, "copies", lambda: 2, 2)
+        if draw(st.integers(1, 4)) == 4:
+            document["exchange"] = "ring"
+            figures.seldom(layers[-1], "update_time", figures.time, 2)
         for layer in layers if draw(st.integers(1, 3)) == 3 else ():
             layer["paired_time"] = _paired_time(layer, types, draw(st.integers(0, 2)))
     figures.seldom(document, "backward_reads", lambda: draw(_READS), 4)

@@ -12,6 +12,7 @@ from remat.placement import Stuck, place_orders, place_pattern
 from remat.plugin import (
     IntArray,
     Layer,
+    Machine,
     Number,
     NumberArray,
     OptionError,
@@ -24,7 +25,9 @@ from remat.plugin import (
     Stage,
     StepKind,
     Steps,
+    TaskGraph,
     initial_of,
+    plan_of,
     tasks_of,
 )
 from remat_algorithms.parallel.pipeline import rules
@@ -212,24 +215,25 @@ def placed(problem: Problem, orders: Orders) -> tuple[Steps, Number, list[int]] 
     """Return the steps of orders, their makespan, and the most bytes of each device; None if they cannot be run."""
     instance, graph, machine = problem.instance, problem.graph, problem.machine
     assert isinstance(instance, PipelineInstance)
-    tasks = tasks_of(instance).of_all(orders)
     places, mode = initial_of(graph, machine, orders), instance.cluster.transfers
-    steps = place_orders(graph, machine, orders.columns[0], tasks, places, transfers=mode)
+    plan = plan_of(instance, graph, machine, orders, places)
+    steps = place_orders(
+        plan.graph, machine, plan.processors, plan.operations, places, beside=plan.beside, transfers=mode
+    )
     if isinstance(steps, Stuck):
         return None
     assert steps.start is not None
     runs = steps.kind == StepKind.RUN
-    end = _ends(problem, steps, runs)
-    return steps, end.max(initial=0).item(), _peaks(problem, steps, runs, end)
+    end = _ends(plan.graph, machine, steps, runs)
+    return steps, end.max(initial=0).item(), _peaks(plan.graph, machine, steps, runs, end)
 
 
-def _ends(problem: Problem, steps: Steps, runs: IntArray) -> NumberArray:
-    graph, machine = problem.graph, problem.machine
+def _ends(graph: TaskGraph, machine: Machine, steps: Steps, runs: IntArray) -> NumberArray:
     assert steps.start is not None
     assert steps.on is not None
     took: NumberArray = np.zeros(len(steps), dtype=steps.start.dtype)
     types = np.array([graph.types.index(p.type) if graph.types else 0 for p in machine.processors])
-    on = types[steps.on.items]
+    on = types[_first_on(steps, runs)]
     times = graph.time[steps.item[runs]] if graph.times is None else graph.times[on, steps.item[runs]]
     took = took.astype(np.float64) if times.dtype == np.float64 else took
     took[runs] = times
@@ -241,6 +245,12 @@ def _ends(problem: Problem, steps: Steps, runs: IntArray) -> NumberArray:
     return steps.start + took
 
 
+def _first_on(steps: Steps, runs: IntArray) -> IntArray:
+    """Return the processor of each run; of collectives, the first one."""
+    assert steps.on is not None
+    return steps.on.items[steps.on.start[:-1][runs]]
+
+
 def steady_peaks(problem: Problem, pattern: Pattern, versions: Sequence[int]) -> list[int]:
     """Return the most bytes of each device at any instant of a period, with so many versions of each stage."""
     instance, graph, machine = problem.instance, problem.graph, problem.machine
@@ -248,12 +258,12 @@ def steady_peaks(problem: Problem, pattern: Pattern, versions: Sequence[int]) ->
     places = initial_of(graph, machine, Orders(pattern.stages, ()))
     steps = place_pattern(graph, machine, tasks_of(instance), pattern, places, batches=1)
     runs = steps.kind == StepKind.RUN
-    time, where, change, starts = _changes(problem, steps, runs, _ends(problem, steps, runs))
+    time, where, change, starts = _changes(graph, machine, steps, runs, _ends(graph, machine, steps, runs))
     whole, offset = np.divmod(time, pattern.period)
     late = pattern.period - offset <= (0 if offset.dtype == np.int64 else 1e-9 * pattern.period)
     whole, offset = whole + late, np.where(late, 0, offset)
     order = np.lexsort((starts, offset))
-    resident = _resident(problem, steps)
+    resident = _resident(graph, machine, steps)
     layers = instance.each_layer()
     for stage, kept in zip(pattern.stages, versions, strict=True):
         more = sum(layers[layer].parameter_size for layer in stage.layers)
@@ -267,17 +277,15 @@ def steady_peaks(problem: Problem, pattern: Pattern, versions: Sequence[int]) ->
 
 
 def _changes(
-    problem: Problem, steps: Steps, runs: IntArray, end: NumberArray
+    graph: TaskGraph, machine: Machine, steps: Steps, runs: IntArray, end: NumberArray
 ) -> tuple[NumberArray, IntArray, IntArray, NumberArray]:
     """Return when, in which memory and by how much what is held changes, and which changes of an instant come first.
 
     What began before gives back, then steps take in their order, those of no length giving back at once.
     """
-    graph, machine = problem.graph, problem.machine
     assert steps.start is not None
-    assert steps.on is not None
     memory = steps.source.copy()
-    memory[runs] = np.array([processor.memory for processor in machine.processors])[steps.on.items]
+    memory[runs] = np.array([processor.memory for processor in machine.processors])[_first_on(steps, runs)]
     taken = np.zeros(len(steps), dtype=np.int64)
     writes = graph.writes.gather(steps.item[runs])
     np.add.at(taken, np.flatnonzero(runs)[writes.rows], graph.size[writes.items])
@@ -294,18 +302,17 @@ def _changes(
     return time, where, change, starts
 
 
-def _resident(problem: Problem, steps: Steps) -> IntArray:
-    resident = np.zeros(len(problem.machine.memories), dtype=np.int64)
+def _resident(graph: TaskGraph, machine: Machine, steps: Steps) -> IntArray:
+    resident = np.zeros(len(machine.memories), dtype=np.int64)
     for value, at in steps.initial:
-        resident[at] += problem.graph.size[value]
+        resident[at] += graph.size[value]
     return resident
 
 
-def _peaks(problem: Problem, steps: Steps, runs: IntArray, end: NumberArray) -> list[int]:
+def _peaks(graph: TaskGraph, machine: Machine, steps: Steps, runs: IntArray, end: NumberArray) -> list[int]:
     """Add up what steps take at their starts and give back at their ends, which come first at one instant."""
-    machine = problem.machine
-    time, where, change, starts = _changes(problem, steps, runs, end)
-    resident = _resident(problem, steps)
+    time, where, change, starts = _changes(graph, machine, steps, runs, end)
+    resident = _resident(graph, machine, steps)
     order = np.lexsort((starts, time))
     peaks = []
     for processor in machine.processors:

@@ -53,7 +53,8 @@ def judged(document, lists):
     instance = load(document)
     graph, machine = lower(instance), machine_of(instance)
     stages = tuple(Stage((part,), device) for part, device in zip(lists.part, lists.place, strict=True))
-    return check(graph, machine, follow(instance, graph, machine, Orders(stages, lists.lists)))
+    followed = follow(instance, graph, machine, Orders(stages, lists.lists))
+    return check(graph, machine, followed.steps)
 
 
 @pytest.mark.parametrize("point", [p for p in POINTS if p["kind"] == "dualpipe"], ids=lambda p: str(p["id"]))
