@@ -184,7 +184,7 @@ class _Placer:
         writes = [(memory, value) for memory, part in zip(memories, parts, strict=True) for value in part.writes]
         earliest = max([earliest, *(self.written[key] for key in reads)])
         earliest = max([earliest, *(self.touched[memory * self.values + value] for memory, value in writes)])
-        taken = dict.fromkeys(memories, self.workspace[task])
+        taken: dict[int, int] = dict.fromkeys(memories, self.workspace[task])
         for memory, value in writes:
             taken[memory] += self.size[value]
         start = earliest
