@@ -37,7 +37,7 @@ class _Placer:
         self.time = graph.time.tolist()
         self.types = graph.types
         self.times = None if graph.times is None else graph.times.tolist()
-        self.workspace = graph.workspace.tolist()
+        self.workspace: list[int] = graph.workspace.tolist()
         self.in_place = graph.in_place.tolist()
         self.reads = graph.reads.to_lists()
         self.writes = graph.writes.to_lists()
