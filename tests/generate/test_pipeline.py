@@ -1,9 +1,11 @@
-"""Generated pipelines: branches."""
+"""Generated pipelines: branches, sizes of micro-batches, slices of sequences."""
+
+import itertools
 
 import pytest
 
 import remat
-from remat.generate.pipeline import uniform
+from remat.generate.pipeline import transformer, uniform
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,31 @@ def test_towers_run_side_by_side():
 def test_what_does_not_go_with_branches(more):
     with pytest.raises(ValueError, match="branches"):
         uniform(branches=2, **more)
+
+
+def test_sizes_are_those_of_larger_batches():
+    """Each size is the generator's own for so many sequences; nothing is scaled."""
+    made = transformer(sizes="2,4", micro_batches=8)
+    loaded = remat.load(made)
+    for size in (1, 2, 4):
+        own = remat.load(transformer(batch=size, micro_batches=8 // size))
+        assert loaded.of_samples(size).layers == own.layers
+    with pytest.raises(ValueError, match="sizes are numbers"):
+        transformer(sizes="two")
+
+
+def test_slices_of_a_sequence():
+    """All slices, each with the arithmetic of its part of the whole; the gradients of keys and values of each block."""
+    made = transformer(slices=4, micro_batches=2, split=False, flops=1e15, bandwidth=1e30)
+    rows = {(row["tokens"], row["before"]): row["layers"] for row in made["tokens"]["slices"]}
+    assert len(rows) == 10
+    assert made["tokens"]["length"] == 1024
+    for cut in ((256, 256, 256, 256), (512, 512), (768, 256), (1024,)):
+        ends = itertools.accumulate(cut, initial=0)
+        taken = [rows[size, before][1]["forward_time"] for size, before in zip(cut, ends, strict=False)]
+        assert sum(taken) == pytest.approx(made["layers"][1]["forward_time"], rel=1e-9)
+    assert rows[256, 0][1]["forward_time"] < rows[256, 768][1]["forward_time"]
+    assert rows[512, 0][1]["cache_gradient_size"] == 2 * 512 * 768 * 2
+    assert remat.load(made).of_cut((256, 768)).micro_batches == 4
+    with pytest.raises(ValueError, match="do not divide"):
+        transformer(slices=7)

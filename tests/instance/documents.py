@@ -296,7 +296,38 @@ def pipelines(draw):
     document["layers"] = draw(st.lists(_layers(types), min_size=1, max_size=3))
     document["micro_batches"] = draw(st.integers(1, 3))
     optional = {"copies": st.integers(1, 3), "backward_reads": READS, "weights": st.just("flush")}
-    return document | draw(st.fixed_dictionaries({}, optional=optional))
+    document |= draw(st.fixed_dictionaries({}, optional=optional))
+    return document if "copies" in document or draw(FLAGS) else draw(_in_slices(document))
+
+
+@st.composite
+def _in_slices(draw, document):
+    """Cut the sequences of a pipeline into slices, some of which may be taken otherwise, too."""
+    cut = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    spans = {(size, sum(cut[:number])) for number, size in enumerate(cut)}
+    if sum(cut) > 1:
+        spans.add((1, draw(st.integers(0, sum(cut) - 1))))
+    sizes = ("output_size", "saved_size", "gradient_size", "forward_workspace", "backward_workspace")
+    sizes += ("cache_gradient_size",)
+
+    def work(layer):
+        found = draw(st.fixed_dictionaries({}, optional=dict.fromkeys(sizes, SIZES)))
+        for key in ("forward_time", "backward_time", "weight_time"):
+            if key in layer:
+                zero = layer[key] == 0
+                given = layer[key]
+                found[key] = {name: draw(TIMES) for name in given} if isinstance(given, dict) else draw(TIMES)
+                if key == "weight_time":  # in halves, or not, as the layer
+                    found[key] = 0 if zero else found[key] or 1
+        return found
+
+    rows = [
+        {"tokens": size, "layers": [work(layer) for layer in document["layers"]]}
+        | ({"before": before} if before or draw(FLAGS) else {})
+        for size, before in sorted(spans)
+    ]
+    tokens = {"length": sum(cut), "slices": rows, "cut": cut}
+    return document | {"tokens": tokens, "micro_batches": len(cut) * draw(st.integers(1, 2))}
 
 
 @st.composite

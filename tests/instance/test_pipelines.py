@@ -214,3 +214,65 @@ def test_the_schema_is_no_part_of_the_digest(schema):
     again = load(chain | {"schema": schema})
     assert digest(again) == digest(load(chain))
     assert instance_document(again)["schema"] == "remat.instance/1"
+
+
+# --- divisions of the batch -------------------------------------------------------------------------------------------
+
+_WORK = {"forward_time": 1, "backward_time": 2}
+_TWO = {"tokens": 2, "layers": [_WORK]}
+DIVIDED = {
+    "schema": "remat.instance/3",
+    "kind": "pipeline",
+    "micro_batches": 4,
+    "layers": [_WORK | {"repeat": 2}],
+    "cluster": {"devices": [{"name": "d", "count": 2}]},
+}
+SIZED = DIVIDED | {"samples": 1, "sizes": [{"samples": 2, "layers": [_WORK]}]}
+SLICED = DIVIDED | {"tokens": {"length": 4, "slices": [_TWO, _TWO | {"before": 2}], "cut": [2, 2]}}
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "value", "where", "why"),
+    [
+        (SIZED, "samples", None, "$.samples", "want the samples"),
+        (SIZED, "samples", 0, "$.samples", "out of range"),
+        (SIZED, "sizes.0.samples", 1, "$.sizes[0].samples", "that of `layers`"),
+        (SIZED, "sizes.0.samples", 3, "$.sizes[0].samples", "4 samples (4 micro-batches of 1) are no multiple of 3"),
+        (SIZED, "sizes", SIZED["sizes"] * 2, "$.sizes[1].samples", "given twice"),
+        (SIZED, "sizes.0.layers", [_WORK, _WORK], "$.sizes[0].layers", "2 entries, and the instance has 1 layers"),
+        (SIZED, "sizes.0.layers.0.weight_time", 1, "$.sizes[0].layers[0]", "has a weight_time, and the layer has none"),
+        (SIZED, "sizes.0.layers.0.weight_saved_size", 1, "$.sizes[0].layers[0].weight_saved_size", "keeps something"),
+        (SIZED, "sizes.0.layers.0.paired_time", 3, "$.sizes[0].layers[0]", "the instance's own layers only"),
+        (SIZED, "sizes.0.layers.0.forward_time", {"d": 1}, "$.sizes[0].layers[0]", "other types of devices"),
+        (SIZED, "sizes.0.layers.0.repeat", 2, "$.sizes[0].layers[0].repeat", "unknown key"),
+        (SIZED, "weights", "stash", "$.sizes", "micro-batches are as they are given"),
+        (SIZED, "tokens", SLICED["tokens"], "$.sizes", "either sizes of micro-batches or slices"),
+        (SLICED, "copies", 2, "$.copies", "stay on one device"),
+        (SLICED, "weights", "single", "$.tokens", "micro-batches are as they are given"),
+        (SLICED, "micro_batches", 3, "$.micro_batches", "no whole number of sequences of 2 slices"),
+        (SLICED, "tokens.cut", [2], "$.tokens.cut", "2 tokens in all, and a sequence has 4"),
+        (SLICED, "tokens.cut", [3, 1], "$.tokens.cut", "no slice of 3 tokens after 0"),
+        (SLICED, "tokens.cut", [1] * 300, "$.tokens.cut", "at most 256"),
+        (SLICED, "tokens.length", 3, "$.tokens.slices[1]", "the slice ends at token 4, and a sequence has 3"),
+        (SLICED, "tokens.slices.1.before", 0, "$.tokens.slices[1]", "given twice"),
+        (SLICED, "tokens.slices.1.before", -1, "$.tokens.slices[1].before", ""),
+        (SLICED, "tokens.slices", [], "$.tokens.slices", ""),
+    ],
+)
+def test_what_is_no_division(document, path, value, where, why):
+    load(document)
+    with pytest.raises(InstanceError) as caught:
+        load(changed(document, path, value))
+    assert caught.value.path == where
+    assert why in str(caught.value)
+
+
+def test_a_division_is_an_instance():
+    """A size or a cut chosen, the instance is the one that says so itself."""
+    sized = load(SIZED).of_samples(2)
+    alone = DIVIDED | {"samples": 2, "micro_batches": 2}
+    assert digest(sized) == digest(load(alone))
+    slices = load(SLICED | {"tokens": {"length": 4, "slices": SLICED["tokens"]["slices"]}})
+    assert digest(slices.of_cut((2, 2))) == digest(load(SLICED | {"micro_batches": 8}))
+    with pytest.raises(ValueError, match="no slice of 4 tokens after 0"):
+        slices.of_cut((4,))

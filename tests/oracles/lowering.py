@@ -568,9 +568,12 @@ def _lower_pipeline(document, on):
         there = {f"{letter}{number}": size for letter, size in sizes.items() if size > 0}
         values |= there
         placeable += there
+    cut = (document.get("tokens") or {}).get("cut")
     for batch in range(document["micro_batches"]):
-        for number, layer in enumerate(layers, 1):
+        for number, layer in enumerate(layers if cut is None else _sliced(document, batch), 1):
             made, done = _lower_layer(document, layer, (number, edges), batch, on)
+            if cut is not None:
+                _chain_slices(made, done, layer, (number, batch), len(cut))
             values |= made
             tasks |= {
                 name: replace(task, reads=tuple(v for v in task.reads if v[0] not in "wg" or v in placeable))
@@ -583,6 +586,44 @@ def _lower_pipeline(document, on):
         placeable=frozenset(placeable),
         copies=document.get("copies", 1),
     )
+
+
+WORK = (
+    *("forward_time", "backward_time", "weight_time", "output_size", "saved_size", "weight_saved_size"),
+    *("gradient_size", "forward_workspace", "backward_workspace", "cache_gradient_size"),
+)
+
+
+def _sliced(document, batch):
+    """Return the layers, repeats one by one, with the times and sizes of the slice that a micro-batch is."""
+    tokens, number = document["tokens"], batch % len(document["tokens"]["cut"])
+    size, before = tokens["cut"][number], sum(tokens["cut"][:number])
+    (row,) = [one for one in tokens["slices"] if one["tokens"] == size and one.get("before", 0) == before]
+    found = []
+    for layer, work in zip(document["layers"], row["layers"], strict=True):
+        kept = {key: value for key, value in layer.items() if key not in WORK and key != "paired_time"}
+        found += [kept | work] * layer.get("repeat", 1)
+    return found
+
+
+def _chain_slices(values, tasks, layer, place, slices):
+    """Let a slice's tasks of a layer read those of others of its sequence, as docs/pipelines.md says."""
+    number, batch = place
+    mine, first, last = batch % slices, batch - batch % slices, slices - 1
+    fore, back = f"Fe{number}.{batch}", f"B{number}.{batch}"
+    earlier = tuple(f"s{number}.{first + j}" for j in range(mine))
+    sums = tuple(f"c{number}.{first + j}" for j in range(min(mine + 1, last)))
+    tasks[fore] = replace(tasks[fore], reads=(*tasks[fore].reads, *earlier))
+    reads, writes = (*tasks[back].reads, *earlier), tasks[back].writes
+    if mine < last:
+        values[f"c{number}.{batch}"] = layer.get("cache_gradient_size", 0)
+        reads += (*sums, f"q{number}.{batch + 1}")
+    else:
+        writes += sums
+    if mine > 0:
+        values[f"q{number}.{batch}"] = 0
+        writes += (f"q{number}.{batch}",)
+    tasks[back] = replace(tasks[back], reads=reads, writes=writes)
 
 
 def _edges(layers):

@@ -15,12 +15,20 @@ def limited(chance, document):
     """Return the document with some layers that only one of its types of devices can run."""
     entries = document["cluster"]["devices"]
     types = [entry.get("type", entry["name"]) for entry in entries]
-    layers = []
-    for layer in document["layers"]:
-        kind = chance.choice(types)
-        cut = chance.random() < 0.4 and len(types) > 1
-        layers.append(layer | ({"backward_time": {kind: _time(layer["backward_time"], kind)}} if cut else {}))
-    return document | {"layers": layers}
+    drawn = [(chance.choice(types), chance.random() < 0.4 and len(types) > 1) for _ in document["layers"]]
+
+    def bound(works):
+        pairs = zip(works, drawn, strict=True)
+        return [
+            work | ({"backward_time": {kind: _time(work["backward_time"], kind)}} if cut else {})
+            for work, (kind, cut) in pairs
+        ]
+
+    found = document | {"layers": bound(document["layers"])}
+    if "tokens" in document:
+        rows = [row | {"layers": bound(row["layers"])} for row in document["tokens"]["slices"]]
+        found["tokens"] = document["tokens"] | {"slices": rows}
+    return found
 
 
 def spread(chance, document):

@@ -54,7 +54,7 @@ def judge(document, number):
 
 
 @settings(DRAWN, max_examples=20)
-@given(pipelines(largest=3, streams=False), SEEDS)
+@given(pipelines(largest=3, streams=False, cuts=True), SEEDS)
 def test_drawn_plans(document, number):
     judge(document, number)
 
@@ -83,7 +83,7 @@ def test_how_many_steps_end(document, number):
 
 @pytest.mark.slow
 @settings(DRAWN, max_examples=1000)
-@given(pipelines(streams=False).filter(lambda document: not has_fractions(document)), SEEDS)
+@given(pipelines(streams=False, cuts=True).filter(lambda document: not has_fractions(document)), SEEDS)
 def test_many_drawn_plans(document, number):
     judge(document, number)
 

@@ -216,6 +216,8 @@ def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "times by type", f"{facts.by_type:,} of {facts.tasks:,} tasks"
     if facts.tied:
         yield "tied", f"{facts.tied:,} of {facts.tasks:,} tasks, to some of the processors"
+    if facts.divisions:
+        yield "left open", f"{facts.divisions}; figures are of the one listed"
     if facts.placeable:
         yield "to be placed", f"{facts.placeable:,} of {facts.values:,} values: inputs that lie where the schedule says"
     if facts.collectives:

@@ -7,11 +7,20 @@ from typing import Any
 
 from remat.generate import check
 from remat.generate.document import SECONDS_AND_BYTES, UNITLESS, Document, document
+from remat.generate.networks.operations import BYTES
+from remat.generate.networks.transformer import PRESETS
 from remat.generate.networks.transformer import transformer as chain_of_transformer
+
+MOST_PARTS = 64
+"""Parts of a sequence at whose ends it may be cut: there are half the square of it slices."""
 
 _OF_LAYERS = (
     *("name", "forward_time", "output_size", "saved_size", "forward_workspace", "backward_workspace", "gradient_size"),
     *("parameter_size", "parameter_gradient_size", "optimizer_size", "repeat"),
+)
+_OF_WORK = (
+    *("forward_time", "backward_time", "weight_time", "output_size", "saved_size", "weight_saved_size"),
+    *("forward_workspace", "backward_workspace", "gradient_size"),
 )
 
 
@@ -157,8 +166,10 @@ def transformer(
     bandwidth: float | None = None,
     weights: str = "flush",
     update_every: int | None = None,
+    sizes: str = "",
+    slices: int = 0,
 ) -> Document:
-    """Return one training step of a transformer on a cluster: embedding, blocks, head.
+    """Return one training step of a transformer on a cluster.
 
     Parameters
     ----------
@@ -166,12 +177,10 @@ def transformer(
         As of the chain.
     devices, micro_batches, batch : int
         Devices, micro-batches of a step, and sequences in each.
-    link, latency : str
-        Bandwidth each way between devices of a node, and what each transfer takes beside.
+    link, network, latency : str
+        Bandwidth each way between devices of a node, and of different nodes; what each transfer takes beside.
     node : int, optional
         Devices of a node; default: all are of one.
-    network : str
-        Bandwidth each way between devices of different nodes.
     memory : str, optional
         Of each device; default: unbounded.
     split : bool
@@ -185,6 +194,10 @@ def transformer(
         When parameters change: ``flush``, ``stash``, ``double`` or ``single`` (docs/pipelines.md).
     update_every : int, optional
         Of ``double``: micro-batches from one change to the next; default: twice the devices.
+    sizes : str
+        Other numbers of sequences that micro-batches may have, such as ``2,4``; there are as many sequences in all.
+    slices : int
+        Equal parts of a sequence at whose ends it may be cut; 0: sequences stay whole.
 
     Returns
     -------
@@ -192,15 +205,11 @@ def transformer(
         Kind ``pipeline``, seconds and bytes; ValueError for a parameter out of range.
     """
     model: dict[str, Any] = {"preset": preset, "batch": batch, "dtype": dtype, "flash": flash, "optimizer": optimizer}
-    chain = chain_of_transformer(**model, parameters="device", flops=flops, bandwidth=bandwidth)
-    layers = [_layer(stage, split=split) for stage in chain["stages"]]
-    layers[-1]["backward_workspace"] = max(layers[-1].get("backward_workspace", 0), chain["loss"]["workspace"])
-    layers[-1]["backward_time"] += chain["loss"]["time"]
+    model |= {"parameters": "device", "flops": flops, "bandwidth": bandwidth}
+    chain = chain_of_transformer(**model)
     count = check.integer("devices", devices, minimum=1)
     batches = check.integer("micro_batches", micro_batches, minimum=1)
-    levels: list[dict[str, Any]] = [{"bandwidth": link, "latency": latency}]
-    if node is not None and check.integer("node", node, minimum=1) < count:
-        levels = [{"devices": node, **levels[0]}, {"bandwidth": network, "latency": latency}]
+    levels = _levels(link, latency, network, node if node is not None and node < count else None)
     device = {"name": "gpu", "count": count} | ({} if memory is None else {"memory": memory})
     made = document(
         kind="pipeline",
@@ -208,11 +217,67 @@ def transformer(
         description=f"{chain['description']}; {batches} micro-batches on {count} devices, {link} between them",
         units=SECONDS_AND_BYTES,
         micro_batches=batches,
-        layers=layers,
+        layers=_layers(chain, split=split),
         cluster={"devices": [device], "levels": levels} | ({} if transfers == "overlap" else {"transfers": transfers}),
         **(_copied(copies, exchange) | _changing(weights, update_every, count)),
+        **_in_sizes(model, sizes, split=split),
+        **_in_slices(model, slices, split=split),
     )
     return made | {"schema": "remat.instance/3"}
+
+
+def _levels(link: str, latency: str, network: str, node: int | None) -> list[dict[str, Any]]:
+    """Return the levels of a cluster: links within a node, where there are several, and those between all."""
+    level: dict[str, Any] = {"bandwidth": link, "latency": latency}
+    if node is None:
+        return [level]
+    return [{"devices": check.integer("node", node, minimum=1), **level}, {"bandwidth": network, "latency": latency}]
+
+
+def _layers(chain: Document, *, split: bool) -> list[dict[str, Any]]:
+    """Return the layers of a chain; the last one's backward includes the loss."""
+    layers = [_layer(stage, split=split) for stage in chain["stages"]]
+    layers[-1]["backward_workspace"] = max(layers[-1].get("backward_workspace", 0), chain["loss"]["workspace"])
+    layers[-1]["backward_time"] += chain["loss"]["time"]
+    return layers
+
+
+def _works(chain: Document, *, split: bool) -> list[dict[str, Any]]:
+    """Return the times and sizes of a chain's layers, without what lies there whatever runs."""
+    return [{key: layer[key] for key in _OF_WORK if key in layer} for layer in _layers(chain, split=split)]
+
+
+def _in_sizes(model: dict[str, Any], sizes: str, *, split: bool) -> dict[str, Any]:
+    """Return the keys that leave the size of micro-batches open."""
+    if not sizes:
+        return {}
+    listed = [part.strip() for part in sizes.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in listed):
+        raise ValueError(f"sizes are numbers of sequences, such as 2,4, not {sizes[:60]!r}")
+    rows = [
+        {"samples": size, "layers": _works(chain_of_transformer(**{**model, "batch": size}), split=split)}
+        for size in map(int, listed)
+    ]
+    return {"samples": model["batch"], "sizes": rows}
+
+
+def _in_slices(model: dict[str, Any], slices: int, *, split: bool) -> dict[str, Any]:
+    """Return the key that leaves open into which slices sequences are cut."""
+    if not check.integer("slices", slices, minimum=0, maximum=MOST_PARTS):
+        return {}
+    shape = PRESETS[model["preset"]]
+    if shape.sequence % slices:
+        raise ValueError(f"slices {slices} do not divide the {shape.sequence} tokens of a sequence")
+    part = shape.sequence // slices
+    rows: list[dict[str, Any]] = []
+    for size in range(1, slices + 1):
+        for first in range(slices - size + 1):
+            own: dict[str, Any] = {**model, "sequence": size * part, "before": first * part}
+            works = _works(chain_of_transformer(**own), split=split)
+            for work in works[1:-1]:  # of a block: the gradients of keys and values
+                work["cache_gradient_size"] = 2 * model["batch"] * size * part * shape.hidden * BYTES[model["dtype"]]
+            rows.append({"tokens": size * part, "before": first * part, "layers": works})
+    return {"tokens": {"length": shape.sequence, "slices": rows}}
 
 
 def _copied(copies: int, exchange: str) -> dict[str, Any]:

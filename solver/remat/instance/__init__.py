@@ -8,10 +8,12 @@ from remat.instance.chain import ChainInstance, Loss, Stage
 from remat.instance.cluster import ClusterModel, DeviceModel, LevelModel
 from remat.instance.dag import DagInstance, Parallel, Task, Value
 from remat.instance.digest import digest
+from remat.instance.divisions import SizeModel, SliceModel, SliceWork, TokensModel
 from remat.instance.join import Branch, JoinInstance
+from remat.instance.layers import Layer, LayerWork
 from remat.instance.loading import Instance, instance_from_document, json_schema, load, load_machine
 from remat.instance.machine import LinkModel, MachineModel, MemoryModel, ProcessorModel
-from remat.instance.pipeline import Layer, PipelineInstance
+from remat.instance.pipeline import PipelineInstance
 from remat.instance.saving import instance_document, save_instance
 from remat.instance.tree import TreeInstance
 
@@ -27,6 +29,7 @@ __all__ = [
     "Instance",
     "JoinInstance",
     "Layer",
+    "LayerWork",
     "LevelModel",
     "LinkModel",
     "Loss",
@@ -35,10 +38,14 @@ __all__ = [
     "Parallel",
     "PipelineInstance",
     "ProcessorModel",
+    "SizeModel",
+    "SliceModel",
+    "SliceWork",
     "Stage",
     "Step",
     "StorageLevel",
     "Task",
+    "TokensModel",
     "TreeInstance",
     "UnitsModel",
     "Value",

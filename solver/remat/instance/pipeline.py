@@ -9,104 +9,17 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from remat.graph.machine import Machine
-from remat.instance.base import SCHEMA_3, BaseInstance, Text
+from remat.instance.base import SCHEMA_3, BaseInstance
 from remat.instance.chain import ALL_READS, Reads
 from remat.instance.cluster import ClusterModel
-from remat.instance.fields import LARGEST_COUNT, Count, Many, Model, Size, Time, TimeByType, check_total, fail
-from remat.units import Number
+from remat.instance.divisions import SizeModel, SliceWork, TokensModel, check_sizes, check_tokens, with_work
+from remat.instance.fields import LARGEST_COUNT, Count, Many, check_total, fail
+from remat.instance.layers import PHASE_TIMES, PREVIOUS, Layer, LayerWork
 
 ROUNDING = 1e-9
 """Share by which sums of given times may be off."""
 
-PREVIOUS = "previous"
-"""What `reads` calls the layer before."""
-
-PHASE_TIMES = ("forward_time", "backward_time", "weight_time")
-
-
-class Layer(Model):
-    """A layer (or `repeat` equal ones), with times and sizes of one micro-batch.
-
-    Where `weight_time` is given, the backward is in two halves: `backward_time` makes the gradient of the layer's
-    input, and `weight_time`, any time later, that of its parameters; `weight_saved_size` is kept from the one to the
-    other. A time may be an object, one time for each type of device: others cannot run the layer.
-    """
-
-    name: Text = Field(default="", description="What people call it.")
-    reads: tuple[Text, ...] = Field(
-        default=(PREVIOUS,),
-        description='Whose outputs it reads: "previous", the layer before, or names of earlier layers; none: an input.',
-    )
-    forward_time: TimeByType = Field(description="Time of the forward of one micro-batch.")
-    backward_time: TimeByType = Field(
-        description="Time of its backward, or of the half that makes the input's gradient."
-    )
-    weight_time: TimeByType = Field(default=0, description="Time of the half that makes the parameters' gradient.")
-    paired_time: TimeByType | None = Field(
-        default=None,
-        description="Time of the forward of one micro-batch and the whole backward of another at once; null: the sum.",
-    )
-    output_size: Size = Field(default=0, description="Bytes of what the next layer reads.")
-    saved_size: Size = Field(
-        default=0, description="Bytes that the backward needs beyond the layer's input and output."
-    )
-    weight_saved_size: Size = Field(default=0, description="Bytes kept from `backward_time`'s half to the other.")
-    gradient_size: Size | None = Field(default=None, description="Bytes of the output's gradient; null: as the output.")
-    forward_workspace: Size = Field(default=0, description="Bytes used while the forward runs.")
-    backward_workspace: Size = Field(default=0, description="Bytes used while a backward, or a half of it, runs.")
-    backward_reads: Reads | None = Field(default=None, description="What the backward reads; null: as the instance.")
-    parameter_size: Size = Field(default=0, description="Bytes of its parameters.")
-    parameter_gradient_size: Size | None = Field(
-        default=None, description="Bytes in which their gradients are added up; null: as the parameters."
-    )
-    optimizer_size: Size = Field(default=0, description="Bytes of the optimizer's state.")
-    update_time: Time = Field(
-        default=0, description="Time in which a device updates its parameters, at the end of a step."
-    )
-    discrepancy_size: Size = Field(
-        default=0, description="Bytes kept beside the one version of its parameters, to correct for staleness."
-    )
-    repeat: Count = Field(default=1, description="So many equal layers, one after the other.")
-
-    @property
-    def is_split(self) -> bool:
-        """Whether the backward is in two halves."""
-        return self.weight_time != 0
-
-    @property
-    def gradient_bytes(self) -> int:
-        """Bytes of the gradient of its output."""
-        return self.output_size if self.gradient_size is None else self.gradient_size
-
-    @property
-    def parameter_gradient_bytes(self) -> int:
-        """Bytes in which the gradients of its parameters are added up."""
-        return self.parameter_size if self.parameter_gradient_size is None else self.parameter_gradient_size
-
-    @property
-    def of_parameters(self) -> tuple[int, int, int]:
-        """Bytes of one version of its parameters, of their gradients and the optimizer's state, wherever it runs."""
-        versions = self.parameter_size + self.discrepancy_size
-        return versions, self.parameter_gradient_bytes, self.optimizer_size
-
-    def time_on(self, phase: str, device: str) -> Number | None:
-        """Return a time of the layer on a type of device; None if that cannot run it."""
-        time = getattr(self, phase)
-        return time.get(device) if isinstance(time, dict) else time
-
-    def spared_on(self, device: str) -> Number:
-        """Return by how much a forward and a whole backward at once are quicker than one after the other, on a type."""
-        work, together = self.work_on(device), self.paired_on(device)
-        return 0 if work is None or together is None else max(0, work - together)
-
-    def paired_on(self, device: str) -> Number | None:
-        """Return the time of a forward and a whole backward at once on a type of device, where it is given."""
-        return self.paired_time.get(device) if isinstance(self.paired_time, dict) else self.paired_time
-
-    def work_on(self, device: str) -> Number | None:
-        """Return the time of forward and backward of one micro-batch on a type of device; None if it cannot run it."""
-        known = [time for phase in PHASE_TIMES if (time := self.time_on(phase, device)) is not None]
-        return sum(known) if len(known) == len(PHASE_TIMES) else None
+MOST_SIZES = 64
 
 
 class PipelineInstance(BaseInstance):
@@ -117,7 +30,7 @@ class PipelineInstance(BaseInstance):
     change, while others are under way: both halves of a micro-batch then use the version that was the newest when its
     forward began (``stash``: as many versions as that takes; ``double``: two at most), or whichever is there
     (``single``). A layer may lie on up to `copies` devices, with its parameters on each; a micro-batch passes one of
-    them.
+    them. `sizes` or `tokens` leave to the schedule how the batch is divided into micro-batches.
     """
 
     schema_: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -142,6 +55,14 @@ class PipelineInstance(BaseInstance):
     exchange: Literal["none", "ring"] = Field(
         default="none",
         description="How copies of a layer add up their gradients when a step ends: not counted (none), or in a ring.",
+    )
+    samples: Count | None = Field(default=None, description="How many samples a micro-batch of these `layers` has.")
+    sizes: Annotated[
+        tuple[SizeModel, ...],
+        Field(max_length=MOST_SIZES, description="Other sizes of micro-batches, of as many samples in all."),
+    ] = ()
+    tokens: TokensModel | None = Field(
+        default=None, description="Slices into which each micro-batch, then one sequence, may be cut."
     )
 
     @property
@@ -178,6 +99,58 @@ class PipelineInstance(BaseInstance):
     def budgets_are_for_all(self) -> bool:
         """A bare budget is the memory of every device."""
         return True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the division of the batch is left to the schedule."""
+        return bool(self.sizes) or (self.tokens is not None and not self.cut)
+
+    @property
+    def cut(self) -> tuple[int, ...]:
+        """Slices of each sequence, in tokens; empty where none is cut."""
+        return () if self.tokens is None else self.tokens.cut or ()
+
+    @property
+    def slices(self) -> int:
+        """Slices of a sequence; 1 where none is cut."""
+        return len(self.cut) or 1
+
+    def of_samples(self, samples: int) -> Self:
+        """Return the instance with micro-batches of another size, one of `sizes` or its own.
+
+        Raises
+        ------
+        KeyError
+            If there is no such size.
+        """
+        assert self.samples is not None
+        listed = {size.samples: size.layers for size in self.sizes}
+        layers = self.layers if samples == self.samples else with_work(self.layers, listed[samples])
+        batches = self.samples * self.micro_batches // samples
+        return self.model_copy(update={"layers": layers, "samples": samples, "sizes": (), "micro_batches": batches})
+
+    def of_cut(self, cut: tuple[int, ...]) -> Self:
+        """Return the instance with each sequence cut into slices of so many tokens.
+
+        Raises
+        ------
+        ValueError
+            If that is no cut of a sequence into its slices; says why.
+        """
+        assert self.tokens is not None
+        used = tuple(self.tokens.of_cut(cut))
+        if self.length * self.micro_batches * len(cut) > LARGEST_COUNT:
+            raise ValueError(f"{len(cut)} slices of each sequence make more than {LARGEST_COUNT:,} pairs with layers")
+        tokens = self.tokens.model_copy(update={"slices": used, "cut": cut})
+        return self.model_copy(update={"tokens": tokens, "micro_batches": self.micro_batches // self.slices * len(cut)})
+
+    def works(self) -> list[tuple[LayerWork, ...]]:
+        """Return, for each layer (repeats one by one), its work on micro-batch 0, 1, ..., after which they recur."""
+        if self.tokens is None or not self.cut:
+            return [(layer,) for layer in self.each_layer()]
+        slices = self.tokens.of_cut(self.cut)
+        listed = list(zip(*(one.layers for one in slices), strict=True))
+        return [own for own, layer in zip(listed, self.layers, strict=True) for _ in range(layer.repeat)]
 
     @property
     def has_skips(self) -> bool:
@@ -228,18 +201,32 @@ class PipelineInstance(BaseInstance):
         if self.is_stream and self.copies > 1:
             raise fail(f"weights {self.weights} change on one device: a layer has one copy there", ".copies")
         self._check_closing()
-        total = 0
         for index, layer in enumerate(self.layers):
             if layer.discrepancy_size and self.weights != "single":
                 at = f".layers[{index}].discrepancy_size"
                 raise fail(f"only weights single are corrected, and these are {self.weights}", at)
-            versions = self.micro_batches if self.weights == "stash" else 2
-            each = layer.output_size + layer.gradient_bytes + layer.saved_size + layer.weight_saved_size
-            total += layer.repeat * (self.micro_batches * each + self.copies * sum(layer.of_parameters))
-            total += layer.repeat * (versions * layer.parameter_size + layer.discrepancy_size)
-            total += layer.repeat * (layer.forward_workspace + layer.backward_workspace)
-        check_total(total, "the sizes of the pipeline")
+        check_total(self._total(), "the sizes of the pipeline")
         return self
+
+    def _total(self) -> int:
+        """Return at least the bytes of all values of any division of the batch."""
+        versions = self.micro_batches if self.weights == "stash" else 2
+        listed: list[tuple[tuple[LayerWork, ...], int]] = [(self.layers, self.micro_batches)]
+        listed += [(size.layers, self.micro_batches * (self.samples or 1)) for size in self.sizes]
+        if self.tokens is not None:
+            listed += [(one.layers, self.micro_batches) for one in self.tokens.slices]
+        total = 0
+        for works, batches in listed:
+            for layer, work in zip(self.layers, works, strict=False):
+                each = work.output_size + work.gradient_bytes + work.saved_size + work.weight_saved_size
+                each += work.cache_gradient_size if isinstance(work, SliceWork) else 0
+                readers = self.length if self.has_skips else 1
+                total += layer.repeat * (batches * (each + readers * work.gradient_bytes))
+                total += layer.repeat * (work.forward_workspace + work.backward_workspace)
+        for layer in self.layers:
+            total += layer.repeat * self.copies * sum(layer.of_parameters)
+            total += layer.repeat * (versions * layer.parameter_size + layer.discrepancy_size)
+        return total
 
     def _check_closing(self) -> None:
         """A step that ends, with transfers beside the work, may end with an exchange and updates."""
@@ -254,6 +241,26 @@ class PipelineInstance(BaseInstance):
                 f"{self.cluster.transfers}",
                 at,
             )
+
+    @model_validator(mode="after")
+    def _divisions(self) -> Self:
+        if self.sizes and self.samples is None:
+            raise fail("other sizes want the samples of these layers' micro-batches", ".samples")
+        if self.sizes and self.tokens is not None:
+            raise fail("either sizes of micro-batches or slices of sequences are left to the schedule", ".sizes")
+        for key, there in (("sizes", bool(self.sizes)), ("tokens", self.tokens is not None)):
+            if there and self.is_stream:
+                raise fail(f"with weights {self.weights}, micro-batches are as they are given", f".{key}")
+        if self.sizes:
+            check_sizes(self.sizes, self.samples or 1, self.micro_batches, self.layers)
+            largest = self.length * self.micro_batches * (self.samples or 1) // min(one.samples for one in self.sizes)
+            if largest > LARGEST_COUNT:
+                raise fail(f"{largest:,} pairs of layer and micro-batch; at most {LARGEST_COUNT:,} are allowed")
+        if self.tokens is not None:
+            if self.copies > 1:
+                raise fail("the slices of a sequence stay on one device: a layer has one copy", ".copies")
+            check_tokens(self.tokens, self.micro_batches, self.layers)
+        return self
 
     @model_validator(mode="after")
     def _skips(self) -> Self:

@@ -54,6 +54,12 @@ class Algorithm:
     devices : bool
         Whether it knows of kind `dag` times by type, tasks that are tied to processors and inputs whose place is the
         schedule's choice, and memories with static bytes of their own.
+    slices : bool
+        Whether it knows pipelines whose sequences are cut into slices.
+    divide : str
+        ``"module:function"`` that says into which slices sequences are cut, where a pipeline leaves that open; empty
+        if the algorithm leaves them whole. The function is ``divide(problem, options) ->
+        Iterable[PipelineInstance]``: each is solved, and the best answer taken.
     anytime : bool
         Whether it reports incumbents and can be stopped.
     cheap : tuple of str
@@ -85,6 +91,8 @@ class Algorithm:
     several_memories: bool = False
     any_links: bool = False
     devices: bool = False
+    slices: bool = False
+    divide: str = ""
     anytime: bool = False
     cheap: tuple[str, ...] = ()
     sweep: str = ""
@@ -111,6 +119,10 @@ class Algorithm:
     def load_sweep(self) -> Callable[..., Any] | None:
         """Import and return the function that answers many budgets at once, or None."""
         return _load(self.sweep) if self.sweep else None
+
+    def load_divide(self) -> Callable[..., Any] | None:
+        """Import and return the function that says how sequences are cut, or None."""
+        return _load(self.divide) if self.divide else None
 
     def load_stream(self) -> Callable[..., Any] | None:
         """Import and return the function that yields steps lazily, or None."""

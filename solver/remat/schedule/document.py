@@ -22,7 +22,8 @@ from remat.units import LARGEST_SIZE, LARGEST_TOTAL, Number, Units, parse_size, 
 
 SCHEMA = "remat.schedule/1"
 SCHEMA_2 = "remat.schedule/2"
-"""`remat.schedule/1`, and where placeable inputs lie (`initial`), or orders or a pattern of a pipeline, no steps."""
+"""`remat.schedule/1`, and where placeable inputs lie (`initial`), or orders or a pattern of a pipeline, no steps;
+and how its batch is divided (`samples`, `cut`)."""
 SCHEMAS = (SCHEMA, SCHEMA_2)
 SUMMARY_SCHEMA = "remat.summary/1"
 """The figures of a result without its steps."""
@@ -35,7 +36,7 @@ KEYS: Mapping[str, frozenset[str]] = {
             *("bounds", "least_budget", "answer", "solve_seconds", "notes", "steps"),
         }
     ),
-    SCHEMA_2: frozenset({"initial", "stages", "orders", "period", "pattern"}),
+    SCHEMA_2: frozenset({"initial", "stages", "orders", "period", "pattern", "samples", "cut"}),
     "instance": frozenset({"name", "digest"}),
     "bounds": frozenset({"value", "scope", "source"}),
     "least_budget": frozenset({"memory", "size", "task", "sufficient", "scope"}),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from remat.instance import load
+from remat.instance import PipelineInstance, load
 from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Author, Proposal
@@ -15,6 +15,7 @@ from remat.plugin.registry import Algorithm
 from remat.solving import portfolio
 from remat.solving.budget import Budget
 from remat.solving.conclusion import conclude
+from remat.solving.divisions import best_of, divisions
 from remat.solving.result import Result
 from remat.solving.single import (
     AUTO_SECONDS,
@@ -93,9 +94,8 @@ def solve(
     remat.least_budget, remat.largest_batch, remat.sweep : questions that take many solves.
     """
     loaded = load(instance)
-    limit = read_seconds(time_limit, default=AUTO_SECONDS if algorithm == portfolio.NAME else None)
     context = Context(
-        deadline=None if limit is None else time.monotonic() + limit,
+        deadline=_deadline(time_limit, algorithm),
         gap=None if gap is None else float(read_share(gap, "gap")),
         patience=read_seconds(patience, default=None, argument="patience"),
         seed=read_whole(seed, "seed", 0),
@@ -109,7 +109,22 @@ def solve(
         solver = portfolio.find(algorithm, problem.kind)
         check_reach(problem, solver)
         chosen = portfolio.read_options(problem, solver, options or {})
+        if parts := divisions(problem, solver, chosen, warm_start):
+            return _divided(problem, parts, solver, chosen, context)
         return _solved(problem, solver, chosen, context, read_warm_start(problem, warm_start))
+
+
+def _deadline(time_limit: float | str | None, algorithm: str) -> float | None:
+    limit = read_seconds(time_limit, default=AUTO_SECONDS if algorithm == portfolio.NAME else None)
+    return None if limit is None else time.monotonic() + limit
+
+
+def _divided(
+    problem: Problem, parts: Sequence[PipelineInstance], solver: Algorithm, chosen: Any, context: Context
+) -> Result:
+    """Solve all divisions of an instance that leaves its division open."""
+    result = best_of(problem, parts, lambda part, inner: _solved(part, solver, chosen, inner, None), context)
+    return replace(result, history=(*context.history, *_end(result, context)))
 
 
 def _solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm: Warm | None) -> Result:

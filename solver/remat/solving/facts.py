@@ -17,6 +17,7 @@ from remat.graph.taskgraph import TaskGraph
 from remat.instance import MachineModel, digest, load, load_machine
 from remat.plugin.problem import Problem
 from remat.solving.budget import Budget
+from remat.solving.divisions import described
 from remat.solving.entry import solve
 from remat.solving.hiding import Hiding, hiding_of
 from remat.solving.single import AnyInstance, make_problem
@@ -70,6 +71,8 @@ class Facts:
     by_type, tied, placeable, collectives : int
         Tasks whose time depends on the type of the processor, tasks that not every processor may run, inputs whose
         place is the schedule's choice, and tasks that run in several memories at once.
+    divisions : str
+        How the batch of a pipeline may be divided, where that is left to the schedule; otherwise empty.
     no_recompute_time : int or float
         Each needed task once.
     no_recompute_peak : int or None
@@ -107,6 +110,7 @@ class Facts:
     by_type: int
     tied: int
     placeable: int
+    divisions: str
     collectives: int
     no_recompute_time: Number
     no_recompute_peak: int | None
@@ -156,6 +160,7 @@ class Facts:
             "by_type": self.by_type,
             "tied": self.tied,
             "placeable": self.placeable,
+            "divisions": self.divisions,
             "collectives": self.collectives,
             "no_recompute_time": self.no_recompute_time,
             "no_recompute_peak": self.no_recompute_peak,
@@ -234,6 +239,7 @@ def show(
         by_type=0 if graph.times is None else int((graph.times != graph.times[0]).any(axis=0).sum()),
         tied=len(graph.tied),
         placeable=len(graph.placeable),
+        divisions=described(loaded),
         collectives=len(graph.parts),
         no_recompute_time=problem.no_recompute_time,
         no_recompute_peak=None if alone is None else alone.peak_memory[working],

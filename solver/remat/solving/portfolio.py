@@ -42,6 +42,7 @@ AUTO = registry.Algorithm(
     reference="docs/auto.md",
     several_memories=True,
     any_links=True,
+    slices=True,
     anytime=True,
 )
 """As an entry of the registry: it is solved with like any other algorithm, and no other one can take its name."""

@@ -13,6 +13,7 @@ from remat.graph.bounds import MemoryBound
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance.digest import digest
+from remat.instance.pipeline import PipelineInstance
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.schedule import document as schedule
 from remat.schedule.document import StepView
@@ -228,7 +229,7 @@ class Result:
         """Return the schedule document without its steps."""
         report = self.report
         head: dict[str, Any] = {
-            "schema": schedule.schema_of(self.columns, self.pattern or self.orders),
+            "schema": schedule.schema_of(self.columns, self.pattern or self.orders or self._division() or None),
             "instance": {"name": self.instance_name, "digest": self.instance_digest},
             "machine": self.machine.to_document(),
             "algorithm": self.algorithm,
@@ -263,6 +264,7 @@ class Result:
         head["solve_seconds"] = round(self.solve_seconds, 6)
         if self.notes:
             head["notes"] = list(self.notes)
+        head |= self._division()
         if self.pattern is not None:
             head |= self.pattern.to_document([processor.name for processor in self.machine.processors])
         elif self.orders is not None:
@@ -270,6 +272,13 @@ class Result:
         elif self.columns is not None and self.columns.initial:
             head["initial"] = schedule.initial_document(self.columns, self.graph, self.machine)
         return head
+
+    def _division(self) -> dict[str, Any]:
+        """Return how a pipeline's batch is divided, where its instance says that, or leaves it to the schedule."""
+        if not isinstance(self.instance, PipelineInstance) or self.columns is None:
+            return {}
+        found: dict[str, Any] = {} if self.instance.samples is None else {"samples": self.instance.samples}
+        return found | ({"cut": list(self.instance.cut)} if self.instance.cut else {})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schedule document atomically; ``-`` is standard output, ``.gz`` is compressed."""

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import IO, Any
 
 from remat.errors import OptionError
-from remat.instance import Instance, MachineModel, load_machine
+from remat.instance import Instance, MachineModel, PipelineInstance, load_machine
 from remat.instance.lowering import machine_of
 from remat.plugin import registry
 from remat.plugin.context import Context, interruptible
@@ -97,6 +97,8 @@ def make_problem(
 def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
     """Refuse what begins or ends beyond the one memory that an algorithm knows."""
     machine = problem.machine
+    if isinstance(problem.instance, PipelineInstance) and problem.instance.cut and not solver.slices:
+        raise OptionError(f"{solver.name!r} knows no sequences that are cut into slices", argument="algorithm")
     if beyond := _of_devices(problem, solver):
         raise OptionError(f"{solver.name!r} knows no {beyond}", argument="algorithm")
     if solver.several_memories and not solver.any_links:

@@ -19,6 +19,7 @@ from remat.schedule.document import parse_steps, read_head, read_initial
 from remat.schedule.orders import Orders, read_orders
 from remat.schedule.patterns import Pattern, read_pattern
 from remat.schedule.steps import StepBuilder, Steps, started
+from remat.solving.divisions import of_schedule
 from remat.solving.orders import Followed, follow
 from remat.solving.patterns import Stream, repeat
 from remat.solving.result import Result
@@ -147,6 +148,7 @@ def examine(
     """Verify a schedule as `verify` does, and return what was judged as well."""
     loaded = load(instance)
     document = schedule if isinstance(schedule, dict) else read_document(schedule, "schedule")
+    loaded = of_schedule(loaded, read_head(document))
     units = loaded.units.build()
     own = machine_of(loaded)
     notes: list[str] = []

@@ -241,6 +241,20 @@ def _pipeline(layers: list[Document], devices: int | list[Document], batches: in
     return _document("pipeline", body) | {"schema": "remat.instance/3"}
 
 
+def _tokens(length: int, **more: Any) -> Document:
+    """Return all slices of a sequence; later ones take longer."""
+    spans = [(end - first, first) for first in range(length) for end in range(first + 1, length + 1)]
+    rows = [
+        {"tokens": n, "before": k, "layers": [_layer(n + n * k, 2 * (n + n * k), n, cache_gradient_size=n)]}
+        for n, k in spans
+    ]
+    return {"length": length, "slices": rows, **more}
+
+
+def _size(samples: int) -> Document:
+    return {"samples": samples, "layers": [_layer(samples + 0.5, 2 * samples, 3 * samples)]}
+
+
 _FULL = {
     "output_size": 2,
     "gradient_size": 3,
@@ -297,6 +311,9 @@ _PIPELINES: Mapping[str, Document] = {
     "one-version": _pipeline(
         [_layer(0.5, 1, 3, parameter_size=5, discrepancy_size=2, weight_time=0.25)] * 3, 3, 4, weights="single"
     ),
+    "slices-of-sequences": _pipeline([_layer(3, 6, 4, repeat=2)], 2, 4, tokens=_tokens(3, cut=[2, 1])),
+    "slices-that-may-be": _pipeline([_layer(3, 6, 4, repeat=2)], 2, 2, tokens=_tokens(4)),
+    "sizes-of-micro-batches": _pipeline([_layer(1, 2, 3, repeat=4)], 2, 4, samples=1, sizes=[_size(2), _size(4)]),
     "a-stream-that-takes-no-time": _pipeline([_layer(0, 0, 1, repeat=2)], 2, 3, weights="stash"),
 }
 

@@ -377,7 +377,9 @@ def trees(draw: st.DrawFn, *, largest: int = 9, plain: bool = False, exact: bool
 
 
 @st.composite
-def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False, streams: bool = True) -> Document:
+def pipelines(
+    draw: st.DrawFn, *, largest: int = 6, exact: bool = False, streams: bool = True, cuts: bool = False
+) -> Document:
     """Draw a `pipeline` document.
 
     Parameters
@@ -388,6 +390,8 @@ def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False, streams
         Integer times and unscaled sizes.
     streams : bool
         Some of them without end, weights changing while micro-batches are under way.
+    cuts : bool
+        Some of them with sequences that are cut into slices.
     """
     figures = _Figures(draw, exact=exact)
     document = _head(draw, "pipeline") | {"schema": "remat.instance/3"}
@@ -427,8 +431,36 @@ def pipelines(draw: st.DrawFn, *, largest: int = 6, exact: bool = False, streams
             figures.seldom(layers[-1], "update_time", figures.time, 2)
         for layer in layers if draw(st.integers(1, 3)) == 3 else ():
             layer["paired_time"] = _paired_time(layer, types, draw(st.integers(0, 2)))
+        if cuts and "copies" not in document and draw(st.integers(1, 4)) == 4:
+            document["tokens"] = _cut(draw, figures, layers, types)
+            document["micro_batches"] = draw(st.integers(1, 2)) * len(document["tokens"]["cut"])
     figures.seldom(document, "backward_reads", lambda: draw(_READS), 4)
     return document
+
+
+_OF_WORK = (
+    *("forward_time", "backward_time", "weight_time", "output_size", "saved_size", "weight_saved_size"),
+    *("gradient_size", "forward_workspace", "backward_workspace"),
+)
+
+
+def _cut(draw: st.DrawFn, figures: _Figures, layers: list[Document], types: list[str]) -> Document:
+    """Draw slices of a sequence, each with times and sizes of its own, and the cut that they are."""
+    cut = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
+    rows: list[Document] = []
+    for number, size in enumerate(cut):
+        works: list[Document] = []
+        for layer in layers:
+            other = _layer(draw, figures, 2 if "weight_time" in layer else 1, [])
+            work = {key: other.get(key, 0) for key in _OF_WORK if key in layer or key in other}
+            # The same types of devices can run it.
+            work |= {
+                key: dict.fromkeys(on, work[key]) for key, on in layer.items() if key in work and isinstance(on, dict)
+            }
+            figures.seldom(work, "cache_gradient_size", figures.size, 2)
+            works.append(work)
+        rows.append({"tokens": size, "before": sum(cut[:number]), "layers": works})
+    return {"length": sum(cut), "slices": rows, "cut": cut}
 
 
 def _layer(draw: st.DrawFn, figures: _Figures, split: int, types: list[str]) -> Document:
@@ -539,7 +571,7 @@ def documents(kind: str) -> DocumentStrategy:
         case "tree":
             return trees()
         case "pipeline":
-            return pipelines()
+            return pipelines(cuts=True)
         case "join":
             return joins()
     raise ValueError(f"there is no kind {kind!r}")

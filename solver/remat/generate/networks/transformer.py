@@ -21,6 +21,8 @@ from remat.generate.networks.parameters import HOMES, with_parameters
 
 TOKEN = 8  # bytes of a token or position id (int64)
 FLOAT32 = 4
+LONGEST = 10**12
+"""Most tokens before a slice."""
 GRANULARITIES = ("block", "sublayer")
 OPTIMIZER_BYTES = {
     # bytes per parameter at 16 bit and at 32 bit: parameters, gradients, optimizer state
@@ -112,6 +114,7 @@ def transformer(
     host_speed: float = 1 / 16,
     flops: float | None = None,
     bandwidth: float | None = None,
+    before: int = 0,
 ) -> Document:
     """Return the training step of a transformer as a chain: embedding, blocks, head, loss.
 
@@ -125,27 +128,28 @@ def transformer(
     batch, dtype, flash
         Sequences in a (micro-)batch; fp16, bf16 or fp32; tiled attention, without score matrices.
     granularity : {"block", "sublayer"}
-        One stage per block, or attention and MLP as a stage each.
+        A stage per block, or attention and MLP apart.
     optimizer : {"adam", "sgd", "none"}
-        Resident bytes per parameter: adam 16, sgd weights and gradients, none nothing.
+        Bytes per parameter: adam 16, sgd weights and gradients, none nothing.
     parameters : {"static", "device", "host"}
         Static memory; or values of the stages, the parameters at the device or the host, optimizer states at the host.
-    link, host_speed : float
-        Bytes/s each way between device and host; the host's speed at updates, the device's being 1.
-    flops, bandwidth : float, optional
-        FLOP/s and bytes/s of the device; default an A100's.
+    link, host_speed, flops, bandwidth : float
+        Bytes/s each way to the host, and its speed at updates (the device's is 1); the device's, default an A100's.
+    before : int
+        Tokens of each sequence before these, which then are a slice of it; all slices have the arithmetic of the whole.
 
     Returns
     -------
     dict
-        Kind ``chain``, seconds and bytes; equal blocks are one stage with `repeat`; the loss's workspace is the fp32
-        softmax. ValueError for a parameter out of range, or sizes beyond 2^62 bytes.
+        Kind ``chain``, seconds and bytes; equal blocks are one stage; the loss's workspace is the fp32 softmax.
+        ValueError for a parameter out of range, or sizes beyond 2^62 bytes.
     """
     _check_choices(preset=preset, dtype=dtype, granularity=granularity, optimizer=optimizer, parameters=parameters)
     host = {"link": check.number("link", link, positive=True), "host_speed": _speed(host_speed)}
     given = (layers, hidden, heads, sequence, vocabulary, feedforward)
     model = _architecture(preset, dict(zip(SHAPE, given, strict=True)), dropout)
-    kernels = Kernels(model, check.integer("batch", batch, minimum=1), BYTES[dtype], flash)
+    many = check.integer("batch", batch, minimum=1)
+    kernels = Kernels(model, many, BYTES[dtype], flash, check.integer("before", before, maximum=LONGEST))
     machine = device(dtype, flops, bandwidth)
     stages = _stages(kernels, granularity, machine)
     softmax = FLOAT32 * kernels.tokens * model.vocabulary
@@ -232,6 +236,15 @@ class Kernels:
     batch: int
     element: int
     flash: bool
+    before: int = 0
+
+    @property
+    def attended(self) -> int:
+        """Tokens that each token attends to, on average; of a slice of n tokens after c, n + 2 c.
+
+        Causal attention needs half of that, in slices as in the whole: n (n + 2 c) added up over slices is s^2.
+        """
+        return self.model.sequence + 2 * self.before
 
     @property
     def tokens(self) -> int:
@@ -330,7 +343,7 @@ class Kernels:
     def _tiled(self, qkv: Tensor, mixed: Tensor) -> list[Operation]:
         rows = FLOAT32 * self.tokens * self.model.heads
         statistics = Tensor("attention.statistics", rows, differentiable=False)
-        product = 2 * self.tokens * self.model.sequence * self.model.hidden
+        product = 2 * self.tokens * self.attended * self.model.hidden
         return [
             Operation(
                 "attention",
@@ -343,8 +356,8 @@ class Kernels:
         ]
 
     def _scored(self, qkv: Tensor, mixed: Tensor) -> list[Operation]:
-        product = 2 * self.tokens * self.model.sequence * self.model.hidden
-        entries = self.tokens * self.model.sequence * self.model.heads
+        product = 2 * self.tokens * self.attended * self.model.hidden
+        entries = self.tokens * self.attended * self.model.heads
         scores, softmax = Tensor("scores", self.element * entries), Tensor("softmax", self.element * entries)
         weights = Tensor("dropped", self.element * entries) if self.model.dropout else softmax
         return [

@@ -15,7 +15,7 @@ from remat.graph.taskgraph import IntArray, NumberArray, PairTimes, Placeable, R
 from remat.instance.lowering.chain import with_stage_names
 
 if TYPE_CHECKING:
-    from remat.instance.pipeline import Layer, PipelineInstance
+    from remat.instance.pipeline import PipelineInstance
 
 CANNOT = -1
 """Time of a task on a type of device that cannot run it."""
@@ -49,13 +49,16 @@ class _Lowering:
         self.layers = instance.each_layer()
         self.batches = instance.micro_batches
         self.values = _Values()
-        count = len(self.layers)
-        self.x = [self._of_layer("x", k, layer.output_size) for k, layer in enumerate(self.layers)]
+        # What a layer takes and makes for micro-batch m is works[layer][m % slices]: slices of a sequence differ.
+        self.works = instance.works()
+        self.slices = instance.slices
+        self.x = [self._of_layer("x", k, [work.output_size for work in works]) for k, works in enumerate(self.works)]
         # What the second half of a backward keeps is a part of what the forward saved, and is not there twice.
         self.s = [
-            self._of_layer("s", k, layer.saved_size - min(layer.saved_size, layer.weight_saved_size))
-            for k, layer in enumerate(self.layers)
+            self._of_layer("s", k, [work.saved_size - min(work.saved_size, work.weight_saved_size) for work in works])
+            for k, works in enumerate(self.works)
         ]
+        count = len(self.layers)
         self.sources = instance.sources()
         self.readers: list[list[int]] = [[] for _ in self.layers]
         for reader, read in enumerate(self.sources):
@@ -66,19 +69,15 @@ class _Lowering:
             (k, reader): self.values.add(
                 f"y{k + 1}." if reader == k + 1 else f"y{k + 1}.{reader + 1}.",
                 0,
-                np.full(self.batches, self.layers[k].gradient_bytes, dtype=np.int64),
+                self._of_batches([work.gradient_bytes for work in self.works[k]]),
             )
             for k, readers in enumerate(self.readers)
             for reader in readers
         }
-        split = [k for k in range(count) if self.layers[k].is_split]
-        self.v = {
-            k: self._of_layer("v", k, min(self.layers[k].saved_size, self.layers[k].weight_saved_size)) for k in split
-        }
-        self.e = {
-            k: self._of_layer("e", k, max(0, self.layers[k].weight_saved_size - self.layers[k].saved_size))
-            for k in split
-        }
+        split = [k for k, layer in enumerate(self.layers) if layer.is_split]
+        kept = {k: [(work.saved_size, work.weight_saved_size) for work in self.works[k]] for k in split}
+        self.v = {k: self._of_layer("v", k, [min(sizes) for sizes in kept[k]]) for k in split}
+        self.e = {k: self._of_layer("e", k, [max(0, later - saved) for saved, later in kept[k]]) for k in split}
         self.parameters = {
             name: {
                 k: self.values.add(name, k + 1, [sizes[part]])
@@ -87,12 +86,29 @@ class _Lowering:
             }
             for part, name in enumerate("wgo")
         }
+        between = self.slices - 1
+        self.c = [
+            self._between("c", k, 0, [getattr(work, "cache_gradient_size", 0) for work in works[:between]])
+            for k, works in enumerate(self.works)
+        ]
+        self.q = [self._between("q", k, 1, [0] * between) for k in range(count)]
+
+    def _between(self, name: str, layer: int, first: int, sizes: list[int]) -> int:
+        """Add a layer's values of all slices of each sequence but one; the first of the others is given."""
+        found = self.values.count
+        for sequence in range(0, self.batches, self.slices) if sizes else ():
+            self.values.add(f"{name}{layer + 1}.", sequence + first, sizes)
+        return found
 
     def _parameters(self) -> list[tuple[int, int, int]]:
         return [layer.of_parameters for layer in self.layers]
 
-    def _of_layer(self, name: str, layer: int, size: int) -> int:
-        return self.values.add(f"{name}{layer + 1}.", 0, np.full(self.batches, size, dtype=np.int64))
+    def _of_layer(self, name: str, layer: int, sizes: list[int]) -> int:
+        return self.values.add(f"{name}{layer + 1}.", 0, self._of_batches(sizes))
+
+    def _of_batches(self, sizes: list[int]) -> IntArray:
+        """Return sizes of all micro-batches, of which the first are given."""
+        return np.tile(np.array(sizes, dtype=np.int64), self.batches // len(sizes))
 
     def graph(self) -> TaskGraph:
         """Return the task graph."""
@@ -112,16 +128,17 @@ class _Lowering:
         time, types, times = self._times(split)
         total = len(names) * batches
         once = np.arange(total) >= count * batches  # gradients are added up: a second time would be wrong
-        workspace = [layer.forward_workspace for layer in layers] + [layer.backward_workspace for layer in layers]
-        workspace += [layers[k].backward_workspace for k in split]
+        workspace = [[work.forward_workspace for work in works] for works in self.works]
+        workspace += [[work.backward_workspace for work in works] for works in self.works]
+        workspace += [workspace[count + k] for k in split]
         return TaskGraph(
             tasks=NumberedNames(names),
             values=NumberedNames(self.values.runs),
             time=time,
             size=np.concatenate(self.values.sizes),
-            reads=_joined(reads, batches),
-            writes=_joined(writes, batches),
-            workspace=np.repeat(np.array(workspace, dtype=np.int64), batches),
+            reads=_with(_joined(reads, batches), self._reads_of_slices()),
+            writes=_with(_joined(writes, batches), self._writes_of_slices()),
+            workspace=np.concatenate([self._of_batches(sizes) for sizes in workspace]),
             in_place=np.zeros(total, dtype=bool),
             required=once.copy(),
             recomputable=~once,
@@ -138,9 +155,12 @@ class _Lowering:
         )
 
     def _pairs(self, types: tuple[str, ...]) -> PairTimes:
-        """Return which tasks are forwards and (first halves of) backwards, and what two of them at once spare."""
+        """Return which tasks are forwards and (first halves of) backwards, and what two of them at once spare.
+
+        Slices of sequences give no time for that, and spare nothing.
+        """
         every = types or tuple(dict.fromkeys(self.instance.cluster.types))[:1]
-        count, own = len(self.layers), [[layer.spared_on(name) for layer in self.layers] for name in every]
+        count, own = len(self.layers), [[works[0].spared_on(name) for works in self.works] for name in every]
         weights = sum(layer.is_split for layer in self.layers)
         spared = number_array(time for row in own for time in [*row, *row, *[0] * weights])
         side = np.repeat(np.array([1] * count + [2] * count + [0] * weights, dtype=np.int8), self.batches)
@@ -175,29 +195,84 @@ class _Lowering:
         rows[:, len(values) :] = fixed
         return rows.ravel(), rows.shape[1]
 
+    def _reads_of_slices(self) -> list[tuple[IntArray, IntArray]]:
+        """Return what slices read of others of their sequence, as (tasks, values).
+
+        Forwards and backwards read what the layer keeps of all slices before. The gradients of the keys and values of
+        all slices but the last are there from the last one's backward on; each backward adds to those before its own,
+        and waits (`q`) for that of the next slice.
+        """
+        if self.slices == 1:
+            return []
+        later, earlier = np.tril_indices(self.slices, -1)
+        adding, up_to = np.tril_indices(self.slices - 1)
+        ahead = np.arange(self.slices - 1)
+        found: list[tuple[IntArray, IntArray]] = []
+        for k in range(len(self.layers)):
+            forward, backward = k * self.batches, (len(self.layers) + k) * self.batches
+            found.append((self._tasks(forward + later), self._tasks(self.s[k] + earlier)))
+            found.append((self._tasks(backward + later), self._tasks(self.s[k] + earlier)))
+            found.append((self._tasks(backward + adding), self._others(self.c[k] + up_to)))
+            found.append((self._tasks(backward + ahead), self._others(self.q[k] + ahead)))
+        return found
+
+    def _writes_of_slices(self) -> list[tuple[IntArray, IntArray]]:
+        """Return what backwards of slices write for others of their sequence, as (tasks, values)."""
+        if self.slices == 1:
+            return []
+        others = np.arange(self.slices - 1)
+        last = np.full(self.slices - 1, self.slices - 1)
+        found: list[tuple[IntArray, IntArray]] = []
+        for k in range(len(self.layers)):
+            backward = (len(self.layers) + k) * self.batches
+            found.append((self._tasks(backward + last), self._others(self.c[k] + others)))
+            found.append((self._tasks(backward + 1 + others), self._others(self.q[k] + others)))
+        return found
+
+    def _tasks(self, first: IntArray) -> IntArray:
+        """Return tasks (or values of which each slice has one) of the first sequence, and those of all others."""
+        return (np.arange(0, self.batches, self.slices)[:, None] + first).ravel()
+
+    def _others(self, first: IntArray) -> IntArray:
+        """Return values, of which all slices but one have one, of the first sequence, and those of all others."""
+        sequences = self.batches // self.slices
+        return (np.arange(sequences)[:, None] * (self.slices - 1) + first).ravel()
+
     def _times(self, split: list[int]) -> tuple[NumberArray, tuple[str, ...], NumberArray | None]:
         """Return the least time of each task, the types, and the times on each."""
-        tasks: list[tuple[Layer, str]] = [(layer, "forward_time") for layer in self.layers]
-        tasks += [(layer, "backward_time") for layer in self.layers]
-        tasks += [(self.layers[k], "weight_time") for k in split]
+        tasks = [(works, "forward_time") for works in self.works]
+        tasks += [(works, "backward_time") for works in self.works]
+        tasks += [(self.works[k], "weight_time") for k in split]
         types = tuple(dict.fromkeys(self.instance.cluster.types))
         able = {
-            (id(layer), name)
-            for layer in self.instance.layers
-            for name in types
-            if all(layer.time_on(phase, name) is not None for phase in ("forward_time", "backward_time", "weight_time"))
+            (id(work), name): work.work_on(name) is not None for works in self.works for work in works for name in types
         }
         table = [
-            [layer.time_on(phase, name) if (id(layer), name) in able else None for layer, phase in tasks]
+            [work.time_on(phase, name) if able[id(work), name] else None for works, phase in tasks for work in works]
             for name in types
         ]
         least = [min(time for time in column if time is not None) for column in zip(*table, strict=True)]
-        time = np.repeat(number_array(least), self.batches)
-        spared = [[layer.spared_on(name) for layer in self.instance.layers] for name in types]
+        time = self._of_tasks(number_array(least))
+        spared = [[works[0].spared_on(name) for works in self.works] for name in types]
         if all(row == least for row in table) and all(row == spared[0] for row in spared):
             return time, (), None
         rows = [number_array(CANNOT if one is None else one for one in row) for row in table]
-        return time, types, np.repeat(np.array(rows), self.batches, axis=1)
+        return time, types, np.array([self._of_tasks(row) for row in rows])
+
+    def _of_tasks(self, listed: NumberArray) -> NumberArray:
+        """Return figures of all tasks, of which those of each group's first micro-batches are given."""
+        rows = listed.reshape(-1, self.slices)
+        return np.tile(rows, (1, self.batches // self.slices)).ravel()
+
+
+def _with(rows: Ragged, more: list[tuple[IntArray, IntArray]]) -> Ragged:
+    """Add items at the ends of rows."""
+    if not more:
+        return rows
+    where = np.concatenate((rows.rows, *(added for added, _ in more)))
+    items = np.concatenate((rows.items, *(added for _, added in more)))
+    start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(where, minlength=len(rows)))))
+    return Ragged(start, items[np.argsort(where, kind="stable")])
 
 
 def _joined(groups: list[tuple[IntArray, int]], batches: int) -> Ragged:

@@ -17,6 +17,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.solving import portfolio
 from remat.solving.budget import Budget, budget_memory
 from remat.solving.conclusion import conclude
+from remat.solving.divisions import one_division
 from remat.solving.questions.limits import Limits
 from remat.solving.questions.prober import Answered, Effort
 from remat.solving.result import Answer, Result
@@ -74,7 +75,7 @@ def largest_batch(
     O(log(largest conceivable batch)) solves: the memory bound of the scaled instance, which takes no solve, is the
     upper end. A schedule for a batch is one for each smaller batch.
     """
-    problem = make_problem(load(instance), budget=budget, machine=machine)
+    problem = make_problem(one_division(load(instance)), budget=budget, machine=machine)
     limits = Limits.of(max_overhead, max_makespan, problem)
     measured = read_batch(batch)
     ends = (time_limit, gap, patience)

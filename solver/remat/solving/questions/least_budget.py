@@ -14,6 +14,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.solving import portfolio
 from remat.solving.budget import Budget, budget_memory
 from remat.solving.conclusion import conclude
+from remat.solving.divisions import one_division
 from remat.solving.questions.bisection import Limit, Search, search_least
 from remat.solving.questions.limits import Limits
 from remat.solving.questions.prober import Answered, Effort, Prober, with_budget
@@ -71,7 +72,7 @@ def least_budget(
     Any algorithm can be asked. The answer is proved where the algorithm proves that one step of the grid less will not
     do; with a heuristic the search ends at a thousandth.
     """
-    problem = make_problem(load(instance), budget=budget, machine=machine)
+    problem = make_problem(one_division(load(instance)), budget=budget, machine=machine)
     limits = Limits.of(max_overhead, max_makespan, problem)
     if not limits.text:
         raise OptionError("how slow may it be? Give max_overhead or max_makespan", argument="max_overhead")

@@ -12,6 +12,7 @@ from remat.instance import digest, load
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.solving.budget import budget_memory, read_capacity
+from remat.solving.divisions import one_division
 from remat.solving.questions import QUESTIONS
 from remat.solving.questions.bisection import Limit, Search, search_least
 from remat.solving.questions.curves import Curve, Least, Point, Sweep
@@ -80,7 +81,7 @@ def sweep(
     whole curve.
     """
     names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
-    loaded = load(instance)
+    loaded = one_division(load(instance))
     problem = make_problem(loaded, machine=machine)
     memory = budget_memory(loaded, problem.machine)
     chosen = _budgets(budgets, problem, problem.machine.memories[memory].name)

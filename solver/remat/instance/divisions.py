@@ -1,0 +1,162 @@
+"""How the batch of a pipeline may be divided: micro-batches of several sizes, or sequences cut into slices of tokens.
+
+An instance may leave either to the schedule. With one of the sizes, or one cut, chosen, it is an instance like any
+other (`PipelineInstance.of_samples`, `PipelineInstance.of_cut`): that is what a schedule is made for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from remat.instance.fields import LARGEST_COUNT, Count, Many, Model, Size, fail
+from remat.instance.layers import PHASE_TIMES, Layer, LayerWork
+
+MOST_SLICES = 256
+"""Most slices of one sequence: each waits for all before it."""
+
+Before = Annotated[int, Field(strict=True, ge=0, le=LARGEST_COUNT)]
+
+
+class SizeModel(Model):
+    """Micro-batches of another size, with times and sizes of their own: nothing is scaled."""
+
+    samples: Count = Field(description="How many samples such a micro-batch has.")
+    layers: Annotated[
+        tuple[LayerWork, ...],
+        Field(min_length=1, description="Times and sizes of each of the instance's layers, in the same order."),
+        Many,
+    ]
+
+
+class SliceWork(LayerWork):
+    """Times and sizes of a layer for one slice of a sequence."""
+
+    cache_gradient_size: Size = Field(
+        default=0,
+        description="Bytes of the gradients of its keys and values, in which the backwards of later slices add up.",
+    )
+
+
+class SliceModel(Model):
+    """A slice of a sequence: so many tokens, after so many others."""
+
+    tokens: Count = Field(description="How many tokens it has.")
+    before: Before = Field(default=0, description="How many tokens of the sequence come before it.")
+    layers: Annotated[
+        tuple[SliceWork, ...],
+        Field(min_length=1, description="Times and sizes of each of the instance's layers, in the same order."),
+        Many,
+    ]
+
+
+class TokensModel(Model):
+    """What slices a sequence may be cut into. Each reads what the layer keeps of all slices before it."""
+
+    length: Count = Field(description="How many tokens a sequence has.")
+    slices: Annotated[
+        tuple[SliceModel, ...], Field(min_length=1, description="The slices that may be; others may not."), Many
+    ]
+    cut: Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_SLICES)] | None = Field(
+        default=None,
+        description="The slices of every sequence, in tokens, first to last; each is then one of the instance's "
+        "`micro_batches`. Null: left to the schedule.",
+    )
+
+    def of_cut(self, cut: Sequence[int]) -> list[SliceModel]:
+        """Return the slices of a cut.
+
+        Raises
+        ------
+        ValueError
+            For what is no cut of a sequence into such slices; says why.
+        """
+        known = {(one.tokens, one.before): one for one in self.slices}
+        if len(cut) > MOST_SLICES:
+            raise ValueError(f"{len(cut):,} slices; at most {MOST_SLICES} are allowed")
+        if sum(cut) != self.length:
+            raise ValueError(f"the slices have {sum(cut):,} tokens in all, and a sequence has {self.length:,}")
+        found: list[SliceModel] = []
+        before = 0
+        for tokens in cut:
+            if (tokens, before) not in known:
+                raise ValueError(f"no slice of {tokens:,} tokens after {before:,} is given")
+            found.append(known[tokens, before])
+            before += tokens
+        return found
+
+
+def check_sizes(sizes: Sequence[SizeModel], own: int, micro_batches: int, layers: Sequence[Layer]) -> None:
+    """Refuse sizes that do not divide the batch, come twice, or do not fit the layers."""
+    total = own * micro_batches
+    seen = {own}
+    for index, size in enumerate(sizes):
+        at = f".sizes[{index}]"
+        if size.samples in seen:
+            what = "that of `layers`" if size.samples == own else "given twice"
+            raise fail(f"the size {size.samples:,} is {what}", f"{at}.samples")
+        if total % size.samples:
+            raise fail(
+                f"{total:,} samples ({micro_batches:,} micro-batches of {own:,}) are no multiple of {size.samples:,}",
+                f"{at}.samples",
+            )
+        seen.add(size.samples)
+        check_works(size.layers, layers, at)
+
+
+def check_tokens(tokens: TokensModel, micro_batches: int, layers: Sequence[Layer]) -> None:
+    """Refuse slices that come twice, do not fit the sequence or the layers, and what is no cut."""
+    seen: set[tuple[int, int]] = set()
+    for index, one in enumerate(tokens.slices):
+        at = f".tokens.slices[{index}]"
+        if one.tokens + one.before > tokens.length:
+            end = one.tokens + one.before
+            raise fail(f"the slice ends at token {end:,}, and a sequence has {tokens.length:,}", at)
+        if (one.tokens, one.before) in seen:
+            raise fail(f"the slice of {one.tokens:,} tokens after {one.before:,} is given twice", at)
+        seen.add((one.tokens, one.before))
+        check_works(one.layers, layers, at)
+    if tokens.cut is not None:
+        try:
+            tokens.of_cut(tokens.cut)
+        except ValueError as error:
+            raise fail(f"{error}", ".tokens.cut") from None
+        if micro_batches % len(tokens.cut):
+            raise fail(
+                f"{micro_batches:,} micro-batches are no whole number of sequences of {len(tokens.cut)} slices",
+                ".micro_batches",
+            )
+
+
+def check_works(works: Sequence[LayerWork], layers: Sequence[Layer], at: str) -> None:
+    """Refuse works that are not those of the layers, or run on other types of devices."""
+    if len(works) != len(layers):
+        raise fail(f"{len(works):,} entries, and the instance has {len(layers):,} layers", f"{at}.layers")
+    for index, (work, layer) in enumerate(zip(works, layers, strict=True)):
+        where = f"{at}.layers[{index}]"
+        if work.is_split != layer.is_split:
+            has, other = ("a", "none") if work.is_split else ("no", "one")
+            raise fail(f"this has {has} weight_time, and the layer has {other}", where)
+        if work.weight_saved_size and not work.is_split:
+            raise fail("only a layer with a weight_time keeps something for it", f"{where}.weight_saved_size")
+        if work.paired_time is not None:
+            raise fail("the time of two operations at once is given for the instance's own layers only", where)
+        if able(work) != able(layer):
+            raise fail("this runs on other types of devices than the layer", where)
+
+
+def able(work: LayerWork) -> frozenset[str] | None:
+    """Return the types of devices that can run it; None: all."""
+    listed = [frozenset(time) for key in PHASE_TIMES if isinstance(time := getattr(work, key), dict)]
+    return frozenset.intersection(*listed) if listed else None
+
+
+def with_work(layers: Iterable[Layer], works: Iterable[LayerWork]) -> tuple[Layer, ...]:
+    """Return the layers with other times and sizes."""
+    names = LayerWork.model_fields
+    return tuple(
+        layer.model_copy(update={name: getattr(work, name) for name in names})
+        for layer, work in zip(layers, works, strict=True)
+    )

@@ -1,0 +1,105 @@
+"""Layers of a pipeline: their work on one micro-batch, and what lies where they run."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from remat.instance.base import Text
+from remat.instance.chain import Reads
+from remat.instance.fields import Count, Model, Size, Time, TimeByType
+from remat.units import Number
+
+PREVIOUS = "previous"
+"""What `reads` calls the layer before."""
+
+PHASE_TIMES = ("forward_time", "backward_time", "weight_time")
+
+
+class LayerWork(Model):
+    """Times and sizes of a layer for one micro-batch.
+
+    Where `weight_time` is given, the backward is in two halves: `backward_time` makes the gradient of the layer's
+    input, and `weight_time`, any time later, that of its parameters; `weight_saved_size` is kept from the one to the
+    other. A time may be an object, one time for each type of device: others cannot run the layer.
+    """
+
+    forward_time: TimeByType = Field(description="Time of the forward of one micro-batch.")
+    backward_time: TimeByType = Field(
+        description="Time of its backward, or of the half that makes the input's gradient."
+    )
+    weight_time: TimeByType = Field(default=0, description="Time of the half that makes the parameters' gradient.")
+    paired_time: TimeByType | None = Field(
+        default=None,
+        description="Time of the forward of one micro-batch and the whole backward of another at once; null: the sum.",
+    )
+    output_size: Size = Field(default=0, description="Bytes of what the next layer reads.")
+    saved_size: Size = Field(
+        default=0, description="Bytes that the backward needs beyond the layer's input and output."
+    )
+    weight_saved_size: Size = Field(default=0, description="Bytes kept from `backward_time`'s half to the other.")
+    gradient_size: Size | None = Field(default=None, description="Bytes of the output's gradient; null: as the output.")
+    forward_workspace: Size = Field(default=0, description="Bytes used while the forward runs.")
+    backward_workspace: Size = Field(default=0, description="Bytes used while a backward, or a half of it, runs.")
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the backward is in two halves."""
+        return self.weight_time != 0
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of the gradient of its output."""
+        return self.output_size if self.gradient_size is None else self.gradient_size
+
+    def time_on(self, phase: str, device: str) -> Number | None:
+        """Return a time of the layer on a type of device; None if that cannot run it."""
+        time = getattr(self, phase)
+        return time.get(device) if isinstance(time, dict) else time
+
+    def spared_on(self, device: str) -> Number:
+        """Return by how much a forward and a whole backward at once are quicker than one after the other, on a type."""
+        work, together = self.work_on(device), self.paired_on(device)
+        return 0 if work is None or together is None else max(0, work - together)
+
+    def paired_on(self, device: str) -> Number | None:
+        """Return the time of a forward and a whole backward at once on a type of device, where it is given."""
+        return self.paired_time.get(device) if isinstance(self.paired_time, dict) else self.paired_time
+
+    def work_on(self, device: str) -> Number | None:
+        """Return the time of forward and backward of one micro-batch on a type of device; None if it cannot run it."""
+        known = [time for phase in PHASE_TIMES if (time := self.time_on(phase, device)) is not None]
+        return sum(known) if len(known) == len(PHASE_TIMES) else None
+
+
+class Layer(LayerWork):
+    """A layer (or `repeat` equal ones), with times and sizes of one micro-batch."""
+
+    name: Text = Field(default="", description="What people call it.")
+    reads: tuple[Text, ...] = Field(
+        default=(PREVIOUS,),
+        description='Whose outputs it reads: "previous", the layer before, or names of earlier layers; none: an input.',
+    )
+    backward_reads: Reads | None = Field(default=None, description="What the backward reads; null: as the instance.")
+    parameter_size: Size = Field(default=0, description="Bytes of its parameters.")
+    parameter_gradient_size: Size | None = Field(
+        default=None, description="Bytes in which their gradients are added up; null: as the parameters."
+    )
+    optimizer_size: Size = Field(default=0, description="Bytes of the optimizer's state.")
+    update_time: Time = Field(
+        default=0, description="Time in which a device updates its parameters, at the end of a step."
+    )
+    discrepancy_size: Size = Field(
+        default=0, description="Bytes kept beside the one version of its parameters, to correct for staleness."
+    )
+    repeat: Count = Field(default=1, description="So many equal layers, one after the other.")
+
+    @property
+    def parameter_gradient_bytes(self) -> int:
+        """Bytes in which the gradients of its parameters are added up."""
+        return self.parameter_size if self.parameter_gradient_size is None else self.parameter_gradient_size
+
+    @property
+    def of_parameters(self) -> tuple[int, int, int]:
+        """Bytes of one version of its parameters, of their gradients and the optimizer's state, wherever it runs."""
+        versions = self.parameter_size + self.discrepancy_size
+        return versions, self.parameter_gradient_bytes, self.optimizer_size
