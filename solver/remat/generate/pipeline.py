@@ -255,7 +255,7 @@ def _in_sizes(model: dict[str, Any], sizes: str, *, split: bool) -> dict[str, An
     if not all(part.isdecimal() and int(part) > 0 for part in listed):
         raise ValueError(f"sizes are numbers of sequences, such as 2,4, not {sizes[:60]!r}")
     rows = [
-        {"samples": size, "layers": _works(chain_of_transformer(**{**model, "batch": size}), split=split)}
+        {"samples": size, "layers": _works(chain_of_transformer(**dict[str, Any](model, batch=size)), split=split)}
         for size in map(int, listed)
     ]
     return {"samples": model["batch"], "sizes": rows}

@@ -178,3 +178,16 @@ def test_a_backward_that_does_not_wait_hangs():
     plan = {"schema": "remat.schedule/2", "stages": [{"layers": [1], "device": "d"}], "orders": orders}
     report = remat.verify(given, plan)
     assert [violation.rule for violation in report.violations] == ["deadlock"]
+
+
+@pytest.mark.parametrize("mode", ["blocking", "rendezvous", "grouped"])
+def test_transfers_that_hold_devices_up(mode):
+    """All forwards first, in one direction: nothing hangs."""
+    times = {(1, 0): 1, (1, 1): 2, (2, 0): 3}
+    devices = [{"name": "d", "count": 3}]
+    cluster = {"devices": devices, "levels": [{"latency": 1}]}
+    free = remat.solve(document(times, 2, devices=3, sequences=2, cluster=cluster), algorithm="terapipe")
+    held = document(times, 2, devices=3, sequences=2, cluster=cluster | {"transfers": mode})
+    result = remat.solve(held, algorithm="terapipe")
+    assert result.makespan >= free.makespan
+    assert referee.check(load_cut(held, result), result.to_dict()).makespan == result.makespan
