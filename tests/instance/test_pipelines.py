@@ -228,6 +228,7 @@ DIVIDED = {
     "cluster": {"devices": [{"name": "d", "count": 2}]},
 }
 SIZED = DIVIDED | {"samples": 1, "sizes": [{"samples": 2, "layers": [_WORK]}]}
+PARTED = DIVIDED | {"samples": 4, "copies": 2, "parts": [{"samples": 2, "layers": [_WORK]}]}
 SLICED = DIVIDED | {"tokens": {"length": 4, "slices": [_TWO, _TWO | {"before": 2}], "cut": [2, 2]}}
 
 
@@ -247,6 +248,12 @@ SLICED = DIVIDED | {"tokens": {"length": 4, "slices": [_TWO, _TWO | {"before": 2
         (SIZED, "sizes.0.layers.0.repeat", 2, "$.sizes[0].layers[0].repeat", "unknown key"),
         (SIZED, "weights", "stash", "$.sizes", "micro-batches are as they are given"),
         (SIZED, "tokens", SLICED["tokens"], "$.sizes", "either sizes of micro-batches or slices"),
+        (PARTED, "samples", None, "$.samples", "parts want the samples"),
+        (PARTED, "parts.0.samples", 4, "$.parts[0].samples", "no part of a micro-batch of 4"),
+        (PARTED, "parts.0.samples", 3, "$.parts[0].samples", "no part of a micro-batch of 4"),
+        (PARTED, "parts", PARTED["parts"] * 2, "$.parts[1].samples", "given twice"),
+        (PARTED, "parts.0.layers", [], "$.parts[0].layers", ""),
+        (PARTED | {"copies": 1}, "weights", "stash", "$.parts", "as they are given, and whole"),
         (SLICED, "copies", 2, "$.copies", "stay on one device"),
         (SLICED, "weights", "single", "$.tokens", "micro-batches are as they are given"),
         (SLICED, "micro_batches", 3, "$.micro_batches", "no whole number of sequences of 2 slices"),

@@ -42,7 +42,7 @@ def ended(document, graph, machine, orders, initial):
         if not homes or not (time or exchanged):
             continue
         marks = {home: [] for home in homes}
-        for batch in range(document["micro_batches"]):
+        for batch in range(sum(name.startswith(f"B{number}.") for name in graph.tasks)):
             half = f"W{number}.{batch}" if f"W{number}.{batch}" in tasks else f"B{number}.{batch}"
             values[f"d{number}.{batch}"] = 0
             tasks[half] = replace(tasks[half], writes=(*tasks[half].writes, f"d{number}.{batch}"))

@@ -27,8 +27,10 @@ Readings of the format where it is brief
 - A machine's processor without a type is of none, and cannot run a task with times by type.
 """
 
+import math
 import re
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 
 @dataclass(frozen=True)
@@ -246,7 +248,7 @@ def _cluster_machine(cluster):
 # --- task graph -------------------------------------------------------------------------------------------------
 
 
-def lower(document, on=None):
+def lower(document, on=None, degrees=None):
     """Lower an instance document of any kind to its task graph.
 
     Parameters
@@ -255,6 +257,8 @@ def lower(document, on=None):
         An instance.
     on : Machine, optional
         The machine whose first memory holds inputs and outputs by default; the instance's own if omitted.
+    degrees : list of int, optional
+        Of a pipeline, for each layer: how many devices share every micro-batch.
 
     Returns
     -------
@@ -262,7 +266,7 @@ def lower(document, on=None):
     """
     first = (on or machine(document)).first
     if document["kind"] == "pipeline":
-        return _lower_pipeline(document, on or machine(document))
+        return _lower_pipeline(document, on or machine(document), degrees)
     if document["kind"] == "dag":
         return _lower_dag(document, on or machine(document))
     by_kind = {"chain": _lower_chain, "adjoint": _lower_adjoint, "tree": _lower_tree}
@@ -557,7 +561,7 @@ def _lower_tree(document, first):
     )
 
 
-def _lower_pipeline(document, on):
+def _lower_pipeline(document, on, degrees):
     layers = [given for given in document["layers"] for _ in range(given.get("repeat", 1))]
     values, tasks, placeable = {}, {}, []
     edges = _edges(document["layers"])
@@ -569,7 +573,18 @@ def _lower_pipeline(document, on):
         values |= there
         placeable += there
     cut = (document.get("tokens") or {}).get("cut")
-    for batch in range(document["micro_batches"]):
+    degrees = degrees or [1] * len(layers)
+    for batch in range(document["micro_batches"] if max(degrees) > 1 else 0):
+        for number, layer in enumerate(layers, 1):
+            own = layer if degrees[number - 1] == 1 else _shared(document, number, degrees[number - 1])
+            for part in range(degrees[number - 1]):
+                made, done = _lower_layer(document, own, (number, edges), batch, on, (part, degrees))
+                values |= made
+                tasks |= {
+                    name: replace(task, reads=tuple(v for v in task.reads if v[0] not in "wg" or v in placeable))
+                    for name, task in done.items()
+                }
+    for batch in range(document["micro_batches"] if max(degrees) == 1 else 0):
         for number, layer in enumerate(layers if cut is None else _sliced(document, batch), 1):
             made, done = _lower_layer(document, layer, (number, edges), batch, on)
             if cut is not None:
@@ -592,6 +607,31 @@ WORK = (
     *("forward_time", "backward_time", "weight_time", "output_size", "saved_size", "weight_saved_size"),
     *("gradient_size", "forward_workspace", "backward_workspace", "cache_gradient_size"),
 )
+
+
+def _shared(document, number, degree):
+    """Return a layer with the times and sizes of one of so many parts of a micro-batch."""
+    (row,) = [part for part in document["parts"] if part["samples"] * degree == document["samples"]]
+    index = [k for k, layer in enumerate(document["layers"]) for _ in range(layer.get("repeat", 1))][number - 1]
+    layer = document["layers"][index]
+    return {key: value for key, value in layer.items() if key not in (*WORK, "paired_time")} | row["layers"][index]
+
+
+def _pieces(size, degrees, ends, batch, mine):
+    """Cut what passes between layers, the first of which makes it, into pieces of each micro-batch.
+
+    Returns the numbers of the pieces that the part `mine` = (part, of) of a layer has, and the sizes of all those that
+    one part of the first layer makes.
+    """
+    every = math.lcm(*(degrees[layer - 1] for layer in ends))
+    each = every // degrees[ends[0] - 1]
+    part, of = mine
+    numbers = [
+        batch * every + k
+        for k in range(every)
+        if Fraction(part, of) <= Fraction(k, every) and Fraction(k + 1, every) <= Fraction(part + 1, of)
+    ]
+    return numbers, [size // each + (1 if k < size % each else 0) for k in range(each)]
 
 
 def _sliced(document, batch):
@@ -639,32 +679,45 @@ def _edges(layers):
     return [edge for edge in edges if edge[0] > 0]
 
 
-def _lower_layer(document, layer, place, batch, on):
-    """Return the values and the tasks of one layer and micro-batch."""
+def _lower_layer(document, layer, place, batch, on, shared=None):
+    """Return values and tasks of one layer and micro-batch, or of one part of it: `shared` = (part, degrees)."""
     number, edges = place
+    part, degrees = shared or (0, [1] * max([number, *(reader for _, reader in edges)]))
+    mine = (part, degrees[number - 1])
 
-    def name(letter, of=number):
-        return f"{letter}{of}.{batch}"
+    def name(letter):
+        return f"{letter}{number}.{batch * mine[1] + part}"
 
     weight = layer.get("weight_time", 0)
     halves = weight != 0
     saved, kept = layer.get("saved_size", 0), layer.get("weight_saved_size", 0)
-    gradient = layer.get("gradient_size")
     both = min(saved, kept) if halves else 0
-    values = {name("x"): layer.get("output_size", 0), name("s"): saved - both}
+    values = {name("s"): saved - both}
     if halves:
         values |= {name("v"): both, name("e"): kept - both}
 
-    def back(edge):
+    def out(own, size=0):
+        ends = [own, *(reader for source, reader in edges if source == own)]
+        numbers, sizes = _pieces(size, degrees, ends, batch, mine)
+        return [f"x{own}.{k}" for k in numbers], sizes
+
+    def back(edge, size=0):
         own, reader = edge
-        return f"y{own}.{batch}" if reader == own + 1 else f"y{own}.{reader}.{batch}"
+        numbers, sizes = _pieces(size, degrees, edge, batch, mine)
+        return [f"y{own}.{k}" if reader == own + 1 else f"y{own}.{reader}.{k}" for k in numbers], sizes
 
-    given_back = [back(edge) for edge in edges if edge[0] == number]  # none of the last: the loss belongs to it
-    for value in given_back:
-        values[value] = layer.get("output_size", 0) if gradient is None else gradient
+    outputs, sizes = out(number, layer.get("output_size", 0))
+    values |= dict(zip(outputs, sizes, strict=True))
+    gradient = layer.get("gradient_size")
+    given_back = []  # none of the last: the loss belongs to it
+    for edge in edges:
+        if edge[0] == number:
+            names, sizes = back(edge, layer.get("output_size", 0) if gradient is None else gradient)
+            values |= dict(zip(names, sizes, strict=True))
+            given_back += names
 
-    entry = [name("x", own) for own, reader in edges if reader == number]
-    leave = [back(edge) for edge in edges if edge[1] == number]
+    entry = [value for own, reader in edges if reader == number for value in out(own)[0]]
+    leave = [value for edge in edges if edge[1] == number for value in back(edge)[0]]
     extra = layer.get("backward_reads")
     extra = document.get("backward_reads") if extra is None else extra
     extra = ["input", "output"] if extra is None else extra
@@ -672,8 +725,8 @@ def _lower_layer(document, layer, place, batch, on):
     reads += [name("v")] if halves else [f"g{number}"]
     reads += given_back
     reads += entry if "input" in extra else []
-    reads += [name("x")] if "output" in extra else []
-    writes = [name("x"), name("s"), *([name("v")] if halves else [])]
+    reads += outputs if "output" in extra else []
+    writes = [*outputs, name("s"), *([name("v")] if halves else [])]
     leave += [name("e")] if halves else []
 
     tasks = {

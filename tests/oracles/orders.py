@@ -95,6 +95,7 @@ def steps_of(document, graph, machine, schedule, transfers="overlap"):
         With what ends the step.
     """
     stages = [_layers(stage["layers"]) for stage in schedule["stages"]]
+    parts = [stage.get("part", [1, 1]) for stage in schedule["stages"]]
     devices = [stage["device"] for stage in schedule["stages"]]
     initial = schedule.get("initial")
     if initial is None:
@@ -116,16 +117,16 @@ def steps_of(document, graph, machine, schedule, transfers="overlap"):
     for device in machine.processors:
         orders[device] = []
         for text in schedule["orders"].get(device, []):
-            parts = [_tasks(graph, machine, part, stages, devices, device) for part in text.split("&")]
-            if None in parts or ran & set(parts[0]) or any(ran & set(part) for part in parts[1:]):
+            listed = [_tasks(graph, machine, one, (stages, parts), devices, device) for one in text.split("&")]
+            if None in listed or ran & set(listed[0]) or any(ran & set(one) for one in listed[1:]):
                 rules.append("bad-step")
                 continue
-            tasks, beside = (parts[0], frozenset()) if len(parts) == 1 else _pair(*parts)
+            tasks, beside = (listed[0], frozenset()) if len(listed) == 1 else _pair(*listed)
             needed = {value for name in tasks for value in graph.tasks[name].reads if value in graph.placeable}
             if any(machine.processors[device] not in initial.get(value, ()) for value in needed):
                 rules.append("bad-step")
             ran |= set(tasks)
-            orders[device].append(_operation(graph, device, parts, tasks, beside))
+            orders[device].append(_operation(graph, device, listed, tasks, beside))
             orders[device][-1].passes = [_pass(part, stages) for part in text.split("&")]
     if set(schedule["orders"]) - set(machine.processors):
         rules.append("bad-step")
@@ -166,12 +167,25 @@ def _numbered(value):
     return "xsyve".index(value[0]), layer, reader or [layer + 1], batch
 
 
-def _tasks(graph, machine, text, stages, devices, device):
+def degrees_of(document, schedule):
+    """Return, for each layer, how many devices share every micro-batch; None where no stage says so."""
+    given = schedule.get("stages") if isinstance(schedule, dict) else None
+    if not given or all("part" not in stage for stage in given):
+        return None
+    count = sum(layer.get("repeat", 1) for layer in document["layers"])
+    of = {layer: stage.get("part", [1, 1])[1] for stage in given for layer in _layers(stage["layers"])}
+    return [of.get(layer, 1) for layer in range(1, count + 1)]
+
+
+def _tasks(graph, machine, text, held, devices, device):
     """Return the tasks of one entry of an order of `device`, or None where it has no right to be there."""
+    stages, parts = held
     match = re.fullmatch(r"(F|BW|B|W)(\d+)\.(\d+)", text)
     if match is None or int(match[2]) >= len(stages) or devices[int(match[2])] != device:
         return None
-    phase, stage, batch = match[1], int(match[2]), match[3]
+    phase, stage = match[1], int(match[2])
+    part, of = parts[stage]
+    batch = int(match[3]) * of + part - 1
     layers = stages[stage]
     if phase == "F":
         tasks = [f"Fe{layer}.{batch}" for layer in layers]

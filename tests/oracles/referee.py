@@ -120,7 +120,7 @@ def check(document, schedule, budget=None):
         own = lowering.read_machine(schedule["machine"])
         report.machine_differs = own != machine
         machine = own
-    graph = lowering.lower(document, machine)
+    graph = lowering.lower(document, machine, orders.degrees_of(document, schedule))
     steps, initial = schedule, {}
     if isinstance(schedule, dict):
         steps, initial = schedule.get("steps"), schedule.get("initial") or {}

@@ -25,6 +25,8 @@ def limited(chance, document):
         ]
 
     found = document | {"layers": bound(document["layers"])}
+    if "parts" in document:
+        found["parts"] = [part | {"layers": bound(part["layers"])} for part in document["parts"]]
     if "tokens" in document:
         rows = [row | {"layers": bound(row["layers"])} for row in document["tokens"]["slices"]]
         found["tokens"] = document["tokens"] | {"slices": rows}
@@ -62,20 +64,32 @@ def draw_plan(chance, document, *, pairs=True):
     on = lowering.machine(document)
     graph = lowering.lower(document, on)
     count = max(int(name[2:].split(".")[0]) for name in graph.tasks if name.startswith("Fe"))
+    whole = []
+    _cover(chance, (1, count), _able(graph, on), whole)
     stages = []
-    _cover(chance, (1, count), _able(graph, on), stages)
-    for first, last, _ in list(stages):
-        homes = {where for one, other, where in stages if one <= last and first <= other}
+    for first, last, home in whole:
+        stages += _shared(chance, document, (first, last), home, sorted(_able(graph, on)(first, last)))
+    for first, last, _, _, of in list(stages):
+        homes = {stage[2] for stage in stages if stage[0] <= last and first <= stage[1]}
         free = sorted(_able(graph, on)(first, last) - homes)
         if document.get("copies", 1) > len(homes) and free and chance.random() < 0.6:
-            stages.append((first, last, chance.choice(free)))
+            stages.append((first, last, chance.choice(free), chance.randint(1, of), of))
     chance.shuffle(stages)
+    shown = [
+        {"layers": _layers_shown(chance, first, last), "device": device} | ({"part": [part, of]} if of > 1 else {})
+        for first, last, device, part, of in stages
+    ]
+    graph = lowering.lower(document, on, orders.degrees_of(document, {"stages": shown}))
     listed = _operations(chance, document, graph, stages)
-    return {
-        "schema": SCHEMA,
-        "stages": [{"layers": _shown(chance, first, last), "device": device} for first, last, device in stages],
-        "orders": _linear(chance, graph, stages, listed, pairs=pairs),
-    }
+    return {"schema": SCHEMA, "stages": shown, "orders": _linear(chance, graph, stages, listed, pairs=pairs)}
+
+
+def _shared(chance, document, layers, home, able):
+    """Return a stage as it is, or one for each part of its micro-batches, on as many devices as copies allow."""
+    degrees = [1, *(document["samples"] // part["samples"] for part in document.get("parts", ()))]
+    degree = chance.choice(degrees)
+    homes = chance.sample(able, min(len(able), document.get("copies", 1), degree)) if degree > 1 else [home]
+    return [(*layers, homes[k % len(homes)], k + 1, degree) for k in range(degree)]
 
 
 def _able(graph, on):
@@ -98,7 +112,7 @@ def _cover(chance, layers, able, stages):
         stages.append((first, last, chance.choice(homes)))
 
 
-def _shown(chance, first, last):
+def _layers_shown(chance, first, last):
     return chance.choice(({"from": first, "to": last}, list(range(first, last + 1))))
 
 
@@ -106,13 +120,13 @@ def _operations(chance, document, graph, stages):
     """Choose who runs what: of stages with the same layers one, for each micro-batch and phase anew."""
     listed = []
     for batch in range(document["micro_batches"]):
-        for first, last in sorted({(first, last) for first, last, _ in stages}):
-            same = [index for index, stage in enumerate(stages) if stage[:2] == (first, last)]
+        for first, last, part in sorted({(first, last, part) for first, last, _, part, _ in stages}):
+            same = [index for index, stage in enumerate(stages) if (*stage[:2], stage[3]) == (first, last, part)]
             forward, backward, weight = (chance.choice(same) for _ in range(3))
             if chance.random() < 0.6:
                 backward = weight = forward
             listed.append(("F", forward, batch))
-            if not any(f"W{layer}.{batch}" in graph.tasks for layer in range(first, last + 1)):
+            if not any(f"W{layer}.0" in graph.tasks for layer in range(first, last + 1)):
                 listed.append(("B", backward, batch))
             elif chance.random() < 0.3:
                 listed.append(("BW", backward, batch))
@@ -122,10 +136,10 @@ def _operations(chance, document, graph, stages):
 
 
 def tasks_of(graph, stage, phase, batch):
-    """Return the tasks of an operation on layers first .. last."""
-    first, last, _ = stage
+    """Return the tasks of an operation on layers first .. last, of one part of the micro-batch."""
+    first, last, _, part, of = stage
     kinds = {"F": ["Fe"], "BW": ["B", "W"]}.get(phase, [phase])
-    names = [f"{kind}{layer}.{batch}" for kind in kinds for layer in range(first, last + 1)]
+    names = [f"{kind}{layer}.{batch * of + part - 1}" for kind in kinds for layer in range(first, last + 1)]
     return [name for name in names if name in graph.tasks]
 
 
@@ -155,7 +169,8 @@ def played(document, plan):
     """Return the oracle's steps of a plan, as a document of steps."""
     on = lowering.machine(document)
     transfers = document["cluster"].get("transfers", "overlap")
-    steps, initial, broken, _ = orders.steps_of(document, lowering.lower(document, on), on, plan, transfers)
+    graph = lowering.lower(document, on, orders.degrees_of(document, plan))
+    steps, initial, broken, _ = orders.steps_of(document, graph, on, plan, transfers)
     assert not broken, (document, plan, broken)
     return {"schema": SCHEMA, "initial": initial, "steps": steps}
 

@@ -221,9 +221,18 @@ def makespan_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | Non
     work = _work(graph, needed)
     if len(machine.processors) == 1 and not graph.parts:
         return _as_time(work, whole=graph.exact_times)
-    path = _critical_path(graph, needed)
-    share = work / sum(_exact_speed(processor.speed) for processor in machine.processors)
-    return max(_as_time(share, whole=_whole_runs(graph, machine)), path)
+    return max(share_bound(graph, machine, needed), path_bound(graph, needed))
+
+
+def path_bound(graph: TaskGraph, needed: NeededTasks) -> Number:
+    """Return the critical path of what every schedule must run."""
+    return _critical_path(graph, needed)
+
+
+def share_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks) -> Number:
+    """Return the time of all that must run, shared by all processors."""
+    share = _work(graph, needed) / sum(_exact_speed(processor.speed) for processor in machine.processors)
+    return _as_time(share, whole=_whole_runs(graph, machine))
 
 
 def _work(graph: TaskGraph, needed: NeededTasks) -> Fraction:

@@ -106,6 +106,19 @@ def check_sizes(sizes: Sequence[SizeModel], own: int, micro_batches: int, layers
         check_works(size.layers, layers, at)
 
 
+def check_parts(parts: Sequence[SizeModel], own: int, layers: Sequence[Layer]) -> None:
+    """Refuse what is no part of a micro-batch, comes twice, or does not fit the layers."""
+    seen: set[int] = set()
+    for index, part in enumerate(parts):
+        at = f".parts[{index}]"
+        if part.samples >= own or own % part.samples:
+            raise fail(f"{part.samples:,} samples are no part of a micro-batch of {own:,}", f"{at}.samples")
+        if part.samples in seen:
+            raise fail(f"the part of {part.samples:,} is given twice", f"{at}.samples")
+        seen.add(part.samples)
+        check_works(part.layers, layers, at)
+
+
 def check_tokens(tokens: TokensModel, micro_batches: int, layers: Sequence[Layer]) -> None:
     """Refuse slices that come twice, do not fit the sequence or the layers, and what is no cut."""
     seen: set[tuple[int, int]] = set()
@@ -160,3 +173,28 @@ def with_work(layers: Iterable[Layer], works: Iterable[LayerWork]) -> tuple[Laye
         layer.model_copy(update={name: getattr(work, name) for name in names})
         for layer, work in zip(layers, works, strict=True)
     )
+
+
+def works_of(layers: Iterable[LayerWork]) -> tuple[LayerWork, ...]:
+    """Return the times and sizes of layers, apart from what lies there whatever runs; nothing of two at once."""
+    names = [name for name in LayerWork.model_fields if name != "paired_time"]
+    return tuple(LayerWork.model_construct(**{name: getattr(layer, name) for name in names}) for layer in layers)
+
+
+def least_work(layer: Layer, ways: Sequence[tuple[int, LayerWork]]) -> Layer:
+    """Return a layer with the least times, each so many times, and the least sizes of several ways to run it."""
+    least: dict[str, object] = {}
+    for name in PHASE_TIMES:
+        times = [(count, getattr(work, name)) for count, work in ways]
+        if any(isinstance(time, dict) for _, time in times):
+            every = [(count, {"": time} if not isinstance(time, dict) else time) for count, time in times]
+            types = {kind for _, time in every for kind in time if kind}
+            least[name] = {
+                kind: min(count * time.get(kind, time.get("", 0)) for count, time in every) for kind in types
+            }
+        else:
+            least[name] = min(count * time for count, time in times)
+    for name in ("output_size", "saved_size", "weight_saved_size", "forward_workspace", "backward_workspace"):
+        least[name] = min(getattr(work, name) for _, work in ways)
+    least["gradient_size"] = min(work.gradient_bytes for _, work in ways)
+    return layer.model_copy(update=least)

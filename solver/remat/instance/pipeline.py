@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import Annotated, Literal, Self
@@ -12,7 +13,17 @@ from remat.graph.machine import Machine
 from remat.instance.base import SCHEMA_3, BaseInstance
 from remat.instance.chain import ALL_READS, Reads
 from remat.instance.cluster import ClusterModel
-from remat.instance.divisions import SizeModel, SliceWork, TokensModel, check_sizes, check_tokens, with_work
+from remat.instance.divisions import (
+    SizeModel,
+    SliceWork,
+    TokensModel,
+    check_parts,
+    check_sizes,
+    check_tokens,
+    least_work,
+    with_work,
+    works_of,
+)
 from remat.instance.fields import LARGEST_COUNT, Count, Many, check_total, fail
 from remat.instance.layers import PHASE_TIMES, PREVIOUS, Layer, LayerWork
 
@@ -60,6 +71,13 @@ class PipelineInstance(BaseInstance):
     sizes: Annotated[
         tuple[SizeModel, ...],
         Field(max_length=MOST_SIZES, description="Other sizes of micro-batches, of as many samples in all."),
+    ] = ()
+    parts: Annotated[
+        tuple[SizeModel, ...],
+        Field(
+            max_length=MOST_SIZES,
+            description="Parts of a micro-batch, by their samples, where a layer's copies share each one.",
+        ),
     ] = ()
     tokens: TokensModel | None = Field(
         default=None, description="Slices into which each micro-batch, then one sequence, may be cut."
@@ -127,7 +145,16 @@ class PipelineInstance(BaseInstance):
         listed = {size.samples: size.layers for size in self.sizes}
         layers = self.layers if samples == self.samples else with_work(self.layers, listed[samples])
         batches = self.samples * self.micro_batches // samples
-        return self.model_copy(update={"layers": layers, "samples": samples, "sizes": (), "micro_batches": batches})
+        parts = self.parts
+        if self.copies > 1:
+            known = {part.samples: part for part in (*self.parts, *self.sizes)}
+            known.setdefault(
+                self.samples, SizeModel.model_construct(samples=self.samples, layers=works_of(self.layers))
+            )
+            parts = tuple(known[size] for size in sorted(known) if size < samples and samples % size == 0)
+        return self.model_copy(
+            update={"layers": layers, "samples": samples, "sizes": (), "parts": parts, "micro_batches": batches}
+        )
 
     def of_cut(self, cut: tuple[int, ...]) -> Self:
         """Return the instance with each sequence cut into slices of so many tokens.
@@ -144,13 +171,37 @@ class PipelineInstance(BaseInstance):
         tokens = self.tokens.model_copy(update={"slices": used, "cut": cut})
         return self.model_copy(update={"tokens": tokens, "micro_batches": self.micro_batches // self.slices * len(cut)})
 
-    def works(self) -> list[tuple[LayerWork, ...]]:
-        """Return, for each layer (repeats one by one), its work on micro-batch 0, 1, ..., after which they recur."""
-        if self.tokens is None or not self.cut:
-            return [(layer,) for layer in self.each_layer()]
-        slices = self.tokens.of_cut(self.cut)
-        listed = list(zip(*(one.layers for one in slices), strict=True))
-        return [own for own, layer in zip(listed, self.layers, strict=True) for _ in range(layer.repeat)]
+    def loosened(self, *, work: bool) -> Self:
+        """Return the instance with the least times and sizes of a layer, whole or in parts: for lower bounds.
+
+        `work` counts all parts of a micro-batch; otherwise the times are of one of them.
+        """
+        ways: list[tuple[int, Sequence[LayerWork]]] = [(1, self.layers)]
+        ways += [((self.samples or 1) // part.samples, part.layers) for part in self.parts]
+        layers = [
+            least_work(layer, [(count if work else 1, works[index]) for count, works in ways])
+            for index, layer in enumerate(self.layers)
+        ]
+        return self.model_copy(update={"layers": tuple(layers), "parts": ()})
+
+    def works(self, degrees: Sequence[int] = ()) -> list[tuple[LayerWork, ...]]:
+        """Return, for each layer (repeats one by one), its work on micro-batch 0, 1, ..., after which they recur.
+
+        `degrees` says, for each layer, how many devices share every micro-batch: then it is the work of one of them.
+        """
+        if self.tokens is not None and self.cut:
+            slices = self.tokens.of_cut(self.cut)
+            sliced = zip(*(one.layers for one in slices), strict=True)
+            return [own for own, layer in zip(sliced, self.layers, strict=True) for _ in range(layer.repeat)]
+        listed: list[tuple[LayerWork, ...]] = [(layer,) for layer in self.each_layer()]
+        if not degrees or max(degrees) == 1:
+            return listed
+        index = [number for number, layer in enumerate(self.layers) for _ in range(layer.repeat)]
+        parts = {(self.samples or 1) // part.samples: part.layers for part in self.parts}
+        return [
+            own if degree == 1 else (parts[degree][number],)
+            for own, number, degree in zip(listed, index, degrees, strict=True)
+        ]
 
     @property
     def has_skips(self) -> bool:
@@ -213,6 +264,7 @@ class PipelineInstance(BaseInstance):
         versions = self.micro_batches if self.weights == "stash" else 2
         listed: list[tuple[tuple[LayerWork, ...], int]] = [(self.layers, self.micro_batches)]
         listed += [(size.layers, self.micro_batches * (self.samples or 1)) for size in self.sizes]
+        listed += [(part.layers, self.micro_batches * (self.samples or 1)) for part in self.parts]
         if self.tokens is not None:
             listed += [(one.layers, self.micro_batches) for one in self.tokens.slices]
         total = 0
@@ -244,13 +296,17 @@ class PipelineInstance(BaseInstance):
 
     @model_validator(mode="after")
     def _divisions(self) -> Self:
-        if self.sizes and self.samples is None:
-            raise fail("other sizes want the samples of these layers' micro-batches", ".samples")
+        if (self.sizes or self.parts) and self.samples is None:
+            what = "other sizes want" if self.sizes else "parts want"
+            raise fail(f"{what} the samples of these layers' micro-batches", ".samples")
         if self.sizes and self.tokens is not None:
             raise fail("either sizes of micro-batches or slices of sequences are left to the schedule", ".sizes")
-        for key, there in (("sizes", bool(self.sizes)), ("tokens", self.tokens is not None)):
+        if self.parts and self.tokens is not None:
+            raise fail("the slices of a sequence stay on one device: they have no parts", ".parts")
+        check_parts(self.parts, self.samples or 1, self.layers)
+        for key, there in (("sizes", self.sizes), ("tokens", self.tokens is not None), ("parts", self.parts)):
             if there and self.is_stream:
-                raise fail(f"with weights {self.weights}, micro-batches are as they are given", f".{key}")
+                raise fail(f"with weights {self.weights}, micro-batches are as they are given, and whole", f".{key}")
         if self.sizes:
             check_sizes(self.sizes, self.samples or 1, self.micro_batches, self.layers)
             largest = self.length * self.micro_batches * (self.samples or 1) // min(one.samples for one in self.sizes)

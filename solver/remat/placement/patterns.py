@@ -160,7 +160,7 @@ class _Template:
         return self.pattern.stages[beat.stage].device
 
     def _tasks(self, beat: Beat) -> list[int]:
-        return self.tasks.of(Pass(beat.phase, beat.stage, 0), self.pattern.stages[beat.stage].layers)
+        return self.tasks.of(Pass(beat.phase, beat.stage, 0), self.pattern.stages[beat.stage])
 
     def _sent(self, beat: Beat, memory_of: Sequence[int], source: int) -> Iterator[tuple[int, int]]:
         """Yield (value, memory) for what an operation makes, and a task in another memory reads."""

@@ -7,7 +7,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from remat.errors import OptionError
-from remat.graph.bounds import MemoryBound, NeededTasks, memory_bounds, needed_tasks, no_recompute_time
+from remat.graph.bounds import (
+    MemoryBound,
+    NeededTasks,
+    makespan_bound,
+    memory_bounds,
+    needed_tasks,
+    no_recompute_time,
+    path_bound,
+    share_bound,
+)
 from remat.graph.machine import Machine
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
 from remat.units import Number, Units
@@ -84,6 +93,22 @@ class Problem:
         return no_recompute_time(self.graph, self.needed)
 
     @property
+    def in_parts(self) -> bool:
+        """Whether a schedule may share out micro-batches in parts: the graph is then that of one that does not."""
+        return bool(getattr(self.instance, "parts", ()))
+
+    @cached_property
+    def least_makespan(self) -> Number:
+        """A lower bound on the makespan of every schedule: the needed tasks, shared, or the longest path of them."""
+        from remat.instance import PipelineInstance
+        from remat.instance.lowering import lower
+
+        if not isinstance(self.instance, PipelineInstance) or not self.in_parts:
+            return makespan_bound(self.graph, self.machine, self.needed)
+        shared, one = (lower(self.instance.loosened(work=work), self.machine) for work in (True, False))
+        return max(share_bound(shared, self.machine, needed_tasks(shared)), path_bound(one, needed_tasks(one)))
+
+    @property
     def exceeded(self) -> LeastBudget | None:
         """The bound of the first memory that is too small for every schedule; None if there is none."""
         for index, (memory, bound) in enumerate(zip(self.machine.memories, self.memory_bounds, strict=True)):
@@ -93,5 +118,7 @@ class Problem:
 
     @cached_property
     def memory_bounds(self) -> list[MemoryBound | None]:
-        """Least bytes for each memory of the machine."""
+        """Least bytes for each memory of the machine; none where a schedule may share micro-batches out in parts."""
+        if self.in_parts:
+            return [None] * len(self.machine.memories)
         return memory_bounds(self.graph, self.machine, self.needed)

@@ -18,7 +18,7 @@ from remat.graph.machine import Machine
 from remat.graph.names import NameRun, NumberedNames
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Part, Ragged, TaskGraph, number_array
 from remat.instance.lowering.chain import with_stage_names
-from remat.schedule.orders import Orders, Phase, tasks_of
+from remat.schedule.orders import Orders, Phase, PipelineTasks, tasks_of
 from remat.units import Number
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def plan_of(
     machine: Machine,
     orders: Orders,
     places: tuple[tuple[int, int], ...],
+    tasks: PipelineTasks | None = None,
 ) -> Plan:
     """Return what orders are, task by task, with the exchanges and updates that end them.
 
@@ -66,26 +67,34 @@ def plan_of(
         In which every operation stands once.
     places : tuple of (value, memory)
         Where parameters lie.
+    tasks : PipelineTasks, optional
+        Where the graph's tasks stand; by default no micro-batch is shared.
 
     Notes
     -----
     A ring of r copies takes 2 (r - 1) rounds, each as long as its slowest link needs for the r-th part of the
     gradients: latency + delay + bytes / (r bandwidth). O(operations + layers x copies), and a copy of the graph.
     """
-    operations, beside = tasks_of(instance).of_units(orders)
+    tasks = tasks_of(instance) if tasks is None else tasks
+    operations, beside = tasks.of_units(orders)
     plan = Plan(graph, orders.columns[0][orders.units.start[:-1]], operations, beside)
     if not instance.closes:
         return plan
-    return _Closing(instance, machine, places, plan).plan(orders)
+    return _Closing(instance, machine, places, plan, tasks).plan(orders)
 
 
 class _Closing:
     def __init__(
-        self, instance: PipelineInstance, machine: Machine, places: tuple[tuple[int, int], ...], plan: Plan
+        self,
+        instance: PipelineInstance,
+        machine: Machine,
+        places: tuple[tuple[int, int], ...],
+        plan: Plan,
+        tasks: PipelineTasks,
     ) -> None:
-        self.instance, self.machine, self.before = instance, machine, plan
+        self.instance, self.machine, self.before, self.tasks = instance, machine, plan, tasks
         self.layers = instance.each_layer()
-        self.batches = instance.micro_batches
+        self.counts = [instance.micro_batches * int(parts) for parts in tasks.parts]
         graph = plan.graph
         device_of = {processor.memory: index for index, processor in enumerate(machine.processors)}
         self.parameters = [
@@ -133,9 +142,7 @@ class _Closing:
 
     def _last_halves(self, layer: int) -> int:
         """Return the first of the tasks after which a layer's gradients are there."""
-        split = [index for index, one in enumerate(self.layers) if one.is_split]
-        group = 2 * len(self.layers) + split.index(layer) if layer in split else len(self.layers) + layer
-        return group * self.batches
+        return self.tasks.first(Phase.W if self.layers[layer].is_split else Phase.B, layer)
 
     def _value(self, prefix: str, first: int | None, count: int) -> int:
         at = self.values
@@ -155,9 +162,9 @@ class _Closing:
         together = self.instance.exchange == "ring" and len(homes) > 1 and "g" in own
         if not homes or not (together or given.update_time):
             return
-        first = self.made[layer] = self._value(f"d{layer + 1}.", 0, self.batches)
+        first = self.made[layer] = self._value(f"d{layer + 1}.", 0, self.counts[layer])
         begin = self._last_halves(layer)
-        ran = device[begin : begin + self.batches]
+        ran = device[begin : begin + self.counts[layer]]
         done = {home: (first + np.flatnonzero(ran == home)).tolist() for home in homes}
         added: int | None = None
         if together:
@@ -201,9 +208,9 @@ class _Closing:
         graph, count = self.before.graph, len(self.times)
         assert isinstance(graph.tasks, NumberedNames)
         assert isinstance(graph.values, NumberedNames)
-        marks = [(self._last_halves(layer), first) for layer, first in self.made.items()]
-        rows = np.concatenate([np.arange(task, task + self.batches) for task, _ in marks])
-        items = np.concatenate([np.arange(value, value + self.batches) for _, value in marks])
+        marks = [(self._last_halves(layer), first, self.counts[layer]) for layer, first in self.made.items()]
+        rows = np.concatenate([np.arange(task, task + count) for task, _, count in marks])
+        items = np.concatenate([np.arange(value, value + count) for _, value, count in marks])
         order = np.argsort(np.concatenate((graph.writes.rows, rows)), kind="stable")
         counts = np.bincount(np.concatenate((graph.writes.rows, rows)), minlength=len(graph.tasks))
         writes = Ragged(

@@ -50,11 +50,14 @@ class Pass(NamedTuple):
 class Stage:
     """Layers (counted from 0, in order) that one device runs as one.
 
-    Several stages may hold the same layers, on other devices: each micro-batch passes one of them.
+    Several stages may hold the same layers, on other devices: each micro-batch passes one of them. Or `of` of them
+    share each micro-batch, and this one runs part number `part`.
     """
 
     layers: tuple[int, ...]
     device: int
+    part: int = 0
+    of: int = 1
 
 
 @dataclass(frozen=True)
@@ -131,26 +134,37 @@ class PipelineTasks:
     layers, batches : int
     weight : (layers,) int64
         The group of each layer's W among these; -1 where its backward is whole.
+    parts : (layers,) int64
+        How many devices share each micro-batch of a layer: so many tasks there are of it.
     """
 
     layers: int
     batches: int
     weight: IntArray
+    parts: IntArray
 
-    def of(self, operation: Pass, layers: tuple[int, ...]) -> list[int]:
-        """Return the tasks of an operation on a stage of these layers, in the order in which they run."""
+    @cached_property
+    def _start(self) -> IntArray:
+        """The first task of each group."""
+        halves = self.parts[self.weight >= 0]
+        return np.concatenate(([0], np.cumsum(self.batches * np.concatenate((self.parts, self.parts, halves)))))
+
+    def first(self, phase: Phase, layer: int) -> int:
+        """Return the first task of a layer's forwards, backwards (B) or second halves (W)."""
+        group = {Phase.F: layer, Phase.B: self.layers + layer}.get(phase, 2 * self.layers + int(self.weight[layer]))
+        return int(self._start[group])
+
+    def of(self, operation: Pass, stage: Stage) -> list[int]:
+        """Return the tasks of an operation on a stage, in the order in which they run."""
         phase, _, batch = operation
+        number, layers = batch * stage.of + stage.part, stage.layers
         if phase is Phase.F:
-            return [layer * self.batches + batch for layer in layers]
+            return [self.first(Phase.F, layer) + number for layer in layers]
         found = []
         if phase in (Phase.B, Phase.BW):
-            found = [(self.layers + layer) * self.batches + batch for layer in reversed(layers)]
+            found = [self.first(Phase.B, layer) + number for layer in reversed(layers)]
         if phase in (Phase.W, Phase.BW):
-            found += [
-                int(2 * self.layers + self.weight[layer]) * self.batches + batch
-                for layer in reversed(layers)
-                if self.weight[layer] >= 0
-            ]
+            found += [self.first(Phase.W, layer) + number for layer in reversed(layers) if self.weight[layer] >= 0]
         return found
 
     def of_all(self, orders: Orders) -> Ragged:
@@ -163,11 +177,11 @@ class PipelineTasks:
         bounds = np.flatnonzero(np.diff(code, prepend=-1, append=-1))
         for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             mine = order[first:end]
-            own = orders.stages[int(stage[mine[0]])].layers
+            own = orders.stages[int(stage[mine[0]])]
             # Tasks of micro-batch 0, and of all others that many further on.
             begin = self.of(Pass(Phase(int(phase[mine[0]])), 0, 0), own)
             counts[mine] = len(begin)
-            parts.append((mine, batch[mine][:, None] + np.array(begin, dtype=np.int64)))
+            parts.append((mine, own.of * batch[mine][:, None] + np.array(begin, dtype=np.int64)))
         start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
         items = np.empty(int(start[-1]), dtype=np.int64)
         for mine, tasks in parts:
@@ -196,7 +210,8 @@ class PipelineTasks:
 
     def _firsts(self, phase: int, tasks: list[int]) -> int:
         """Return how many of a backward's tasks are no second halves."""
-        return sum(task < 2 * self.layers * self.batches for task in tasks) if phase == Phase.BW else len(tasks)
+        firsts = int(self._start[2 * self.layers])
+        return sum(task < firsts for task in tasks) if phase == Phase.BW else len(tasks)
 
 
 def _woven(forward: list[int], backward: list[int], first: int) -> tuple[list[int], list[bool]]:
@@ -211,11 +226,36 @@ def _woven(forward: list[int], backward: list[int], first: int) -> tuple[list[in
     return tasks + rest, together + [False] * len(rest)
 
 
-def tasks_of(instance: PipelineInstance) -> PipelineTasks:
-    """Return where an instance's tasks stand."""
+def tasks_of(instance: PipelineInstance, degrees: Sequence[int] = ()) -> PipelineTasks:
+    """Return where an instance's tasks stand; `degrees` as in `remat.instance.lowering.lower`."""
     split = np.array([layer.is_split for layer in instance.each_layer()], dtype=bool)
     weight = np.where(split, np.cumsum(split) - 1, -1)
-    return PipelineTasks(len(split), instance.micro_batches, weight)
+    parts = np.array(degrees, dtype=np.int64) if degrees else np.ones(len(split), dtype=np.int64)
+    return PipelineTasks(len(split), instance.micro_batches, weight, parts)
+
+
+def degrees_of(instance: PipelineInstance, stages: Sequence[Stage]) -> tuple[int, ...]:
+    """Return, for each layer, how many devices share every micro-batch; empty where none is shared.
+
+    Raises
+    ------
+    InstanceError
+        Where stages share a layer in different ways, or in parts that the instance says nothing of.
+    """
+    if all(stage.of == 1 for stage in stages):
+        return ()
+    known = {1, *((instance.samples or 1) // part.samples for part in instance.parts)}
+    degrees = [0] * instance.length
+    for index, stage in enumerate(stages):
+        at = f"$.stages[{index}].part"
+        if stage.of not in known:
+            ways = ", ".join(map(str, sorted(known - {1}))) or "none"
+            raise InstanceError(f"the instance has no {stage.of} parts of a micro-batch; it has {ways}", at)
+        for layer in stage.layers:
+            if degrees[layer] not in (0, stage.of):
+                raise InstanceError(f"layer {layer + 1} is in {degrees[layer]} parts elsewhere", at)
+            degrees[layer] = stage.of
+    return tuple(degree or 1 for degree in degrees)
 
 
 def chain_of_stages(cuts: Sequence[int], devices: Iterable[int]) -> tuple[Stage, ...]:
@@ -334,11 +374,12 @@ def read_stages(
     versions: list[int] = []
     for index, stage in enumerate(listed):
         path = f"$.stages[{index}]"
-        if not isinstance(stage, dict) or stage.keys() - {"versions"} != {"layers", "device"}:
-            raise InstanceError("a stage is an object with the keys layers and device", path)
+        if not isinstance(stage, dict) or stage.keys() - {"versions", "part"} != {"layers", "device"}:
+            raise InstanceError("a stage is an object with the keys layers and device, and perhaps part", path)
         if not isinstance(stage["device"], str) or stage["device"] not in known:
             raise InstanceError(f"unknown device {str(stage['device'])[:60]!r}", f"{path}.device")
-        stages.append(Stage(_read_layers(stage["layers"], layers, f"{path}.layers"), known[stage["device"]]))
+        held, part = _read_layers(stage["layers"], layers, f"{path}.layers"), _read_part(stage, f"{path}.part")
+        stages.append(Stage(held, known[stage["device"]], *part))
         if "versions" in stage:
             kept = stage["versions"]
             if type(kept) is not int or not 1 <= kept <= LARGEST_COUNT:
@@ -347,6 +388,15 @@ def read_stages(
     if versions and len(versions) < len(stages):
         raise InstanceError("either every stage says how many versions it keeps, or none does", "$.stages")
     return tuple(stages), tuple(versions) or None
+
+
+def _read_part(stage: dict[str, Any], path: str) -> tuple[int, int]:
+    """Read which part of micro-batches a stage runs, counted from 0, and of how many; all of it if it does not say."""
+    part = stage.get("part", [1, 1])
+    good = isinstance(part, list) and len(part) == 2 and all(type(one) is int for one in part)
+    if not good or not 1 <= part[0] <= part[1] <= LARGEST_COUNT:
+        raise InstanceError("expected [1, 2] for the first of two parts", path)
+    return part[0] - 1, part[1]
 
 
 def _read_layers(listed: object, layers: int, path: str) -> tuple[int, ...]:
@@ -367,7 +417,11 @@ def _read_layers(listed: object, layers: int, path: str) -> tuple[int, ...]:
 
 def stages_document(stages: Iterable[Stage], devices: Sequence[str]) -> list[dict[str, Any]]:
     """Return the key `stages` of a schedule document."""
-    return [{"layers": _shown(stage.layers), "device": devices[stage.device]} for stage in stages]
+    return [
+        {"layers": _shown(stage.layers), "device": devices[stage.device]}
+        | ({} if stage.of == 1 else {"part": [stage.part + 1, stage.of]})
+        for stage in stages
+    ]
 
 
 def _shown(layers: tuple[int, ...]) -> Any:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from remat.errors import ClaimError
-from remat.graph.bounds import makespan_bound, memory_time_bound, no_recompute_time
+from remat.graph.bounds import memory_time_bound, no_recompute_time
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance import PipelineInstance
@@ -239,9 +239,9 @@ def _judge(
     stream: Stream | None = None,
     own: TaskGraph | None = None,
 ) -> Result:
-    simple = Bound(makespan_bound(problem.graph, problem.machine, problem.needed), ALL_SCHEDULES, "needed tasks")
+    simple = Bound(problem.least_makespan, ALL_SCHEDULES, "needed tasks")
     bounds = (*proposal.bounds, simple)
-    if len(problem.machine.processors) > 1:
+    if len(problem.machine.processors) > 1 and not problem.in_parts:
         value = memory_time_bound(problem.graph, problem.machine, problem.needed)
         bounds = (*bounds, Bound(value, ALL_SCHEDULES, "memory x time"))
     optimal_within = proposal.optimal_within

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from remat.errors import ClaimError, OptionError
-from remat.graph.bounds import MemoryBound, makespan_bound
+from remat.graph.bounds import MemoryBound
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance import MachineModel, digest, load, load_machine
@@ -279,7 +279,7 @@ def _hiding(alone: Result, problem: Problem, working: str, needs: Mapping[str, N
 
 
 def _time_bound(problem: Problem) -> tuple[Number, str]:
-    bound = makespan_bound(problem.graph, problem.machine, problem.needed)
+    bound = problem.least_makespan
     processors = len(problem.machine.processors)
     if processors == 1:
         return bound, "all needed tasks, one after the other"

@@ -8,16 +8,17 @@ from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance import Instance, PipelineInstance
+from remat.instance.lowering import lower
 from remat.placement import Stuck, place_orders
 from remat.schedule.closing import plan_of
-from remat.schedule.orders import Orders, initial_of, tasks_of
+from remat.schedule.orders import Orders, degrees_of, initial_of, tasks_of
 from remat.schedule.steps import Steps
 from remat.verifier import Violation, check_orders
 
 
 @dataclass(frozen=True)
 class Followed:
-    """Placed steps, and their graph: with exchanges and updates, where the step ends with any."""
+    """Placed steps, and their graph: of parts of micro-batches that are shared, with what ends the step."""
 
     graph: TaskGraph
     steps: Steps
@@ -32,10 +33,15 @@ def follow(
 ) -> Followed | tuple[Violation, ...]:
     """Return the placed steps of orders, with the graph whose tasks they run, or what is wrong with them.
 
+    `graph` is the instance's own, in which no micro-batch is shared.
+
     `initial` says where parameters lie from the start; by default on the devices of the stages that hold their layers.
     """
     assert isinstance(instance, PipelineInstance)
-    tasks = tasks_of(instance)
+    degrees = degrees_of(instance, orders.stages)
+    if degrees:
+        graph = lower(instance, machine, degrees)
+    tasks = tasks_of(instance, degrees)
     devices = [processor.name for processor in machine.processors]
     transfers = instance.cluster.transfers
     violations = check_orders(graph, tasks, orders, devices, instance.copies, transfers=transfers)
@@ -47,7 +53,7 @@ def follow(
     if nowhere:
         return tuple(Violation(None, "initial-placement", f"{name} lies nowhere from the start") for name in nowhere)
     try:
-        plan = plan_of(instance, graph, machine, orders, places)
+        plan = plan_of(instance, graph, machine, orders, places, tasks)
         steps = place_orders(
             plan.graph, machine, plan.processors, plan.operations, places, beside=plan.beside, transfers=transfers
         )

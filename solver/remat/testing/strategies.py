@@ -391,7 +391,7 @@ def pipelines(
     streams : bool
         Some of them without end, weights changing while micro-batches are under way.
     cuts : bool
-        Some of them with sequences that are cut into slices.
+        Some of them with sequences that are cut into slices, or with parts of micro-batches.
     """
     figures = _Figures(draw, exact=exact)
     document = _head(draw, "pipeline") | {"schema": "remat.instance/3"}
@@ -431,6 +431,8 @@ def pipelines(
             figures.seldom(layers[-1], "update_time", figures.time, 2)
         for layer in layers if draw(st.integers(1, 3)) == 3 else ():
             layer["paired_time"] = _paired_time(layer, types, draw(st.integers(0, 2)))
+        if cuts and "copies" in document and draw(st.integers(1, 3)) == 3:
+            document |= _parts(draw, figures, layers, types)
         if cuts and "copies" not in document and draw(st.integers(1, 4)) == 4:
             document["tokens"] = _cut(draw, figures, layers, types)
             document["micro_batches"] = draw(st.integers(1, 2)) * len(document["tokens"]["cut"])
@@ -449,18 +451,28 @@ def _cut(draw: st.DrawFn, figures: _Figures, layers: list[Document], types: list
     cut = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
     rows: list[Document] = []
     for number, size in enumerate(cut):
-        works: list[Document] = []
-        for layer in layers:
-            other = _layer(draw, figures, 2 if "weight_time" in layer else 1, [])
-            work = {key: other.get(key, 0) for key in _OF_WORK if key in layer or key in other}
-            # The same types of devices can run it.
-            work |= {
-                key: dict.fromkeys(on, work[key]) for key, on in layer.items() if key in work and isinstance(on, dict)
-            }
+        works = [_work(draw, figures, layer, types) for layer in layers]
+        for work in works:
             figures.seldom(work, "cache_gradient_size", figures.size, 2)
-            works.append(work)
         rows.append({"tokens": size, "before": sum(cut[:number]), "layers": works})
     return {"length": sum(cut), "slices": rows, "cut": cut}
+
+
+def _parts(draw: st.DrawFn, figures: _Figures, layers: list[Document], types: list[str]) -> Document:
+    """Draw what halves and thirds of a micro-batch take."""
+    sizes = draw(st.sampled_from([[3], [2], [3, 2]]))
+    parts = [{"samples": size, "layers": [_work(draw, figures, layer, types) for layer in layers]} for size in sizes]
+    return {"samples": 6, "parts": parts}
+
+
+def _work(draw: st.DrawFn, figures: _Figures, layer: Document, types: list[str]) -> Document:
+    """Draw other times and sizes for a layer, which the same types of devices can run."""
+    other = _layer(draw, figures, 2 if "weight_time" in layer else 1, [])
+    work = {key: other.get(key, 0) for key in _OF_WORK if key in layer or key in other}
+    for key in _OF_WORK if types else ():
+        if isinstance(layer.get(key), dict):
+            work[key] = dict.fromkeys(layer[key], work[key])
+    return work
 
 
 def _layer(draw: st.DrawFn, figures: _Figures, split: int, types: list[str]) -> Document:

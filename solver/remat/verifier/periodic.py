@@ -90,7 +90,7 @@ def _miscounted(tasks: PipelineTasks, pattern: Pattern) -> Iterator[str]:
         elif not count[beat]:
             yield f"copy of {beat[0].name}{beat[1]}, which is not there"
     for index, stage in enumerate(pattern.stages):
-        has_halves = bool(tasks.of(Pass(Phase.W, index, 0), stage.layers))
+        has_halves = bool(tasks.of(Pass(Phase.W, index, 0), stage))
         whole, apart = count[Phase.BW, index], (count[Phase.B, index], count[Phase.W, index])
         wanted = ((1, (0, 0)), (0, (1, 1))) if has_halves else ((0, (1, 0)),)
         if count[Phase.F, index] != 1:
@@ -211,7 +211,7 @@ def _in_flight(tasks: PipelineTasks, pattern: Pattern, followed: Followed, steps
         task: index
         for index, stage in enumerate(pattern.stages)
         for phase in (Phase.F, Phase.BW)
-        for task in (*tasks.of(Pass(phase, index, 0), stage.layers), *tasks.of(Pass(Phase.B, index, 0), stage.layers))
+        for task in (*tasks.of(Pass(phase, index, 0), stage), *tasks.of(Pass(Phase.B, index, 0), stage))
     }
     first: list[Number] = [math.inf] * len(pattern.stages)
     last: list[Number] = [-math.inf] * len(pattern.stages)

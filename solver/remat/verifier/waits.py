@@ -97,7 +97,7 @@ def _check_complete(graph: TaskGraph, tasks: PipelineTasks, orders: Orders, find
     codes, first = np.unique(stage * len(Phase) + phase, return_index=True)
     for code, number in zip(codes.tolist(), first.tolist(), strict=True):
         own, kind = divmod(code, len(Phase))
-        if kind in (Phase.W, Phase.BW) and not tasks.of(Pass(Phase.W, own, 0), orders.stages[own].layers):
+        if kind in (Phase.W, Phase.BW) and not tasks.of(Pass(Phase.W, own, 0), orders.stages[own]):
             name = f"{Phase(kind).name}{own}.{int(orders.columns[3][number])}"
             message = f"{name}: no layer of stage {own} has a backward in two halves (`weight_time`)"
             findings.add(None, "bad-step", message)

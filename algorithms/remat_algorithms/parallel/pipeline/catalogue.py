@@ -11,7 +11,7 @@ def _named(
     return Algorithm(
         name=name,
         solver=f"remat_algorithms.parallel.pipeline.{module}:{function}",
-        options=f"remat_algorithms.parallel.pipeline.named:{options}" if options else "",
+        options=f"remat_algorithms.parallel.pipeline.named:{options or 'ReplicaOptions'}" if module == "named" else "",
         kinds=("pipeline",),
         summary=summary,
         guarantee="strategy",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Literal
 
 from pydantic import Field
 
@@ -13,16 +15,29 @@ from remat_algorithms.parallel.pipeline.cuts import balanced_cuts
 from remat_algorithms.parallel.pipeline.stages import needs_flush
 
 
-class ChunkOptions(Options):
+class ReplicaOptions(Options):
+    """Options of schedules that have a name."""
+
+    replicas: int = Field(
+        default=1, ge=1, le=4096, description="devices that hold each stage; the instance's `copies` have to allow it"
+    )
+    sharing: Literal["turns", "parts"] = Field(
+        default="turns",
+        description="they take micro-batches in turns, as so many pipelines, or a part of each one (`parts`)",
+    )
+
+
+class ChunkOptions(ReplicaOptions):
     """Options of the interleaved schedule."""
 
     chunks: int = Field(default=2, ge=1, le=64, description="parts of the model that each device holds")
 
 
-def orders_of(instance: PipelineInstance, lists: rules.Lists | rules.PairedLists) -> Orders:
+def orders_of(instance: PipelineInstance, lists: rules.Lists | rules.PairedLists, *, every: int = 1) -> Orders:
     """Give each part of a rule its layers, so that the slowest part is as quick as can be.
 
-    Operations on halves that the layers of a stage do not have become those on the whole.
+    Operations on halves that the layers of a stage do not have become those on the whole. `every` k-th device of the
+    instance is one of the rule.
 
     Raises
     ------
@@ -31,7 +46,7 @@ def orders_of(instance: PipelineInstance, lists: rules.Lists | rules.PairedLists
     """
     needs_flush(instance)
     homes = [
-        sorted({device for device, part in zip(lists.place, lists.part, strict=True) if part == wanted})
+        sorted({device * every for device, part in zip(lists.place, lists.part, strict=True) if part == wanted})
         for wanted in range(lists.parts)
     ]
     check_copies(instance, max(len(devices) for devices in homes))
@@ -84,30 +99,78 @@ def _whole(operations: tuple[Pass, ...], halves: list[bool]) -> list[Pass]:
     ]
 
 
-def _solved(problem: Problem, rule: Callable[[int, int], rules.Lists | rules.PairedLists]) -> Proposal:
-    instance = problem.instance
+def _solved(
+    problem: Problem, rule: Callable[[int, int], rules.Lists | rules.PairedLists], options: ReplicaOptions
+) -> Proposal:
+    instance, devices = problem.instance, len(problem.machine.processors)
     assert isinstance(instance, PipelineInstance)
-    return Proposal(orders=orders_of(instance, rule(len(problem.machine.processors), instance.micro_batches)))
+    if options.replicas == 1:
+        return Proposal(orders=orders_of(instance, rule(devices, instance.micro_batches)))
+    return Proposal(orders=replicated(instance, devices, rule, options))
 
 
-def _whole_backwards(problem: Problem, rule: Callable[..., rules.Lists], **more: int) -> Proposal:
+def replicated(
+    instance: PipelineInstance,
+    devices: int,
+    rule: Callable[[int, int], rules.Lists | rules.PairedLists],
+    options: ReplicaOptions,
+) -> Orders:
+    """Return the orders of a rule in which several devices, next to each other, hold each stage.
+
+    In turns they are as many pipelines, each with its share of the micro-batches; in parts each device runs a part of
+    every micro-batch.
+
+    Raises
+    ------
+    OptionError
+        Where devices or micro-batches cannot be shared out evenly, or the instance says nothing of such parts.
+    """
+    count, batches = options.replicas, instance.micro_batches
+    if devices % count:
+        raise OptionError(f"{devices} devices are no multiple of {count}", option="replicas")
+    in_turns = options.sharing == "turns"
+    if in_turns and batches % count:
+        raise OptionError(f"{batches} micro-batches cannot be taken in {count} equal turns", option="replicas")
+    if not in_turns and count not in [(instance.samples or 1) // part.samples for part in instance.parts]:
+        raise OptionError(f"the instance says nothing of micro-batches in {count} `parts`", option="replicas")
+    lists = rule(devices // count, batches // count if in_turns else batches)
+    check_copies(instance, count * max(Counter(lists.part).values()))
+    # Cuts are those for every first device, which does the same as the others.
+    one = orders_of(instance, lists, every=count)
+    stages = tuple(
+        Stage(stage.layers, stage.device * count + k, *(() if in_turns else (k, count)))
+        for stage in one.stages
+        for k in range(count)
+    )
+
+    def moved(operation: Pass, k: int) -> Pass:
+        phase, stage, batch = operation
+        return Pass(phase, stage * count + k, batch * count + k if in_turns else batch)
+
+    listed = tuple(tuple(moved(operation, k) for operation in own) for own in one.lists for k in range(count))
+    return Orders(stages, listed, tuple(own for own in one.paired for _ in range(count)))
+
+
+def _whole_backwards(
+    problem: Problem, rule: Callable[..., rules.Lists], options: ReplicaOptions, **more: int
+) -> Proposal:
     """Solve with a rule that takes each backward as a whole, in halves or not."""
     split = _has_halves(problem)
-    return _solved(problem, lambda devices, batches: rule(devices, batches, split=split, **more))
+    return _solved(problem, lambda devices, batches: rule(devices, batches, split=split, **more), options)
 
 
 def _has_halves(problem: Problem) -> bool:
     return isinstance(problem.instance, PipelineInstance) and problem.instance.is_split
 
 
-def _in_halves(problem: Problem, rule: Callable[[int, int], rules.Lists]) -> Proposal:
+def _in_halves(problem: Problem, rule: Callable[[int, int], rules.Lists], options: ReplicaOptions) -> Proposal:
     """Solve with a rule that runs the halves of backwards apart."""
     if not _has_halves(problem):
         raise OptionError(
             "this schedule runs the two halves of a backward apart, and no layer gives a weight_time",
             argument="algorithm",
         )
-    return _solved(problem, rule)
+    return _solved(problem, rule, options)
 
 
 def named_orders(problem: Problem) -> Iterator[Orders]:
@@ -123,66 +186,66 @@ def named_orders(problem: Problem) -> Iterator[Orders]:
             yield orders_of(instance, halves(devices, instance.micro_batches))
 
 
-def solve_gpipe(problem: Problem, options: None, context: Context) -> Proposal:
+def solve_gpipe(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
     """All forwards, then all backwards (Huang et al. 2019)."""
-    return _whole_backwards(problem, rules.gpipe)
+    return _whole_backwards(problem, rules.gpipe, options)
 
 
-def solve_1f1b(problem: Problem, options: None, context: Context) -> Proposal:
+def solve_1f1b(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
     """One forward, one backward, after as few forwards as keep the last stage fed (Fan et al. 2021)."""
-    return _whole_backwards(problem, rules.one_forward_one_backward)
+    return _whole_backwards(problem, rules.one_forward_one_backward, options)
 
 
-def solve_eager(problem: Problem, options: None, context: Context) -> Proposal:
+def solve_eager(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
     """1F1B with twice the forwards first, which hides hops."""
-    return _whole_backwards(problem, rules.eager_one_forward_one_backward)
+    return _whole_backwards(problem, rules.eager_one_forward_one_backward, options)
 
 
 def solve_interleaved(problem: Problem, options: ChunkOptions, context: Context) -> Proposal:
     """1F1B with several chunks of the model on each device (Narayanan et al. 2021)."""
-    return _whole_backwards(problem, rules.interleaved, chunks=options.chunks)
+    return _whole_backwards(problem, rules.interleaved, options, chunks=options.chunks)
 
 
-def solve_chimera(problem: Problem, options: None, context: Context) -> Proposal:
+def solve_chimera(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
     """Two pipelines in opposite directions (Li and Hoefler 2021)."""
-    return _whole_backwards(problem, rules.chimera)
+    return _whole_backwards(problem, rules.chimera, options)
 
 
-def solve_gems(problem: Problem, options: None, context: Context) -> Proposal:
+def solve_gems(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
     """Micro-batches in turns from both ends, one activation a device (Jain et al. 2020)."""
-    return _whole_backwards(problem, rules.gems)
+    return _whole_backwards(problem, rules.gems, options)
 
 
-def solve_dualpipe(problem: Problem, options: None, context: Context) -> Proposal:
+def solve_dualpipe(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
     """Two pipelines in opposite directions, forwards and backwards at once (DeepSeek-AI 2024)."""
-    return _solved(problem, rules.dualpipe)
+    return _solved(problem, rules.dualpipe, options)
 
 
-def solve_dualpipev(problem: Problem, options: None, context: Context) -> Proposal:
+def solve_dualpipev(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
     """DualPipe folded: two chunks a device in a V, one copy of the model (DeepSeek-AI 2025)."""
-    return _solved(problem, rules.dualpipev)
+    return _solved(problem, rules.dualpipev, options)
 
 
-def solve_zb_h1(problem: Problem, options: None, context: Context) -> Proposal:
+def solve_zb_h1(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
     """Zero bubble in the memory of 1F1B (Qi et al. 2024)."""
-    return _in_halves(problem, rules.zb_h1)
+    return _in_halves(problem, rules.zb_h1, options)
 
 
-def solve_zb_h2(problem: Problem, options: None, context: Context) -> Proposal:
+def solve_zb_h2(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
     """Zero bubble in up to twice the memory of 1F1B (Qi et al. 2024)."""
-    return _in_halves(problem, rules.zb_h2)
+    return _in_halves(problem, rules.zb_h2, options)
 
 
-def solve_zb_v(problem: Problem, options: None, context: Context) -> Proposal:
+def solve_zb_v(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
     """Two chunks a device in a V, in the memory of 1F1B (Qi et al. 2024)."""
-    return _in_halves(problem, rules.zb_v)
+    return _in_halves(problem, rules.zb_v, options)
 
 
-def solve_v_half(problem: Problem, options: None, context: Context) -> Proposal:
+def solve_v_half(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
     """Two chunks a device in a V, in about half the memory of 1F1B (Qi et al. 2024)."""
-    return _in_halves(problem, rules.v_half)
+    return _in_halves(problem, rules.v_half, options)
 
 
-def solve_v_min(problem: Problem, options: None, context: Context) -> Proposal:
+def solve_v_min(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
     """Two chunks a device in a V, in about a third of the memory of 1F1B (Qi et al. 2024)."""
-    return _in_halves(problem, rules.v_min)
+    return _in_halves(problem, rules.v_min, options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from remat.graph.chain import Chain
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
@@ -24,8 +26,11 @@ from remat.instance.lowering.tree import lower_tree
 __all__ = ["chain_of", "lower", "machine_of"]
 
 
-def lower(instance: Instance, machine: Machine | None = None) -> TaskGraph:
-    """Return the task graph of an instance (O(size of the instance)) on a machine, its own if not given."""
+def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[int] = ()) -> TaskGraph:
+    """Return the task graph of an instance (O(size of the instance)) on a machine, its own if not given.
+
+    `degrees`, of a pipeline, says for each layer how many devices share every micro-batch; by default one.
+    """
     match instance:
         case ChainInstance():
             return lower_chain(instance)
@@ -36,7 +41,7 @@ def lower(instance: Instance, machine: Machine | None = None) -> TaskGraph:
         case TreeInstance():
             return lower_tree(instance)
         case PipelineInstance():
-            return lower_pipeline(instance)
+            return lower_pipeline(instance, degrees)
         case JoinInstance():
             return lower_join(instance)
 

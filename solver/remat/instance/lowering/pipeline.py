@@ -1,11 +1,15 @@
 """Pipelines: tasks are layers times micro-batches; which device runs what is left to the schedule.
 
 Tasks are ``Fe{l}.{m}`` (layer l from 1, micro-batch m from 0), then ``B{l}.{m}``, then ``W{l}.{m}`` of the layers whose
-backward is in two halves; each group layer by layer.
+backward is in two halves; each group layer by layer. Where a plan has r devices share each micro-batch of a layer, its
+tasks are numbered by parts, r m + i of part i, and so are values: in as many pieces as whoever makes or reads them asks
+for, so that each byte is sent once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import lcm
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,9 +25,20 @@ CANNOT = -1
 """Time of a task on a type of device that cannot run it."""
 
 
-def lower_pipeline(instance: PipelineInstance) -> TaskGraph:
-    """Lower a pipeline whose parameters change between steps only (O(layers x micro-batches))."""
-    return with_stage_names(_Lowering(instance).graph(), [instance.layers])
+Group = tuple[int, int]
+"""The first of a group of values, and how many of them there are for each micro-batch."""
+
+
+def lower_pipeline(instance: PipelineInstance, degrees: Sequence[int] = ()) -> TaskGraph:
+    """Lower a pipeline whose parameters change between steps only (O(layers x micro-batches)).
+
+    Parameters
+    ----------
+    instance : PipelineInstance
+    degrees : sequence of int
+        Devices that share each micro-batch, of each layer; empty: one.
+    """
+    return with_stage_names(_Lowering(instance, degrees).graph(), [instance.layers])
 
 
 class _Values:
@@ -44,32 +59,38 @@ class _Values:
 
 
 class _Lowering:
-    def __init__(self, instance: PipelineInstance) -> None:
+    def __init__(self, instance: PipelineInstance, degrees: Sequence[int]) -> None:
         self.instance = instance
         self.layers = instance.each_layer()
         self.batches = instance.micro_batches
         self.values = _Values()
-        # What a layer takes and makes for micro-batch m is works[layer][m % slices]: slices of a sequence differ.
-        self.works = instance.works()
-        self.slices = instance.slices
-        self.x = [self._of_layer("x", k, [work.output_size for work in works]) for k, works in enumerate(self.works)]
-        # What the second half of a backward keeps is a part of what the forward saved, and is not there twice.
-        self.s = [
-            self._of_layer("s", k, [work.saved_size - min(work.saved_size, work.weight_saved_size) for work in works])
-            for k, works in enumerate(self.works)
-        ]
         count = len(self.layers)
+        self.parts = list(degrees) or [1] * count
+        # What a layer takes and makes for micro-batch m is works[layer][m % slices]: slices of a sequence differ.
+        self.works = instance.works(self.parts)
+        self.slices = instance.slices
         self.sources = instance.sources()
         self.readers: list[list[int]] = [[] for _ in self.layers]
         for reader, read in enumerate(self.sources):
             for k in read:
                 self.readers[k].append(reader)
+        self.x = [
+            self._of_layer("x", k, [work.output_size for work in works], self._pieces(k, *self.readers[k]))
+            for k, works in enumerate(self.works)
+        ]
+        # What the second half of a backward keeps is a part of what the forward saved, and is not there twice.
+        self.s = [
+            self._of_layer("s", k, [work.saved_size - min(work.saved_size, work.weight_saved_size) for work in works])
+            for k, works in enumerate(self.works)
+        ]
         # Each reader of an output gives back a gradient of its own.
         self.y = {
-            (k, reader): self.values.add(
-                f"y{k + 1}." if reader == k + 1 else f"y{k + 1}.{reader + 1}.",
-                0,
-                self._of_batches([work.gradient_bytes for work in self.works[k]]),
+            (k, reader): self._of_layer(
+                f"y{k + 1}" if reader == k + 1 else f"y{k + 1}.{reader + 1}",
+                k,
+                [work.gradient_bytes for work in self.works[k]],
+                self._pieces(k, reader),
+                named=True,
             )
             for k, readers in enumerate(self.readers)
             for reader in readers
@@ -103,42 +124,54 @@ class _Lowering:
     def _parameters(self) -> list[tuple[int, int, int]]:
         return [layer.of_parameters for layer in self.layers]
 
-    def _of_layer(self, name: str, layer: int, sizes: list[int]) -> int:
-        return self.values.add(f"{name}{layer + 1}.", 0, self._of_batches(sizes))
+    def _pieces(self, layer: int, *others: int) -> int:
+        """Return the pieces of what passes between a layer and others, for each micro-batch."""
+        return lcm(self.parts[layer], *(self.parts[other] for other in others))
 
-    def _of_batches(self, sizes: list[int]) -> IntArray:
-        """Return sizes of all micro-batches, of which the first are given."""
-        return np.tile(np.array(sizes, dtype=np.int64), self.batches // len(sizes))
+    def _of_layer(self, name: str, layer: int, sizes: list[int], pieces: int = 0, *, named: bool = False) -> Group:
+        """Add a layer's values, of which those of the first parts of micro-batches are given; each in equal pieces."""
+        each = pieces // self.parts[layer] if pieces else 1
+        cut = [size // each + (k < size % each) for size in sizes for k in range(each)]
+        first = self.values.add(f"{name}." if named else f"{name}{layer + 1}.", 0, self._of_batches(cut, layer, each))
+        return first, each * self.parts[layer]
+
+    def _of_batches(self, sizes: list[int], layer: int, each: int = 1) -> IntArray:
+        """Return figures of all parts of a layer's micro-batches, of which the first are given, `each` of a part."""
+        return np.tile(np.array(sizes, dtype=np.int64), self.batches * self.parts[layer] * each // len(sizes))
 
     def graph(self) -> TaskGraph:
         """Return the task graph."""
-        count, batches, layers = len(self.layers), self.batches, self.layers
+        count, layers = len(self.layers), self.layers
         split = [k for k in range(count) if layers[k].is_split]
+        groups = [*range(count), *range(count), *split]
         reads = [self._reads_of_forward(k) for k in range(count)]
         reads += [self._reads_of_backward(k) for k in range(count)]
-        reads += [self._per_batch([self.v[k], self.e[k]], [self.parameters["g"].get(k)]) for k in split]
-        writes = [self._per_batch([self.x[k], self.s[k], *self._if(self.v, k)], []) for k in range(count)]
+        reads += [self._rows(k, [self.v[k], self.e[k]], [self.parameters["g"].get(k)]) for k in split]
+        writes = [self._rows(k, [self.x[k], self.s[k], *self._if(self.v, k)], []) for k in range(count)]
         for k in range(count):
             gradients = [self.y[source, k] for source in self.sources[k]]
-            writes.append(self._per_batch([*gradients, *self._if(self.e, k)], []))
-        writes += [self._per_batch([], []) for _ in split]
-        names: list[NameRun] = [(f"Fe{k + 1}.", 0, batches) for k in range(count)]
-        names += [(f"B{k + 1}.", 0, batches) for k in range(count)]
-        names += [(f"W{k + 1}.", 0, batches) for k in split]
-        time, types, times = self._times(split)
-        total = len(names) * batches
-        once = np.arange(total) >= count * batches  # gradients are added up: a second time would be wrong
-        workspace = [[work.forward_workspace for work in works] for works in self.works]
-        workspace += [[work.backward_workspace for work in works] for works in self.works]
-        workspace += [workspace[count + k] for k in split]
+            writes.append(self._rows(k, [*gradients, *self._if(self.e, k)], []))
+        writes += [self._rows(k, [], []) for k in split]
+        letters = ["Fe"] * count + ["B"] * count + ["W"] * len(split)
+        names: list[NameRun] = [
+            (f"{letter}{k + 1}.", 0, self.batches * self.parts[k]) for letter, k in zip(letters, groups, strict=True)
+        ]
+        time, types, times = self._times(groups)
+        # Gradients are added up: a second time would be wrong.
+        once = np.repeat([letter != "Fe" for letter in letters], [run[2] for run in names])
+        total = len(once)
+        workspace = [
+            self._of_batches([work.forward_workspace if k < count else work.backward_workspace for work in works], own)
+            for k, (own, works) in enumerate((own, self.works[own]) for own in groups)
+        ]
         return TaskGraph(
             tasks=NumberedNames(names),
             values=NumberedNames(self.values.runs),
             time=time,
             size=np.concatenate(self.values.sizes),
-            reads=_with(_joined(reads, batches), self._reads_of_slices()),
-            writes=_with(_joined(writes, batches), self._writes_of_slices()),
-            workspace=np.concatenate([self._of_batches(sizes) for sizes in workspace]),
+            reads=_with(_joined(reads), self._reads_of_slices()),
+            writes=_with(_joined(writes), self._writes_of_slices()),
+            workspace=np.concatenate(workspace),
             in_place=np.zeros(total, dtype=bool),
             required=once.copy(),
             recomputable=~once,
@@ -150,30 +183,30 @@ class _Lowering:
             ),
             types=types,
             times=times,
-            pairs=self._pairs(types),
+            pairs=self._pairs(types, groups),
             units=self.instance.units.build(),
         )
 
-    def _pairs(self, types: tuple[str, ...]) -> PairTimes:
+    def _pairs(self, types: tuple[str, ...], groups: list[int]) -> PairTimes:
         """Return which tasks are forwards and (first halves of) backwards, and what two of them at once spare.
 
-        Slices of sequences give no time for that, and spare nothing.
+        Slices of sequences, and parts of micro-batches, give no time for that, and spare nothing.
         """
         every = types or tuple(dict.fromkeys(self.instance.cluster.types))[:1]
-        count, own = len(self.layers), [[works[0].spared_on(name) for works in self.works] for name in every]
-        weights = sum(layer.is_split for layer in self.layers)
-        spared = number_array(time for row in own for time in [*row, *row, *[0] * weights])
-        side = np.repeat(np.array([1] * count + [2] * count + [0] * weights, dtype=np.int8), self.batches)
-        return PairTimes(side, np.repeat(spared.reshape(len(own), -1), self.batches, axis=1))
+        count, counts = len(self.layers), [self.batches * self.parts[k] for k in groups]
+        own = [[works[0].spared_on(name) for works in self.works] for name in every]
+        spared = number_array(time for row in own for time in [*row, *row, *[0] * (len(groups) - 2 * count)])
+        side = np.array([1] * count + [2] * count + [0] * (len(groups) - 2 * count), dtype=np.int8)
+        return PairTimes(np.repeat(side, counts), np.repeat(spared.reshape(len(own), -1), counts, axis=1))
 
     @staticmethod
-    def _if(where: dict[int, int], layer: int) -> list[int]:
+    def _if(where: dict[int, Group], layer: int) -> list[Group]:
         return [where[layer]] if layer in where else []
 
-    def _reads_of_forward(self, layer: int) -> tuple[IntArray, int]:
-        return self._per_batch([self.x[source] for source in self.sources[layer]], [self.parameters["w"].get(layer)])
+    def _reads_of_forward(self, layer: int) -> IntArray:
+        return self._rows(layer, [self.x[source] for source in self.sources[layer]], [self.parameters["w"].get(layer)])
 
-    def _reads_of_backward(self, layer: int) -> tuple[IntArray, int]:
+    def _reads_of_backward(self, layer: int) -> IntArray:
         own = self.layers[layer].backward_reads
         wanted = self.instance.backward_reads if own is None else own
         # Whatever it reads of them, its forward comes first: the saved value, which may have no size, says so.
@@ -184,16 +217,16 @@ class _Lowering:
         if "output" in wanted:
             per_batch.append(self.x[layer])
         gradient = None if layer in self.v else self.parameters["g"].get(layer)
-        return self._per_batch(per_batch, [self.parameters["w"].get(layer), gradient])
+        return self._rows(layer, per_batch, [self.parameters["w"].get(layer), gradient])
 
-    def _per_batch(self, values: list[int], shared: list[int | None]) -> tuple[IntArray, int]:
-        """Return a row for each micro-batch, flattened, and how long one is: its own values, and those of the layer."""
-        fixed = [value for value in shared if value is not None]
-        rows = np.empty((self.batches, len(values) + len(fixed)), dtype=np.int64)
-        for column, first in enumerate(values):
-            rows[:, column] = first + np.arange(self.batches)
-        rows[:, len(values) :] = fixed
-        return rows.ravel(), rows.shape[1]
+    def _rows(self, layer: int, groups: list[Group], shared: list[int | None]) -> IntArray:
+        """Return a row for each part of a layer's micro-batches: the pieces of values of that part, and shared ones."""
+        rows = self.batches * self.parts[layer]
+        fixed = np.array([value for value in shared if value is not None], dtype=np.int64)
+        columns = [
+            first + np.arange(self.batches * each).reshape(rows, each // self.parts[layer]) for first, each in groups
+        ]
+        return np.concatenate([*columns, np.broadcast_to(fixed, (rows, len(fixed)))], axis=1)
 
     def _reads_of_slices(self) -> list[tuple[IntArray, IntArray]]:
         """Return what slices read of others of their sequence, as (tasks, values).
@@ -210,8 +243,8 @@ class _Lowering:
         found: list[tuple[IntArray, IntArray]] = []
         for k in range(len(self.layers)):
             forward, backward = k * self.batches, (len(self.layers) + k) * self.batches
-            found.append((self._tasks(forward + later), self._tasks(self.s[k] + earlier)))
-            found.append((self._tasks(backward + later), self._tasks(self.s[k] + earlier)))
+            found.append((self._tasks(forward + later), self._tasks(self.s[k][0] + earlier)))
+            found.append((self._tasks(backward + later), self._tasks(self.s[k][0] + earlier)))
             found.append((self._tasks(backward + adding), self._others(self.c[k] + up_to)))
             found.append((self._tasks(backward + ahead), self._others(self.q[k] + ahead)))
         return found
@@ -238,11 +271,11 @@ class _Lowering:
         sequences = self.batches // self.slices
         return (np.arange(sequences)[:, None] * (self.slices - 1) + first).ravel()
 
-    def _times(self, split: list[int]) -> tuple[NumberArray, tuple[str, ...], NumberArray | None]:
+    def _times(self, groups: list[int]) -> tuple[NumberArray, tuple[str, ...], NumberArray | None]:
         """Return the least time of each task, the types, and the times on each."""
-        tasks = [(works, "forward_time") for works in self.works]
-        tasks += [(works, "backward_time") for works in self.works]
-        tasks += [(self.works[k], "weight_time") for k in split]
+        count = len(self.layers)
+        phases = ["forward_time"] * count + ["backward_time"] * count + ["weight_time"] * (len(groups) - 2 * count)
+        tasks = [(self.works[k], phase) for k, phase in zip(groups, phases, strict=True)]
         types = tuple(dict.fromkeys(self.instance.cluster.types))
         able = {
             (id(work), name): work.work_on(name) is not None for works in self.works for work in works for name in types
@@ -252,17 +285,19 @@ class _Lowering:
             for name in types
         ]
         least = [min(time for time in column if time is not None) for column in zip(*table, strict=True)]
-        time = self._of_tasks(number_array(least))
+        time = self._of_tasks(number_array(least), groups)
         spared = [[works[0].spared_on(name) for works in self.works] for name in types]
         if all(row == least for row in table) and all(row == spared[0] for row in spared):
             return time, (), None
         rows = [number_array(CANNOT if one is None else one for one in row) for row in table]
-        return time, types, np.array([self._of_tasks(row) for row in rows])
+        return time, types, np.array([self._of_tasks(row, groups) for row in rows])
 
-    def _of_tasks(self, listed: NumberArray) -> NumberArray:
-        """Return figures of all tasks, of which those of each group's first micro-batches are given."""
+    def _of_tasks(self, listed: NumberArray, groups: list[int]) -> NumberArray:
+        """Return figures of all tasks, of which those of each group's first ones are given."""
         rows = listed.reshape(-1, self.slices)
-        return np.tile(rows, (1, self.batches // self.slices)).ravel()
+        if max(self.parts) == 1:
+            return np.tile(rows, (1, self.batches // self.slices)).ravel()
+        return np.repeat(rows[:, 0], [self.batches * self.parts[k] for k in groups])
 
 
 def _with(rows: Ragged, more: list[tuple[IntArray, IntArray]]) -> Ragged:
@@ -275,8 +310,8 @@ def _with(rows: Ragged, more: list[tuple[IntArray, IntArray]]) -> Ragged:
     return Ragged(start, items[np.argsort(where, kind="stable")])
 
 
-def _joined(groups: list[tuple[IntArray, int]], batches: int) -> Ragged:
+def _joined(groups: list[IntArray]) -> Ragged:
     """Put groups of rows, all of one length in a group, one after the other."""
-    counts = np.repeat(np.array([width for _, width in groups], dtype=np.int64), batches)
-    start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
-    return Ragged(start, np.concatenate([items for items, _ in groups]))
+    shapes = np.array([group.shape for group in groups], dtype=np.int64)
+    start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(np.repeat(shapes[:, 1], shapes[:, 0]))))
+    return Ragged(start, np.concatenate([group.ravel() for group in groups]))

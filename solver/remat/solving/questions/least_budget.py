@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from remat.errors import OptionError
-from remat.graph.bounds import makespan_bound
 from remat.instance import load
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
@@ -91,7 +90,7 @@ def least_budget(
     answer = Answer(
         question=f"the least budget of {name} for {limits.text}", quantity="budget", value=None, memory=name
     )
-    bound = makespan_bound(problem.graph, problem.machine, problem.needed)
+    bound = problem.least_makespan
     if not limit.admits(bound):
         shown = format_time(bound, problem.units)
         reason = f"no budget will do: whatever the memory, the makespan is at least {shown}"
