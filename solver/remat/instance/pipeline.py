@@ -171,13 +171,31 @@ class PipelineInstance(BaseInstance):
         tokens = self.tokens.model_copy(update={"slices": used, "cut": cut})
         return self.model_copy(update={"tokens": tokens, "micro_batches": self.micro_batches // self.slices * len(cut)})
 
+    @property
+    def degrees(self) -> tuple[int, ...]:
+        """In how many `parts` a micro-batch may be shared out."""
+        return tuple((self.samples or 1) // part.samples for part in self.parts)
+
+    def shared(self, count: int, *, parts: bool) -> Self:
+        """Return the instance as each of so many devices that hold the same layers has it.
+
+        It has its share of the micro-batches or, with `parts`, its part of every one, of so many in `degrees`.
+        """
+        update: dict[str, object] = {"copies": self.copies // count, "parts": ()}
+        if parts:
+            works = self.parts[self.degrees.index(count)].layers
+            update |= {"layers": with_work(self.layers, works), "samples": (self.samples or count) // count}
+        else:
+            update["micro_batches"] = self.micro_batches // count
+        return self.model_copy(update=update)
+
     def loosened(self, *, work: bool) -> Self:
         """Return the instance with the least times and sizes of a layer, whole or in parts: for lower bounds.
 
         `work` counts all parts of a micro-batch; otherwise the times are of one of them.
         """
         ways: list[tuple[int, Sequence[LayerWork]]] = [(1, self.layers)]
-        ways += [((self.samples or 1) // part.samples, part.layers) for part in self.parts]
+        ways += [(degree, part.layers) for degree, part in zip(self.degrees, self.parts, strict=True)]
         layers = [
             least_work(layer, [(count if work else 1, works[index]) for count, works in ways])
             for index, layer in enumerate(self.layers)
@@ -197,7 +215,7 @@ class PipelineInstance(BaseInstance):
         if not degrees or max(degrees) == 1:
             return listed
         index = [number for number, layer in enumerate(self.layers) for _ in range(layer.repeat)]
-        parts = {(self.samples or 1) // part.samples: part.layers for part in self.parts}
+        parts = {degree: part.layers for degree, part in zip(self.degrees, self.parts, strict=True)}
         return [
             own if degree == 1 else (parts[degree][number],)
             for own, number, degree in zip(listed, index, degrees, strict=True)

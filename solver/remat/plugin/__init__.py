@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from remat.plugin.registry import Algorithm
     from remat.schedule.closing import plan_of
     from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, task_sequence
-    from remat.schedule.orders import Orders, Pass, Phase, Stage, initial_of, tasks_of
+    from remat.schedule.orders import Orders, Pass, Phase, Stage, degrees_of, initial_of, tasks_of
     from remat.schedule.patterns import Beat, Pattern
     from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps, concatenate
     from remat.units import Number, format_size
@@ -98,6 +98,7 @@ _HOME = {
     "WHOLE": "remat.schedule.steps",
     "check_length": "remat.plugin.emit",
     "concatenate": "remat.schedule.steps",
+    "degrees_of": "remat.schedule.orders",
     "entry_array": "remat.schedule.operations",
     "expand": "remat.schedule.operations",
     "expanded": "remat.schedule.operations",
@@ -163,6 +164,7 @@ __all__ = [
     "Variants",
     "check_length",
     "concatenate",
+    "degrees_of",
     "entry_array",
     "expand",
     "expanded",

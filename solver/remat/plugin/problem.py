@@ -22,6 +22,8 @@ from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
 from remat.units import Number, Units
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from remat.graph.chain import Chain
     from remat.graph.taskgraph import TaskGraph
     from remat.instance import Instance
@@ -67,6 +69,12 @@ class Problem:
         from remat.instance.lowering import lower
 
         return lower(self.instance, self.machine)
+
+    def graph_of(self, degrees: Sequence[int]) -> TaskGraph:
+        """Return the task graph of schedules that share micro-batches in parts (`degrees_of`); of none, `graph`."""
+        from remat.instance.lowering import lower
+
+        return lower(self.instance, self.machine, degrees) if degrees else self.graph
 
     @cached_property
     def chain(self) -> Chain:

@@ -244,7 +244,7 @@ def degrees_of(instance: PipelineInstance, stages: Sequence[Stage]) -> tuple[int
     """
     if all(stage.of == 1 for stage in stages):
         return ()
-    known = {1, *((instance.samples or 1) // part.samples for part in instance.parts)}
+    known = {1, *instance.degrees}
     degrees = [0] * instance.length
     for index, stage in enumerate(stages):
         at = f"$.stages[{index}].part"

@@ -20,8 +20,8 @@ FAULTS = faults_of(
         ),
         (
             BOUNDS,
-            "work / sum(_exact_speed(processor.speed) for processor in machine.processors)",
-            "work / len(machine.processors)",
+            "_work(graph, needed) / sum(_exact_speed(processor.speed) for processor in machine.processors)",
+            "_work(graph, needed) / len(machine.processors)",
             "slow processors make the bound larger",
             OF_WHOLE,
         ),

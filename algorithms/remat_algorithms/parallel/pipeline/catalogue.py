@@ -183,7 +183,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "Narayanan et al. 2019",
     ),
     _planner(
-        "2bw-plan", "pipedream:solve_2bw", "", "depth and cuts for the least slowest stage", "Narayanan et al. 2021"
+        "2bw-plan", "pipedream:solve_2bw", "", "depth, width, and cuts for the quickest step", "Narayanan et al. 2021"
     ),
     _planner(
         "dapple-plan",
@@ -197,7 +197,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "varuna",
         "varuna:solve",
         "",
-        "depth by simulation, backwards when they are ready",
+        "depth and width by simulation, backwards when they are ready",
         "Athlur et al. 2022",
         auto=True,
     ),
@@ -218,8 +218,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "Eliad et al. 2021",
         auto=True,
     ),
-    _planner(
-        "chimera-plan", "chimera_plan:solve", "", "depth of Chimera's schedule by simulation", "Li and Hoefler 2021"
-    ),
+    _planner("chimera-plan", "chimera_plan:solve", "", "depth and width of Chimera's schedule", "Li and Hoefler 2021"),
     _named("v-min", "solve_v_min", "two chunks a device in a V, in a third of the memory of 1F1B", "Qi et al. 2024b"),
 )

@@ -12,7 +12,8 @@ from pydantic import Field
 from remat.plugin import Context, OptionError, Options, Orders, Pass, Phase, PipelineInstance, Problem, Proposal, Stage
 from remat_algorithms.parallel.pipeline import rules
 from remat_algorithms.parallel.pipeline.cuts import balanced_cuts
-from remat_algorithms.parallel.pipeline.stages import needs_flush
+from remat_algorithms.parallel.pipeline.replicas import Replicas
+from remat_algorithms.parallel.pipeline.stages import check_copies, needs_flush
 
 
 class ReplicaOptions(Options):
@@ -64,16 +65,6 @@ def orders_of(instance: PipelineInstance, lists: rules.Lists | rules.PairedLists
     return Orders(stages, tuple(tuple(_whole(operations, halves)) for operations in lists.lists))
 
 
-def check_copies(instance: PipelineInstance, copies: int) -> None:
-    """Refuse a schedule that keeps more copies of a layer than the instance allows."""
-    if copies > instance.copies:
-        raise OptionError(
-            f"this schedule keeps each layer on {copies} devices, and the instance allows {instance.copies}; "
-            f'give it "copies": {copies}',
-            argument="algorithm",
-        )
-
-
 def _paired(stages: tuple[Stage, ...], lists: rules.PairedLists, halves: list[bool]) -> Orders:
     """Return orders in which some operations go on at once."""
     found: list[tuple[Pass, ...]] = []
@@ -102,53 +93,14 @@ def _whole(operations: tuple[Pass, ...], halves: list[bool]) -> list[Pass]:
 def _solved(
     problem: Problem, rule: Callable[[int, int], rules.Lists | rules.PairedLists], options: ReplicaOptions
 ) -> Proposal:
-    instance, devices = problem.instance, len(problem.machine.processors)
+    replicas = Replicas(options.replicas, options.sharing == "parts")
+    replicas.check(problem)
+    instance, devices = problem.instance, len(problem.machine.processors) // replicas.count
     assert isinstance(instance, PipelineInstance)
-    if options.replicas == 1:
-        return Proposal(orders=orders_of(instance, rule(devices, instance.micro_batches)))
-    return Proposal(orders=replicated(instance, devices, rule, options))
-
-
-def replicated(
-    instance: PipelineInstance,
-    devices: int,
-    rule: Callable[[int, int], rules.Lists | rules.PairedLists],
-    options: ReplicaOptions,
-) -> Orders:
-    """Return the orders of a rule in which several devices, next to each other, hold each stage.
-
-    In turns they are as many pipelines, each with its share of the micro-batches; in parts each device runs a part of
-    every micro-batch.
-
-    Raises
-    ------
-    OptionError
-        Where devices or micro-batches cannot be shared out evenly, or the instance says nothing of such parts.
-    """
-    count, batches = options.replicas, instance.micro_batches
-    if devices % count:
-        raise OptionError(f"{devices} devices are no multiple of {count}", option="replicas")
-    in_turns = options.sharing == "turns"
-    if in_turns and batches % count:
-        raise OptionError(f"{batches} micro-batches cannot be taken in {count} equal turns", option="replicas")
-    if not in_turns and count not in [(instance.samples or 1) // part.samples for part in instance.parts]:
-        raise OptionError(f"the instance says nothing of micro-batches in {count} `parts`", option="replicas")
-    lists = rule(devices // count, batches // count if in_turns else batches)
-    check_copies(instance, count * max(Counter(lists.part).values()))
+    lists = rule(devices, instance.micro_batches // (1 if replicas.parts else replicas.count))
+    check_copies(instance, replicas.count * max(Counter(lists.part).values()))
     # Cuts are those for every first device, which does the same as the others.
-    one = orders_of(instance, lists, every=count)
-    stages = tuple(
-        Stage(stage.layers, stage.device * count + k, *(() if in_turns else (k, count)))
-        for stage in one.stages
-        for k in range(count)
-    )
-
-    def moved(operation: Pass, k: int) -> Pass:
-        phase, stage, batch = operation
-        return Pass(phase, stage * count + k, batch * count + k if in_turns else batch)
-
-    listed = tuple(tuple(moved(operation, k) for operation in own) for own in one.lists for k in range(count))
-    return Orders(stages, listed, tuple(own for own in one.paired for _ in range(count)))
+    return Proposal(orders=replicas.spread(orders_of(instance, lists, every=replicas.count)))
 
 
 def _whole_backwards(

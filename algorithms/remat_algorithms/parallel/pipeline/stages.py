@@ -26,6 +26,7 @@ from remat.plugin import (
     StepKind,
     Steps,
     TaskGraph,
+    degrees_of,
     initial_of,
     plan_of,
     tasks_of,
@@ -91,6 +92,16 @@ def needs_flush(instance: PipelineInstance) -> None:
         raise OptionError(
             "this schedule ends with a change of the parameters (weights flush), and those of the instance are "
             f"{instance.weights}; 1f1b-star is for these",
+            argument="algorithm",
+        )
+
+
+def check_copies(instance: PipelineInstance, copies: int) -> None:
+    """Refuse a schedule that keeps more copies of a layer than the instance allows."""
+    if copies > instance.copies:
+        raise OptionError(
+            f"this schedule keeps each layer on {copies} devices, and the instance allows {instance.copies}; "
+            f'give it "copies": {copies}',
             argument="algorithm",
         )
 
@@ -213,10 +224,12 @@ def _kept_outputs(instance: PipelineInstance, layers: Sequence[Layer], own: Sequ
 
 def placed(problem: Problem, orders: Orders) -> tuple[Steps, Number, list[int]] | None:
     """Return the steps of orders, their makespan, and the most bytes of each device; None if they cannot be run."""
-    instance, graph, machine = problem.instance, problem.graph, problem.machine
+    instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
+    degrees = degrees_of(instance, orders.stages)
+    graph = problem.graph_of(degrees)
     places, mode = initial_of(graph, machine, orders), instance.cluster.transfers
-    plan = plan_of(instance, graph, machine, orders, places)
+    plan = plan_of(instance, graph, machine, orders, places, tasks_of(instance, degrees))
     steps = place_orders(
         plan.graph, machine, plan.processors, plan.operations, places, beside=plan.beside, transfers=mode
     )

@@ -38,8 +38,8 @@ def agreed(given, plan):
 def test_in_turns_they_are_pipelines_beside_each_other(name, replicas):
     """Of equal layers without hops: the makespan of one of them with its share of the micro-batches."""
     more = {"forward_time": 4, "backward_time": 3, "weight_time": 2, "paired_time": 7}
-    given = uniform(devices=2 * replicas, layers=4, micro_batches=8 * replicas, copies=2 * replicas, **more)
-    alone = uniform(devices=2, layers=4, micro_batches=8, copies=2, **more)
+    given = uniform(devices=2 * replicas, layers=4, micro_batches=4 * replicas, copies=2 * replicas, **more)
+    alone = uniform(devices=2, layers=4, micro_batches=4, copies=2, **more)
     result = remat.solve(given, algorithm=name, options={"replicas": replicas})
     one = remat.solve(alone, algorithm=name)
     assert result.makespan == one.makespan
@@ -157,3 +157,62 @@ def test_sizes_are_parts_of_larger_ones():
     result = remat.solve(given, algorithm="gpipe", options={"replicas": 2, "sharing": "parts"})
     assert (result.makespan, result.to_dict()["samples"]) == (30, 2)
     assert remat.verify(given, result.to_dict()).makespan == 30
+
+
+def hops(**more):
+    """Return eight equal layers on four devices with slow ways between them; halves are as quick as they could be."""
+    layer = {"forward_time": 2, "backward_time": 4, "saved_size": 4, "output_size": 2, "repeat": 8}
+    half = {"forward_time": 1, "backward_time": 2, "saved_size": 2, "output_size": 1}
+    cluster = {"devices": [{"name": "d", "count": 4}], "levels": [{"latency": 5}]}
+    return document(layers=[layer | {"parameter_size": 3}], parts=[{"samples": 1, "layers": [half]}]) | (
+        {"cluster": cluster} | more
+    )
+
+
+PLANNERS = ("pipedream-dp", "2bw-plan", "dapple-plan", "varuna", "hetpipe", "pipe-torch", "ftpipe", "chimera-plan")
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+@pytest.mark.parametrize("exchange", ["none", "ring"])
+def test_planners_choose_the_width(name, exchange):
+    """By brute force: the quickest of all numbers of devices a stage, and of both ways to share."""
+    given = hops(exchange=exchange)
+    best = remat.solve(given, algorithm=name)
+    agreed(given, best.to_dict())
+    each = [
+        remat.solve(given, algorithm=name, options={"replicas": count})
+        for count in (1, 2, *[4][name == PLANNERS[-1] :])
+    ]
+    for one in each:
+        agreed(given, one.to_dict())
+    assert best.makespan == min(one.makespan for one in each)
+    # All in turns, one micro-batch each, and no hops; where they are added up, a ring of 2 (4 - 1) rounds of 5.
+    alone = 8 * (2 + 4)
+    if name != "chimera-plan" and exchange == "none":
+        assert best.makespan == alone
+    else:
+        assert best.makespan > alone
+
+
+def test_planners_share_out_where_memory_allows():
+    """Each of four devices holds all layers, or if that is too much, a part of them."""
+
+    def parts(result):
+        return len({str(stage["layers"]) for stage in result.to_dict()["stages"]})
+
+    wide, narrow = (remat.solve(hops(), algorithm="2bw-plan", budget=budget) for budget in (1_000, 60))
+    assert parts(wide) == 1
+    assert parts(narrow) > 1
+    assert max(narrow.peak_memory.values()) <= 60
+    assert narrow.makespan > wide.makespan
+
+
+def test_groups_of_planners_are_alike():
+    """Devices of two types in turns are not shared out."""
+    kinds = [{"name": f"d{k}", "type": ["a", "b"][k % 2]} for k in range(4)]
+    given = hops(cluster={"devices": kinds})
+    given["layers"][0] |= {"forward_time": {"a": 2, "b": 3}, "backward_time": {"a": 2, "b": 3}}
+    given["parts"] = []
+    assert len({stage["device"] for stage in remat.solve(given, algorithm="2bw-plan").to_dict()["stages"]}) >= 1
+    with pytest.raises(remat.OptionError, match="not all alike"):
+        remat.solve(given, algorithm="2bw-plan", options={"replicas": 2})

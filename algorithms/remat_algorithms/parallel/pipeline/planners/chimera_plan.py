@@ -1,10 +1,11 @@
 """Chimera's planner: its number of devices by exhaustion, as simulated.
 
-Li & Hoefler 2021: of all even depths (and widths, and sizes of micro-batches, which are not chosen here), the one whose
-step is the quickest. Part s of the layers lies on device s and on device p - 1 - s; it is cut so that the slowest part
-is as quick as can be, on the slower of its devices. Where that fits for no depth, each device's memory is divided
-between its two parts, in halves or thirds, and cut again: each part then fits by itself. Devices are taken in their
-order, the first of them. O(devices^2 x layers^2) array operations, and a simulation of each depth.
+Li & Hoefler 2021: of all even depths, widths and sizes of micro-batches, those whose step is the quickest; widths and
+sizes are tried one by one around this (see `planned`). Part s of the layers lies on device s and on device p - 1 - s;
+it is cut so that the slowest part is as quick as can be, on the slower of its devices. Where that fits for no depth,
+each device's memory is divided between its two parts, in halves or thirds, and cut again: each part then fits by
+itself. Devices are taken in their order, the first of them. O(devices^2 x layers^2) array operations, and a simulation
+of each depth.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from dataclasses import dataclass, replace
 
 from remat.plugin import Context, Orders, Phase, Problem, Proposal
 from remat_algorithms.parallel.pipeline import rules
-from remat_algorithms.parallel.pipeline.named import check_copies
 from remat_algorithms.parallel.pipeline.planners.measures import compute, slower
 from remat_algorithms.parallel.pipeline.planners.planning import (
     Site,
@@ -25,6 +25,7 @@ from remat_algorithms.parallel.pipeline.planners.planning import (
 )
 from remat_algorithms.parallel.pipeline.planners.rows import Line
 from remat_algorithms.parallel.pipeline.planners.simulation import Lists, Pipe, makespan
+from remat_algorithms.parallel.pipeline.stages import check_copies
 
 SHARES = (None, (1, 2), (1, 3), (2, 3))
 """Of a device's memory, what is for its part in the first direction: all that there is for both, or a share."""
@@ -46,7 +47,7 @@ def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal
                 return _Copies.of(site, len(cuts) - 1).orders(cuts)
         return None
 
-    return planned(problem, plan)
+    return planned(problem, plan, options)
 
 
 def _depths(site: Site, options: StageOptions) -> list[int]:

@@ -1,11 +1,11 @@
 """DAPPLE's planner: latency around a pivot stage, and its cuts judged by the makespan of 1F1B.
 
-Fan et al. 2021, section 4, without replicated stages: of the cuts for any number of devices, those whose steps are the
-quickest if one stage never waits (`pivoted`). That latency is never more than the makespan of 1F1B; so cuts are
-simulated in its order, until none that is left can be quicker: exhaustive where `judged` suffices. Where it does not,
-the cuts of other planners, and single cuts moved, are simulated, too. Devices are taken in their order, the first of
-them. Memory as under 1F1B. O(devices x layers^2) array operations, times the number of devices where these are not
-equal, and the simulations.
+Fan et al. 2021, section 4, all stages on equally many devices (see `planned`): of the cuts for any number of devices,
+those whose steps are the quickest if one stage never waits (`pivoted`). That latency is never more than the makespan
+of 1F1B; so cuts are simulated in its order, until none that is left can be quicker: exhaustive where `judged`
+suffices. Where it does not, the cuts of other planners, and single cuts moved, are simulated, too. Devices are taken
+in their order, the first of them. Memory as under 1F1B. O(devices x layers^2) array operations, times the number of
+devices where these are not equal, and the simulations.
 """
 
 from __future__ import annotations
@@ -48,4 +48,4 @@ def solve(problem: Problem, options: JudgedOptions, context: Context) -> Proposa
         found = quickest(line, depths, judge, most)
         return None if found is None else run_1f1b(site, found.cuts, range(len(found.cuts) - 1))
 
-    return planned(problem, plan)
+    return planned(problem, plan, options)

@@ -13,13 +13,13 @@ import itertools
 
 from pydantic import Field
 
-from remat.plugin import Context, Options, Orders, Problem, Proposal
+from remat.plugin import Context, Orders, Problem, Proposal
 from remat_algorithms.parallel.pipeline.planners.merging import dealt, joined, merged, shares
-from remat_algorithms.parallel.pipeline.planners.planning import MOST_SIMULATED, Site, planned
+from remat_algorithms.parallel.pipeline.planners.planning import MOST_SIMULATED, SharedOptions, Site, planned
 from remat_algorithms.parallel.pipeline.planners.simulation import Lists, makespan, when_ready
 
 
-class BlockOptions(Options):
+class BlockOptions(SharedOptions):
     """Options of `ftpipe`."""
 
     blocks: int = Field(default=4, ge=1, le=64, description="blocks a device, at most, into which layers are merged")
@@ -61,4 +61,4 @@ def solve(problem: Problem, options: BlockOptions, context: Context) -> Proposal
                 best = time, cuts, devices, lists
         return None if best is None else site.orders(*best[1:])
 
-    return planned(problem, plan)
+    return planned(problem, plan, options)

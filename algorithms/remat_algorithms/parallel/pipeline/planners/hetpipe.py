@@ -22,4 +22,4 @@ def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal
         found = least_largest(line, serial)
         return None if found is None else run_1f1b(site, found[1], range(len(line.positions)))
 
-    return planned(problem, plan)
+    return planned(problem, plan, options)

@@ -1,8 +1,8 @@
 """Pipe-torch's partition: devices of several types, in the order that suits the layers.
 
-Zhan & Zhang 2019, one device a stage: the least largest time of a stage with all its transfers, over what each device
-runs and which class of devices (of one type, with as many bytes) comes next (see `by_type`). The number of devices is
-the one with the least such time, the least of them if there are several. Memory as under 1F1B.
+Zhan & Zhang 2019, all stages on equally many devices: the least largest time of a stage with all its transfers, over
+what each device runs and which class of devices (of one type, with as many bytes) comes next (see `by_type`). The
+number of devices is the one with the least such time, the least of them if there are several. Memory as under 1F1B.
 O(product of (devices of a class + 1) x classes x layers^2) array operations.
 """
 
@@ -26,4 +26,4 @@ def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal
         assert cut is not None, "what the table of counts has found fits"
         return run_1f1b(site, cut[1], order)
 
-    return planned(problem, plan)
+    return planned(problem, plan, options)

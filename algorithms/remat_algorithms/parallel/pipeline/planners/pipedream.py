@@ -1,8 +1,8 @@
 """PipeDream's partition, `pipedream-dp`, and the planner of PipeDream-2BW, `2bw-plan`.
 
-`pipedream-dp` has the slowest stage, or transfer, as quick as can be: Narayanan et al. 2019, section 3.1, without
-replicated stages. With T(i..j) the time of the layers i .. j, and a_i that of the transfers behind layer i, there and
-back,
+`pipedream-dp` has the slowest stage, or transfer, as quick as can be: Narayanan et al. 2019, section 3.1, all stages
+on equally many devices (see `planned`). With T(i..j) the time of the layers i .. j, and a_i that of the transfers
+behind layer i, there and back,
 
     A(j, n) = min over i < j of max(A(i, n - 1), a_i, T(i+1..j))
 
@@ -10,10 +10,10 @@ Transfers go on beside the work. Under 1F1B the stage that is the k-th from the 
 with its parameters must fit into its device (theirs has as many versions of these; a step that ends with a flush has
 one). Devices are taken in their order, all of them. O(devices x layers^2) array operations.
 
-`2bw-plan` tries every number of devices: Narayanan et al. 2021, of all depths (and widths, sizes of micro-batches, and
-recomputation or none: one device a stage, micro-batches as they are given, and none, here) the one with the greatest
-throughput. A stage takes as long as its work and what it waits for from its neighbours; a step whose slowest stage
-takes t, so it is estimated here, takes
+`2bw-plan` tries every number of devices: Narayanan et al. 2021, of all depths, widths and sizes of micro-batches (and
+recomputation or none: none, here) the one with the greatest throughput; widths and sizes are tried around this. A
+stage takes as long as its work and what it waits for from its neighbours; a step whose slowest stage takes t, so it is
+estimated here, takes
 
     (m - 1) t + the time of one micro-batch through all stages, there and back
 
@@ -39,7 +39,7 @@ def solve_dp(problem: Problem, options: StageOptions, context: Context) -> Propo
         found = least_largest(line, overlapped)
         return None if found is None else run_1f1b(site, found[1], range(len(line.positions)))
 
-    return planned(problem, plan)
+    return planned(problem, plan, options)
 
 
 def solve_2bw(problem: Problem, options: StageOptions, context: Context) -> Proposal:
@@ -63,4 +63,4 @@ def solve_2bw(problem: Problem, options: StageOptions, context: Context) -> Prop
         assert cut is not None, "the table has it"
         return run_1f1b(site, cut[1], range(depth))
 
-    return planned(problem, plan)
+    return planned(problem, plan, options)

@@ -29,7 +29,8 @@ from remat_algorithms.parallel.pipeline.cuts import Work
 from remat_algorithms.parallel.pipeline.planners.measures import Counting, each_depth, evened
 from remat_algorithms.parallel.pipeline.planners.rows import Hop, Line, Position, Row, sums
 from remat_algorithms.parallel.pipeline.planners.simulation import Lists, Pipe, Way, one_forward_one_backward
-from remat_algorithms.parallel.pipeline.stages import held_bytes, needs_flush, placed
+from remat_algorithms.parallel.pipeline.replicas import Replicas
+from remat_algorithms.parallel.pipeline.stages import check_copies, held_bytes, needs_flush, placed
 
 ROUNDS = 8
 """How often it is planned with less room, where what is only passing does not fit beside what is kept."""
@@ -45,8 +46,19 @@ MOST_EVENED = 3
 """Numbers of devices whose cuts are evened out and simulated again."""
 
 
-class StageOptions(Options):
+class SharedOptions(Options):
     """Options of planners."""
+
+    replicas: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="devices that hold each stage; null: as many as make the shortest step, within `copies`",
+    )
+
+
+class StageOptions(SharedOptions):
+    """Options of planners that know the number of stages."""
 
     stages: int | None = Field(
         default=None, ge=1, description="how many devices hold layers; null: all, or as many as the planner finds best"
@@ -217,14 +229,15 @@ def run_1f1b(site: Site, cuts: Sequence[int], devices: Sequence[int]) -> Orders:
     return site.orders(cuts, devices, one_forward_one_backward(site.pipe(cuts, devices)))
 
 
-def planned(problem: Problem, plan: Callable[[Site], Orders | None]) -> Proposal:
-    """Plan, place and weigh, with less room where it takes more than was planned with.
+def planned(problem: Problem, plan: Callable[[Site], Orders | None], options: SharedOptions) -> Proposal:
+    """Plan, place and weigh for each way to share stages out; the quickest.
 
     Parameters
     ----------
     problem : Problem
     plan : callable
-        Orders for a site; None where nothing fits.
+        Orders for a site, of which each device stands for those that hold the same stages; None where nothing fits.
+    options : SharedOptions
 
     Returns
     -------
@@ -238,24 +251,60 @@ def planned(problem: Problem, plan: Callable[[Site], Orders | None]) -> Proposal
     """
     assert isinstance(problem.instance, PipelineInstance)
     needs_flush(problem.instance)
-    site = Site.of(problem)
+    best: Proposal | None = None
+    refused: OptionError | None = None
+    for replicas in _ways(problem, options.replicas):
+        try:
+            found = _fitting(problem, plan, replicas)
+        except OptionError as error:
+            refused = refused or error
+            continue
+        if best is None or _time(found) < _time(best):
+            best = found
+    if best is None:
+        assert refused is not None, "there is a way to share stages out"
+        raise refused
+    return best
+
+
+def _ways(problem: Problem, count: int | None) -> list[Replicas]:
+    """Return the ways to share stages out among so many devices each."""
+    if count is None:
+        return list(Replicas.options(problem))
+    assert isinstance(problem.instance, PipelineInstance)
+    check_copies(problem.instance, count)
+    found = [ways for ways in Replicas.options(problem) if ways.count == count]
+    if not found:
+        Replicas(count).check(problem)
+        raise OptionError(f"{count} devices that follow each other are not all alike", option="replicas")
+    return found
+
+
+def _time(proposal: Proposal) -> Number:
+    return math.inf if proposal.makespan is None else proposal.makespan
+
+
+def _fitting(problem: Problem, plan: Callable[[Site], Orders | None], replicas: Replicas) -> Proposal:
+    """Plan, place and weigh, with less room where it takes more than was planned with."""
+    site = Site.of(replicas.first(problem))
+    everywhere = [problem.machine.memories[device.memory].capacity for device in problem.machine.processors]
     margin = low = excess = 0
     high: int | None = None
-    orders: Orders | None = None
     for _ in range(ROUNDS):
-        orders = plan(site.narrowed(margin))
-        if orders is None:
+        one = plan(site.narrowed(margin))
+        if one is None:
             if not margin:
                 if plan(site.with_room([None] * site.devices)) is None:
                     raise OptionError("these devices cannot run the layers in this order", argument="algorithm")
                 break
             high = margin
         else:
+            orders = replicas.spread(one)
             outcome = placed(problem, orders)
             if outcome is None:  # no planner makes a deadlock, unless transfers take both ends: the answer says so
                 return Proposal(orders=orders)
             _, makespan, peaks = outcome
-            over = (peak - room for peak, room in zip(peaks, site.room, strict=True) if room is not None)
+            over = (peak - room for peak, room in zip(peaks, everywhere, strict=True) if room is not None)
             excess = max(over, default=0)
             if excess <= 0:
                 return Proposal(orders=orders, makespan=makespan)

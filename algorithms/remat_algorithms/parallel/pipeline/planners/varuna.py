@@ -1,6 +1,6 @@
 """Varuna's planner: every number of devices is cut evenly and simulated, backwards as soon as they are ready.
 
-Athlur et al. 2022: for each depth (and width, and size of a micro-batch, which are not chosen here), the layers are cut
+Athlur et al. 2022: for each depth (widths and sizes of micro-batches are tried around this), the layers are cut
 so that the slowest stage is as quick as can be, and the step is simulated: a device that is free runs a backward if one
 is ready, else a forward, while there is room for what it holds. The quickest depth wins. Their stages recompute just
 before each backward, all but the last one; here none does, and a device holds as many micro-batches as its memory has
@@ -38,7 +38,7 @@ def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal
         found = by_simulation(line, compute, site.depths(options), judge, passing=line.batches)
         return None if found is None else site.orders(found[1], range(len(found[1]) - 1), found[2])
 
-    return planned(problem, plan)
+    return planned(problem, plan, options)
 
 
 def room_for(site: Site, line: Line, cuts: Sequence[int]) -> list[int]:

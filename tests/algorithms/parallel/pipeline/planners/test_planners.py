@@ -234,8 +234,8 @@ def test_types_that_cannot_run_a_layer(algorithm):
     [
         *((name, {"stages": 5}, {}, "5 stages.* 4 devices") for name in PLANNERS if name != "ftpipe"),
         *((name, {"stages": 4}, {"layers": 2}, "4 stages .* 2 layers") for name in PLANNERS if name != "ftpipe"),
-        ("pipedream-dp", {}, {"layers": 2}, "4 stages .* 2 layers"),
-        ("hetpipe", {}, {"layers": 2}, "4 stages .* 2 layers"),
+        ("pipedream-dp", {}, {"layers": 2, "copies": 1}, "4 stages .* 2 layers"),
+        ("hetpipe", {}, {"layers": 2, "copies": 1}, "4 stages .* 2 layers"),
         ("chimera-plan", {"stages": 3}, {}, "even number of devices: 2 or 4, not 3"),
         ("chimera-plan", {}, {"devices": 1}, "even number of devices: 2, not 1"),
         ("chimera-plan", {}, {"layers": 1}, "2 stages .* 1 layers"),

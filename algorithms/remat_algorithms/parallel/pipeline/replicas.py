@@ -1,0 +1,85 @@
+"""Devices, next to each other, that hold the same stages: micro-batches in turns, or a part of each one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from remat.plugin import OptionError, Orders, Pass, PipelineInstance, Problem, Stage
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """How many devices hold each stage, and how they share micro-batches.
+
+    Attributes
+    ----------
+    count : int
+    parts : bool
+        Whether each of them runs a part of every micro-batch; else they take micro-batches in turns, as so many
+        pipelines.
+    """
+
+    count: int = 1
+    parts: bool = False
+
+    @staticmethod
+    def options(problem: Problem) -> Iterator[Replicas]:
+        """Yield what there is for a problem, the fewest devices first: each group of them is of one type and size."""
+        instance, machine = problem.instance, problem.machine
+        assert isinstance(instance, PipelineInstance)
+        yield Replicas()
+        kinds = [(device.type, machine.memories[device.memory].capacity) for device in machine.processors]
+        for count in range(2, min(instance.copies, len(kinds)) + 1):
+            groups = [set(kinds[first : first + count]) for first in range(0, len(kinds), count)]
+            if len(kinds) % count or any(len(group) > 1 for group in groups):
+                continue
+            for parts in (False, True):
+                if not Replicas(count, parts).lacks(problem):
+                    yield Replicas(count, parts)
+
+    def lacks(self, problem: Problem) -> str:
+        """Say why micro-batches cannot be shared so; nothing if they can."""
+        instance, devices = problem.instance, len(problem.machine.processors)
+        assert isinstance(instance, PipelineInstance)
+        if devices % self.count:
+            return f"{devices} devices are no multiple of {self.count}"
+        if self.parts and self.count not in instance.degrees:
+            return f"the instance says nothing of micro-batches in {self.count} `parts`"
+        if not self.parts and instance.micro_batches % self.count:
+            return f"{instance.micro_batches} micro-batches cannot be taken in {self.count} equal turns"
+        return ""
+
+    def check(self, problem: Problem) -> None:
+        """Refuse what `lacks` names."""
+        if why := self.lacks(problem):
+            raise OptionError(why, option="replicas")
+
+    def first(self, problem: Problem) -> Problem:
+        """Return the problem of every first device: the others do the same."""
+        instance, machine = problem.instance, problem.machine
+        assert isinstance(instance, PipelineInstance)
+        if self.count == 1:
+            return problem
+        return Problem(
+            instance.shared(self.count, parts=self.parts),
+            replace(machine, processors=machine.processors[:: self.count]),
+        )
+
+    def spread(self, one: Orders) -> Orders:
+        """Return the orders of all devices from those of every first one."""
+        if self.count == 1:
+            return one
+        count = self.count
+        stages = tuple(
+            Stage(stage.layers, stage.device * count + k, *((k, count) if self.parts else ()))
+            for stage in one.stages
+            for k in range(count)
+        )
+
+        def moved(operation: Pass, k: int) -> Pass:
+            phase, stage, batch = operation
+            return Pass(phase, stage * count + k, batch if self.parts else batch * count + k)
+
+        listed = tuple(tuple(moved(operation, k) for operation in own) for own in one.lists for k in range(count))
+        return Orders(stages, listed, tuple(own for own in one.paired for _ in range(count)))
