@@ -1,0 +1,119 @@
+"""Faults of pipelines: their task graphs, what ends a step, patterns, and devices that share stages."""
+
+from tests.mutants.fault import faults_of
+
+LOWERING, CLOSING, ORDERS = "instance/lowering/pipeline.py", "schedule/closing.py", "schedule/orders.py"
+PERIODIC, INSTANCE = "verifier/periodic.py", "instance/pipeline.py"
+OF_PATTERNS = ("tests/verifier/test_patterns.py",)
+OF_REPLICAS = ("tests/algorithms/parallel/pipeline/test_replicas.py",)
+OF_PLANS = ("tests/verifier/test_pipelines.py",)
+
+FAULTS = faults_of(
+    "solver/remat",
+    ("tests/instance/test_pipelines.py", *OF_PLANS),
+    [
+        (
+            LOWERING,
+            "work.saved_size - min(work.saved_size, work.weight_saved_size)",
+            "work.saved_size",
+            "what the second half keeps is not there twice",
+        ),
+        (LOWERING, "max(0, later - saved)", "later", "the second half keeps a part of what was saved"),
+        (
+            LOWERING,
+            "gradients = [self.y[layer, reader] for reader in self.readers[layer]]",
+            "gradients = [self.y[layer, reader] for reader in self.readers[layer][:1]]",
+            "a backward reads the gradients of all readers",
+        ),
+        (
+            LOWERING,
+            "return lcm(self.parts[layer], *(self.parts[other] for other in others))",
+            "return self.parts[layer]",
+            "pieces are for whoever reads them",
+            OF_REPLICAS,
+        ),
+        (LOWERING, "(k < size % each)", "0", "pieces add up to all bytes", OF_PLANS),
+        (LOWERING, "np.tril_indices(self.slices, -1)", "np.tril_indices(self.slices, -2)", "slices read the last one"),
+        (
+            LOWERING,
+            "gradient = None if layer in self.v else self.parameters",
+            "gradient = self.parameters",
+            "first halves leave the gradients of parameters alone",
+        ),
+        (LOWERING, "required=once.copy(),", "required=~once,", "all backwards must run"),
+        (CLOSING, "return 2 * (len(homes) - 1) * slowest", "return 2 * len(homes) * slowest", "rounds of a ring"),
+        (CLOSING, "slowest = max(slowest, time)", "slowest = time", "the slowest link of a ring counts"),
+        (
+            CLOSING,
+            "layer in reversed(own.layers)",
+            "layer in own.layers",
+            "updates begin with the last layer",
+            OF_PLANS,
+        ),
+        (
+            CLOSING,
+            "Phase.W if self.layers[layer].is_split else Phase.B",
+            "Phase.B",
+            "gradients are there after the second half",
+            OF_PLANS,
+        ),
+        (
+            ORDERS,
+            "if degrees[layer] not in (0, stage.of):",
+            "if degrees[layer] > stage.of:",
+            "a layer is shared in one way",
+            OF_REPLICAS,
+        ),
+        (
+            PERIODIC,
+            '"double": min(2, in_flight)',
+            '"double": 2',
+            "one in flight needs one version",
+            OF_PATTERNS,
+        ),
+        (
+            PERIODIC,
+            "return min(1, in_flight - 1)",
+            "return in_flight - 1",
+            "double weights are one change late",
+            OF_PATTERNS,
+        ),
+        (
+            INSTANCE,
+            "(count if work else 1, works[index])",
+            "(1, works[index])",
+            "bounds count all parts",
+            OF_REPLICAS,
+        ),
+    ],
+) + faults_of(
+    "algorithms/remat_algorithms/parallel/pipeline",
+    OF_REPLICAS,
+    [
+        (
+            "replicas.py",
+            "batch if self.parts else batch * count + k",
+            "batch if self.parts else batch * count",
+            "in turns each micro-batch runs on one device",
+        ),
+        (
+            "replicas.py",
+            "any(len(group) > 1 for group in groups)",
+            "False",
+            "devices of a group are alike",
+        ),
+        (
+            "planners/planning.py",
+            "if best is None or _time(found) < _time(best):",
+            "if best is None:",
+            "the quickest way to share stages out is taken",
+        ),
+        (
+            "planners/planning.py",
+            "for peak, room in zip(peaks, everywhere, strict=True) if room is not None)",
+            "for peak, room in zip(peaks[:1], everywhere, strict=False) if room is not None)",
+            "every device has to have room",
+            ("tests/algorithms/parallel/pipeline/planners/test_planners.py",),
+        ),
+    ],
+)
