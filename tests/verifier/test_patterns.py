@@ -183,6 +183,8 @@ def test_what_is_just_enough(spoil, in_flight, versions_):
     report = remat.verify(instance, plan)
     assert report.ok, report.violations
     assert (report.steady.in_flight, report.steady.versions) == (in_flight, versions_)
+    late = 1 if instance.get("weights") == "double" else 5
+    assert report.steady.staleness == tuple(min(late, flight - 1) for flight in in_flight)
 
 
 def entry(**change):

@@ -471,6 +471,17 @@ def test_the_ring_of_two_copies():
     assert (started["A1"], started["U1.0"], started["U1.1"]) == (6, 18, 18)
 
 
+def test_a_ring_waits_for_its_slowest_way():
+    """Three copies, and 4 rounds: between a and b it takes 5 + 12 / (3 x 4), on the other ways 1."""
+    levels = [{"devices": 2, "latency": 5, "bandwidth": 4}, {"latency": 1}]
+    cluster = {"devices": [{"name": name} for name in "abcd"], "levels": levels}
+    document = two_copies(copies=3, cluster=cluster)
+    stages = [{"layers": [1], "device": device} for device in "abc"]
+    orders = {"a": ["F0.0", "B0.0"], "b": ["F1.1", "B1.1"], "c": ["F2.2", "B2.2"]}
+    report, verdict = both(document, {"schema": SCHEMA, "stages": stages, "orders": orders})
+    assert report.makespan == verdict.makespan == 3 + 4 * 6 + 3
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -87,6 +87,29 @@ def test_every_byte_is_sent_once_between_unlike_stages():
     }
 
 
+def test_pieces_are_for_whoever_reads_them():
+    """One device has the first stage, two share the second: 2 + 1 of three bytes there, and halves of 1 back."""
+    given = document(micro_batches=1)
+    given["layers"][0]["output_size"] = 3
+    plan = {
+        "schema": "remat.schedule/2",
+        "stages": [
+            {"layers": [1], "device": "d2"},
+            {"layers": [2], "device": "d0", "part": [1, 2]},
+            {"layers": [2], "device": "d1", "part": [2, 2]},
+        ],
+        "orders": {"d0": ["F1.0", "B1.0"], "d1": ["F2.0", "B2.0"], "d2": ["F0.0", "B0.0"]},
+    }
+    report = agreed(given, plan)
+    assert report.makespan == 3 + 2 + 4 + 6
+    assert {way: size for way, size in report.transferred.items() if size} == {
+        "d2->d0": 2,
+        "d2->d1": 1,
+        "d0->d2": 2,
+        "d1->d2": 1,
+    }
+
+
 def test_a_step_ends_with_one_exchange_a_layer():
     """Each layer's four copies of gradients go round once, whoever ran which part."""
     cluster = {"devices": [{"name": "d", "count": 2}], "levels": [{"latency": 1}]}
@@ -95,6 +118,11 @@ def test_a_step_ends_with_one_exchange_a_layer():
     # Four halves forth and back, 2 (2 - 1) rounds.
     assert result.makespan == 4 * (2 + 4) + 2
     agreed(given, result.to_dict())
+
+
+def test_bounds_count_all_parts():
+    """Halves take 2 + 4, two of them more than the whole: the least is 3 + 6, of eight on four devices."""
+    assert remat.show(document()).time_bound == 2 * 4 * (3 + 6) / 4
 
 
 def test_bounds_hold_for_parts_that_are_quicker_than_their_share():
@@ -130,6 +158,10 @@ def test_what_cannot_be_shared(given, options, why):
         (
             [{"layers": [1, 2], "device": "d0", "part": [1, 2]}, {"layers": [2], "device": "d1"}],
             "layer 2 is in 2 parts elsewhere",
+        ),
+        (
+            [{"layers": [1, 2], "device": "d0"}, {"layers": [2], "device": "d1", "part": [1, 2]}],
+            "layer 2 is in 1 parts elsewhere",
         ),
     ],
 )

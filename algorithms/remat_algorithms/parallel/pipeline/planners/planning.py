@@ -285,34 +285,35 @@ def _time(proposal: Proposal) -> Number:
 
 
 def _fitting(problem: Problem, plan: Callable[[Site], Orders | None], replicas: Replicas) -> Proposal:
-    """Plan, place and weigh, with less room where it takes more than was planned with."""
+    """Plan, place and weigh; where it takes more than was planned with, again with the least less room that will do."""
     site = Site.of(replicas.first(problem))
     everywhere = [problem.machine.memories[device.memory].capacity for device in problem.machine.processors]
-    margin = low = excess = 0
+    margin = low = 0
     high: int | None = None
+    best = Proposal()
     for _ in range(ROUNDS):
         one = plan(site.narrowed(margin))
-        if one is None:
-            if not margin:
-                if plan(site.with_room([None] * site.devices)) is None:
-                    raise OptionError("these devices cannot run the layers in this order", argument="algorithm")
-                break
-            high = margin
-        else:
+        excess = 0
+        if one is not None:
             orders = replicas.spread(one)
             outcome = placed(problem, orders)
             if outcome is None:  # no planner makes a deadlock, unless transfers take both ends: the answer says so
                 return Proposal(orders=orders)
             _, makespan, peaks = outcome
             over = (peak - room for peak, room in zip(peaks, everywhere, strict=True) if room is not None)
-            excess = max(over, default=0)
-            if excess <= 0:
-                return Proposal(orders=orders, makespan=makespan)
+            excess = max(0, max(over, default=0))
+            if not excess and makespan < _time(best):
+                best = Proposal(orders=orders, makespan=makespan)
+        elif not margin and plan(site.with_room([None] * site.devices)) is None:
+            raise OptionError("these devices cannot run the layers in this order", argument="algorithm")
+        if excess:
             low = margin
+        else:
+            high = margin
         if high is not None and high - low <= 1:
             break
         margin = (low + high) // 2 if high is not None else max(low + excess, 4 * low)
-    return Proposal()
+    return best
 
 
 def enough_layers(count: int, layers: int) -> None:
