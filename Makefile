@@ -30,7 +30,7 @@ endif
 PINNED := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover test-all mutants fuzz test-torch test-torch-all lint format type bench build pins clean distclean
+.PHONY: help setup demo test cover test-all docs-test docs-test-all mutants fuzz test-torch test-torch-all lint format type bench build pins clean distclean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -70,6 +70,13 @@ cover: $(STAMP) ## Run the fast tests and check the coverage
 
 test-all: $(STAMP) ## Run every test, the slow ones included, and check the coverage
 	$(SYSMON) $(PYTEST) --cov --cov-report=term $(PYTEST_ARGS)
+
+# Whatever the README and the documents show is run, and compared with what comes out.
+docs-test: $(STAMP) ## Run the commands and examples of the README and the documents, and compare what they print
+	$(PY) -m tests.printed $(PAGES)
+
+docs-test-all: $(STAMP) ## Run those, too, that take long
+	$(PY) -m tests.printed --slow $(PAGES)
 
 mutants: $(STAMP) ## Put single faults into a copy: do the tests notice? (MUTANTS="--only NAME --jobs N")
 	$(PY) -m tests.mutants $(MUTANTS)

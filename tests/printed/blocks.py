@@ -13,7 +13,7 @@ KINDS = ("file", "part", "prints", "usage", "skip")
 MORE = ("run", "exit", "slow", "mask")
 """Directives that say more of it."""
 
-DIRECTIVE = re.compile(r"<!-- (\w+)(?:: (.*))? -->$")
+DIRECTIVE = re.compile(r" *<!-- (\w+)(?:: (.*))? -->$")
 
 
 class Unclear(Exception):

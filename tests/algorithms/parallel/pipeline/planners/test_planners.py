@@ -253,7 +253,7 @@ def test_what_a_planner_is_not_for(algorithm, options, changed, message):
     ("memory", "makespan"), [(34, 45), (33, 50), (32, 50), (29, 50), (27, 50), (26, 60), (23, 60), (17, 60)]
 )
 def test_less_is_planned_with_only_where_it_has_to_be(algorithm, memory, makespan):
-    """The second device also holds gradients on their way, which no planner counts: 34, 27 and 17 with 3, 2, 1 layers."""
+    """The second device also holds gradients on their way, uncounted: 34, 27 and 17 with 3, 2, 1 layers."""
     document = generate("pipeline", "uniform", devices=2, layers=6, micro_batches=4)
     for layer in document["layers"]:
         layer |= {"output_size": 3, "gradient_size": 7, "saved_size": 4}
