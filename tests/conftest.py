@@ -1,8 +1,12 @@
 """What holds for every test."""
 
 import gc
+import os
 
 import pytest
+
+# Workers are told how wide the terminal is, and output would be cut to that.
+os.environ.pop("COLUMNS", None)
 
 
 def pytest_make_parametrize_id(val, argname):

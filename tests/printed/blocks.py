@@ -30,7 +30,7 @@ class Block:
     line : int
         Its first line, counted from 1.
     kind : str
-        console, shell, python, json or toml; or one of `KINDS`.
+        console, shell, python, json or toml; text, which is a picture; or one of `KINDS`.
     lines : list of str
         Without indentation and fences.
     indent : str
@@ -107,7 +107,7 @@ def _kind(where: str, lines: list[str], language: str, said: dict[str, list[str]
         raise Unclear(f"{where}: either {' or '.join(chosen)}")
     if chosen:
         return chosen[0]
-    if language in ("python", "json", "toml"):
+    if language in ("python", "json", "toml", "text"):
         return language
     if any(line.startswith("$ ") for line in lines):
         return "console"

@@ -11,6 +11,7 @@ import click
 from remat.cli import common
 from remat.cli.session import ExitCode, Session, emit
 from remat.plugin.registry import KINDS
+from remat.report.text.columns import aligned, room
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -143,9 +144,7 @@ def _table(listed: Sequence[Algorithm]) -> str:
     rows += [
         (a.name, _kinds(a), a.guarantee, a.complexity or "-", a.reference or "-", _availability(a)) for a in listed
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join(line.rstrip() for line in lines)
+    return aligned(rows, left=range(len(rows[0])), width=room())
 
 
 def _lines(algorithm: Algorithm) -> Iterator[tuple[str, str]]:

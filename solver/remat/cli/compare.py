@@ -217,12 +217,21 @@ def _lines(session: Session) -> Callable[[Tally], None]:
     return show
 
 
+LONG = 1800
+"""Seconds from which it is said how to make it shorter."""
+
+
 def announcement(tally: Tally) -> str:
     """Say what is ahead, before it begins."""
     from remat.units import format_time
 
     known = f", {tally.known:,} already in the journal" if tally.known else ""
-    return f"{tally.total:,} cells to solve{known}; at most {format_time(tally.most_seconds)} at the time limit"
+    most = tally.most_seconds
+    long = f"{format_time(most)}" if most < 3600 else f"{most / 3600:.1f} h"
+    advice = ""
+    if most >= LONG:
+        advice = "; fewer --algorithms or a lower --time-limit make it shorter, and -o lets it go on after Ctrl-C"
+    return f"{tally.total:,} cells to solve{known}; at most {long} at the time limit{advice}"
 
 
 def _write(comparison: Comparison, folder: Path, session: Session) -> None:

@@ -25,6 +25,7 @@ COMMANDS = {
     "diff": ("remat.cli.diff", "Show two schedules of one instance side by side."),
     "show": ("remat.cli.show", "Print an instance's facts: sizes, bounds, what sets them."),
     "algorithms": ("remat.cli.algorithms", "List the algorithms, or explain one."),
+    "explain": ("remat.cli.explain", "Explain a word of an answer."),
     "generate": ("remat.cli.generate", "Make an instance: random, synthetic, or of a real architecture."),
     "import": ("remat.cli.import_", "Make an instance from a file of another format."),
     "fit": ("remat.cli.fit", "Say whether a training step fits into memory, and plan it."),

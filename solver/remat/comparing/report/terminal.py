@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from remat.comparing.comparison import Comparison
 from remat.comparing.report.tables import STANDINGS_HEADER, grid, leaders, problems, standings_rows
+from remat.report.text.columns import fitted, room
 from remat.units import printable
 
 MOST_COLUMNS = 8
@@ -38,7 +39,12 @@ def comparison_table(comparison: Comparison) -> str:
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> str:
-    """Align columns; the first `left` of them to the left, figures to the right."""
+    """Align columns; the first `left` of them to the left, figures to the right. What is too wide is cut in parts."""
+    tables = fitted([header, *rows], left=left, between=3, width=room())
+    return "\n\n".join(_rich(part[0], part[1:], left) for part in tables)
+
+
+def _rich(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> str:
     from rich import box
     from rich.console import Console
     from rich.markup import escape

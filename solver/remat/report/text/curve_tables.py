@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterator
 
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
+from remat.report.text.columns import WIDEST, aligned, room
 from remat.report.text.comma_separated import to_csv
 from remat.report.text.naming import shown_name
 from remat.solving.questions.curves import Curve, Point, Sweep
@@ -18,9 +20,9 @@ def sweep_table(sweep: Sweep) -> str:
     blocks = [f"{shown_name(sweep.instance_name) or '(unnamed)'}, memory {shown_name(sweep.memory)}"]
     for curve in sweep.curves:
         rows = [HEADER, *rows_of(curve, sweep.units)]
-        widths = [max(len(row[k]) for row in rows) for k in range(len(HEADER))]
-        lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows] if len(rows) > 1 else []
-        blocks.append("\n".join([f"{shown_name(curve.algorithm)}: {remark(curve, sweep.units)}", *lines]))
+        found = [aligned(rows, left=(6, 7), width=room())] if len(rows) > 1 else []
+        said = textwrap.wrap(f"{shown_name(curve.algorithm)}: {remark(curve, sweep.units)}", room() or WIDEST)
+        blocks.append("\n".join([*said, *found]))
     return "\n\n".join(blocks)
 
 
@@ -99,12 +101,6 @@ def _status(point: Point) -> str:
 def _percent(share: float, sign: str) -> str:
     value = 100 * share if abs(share) > 1e-9 else 0.0
     return f"{value:{sign if value else ''}.3g} %"
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    """Align figures on the right, words on the left."""
-    for k, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        yield cell.rjust(width) if k < 6 else cell.ljust(width)
 
 
 def _escaped(text: str) -> str:

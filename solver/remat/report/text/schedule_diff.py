@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from remat.graph.taskgraph import TaskGraph
+from remat.report.text.columns import aligned, room
 from remat.report.text.naming import shown_name, shown_task
 from remat.schedule.steps import StepKind
 from remat.solving.verifying import Examined
@@ -28,11 +29,7 @@ def differences(one: Examined, other: Examined) -> dict[str, Any]:
 def diff_table(one: Examined, other: Examined, names: tuple[str, str]) -> str:
     """Return the comparison as text, in columns: label, first, second, second less the first."""
     rows = [("", *(shown_name(name) for name in names), "change"), *_rows(one, other)]
-    widths = [max(len(row[k]) for row in rows) for k in range(4)]
-    lines = [
-        f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]:>{widths[3]}}".rstrip()
-        for row in rows
-    ]
+    lines = [aligned(rows, left=(0,), width=room())]
     for what, first, second in (("run", _runs(one), _runs(other)), ("copied", _copies(one), _copies(other))):
         found = _difference(first, second)
         more = [(_shown(one.graph, what, name), count) for name, count in found]

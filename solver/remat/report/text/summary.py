@@ -8,6 +8,8 @@ from typing import Any
 
 from remat.graph.machine import Machine
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
+from remat.report.glossary import terms_in
+from remat.report.text.columns import room
 from remat.report.text.naming import shown_name, shown_step, shown_task
 from remat.schedule.document import SUMMARY_SCHEMA
 from remat.solving.result import Answer, Result
@@ -36,9 +38,10 @@ def table(lines: Iterable[tuple[str, str]]) -> str:
     """Align (label, text) pairs in two columns; an empty label continues the one above."""
     listed = list(lines)
     indent = max((len(label) for label, _ in listed), default=0) + 2
+    width = min(WIDTH, room(WIDTH) or WIDTH)
     rows = []
     for label, text in listed:
-        wrapped = textwrap.wrap(printable(text), WIDTH - indent, break_on_hyphens=False) or [""]
+        wrapped = textwrap.wrap(printable(text), width - indent, break_on_hyphens=False) or [""]
         rows += [f"{label if k == 0 else '':<{indent}}{part}".rstrip() for k, part in enumerate(wrapped)]
     return "\n".join(rows)
 
@@ -104,6 +107,10 @@ def _lines(result: Result) -> Iterator[tuple[str, str]]:
     yield "solve time", format_time(result.solve_seconds)
     for label, note in _labelled("notes", result.notes):
         yield label, note
+    least = result.least_budget
+    words = terms_in(result.optimal_within, result.scope, None if least is None else least.scope)
+    if words:
+        yield "words", ", ".join(f"remat explain {word}" for word in words)
 
 
 def _algorithm(result: Result) -> str:

@@ -1,0 +1,61 @@
+"""`remat explain`: the words of answers and pages."""
+
+from __future__ import annotations
+
+import difflib
+import textwrap
+
+import click
+from click.shell_completion import CompletionItem
+
+from remat.cli import common
+from remat.cli.session import ExitCode, Session, emit
+from remat.errors import OptionError
+from remat.report.glossary import all_terms, explained, find_term, page
+from remat.report.text.columns import room
+
+HELP = """Explain a word of an answer, or list the words.
+
+\b
+  remat explain                 all words, the first sentence of each
+  remat explain gap
+  remat explain memory-persistent
+  remat explain --format markdown > glossary.md"""
+
+WIDTH = 100
+"""Most columns of a text."""
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(term.name) for term in all_terms() if term.name.startswith(incomplete)]
+
+
+@click.command("explain", help=HELP)
+@click.argument("term", nargs=-1, shell_complete=_complete)
+@common.format_option("table", "markdown")
+@common.verbosity_options
+@click.pass_obj
+def command(session: Session, term: tuple[str, ...], format_: str) -> int:
+    """Print one word, or all."""
+    if format_ == "markdown":
+        emit(page().rstrip("\n"))
+        return ExitCode.OK
+    wide = min(WIDTH, room(WIDTH) or WIDTH)
+    if not term:
+        width = max(len(known.name) for known in all_terms())
+        for known in all_terms():
+            first = known.meaning.split(". ")[0].rstrip(".") + "."
+            lines = textwrap.wrap(first, wide - width - 2)
+            emit(f"{known.name:<{width}}  " + ("\n" + " " * (width + 2)).join(lines))
+        return ExitCode.OK
+    asked = " ".join(term)
+    found = find_term(asked)
+    if found is None:
+        names = [name for known in all_terms() for name in (known.name, *known.also)]
+        near = difflib.get_close_matches(asked.lower(), names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "`remat explain` lists the words"
+        raise OptionError(f"no such word: {asked!r}; {hint}")
+    for paragraph in explained(found):
+        drawn = paragraph.startswith(" ")
+        emit(paragraph if drawn else textwrap.fill(paragraph, wide))
+    return ExitCode.OK

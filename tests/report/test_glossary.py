@@ -1,0 +1,58 @@
+"""Words of answers: each is explained, and answers name those that they use."""
+
+import re
+
+import pytest
+
+import remat
+from remat.cli.main import main
+from remat.plugin.registry import algorithms
+from remat.report.glossary import all_terms, find_term, page, terms_in
+from remat.report.text.summary import summary
+from tests import places
+
+WANTED = (
+    *("persistent", "floating", "frontier-advancing", "reference order", "scope"),
+    *("strategy", "anytime", "gap", "claim"),
+)
+
+
+def test_the_page_is_what_the_command_prints(capsys):
+    assert main(["explain", "--format", "markdown"]) == 0
+    assert capsys.readouterr().out.rstrip("\n") == page().rstrip("\n")
+    assert (places.DOCS / "glossary.md").read_text().rstrip("\n") == page().rstrip("\n")
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_words_that_need_a_picture_have_one(name):
+    assert find_term(name).picture
+
+
+def test_terms_are_told_apart_and_short():
+    names = [name for term in all_terms() for name in (term.name, *term.also)]
+    assert len(names) == len(set(names))
+    for term in all_terms():
+        assert len(re.split(r"[.:] (?=[A-Z`])", term.meaning)) == 2, term.name
+        assert not term.page or (places.DOCS / term.page).exists()
+        assert all(len(line) <= 72 for line in term.picture.split("\n"))
+
+
+def test_every_class_of_the_registry_is_explained():
+    for algorithm in algorithms():
+        if algorithm.within and algorithm.within != "all schedules":
+            assert terms_in(algorithm.within), algorithm.within
+
+
+def test_answers_name_their_words(capsys):
+    chain = remat.example("lecture_l5")
+    answer = remat.solve(chain, algorithm="revolve", budget=4)
+    assert summary(answer).splitlines()[-1].split(maxsplit=1) == ["words", "remat explain checkpointing"]
+    assert "words" not in summary(remat.solve(chain, budget=6))
+    assert main(["explain", "memory-persistent"]) == 0
+    assert capsys.readouterr().out.startswith("persistent: ")
+
+
+@pytest.mark.parametrize(("asked", "hint"), [("gapp", "did you mean 'gap'"), ("zzzz", "lists the words")])
+def test_words_that_there_are_not(asked, hint, capsys):
+    assert main(["explain", asked]) == 2
+    assert hint in capsys.readouterr().err
