@@ -25,6 +25,7 @@ CORE_FLOORS = (
     ("graph", "what everything lowers to: task graph, machine, chain arrays, bounds"),
     ("generate", "seeded and analytic instances"),
     ("documents", "reading and writing files"),
+    ("shown", "what a notebook shows of results, drawn by `report` and `comparing`"),
     ("units errors version", "sizes and times; the exception tree; the version"),
 )
 """Folders (and single files) of the core from top to bottom: each imports only what stands below it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +13,7 @@ from remat.cli.session import ExitCode, Session, emit
 from remat.errors import OptionError
 
 if TYPE_CHECKING:
-    from remat.graph.machine import Link, Machine
-    from remat.solving.facts import Facts
-    from remat.solving.hiding import Hiding
     from remat.solving.verifying import Examined
-    from remat.units import Number, Units
 
 HELP = """Print an instance's facts: sizes, time and peak without recomputation, lower bounds, and what sets them.
 
@@ -32,11 +27,6 @@ that is a shipped one.
   remat show schedule.json --plot values.svg --view values
   remat show --examples                    the shipped instances
   remat show --schema                      the JSON Schema of instances"""
-
-MOST_LINKS = 8
-"""Links that are listed one by one."""
-
-LENGTH_OF_KIND = {"chain": "stages", "adjoint": "steps", "tree": "nodes", "pipeline": "layers", "join": "stages"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,129 +178,6 @@ def _print_facts(session: Session, instance: str, budget: tuple[str, ...], machi
     if format_ == "json":
         emit(json.dumps(facts.to_dict(), indent=2, ensure_ascii=False))
     else:
-        from remat.report.text.summary import table
+        from remat.report.text.facts import facts_table
 
-        emit(table(_lines(facts)))
-
-
-def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
-    from remat.report.text.naming import shown_in_module, shown_name
-    from remat.units import format_size, format_time
-
-    units = facts.units
-
-    def size(figure: int) -> str:
-        return format_size(figure, units, both=True)
-
-    extent = "" if facts.length is None else f", {facts.length:,} {LENGTH_OF_KIND[facts.kind]}"
-    if facts.variants:
-        extent += f", {facts.variants:,} variants"
-    yield "instance", f"{shown_name(facts.name) or '(unnamed)'} ({facts.kind}{extent})"
-    yield "task graph", f"{facts.tasks:,} tasks, {facts.values:,} values"
-    yield "all values", f"{size(facts.total_size)}, each once"
-    if facts.largest_value is not None:
-        yield "largest value", f"{shown_name(facts.largest_value.name)}: {size(int(facts.largest_value.figure))}"
-    longest = facts.longest_task
-    yield "longest task", f"{shown_in_module(longest.name, longest.module)}: {format_time(longest.figure, units)}"
-    if facts.by_type:
-        yield "times by type", f"{facts.by_type:,} of {facts.tasks:,} tasks"
-    if facts.tied:
-        yield "tied", f"{facts.tied:,} of {facts.tasks:,} tasks, to some of the processors"
-    if facts.divisions:
-        yield "left open", f"{facts.divisions}; figures are of the one listed"
-    if facts.placeable:
-        yield "to be placed", f"{facts.placeable:,} of {facts.values:,} values: inputs that lie where the schedule says"
-    if facts.collectives:
-        yield "collectives", f"{facts.collectives:,} of {facts.tasks:,} tasks, each in several memories at once"
-    if facts.static_memory:
-        yield "static memory", size(facts.static_memory)
-    yield "no recomputation", f"time {format_time(facts.no_recompute_time, units)}"
-    if facts.no_recompute_peak is not None:
-        step = shown_in_module(facts.no_recompute_peak_step or "", facts.no_recompute_peak_module)
-        yield "", f"peak {size(facts.no_recompute_peak)} in {shown_name(facts.working_memory)}, set by {step}"
-    yield "least time", f"{format_time(facts.time_bound, units)}: {facts.time_bound_cause}"
-    for k, (name, need) in enumerate(facts.memory_needs.items()):
-        cause = "what is resident at the start or at the end"
-        if need.task is not None:
-            cause = f"task {shown_in_module(need.task, need.module)}"
-        yield "least memory" if k == 0 else "", f"{shown_name(name)}: {size(need.size)}, needed by {cause}"
-    yield from _machine_lines(facts.machine, units)
-    if facts.hiding is not None:
-        yield from _hiding_lines(facts.hiding, units)
-    yield "verdict", _verdict(facts)
-    yield "digest", facts.digest
-
-
-def _verdict(facts: Facts) -> str:
-    if facts.too_small:
-        return f"infeasible: {', '.join(facts.too_small)} cannot hold what any schedule needs"
-    if facts.fits is None:
-        return "there is no schedule without transfers between memories"
-    return "everything fits without recomputation" if facts.fits else "does not fit without recomputation or transfers"
-
-
-def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
-    from remat.report.text.naming import shown_name
-    from remat.units import format_size
-
-    for k, memory in enumerate(machine.memories):
-        limit = "unbounded" if memory.capacity is None else format_size(memory.capacity, units, both=True)
-        if memory.static:
-            limit += f", {format_size(memory.static, units, both=True)} of it taken throughout"
-        yield "memories" if k == 0 else "", f"{shown_name(memory.name)}: {limit}"
-    listed = [
-        f"{shown_name(p.name)} in {shown_name(machine.memories[p.memory].name)}"
-        + ("" if p.speed == 1 else f", speed {p.speed:g}")
-        + (f" ({shown_name(p.type)})" if p.type else "")
-        for p in machine.processors
-    ]
-    if len(listed) > 4:
-        listed = [*listed[:2], f"... {listed[-1]} ({len(listed)} in all)"]
-    yield "processors", ", ".join(listed)
-    if len(machine.links) > MOST_LINKS:
-        speeds = sorted({_speed(link, units) for link in machine.links})
-        yield "links", f"{len(machine.links):,}: {'; '.join(speeds[:4])}{'; ...' if len(speeds) > 4 else ''}"
-        return
-    for k, link in enumerate(machine.links):
-        about = f"{_speed(link, units)}, channel {shown_name(link.channel)}"
-        yield "links" if k == 0 else "", f"{shown_name(machine.link_name(k))}: {about}"
-
-
-def _hiding_lines(hiding: Hiding, units: Units) -> Iterator[tuple[str, str]]:
-    from remat.report.text.naming import shown_name
-    from remat.units import format_size, format_time
-
-    for k, (name, movable) in enumerate(hiding.movable.items()):
-        what = "any number of bytes" if movable is None else format_size(movable, units, both=True)
-        if movable == 0:
-            what = "nothing: it waits for the processor"
-        about = f"{shown_name(name)}: {what}, beside runs of {format_time(hiding.compute_time, units)}"
-        yield "links can hide" if k == 0 else "", about
-    at = f"at the {'least memory' if hiding.least else 'budget'} of {format_size(hiding.budget, units, both=True)}"
-    if not hiding.away:
-        yield "offloading", f"{at} nothing has to leave"
-        return
-    yield "offloading", f"{at} up to {format_size(hiding.away, units, both=True)} must be elsewhere at a time"
-    ways = ((hiding.out_bandwidth, "out"), (hiding.back_bandwidth, "back"))
-    stuck = [way for bandwidth, way in ways if bandwidth == float("inf")]
-    if stuck:
-        yield "", f"free at no bandwidth: it cannot go {' or '.join(stuck)} beside the runs"
-    else:
-        needed = " and ".join(f"{_rate(bandwidth, units)} {way}" for bandwidth, way in ways)
-        yield "", f"free, by volume, from {needed}"
-
-
-def _speed(link: Link, units: Units) -> str:
-    from remat.units import format_time
-
-    rate = "infinite bandwidth" if link.bandwidth is None else _rate(link.bandwidth, units)
-    return rate if not link.latency else f"{rate}, latency {format_time(link.latency, units)}"
-
-
-def _rate(bandwidth: Number, units: Units) -> str:
-    from remat.units import format_size
-
-    if units.memory == "unit" or units.time == "unit":
-        return f"bandwidth {bandwidth:g}"
-    seconds = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[units.time]
-    return f"{format_size(int(bandwidth * seconds), units, both=True)} per second"
+        emit(facts_table(facts))

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from remat.comparing.cells import SOLVED, Cell, Outcome
+from remat.shown import Shown
 from remat.units import Number
 
 SAME = 1e-9
@@ -61,8 +62,8 @@ class Standing:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """The result of `remat.compare`.
 
     Attributes
@@ -74,6 +75,8 @@ class Comparison:
     notes : tuple of str
         What a reader should know, such as damaged lines of the journal.
     """
+
+    _shown_by: ClassVar[str] = "remat.comparing.report.notebook"
 
     cells: tuple[Cell, ...]
     interrupted: bool = False

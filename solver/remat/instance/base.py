@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -18,6 +19,9 @@ SCHEMA_2: Literal["remat.instance/2"] = "remat.instance/2"
 SCHEMA_3: Literal["remat.instance/3"] = "remat.instance/3"
 """`remat.instance/2`, kinds `pipeline` and `join`, and the fields that `Model.since_3` names."""
 SCHEMAS = (SCHEMA, SCHEMA_2, SCHEMA_3)
+
+SHOWN_BY = "remat.report.notebook"
+"""What draws instances for people; it stands above, and is named here, not imported."""
 
 Text = Annotated[str, Field(strict=True, max_length=100_000)]
 
@@ -85,6 +89,15 @@ class BaseInstance(Model):
                         said = f"the document says {self.schema_!r}"
                         raise fail(f"this field needs the schema {schema!r}; {said}", f"{at}.{key}")
         return self
+
+    def __repr__(self) -> str:
+        lines: list[str] = import_module(SHOWN_BY).lines(self)
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the facts."""
+        html: str = import_module(SHOWN_BY).html(self)
+        return html
 
     @property
     def least_schema(self) -> str:

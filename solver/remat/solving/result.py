@@ -20,6 +20,7 @@ from remat.schedule.document import StepView
 from remat.schedule.orders import Orders
 from remat.schedule.patterns import Pattern
 from remat.schedule.steps import StepKind, Steps
+from remat.shown import Shown
 from remat.units import Number, Units
 from remat.verifier import Report
 
@@ -87,8 +88,8 @@ class Answer:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Result(Shown):
     """What a solve returns.
 
     All times are in the instance's time unit, all sizes in its memory unit.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError
@@ -43,9 +44,14 @@ def plot_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
         If the file cannot be written.
     """
     check_suffix(path)
+    save_figure(path, picture_of_sweep(sweep))
+
+
+def picture_of_sweep(sweep: Sweep) -> Callable[[], Figure]:
+    """Return what draws the curves of a sweep; OptionError where there is none."""
     if not any(curve.points for curve in sweep.curves):
         raise OptionError("there is no schedule, and so no curve to plot", argument="plot")
-    save_figure(path, lambda: _draw(sweep))
+    return lambda: _draw(sweep)
 
 
 def _draw(sweep: Sweep) -> Figure:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,11 +86,15 @@ def plot(result: Result, path: str | os.PathLike[str], *, view: str = "time") ->
         If the file cannot be written.
     """
     check_suffix(path)
+    save_figure(path, picture(result, view))
+
+
+def picture(result: Result, view: str = "time") -> Callable[[], Figure]:
+    """Return what draws a view of a schedule (see `plot`); OptionError where there is none."""
     report = result.report
     if report is None:
         raise OptionError("there is no schedule to plot")
-    draw = drawing(result, view)
-    save_figure(path, draw or (lambda: _Picture(result, report).draw()))
+    return drawing(result, view) or (lambda: _Picture(result, report).draw())
 
 
 class _Picture:

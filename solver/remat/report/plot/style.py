@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -66,22 +68,55 @@ def save_figure(path: str | os.PathLike[str], draw: Callable[[], Figure]) -> Non
         If the file cannot be written.
     """
     kind = check_suffix(path)[1:]
+    with _styled():
+        figure = draw()
+        write_atomically(path, lambda file: _write(figure, file, kind))
+
+
+def figure_of(draw: Callable[[], Figure]) -> Figure:
+    """Draw in the common style.
+
+    Raises
+    ------
+    remat.MissingExtraError
+        If matplotlib is not installed.
+    """
+    with _styled():
+        return draw()
+
+
+def svg_of(draw: Callable[[], Figure]) -> str:
+    """Return a picture as the text of an SVG file, to stand in a page.
+
+    Raises
+    ------
+    remat.MissingExtraError
+        If matplotlib is not installed.
+    """
+    file = io.BytesIO()
+    with _styled():
+        _write(draw(), file, "svg")
+    text = file.getvalue().decode("utf-8")
+    return text[text.index("<svg") :]
+
+
+@contextmanager
+def _styled() -> Iterator[None]:
     try:
         import matplotlib
     except ImportError:
         raise MissingExtraError("a plot", "plot") from None
-    # Dates and version numbers would make equal plots differ.
-    metadata = {"Date": None, "Creator": "remat"} if kind == "svg" else {"Software": "remat"}
     with matplotlib.rc_context(), warnings.catch_warnings():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)  # names in scripts without a font
-        figure = draw()
+        yield
 
-        def write(file: IO[bytes]) -> None:
-            figure.savefig(file, format=kind, dpi=150, metadata=metadata)
 
-        write_atomically(path, write)
+def _write(figure: Figure, file: IO[bytes], kind: str) -> None:
+    # Dates and version numbers would make equal plots differ.
+    metadata = {"Date": None, "Creator": "remat"} if kind == "svg" else {"Software": "remat"}
+    figure.savefig(file, format=kind, dpi=150, metadata=metadata)
 
 
 def add_titles(figure: Figure, result: Result, height: float) -> None:

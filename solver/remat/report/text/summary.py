@@ -31,7 +31,7 @@ def summary(result: Result) -> str:
 
     Without a schedule it says why, and what budget would do.
     """
-    return table(_lines(result))
+    return table(lines_of(result))
 
 
 def table(lines: Iterable[tuple[str, str]]) -> str:
@@ -87,7 +87,8 @@ def steady_document(steady: Steady) -> dict[str, Any]:
     }
 
 
-def _lines(result: Result) -> Iterator[tuple[str, str]]:
+def lines_of(result: Result) -> Iterator[tuple[str, str]]:
+    """Yield the rows of a summary as (label, text); an empty label continues the one above."""
     units = result.units
     yield "instance", shown_name(result.instance_name) or "(unnamed)"
     yield "algorithm", _algorithm(result)

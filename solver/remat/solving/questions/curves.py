@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from remat.plugin.proposal import Status, Termination
+from remat.shown import Shown
 from remat.solving.result import Result
 from remat.units import Number, Units
 
@@ -172,8 +173,8 @@ class Curve:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sweep:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Sweep(Shown):
     """Time-memory curves of one instance on one machine, a curve an algorithm.
 
     Attributes

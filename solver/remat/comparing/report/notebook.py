@@ -1,0 +1,48 @@
+"""Comparisons as a notebook shows them (see `remat.shown`)."""
+
+from __future__ import annotations
+
+import os
+from html import escape
+from typing import Any
+
+from remat.comparing.comparison import Comparison
+from remat.comparing.report.terminal import comparison_table
+from remat.errors import OptionError
+from remat.report.text.naming import shown_name
+
+
+def lines(comparison: Comparison) -> list[str]:
+    """Return at most five lines: how many cells, and the best algorithms."""
+    standings = comparison.standings()
+    solved = sum(standing.solved for standing in standings)
+    found = [f"{len(comparison.cells):,} cells of {len(standings)} algorithms, {solved:,} solved"]
+    for standing in standings[:4]:
+        ratio = "" if standing.ratio_to_best is None else f", {standing.ratio_to_best:.4f} of the best makespan"
+        found.append(f"  {shown_name(standing.algorithm)}: {standing.solved:,} of {standing.cases:,} solved{ratio}")
+    return found
+
+
+def text(comparison: Comparison) -> str:
+    """Return the table of the command line."""
+    return comparison_table(comparison)
+
+
+def html(comparison: Comparison) -> str:
+    """Return the table."""
+    return f'<div class="remat"><pre>{escape(text(comparison))}</pre></div>'
+
+
+def figure(comparison: Comparison, **options: Any) -> Any:
+    """Refuse: pictures of comparisons are in their report."""
+    raise OptionError("pictures of comparisons are in the report that `output` writes")
+
+
+def save(comparison: Comparison, path: str | os.PathLike[str], **options: Any) -> None:
+    """Refuse: pictures of comparisons are in their report."""
+    figure(comparison)
+
+
+def records(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return a row a cell."""
+    return comparison.to_records()

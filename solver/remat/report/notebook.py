@@ -1,0 +1,135 @@
+"""Results, sweeps and instances as a notebook shows them (see `remat.shown`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import singledispatch
+from html import escape
+from typing import TYPE_CHECKING, Any, cast
+
+from remat.errors import MissingExtraError, OptionError
+from remat.instance import BaseInstance
+from remat.report.plot import pareto, schedule
+from remat.report.plot.style import figure_of, save_figure, svg_of
+from remat.report.text import curve_tables, summary
+from remat.report.text.facts import facts_table
+from remat.report.text.naming import shown_name
+from remat.schedule.document import Copy, Run
+from remat.solving.facts import show
+from remat.solving.questions.curves import Sweep
+from remat.solving.result import Result
+from remat.units import format_size
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from remat.instance import Instance
+
+LINES = ("makespan", "overhead", "period", "peak memory", "lower bound", "least budget")
+"""Rows of a summary that a result shows of itself."""
+
+MOST_TASKS = 5_000
+"""Tasks of an instance whose facts are looked up only to show them."""
+
+
+@singledispatch
+def lines(what: object) -> list[str]:
+    """Return at most five lines."""
+    raise TypeError(f"nothing is known to show of {type(what).__name__}")
+
+
+@lines.register
+def _(what: Result) -> list[str]:
+    rows = dict(row for row in summary.lines_of(what) if row[0])
+    found = [f"{rows['instance']} by {rows['algorithm']}: {rows['status']}"]
+    return found + [f"  {label:<13}{rows[label]}" for label in LINES if label in rows][:4]
+
+
+@lines.register
+def _(what: Sweep) -> list[str]:
+    over = f"over {shown_name(what.memory)}"
+    found = [f"{shown_name(what.instance_name) or '(unnamed)'}: {len(what.curves):,} time-memory curves {over}"]
+    for curve in what.curves:
+        about = curve_tables.remark(curve, what.units)
+        found.append(f"  {shown_name(curve.algorithm)}: {about}; {len(curve.points):,} points")
+    return found if len(found) <= 5 else [*found[:4], f"  ... and {len(found) - 4} more"]
+
+
+@lines.register
+def _(what: BaseInstance) -> list[str]:
+    extent = "" if what.length is None else f", length {what.length:,}"
+    static = f", {format_size(what.static_memory, what.units.build())} static" if what.static_memory else ""
+    return [f"{type(what).__name__}({shown_name(what.name) or '(unnamed)'!r}{extent}{static})"]
+
+
+@singledispatch
+def text(what: object) -> str:
+    """Return the table of the command line."""
+    raise TypeError(f"nothing is known to show of {type(what).__name__}")
+
+
+@text.register
+def _(what: Result) -> str:
+    return summary.summary(what)
+
+
+@text.register
+def _(what: Sweep) -> str:
+    return curve_tables.sweep_table(what)
+
+
+@text.register
+def _(what: BaseInstance) -> str:
+    return facts_table(show(cast("Instance", what)))
+
+
+def html(what: Any) -> str:
+    """Return the table, and the picture below it where there is one."""
+    table = text(what) if not isinstance(what, BaseInstance) or is_small(what) else "\n".join(lines(what))
+    picture = ""
+    with suppress(OptionError, MissingExtraError):
+        picture = svg_of(_picture(what))
+    return f'<div class="remat"><pre>{escape(table)}</pre>{picture}</div>'
+
+
+def is_small(instance: BaseInstance) -> bool:
+    """Whether the facts of an instance are there at once."""
+    sizes = (getattr(instance, "tasks", ()), getattr(instance, "parent", ()))
+    return max(instance.length or 0, *map(len, sizes)) <= MOST_TASKS
+
+
+def figure(what: Any, **options: Any) -> Figure:
+    """Return the picture as a matplotlib figure."""
+    return figure_of(_picture(what, **options))
+
+
+def save(what: Any, path: str | os.PathLike[str], **options: Any) -> None:
+    """Write the picture."""
+    save_figure(path, _picture(what, **options))
+
+
+def _picture(what: Any, view: str | None = None) -> Callable[[], Figure]:
+    if isinstance(what, Result):
+        return schedule.picture(what, view or ("time" if what.orders is None else "devices"))
+    if isinstance(what, Sweep):
+        return pareto.picture_of_sweep(what)
+    raise OptionError("of instances there are no pictures; solve it first")
+
+
+def records(what: Result | Sweep) -> list[dict[str, Any]]:
+    """Return a row a step of a result, an answer of a sweep."""
+    return list(_steps(what)) if isinstance(what, Result) else what.to_records()
+
+
+def _steps(result: Result) -> Iterator[dict[str, Any]]:
+    for step in result.steps:
+        row: dict[str, Any] = {"kind": type(step).__name__.lower(), "start": step.start}
+        if isinstance(step, Run):
+            row |= {"what": step.task, "where": ", ".join(step.on or ())}
+        elif isinstance(step, Copy):
+            row |= {"what": step.value, "where": f"{step.source}->{step.target}"}
+        else:
+            row |= {"what": ", ".join(step.values), "where": step.memory}
+        yield row

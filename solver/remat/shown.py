@@ -1,0 +1,73 @@
+"""What people see of results and instances in a notebook: drawn by rooms above, which are named here, not imported."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from remat.errors import RematError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Shown:
+    """A thing with a few lines about itself, a table, a picture, and records.
+
+    Its renderer, the module `_shown_by`, has ``lines``, ``text``, ``html``, ``figure``, ``save`` and ``records``.
+    """
+
+    _shown_by: ClassVar[str] = "remat.report.notebook"
+
+    def __repr__(self) -> str:
+        lines: list[str] = import_module(self._shown_by).lines(self)
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the table, and a picture where matplotlib is installed."""
+        html: str = import_module(self._shown_by).html(self)
+        return html
+
+    def summary(self) -> str:
+        """Return the table that the command line prints."""
+        text: str = import_module(self._shown_by).text(self)
+        return text
+
+    def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure | None:
+        """Draw a picture.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it, `.svg` or `.png`; by default it is returned.
+        **options
+            Of a schedule: ``view``, as for `remat solve`.
+
+        Raises
+        ------
+        remat.OptionError
+            If there is nothing to draw, or no such view.
+        remat.MissingExtraError
+            If matplotlib is not installed.
+        """
+        renderer = import_module(self._shown_by)
+        if path is not None:
+            renderer.save(self, path, **options)
+            return None
+        figure: Figure = renderer.figure(self, **options)
+        return figure
+
+    def frame(self) -> Any:
+        """Return a pandas data frame: a row a step, an answer, or a cell.
+
+        Raises
+        ------
+        remat.RematError
+            If pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise RematError("a frame needs pandas: pip install pandas") from None
+        return pandas.DataFrame(import_module(self._shown_by).records(self))
