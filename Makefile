@@ -30,7 +30,7 @@ endif
 PINNED := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover test-all docs-test docs-test-all mutants fuzz test-torch test-torch-all lint format type bench build pins clean distclean
+.PHONY: help setup demo test cover test-all docs docs-test docs-test-all mutants fuzz test-torch test-torch-all lint format type bench build pins clean distclean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -70,6 +70,19 @@ cover: $(STAMP) ## Run the fast tests and check the coverage
 
 test-all: $(STAMP) ## Run every test, the slow ones included, and check the coverage
 	$(SYSMON) $(PYTEST) --cov --cov-report=term $(PYTEST_ARGS)
+
+# The site has an environment of its own: it is for readers, and its theme and parsers are for nobody else.
+SITE_VENV := build/docs
+SITE_STAMP := $(SITE_VENV)/.stamp
+
+$(SITE_STAMP): site/requirements.txt
+	@test -x $(SITE_VENV)/bin/python || $(PYTHON) -m venv $(SITE_VENV)
+	$(SITE_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement site/requirements.txt
+	@touch $@
+
+docs: $(STAMP) $(SITE_STAMP) ## Build the documentation as a site into build/site, to be read without a network
+	NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/python -m mkdocs build --strict --quiet --config-file site/mkdocs.yml
+	$(PY) -m tests.printed.links build/site
 
 # Whatever the README and the documents show is run, and compared with what comes out.
 docs-test: $(STAMP) ## Run the commands and examples of the README and the documents, and compare what they print

@@ -118,9 +118,9 @@ def test_below_it_offloading_costs_time(document: dict[str, Any], share: float, 
     ],
 )
 def test_text(model: dict[str, Any], budget: int | None, texts: list[str]) -> None:
-    from remat.cli.show import _lines
+    from remat.report.text.facts import facts_lines
 
     facts = remat.show(CHAIN, machine=model, budget=None if budget is None else {"device": budget})
-    shown = "\n".join(f"{label} {text}" for label, text in _lines(facts))
+    shown = "\n".join(f"{label} {text}" for label, text in facts_lines(facts))
     for text in texts:
         assert text in shown

@@ -1,0 +1,131 @@
+"""Pages of the site that are made from elsewhere: the README, the commands, the public names, pictures.
+
+mkdocs calls these functions (`site/mkdocs.yml`, ``hooks``). Links of the README and its like are those of the
+repository; here they lead to pages of the site, or are left as text where a file is no page.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "build" / "gallery"
+PYTHON = ROOT / ".venv" / "bin" / "python"
+"""The interpreter that has remat: the site's own environment has not."""
+
+MOVED = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "instances/README.md": "instances.md",
+}
+"""Files of the repository that are pages of the site, by another name."""
+
+CHAIN, LOOP = "solve example:resnet50 -b 1.4GB -a rotor", "solve example:heterogeneous -b 20"
+GALLERY = (
+    ("A chain in 1 GiB", "memory over time, and what runs", "chain.svg", "solve example:resnet50 -b 1GiB"),
+    ("Its stages", "what is kept, what runs again", "stages.svg", f"{CHAIN} --view stages"),
+    ("Its values", "a band for each, as high as it is large", "values.svg", f"{CHAIN} --view values"),
+    ("A reversal", "sweeps over a time loop of unequal steps", "reversal.svg", f"{LOOP} --view reversal"),
+    ("A curve", "time for memory, knee and least budget", "curve.svg", "sweep example:gpt2s --points 12"),
+    ("A pipeline", "1F1B on four devices", "pipeline.svg", "solve example:uniform_p4 -a 1f1b --view devices"),
+    ("A tree", "the order of execution", "tree.svg", "solve example:random_n200 --view tree"),
+)
+"""Title, text, file and command of the pictures."""
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages and pictures that are made."""
+    made = {name: (ROOT / source).read_text("utf-8") for source, name in MOVED.items()}
+    made |= {"commands.md": _commands(), "api.md": _api(), "gallery.md": _gallery()}
+    for name, text in made.items():
+        files.append(File.generated(config, name, content=text))
+    for picture in sorted(PICTURES.glob("*.svg")):
+        files.append(File.generated(config, f"images/gallery/{picture.name}", abs_src_path=str(picture)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Leave out the comments that say how blocks are tested; lead links to pages of the site."""
+    text = re.sub(r"^ *<!-- .* -->$", "", markdown, flags=re.MULTILINE)
+    source = next((old for old, new in MOVED.items() if new == page.file.src_uri), f"docs/{page.file.src_uri}")
+    return re.sub(r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)]*)?\)", lambda match: _link(match, source, files), text)
+
+
+def _link(match: re.Match[str], source: str, files: Files) -> str:
+    picture, label, target, anchor = match[1], match[2], match[3], match[4] or ""
+    if not target or "://" in target:
+        return match[0]
+    path = os.path.normpath(os.path.join(os.path.dirname(source), target))
+    name = MOVED.get(path, MOVED.get(f"{path}/README.md", path.removeprefix("docs/")))
+    if files.get_file_from_path(name) is None:
+        return label
+    return f"{picture}[{label}]({name}{anchor})"
+
+
+def _remat(*arguments: str) -> str:
+    environment = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
+    done = subprocess.run(
+        [PYTHON, "-m", "remat", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def _commands() -> str:
+    """Return a page of what ``--help`` says."""
+    text = [
+        "# Every command",
+        "",
+        "What `remat COMMAND --help` prints.",
+        "",
+        "```text",
+        _remat("--help").rstrip(),
+        "```",
+        "",
+    ]
+    listed = re.findall(r"^  ([a-z]+)  ", _remat("--help").partition("Commands:")[2], re.MULTILINE)
+    for command in listed:
+        text += [f"## remat {command}", "", "```text", _remat(command, "--help").rstrip(), "```", ""]
+    return "\n".join(text)
+
+
+def _api() -> str:
+    """Return a page of the public names; mkdocstrings fills it from their docstrings."""
+    code = (
+        "import remat, inspect\n"
+        "for name in remat.__all__:\n"
+        "    what = getattr(remat, name)\n"
+        "    if inspect.isclass(what) or inspect.isfunction(what):\n"
+        "        print(name, f'{what.__module__}.{what.__qualname__}')\n"
+    )
+    done = subprocess.run([PYTHON, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    names = [line.split() for line in done.stdout.splitlines()]
+    text = ["# Python", "", "All of it is in `remat`; what authors of algorithms import is in `remat.plugin`.", ""]
+    text += ["## Functions", ""]
+    text += [f"::: {path}\n" for name, path in names if name[0].islower()]
+    text += ["## Classes", ""]
+    text += [f"::: {path}\n" for name, path in names if name[0].isupper()]
+    return "\n".join(text)
+
+
+def _gallery() -> str:
+    """Draw the pictures, and return their page."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    text = ["# Gallery", "", "Each picture below the command that draws it.", ""]
+    for title, about, name, command in GALLERY:
+        if not (PICTURES / name).exists():
+            _remat(*command.split(), "-q", "--plot", str(PICTURES / name))
+        text += [f"## {title}", "", f"{about.capitalize()}.", "", f"    remat {command} --plot {name}", ""]
+        text += [f"![{title}](images/gallery/{name})", ""]
+    return "\n".join(text)
+
+
+if __name__ == "__main__":
+    sys.exit("mkdocs runs this: make docs")
