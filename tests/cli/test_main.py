@@ -38,7 +38,7 @@ def test_help_teaches_by_examples(run: Run, arguments: list[str]) -> None:
     assert "remat solve example:resnet50 --budget 1GiB" in outcome.out
     assert all(name in outcome.out for name in COMMANDS)
     assert not any(f"  {name}  " in outcome.out for name in RESERVED)
-    assert "_REMAT_COMPLETE=bash_source" in outcome.out
+    assert "remat completion --install" in outcome.out
 
 
 def test_help_imports_nothing_but_click() -> None:

@@ -29,6 +29,7 @@ COMMANDS = {
     "generate": ("remat.cli.generate", "Make an instance: random, synthetic, or of a real architecture."),
     "import": ("remat.cli.import_", "Make an instance from a file of another format."),
     "fit": ("remat.cli.fit", "Say whether a training step fits into memory, and plan it."),
+    "completion": ("remat.cli.completion", "Complete names in the shell."),
     "export": ("remat.cli.export", "Write a schedule in the format of another program."),
 }
 
@@ -58,8 +59,7 @@ Exit codes: 0 verified schedule, 1 internal error, 2 usage or bad input, 3 prove
 found in time, 5 claim and verifier differ, 6 violations found by verify, 130 interrupted.
 
 \b
-Completion: eval "$(_REMAT_COMPLETE=bash_source remat)", or zsh_source, or
-_REMAT_COMPLETE=fish_source remat | source."""
+Completion: remat completion --install."""
 
 
 class CommandTable(click.Group):
