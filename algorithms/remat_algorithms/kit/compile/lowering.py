@@ -7,6 +7,7 @@ to be kept on disk, and a first start is like any other. `README.md` says what i
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import inspect
 import os
 import sys
@@ -14,13 +15,13 @@ import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Any
-
-import llvmlite.binding as llvm
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 from remat_algorithms.kit.compile.records import Kind, address_of, cells_within, kinds_of
-from remat_algorithms.kit.compile.translation import LIBRARY, Module, Site
+
+if TYPE_CHECKING:
+    from remat_algorithms.kit.compile.translation import Module, Site
 
 VARIABLE = "REMAT_CHECK_INDICES"
 """Environment variable that switches the check of indices on, for a whole process."""
@@ -29,6 +30,12 @@ OUTSIDE: dict[str, Any] = {"int": ctypes.c_int64, "float": ctypes.c_double, "boo
 
 _LOCK = threading.RLock()
 _checking = bool(os.environ.get(VARIABLE))
+
+
+@cache
+def can_compile() -> bool:
+    """Whether LLVM is installed; without it kernels are interpreted, to the same answers, some ten times slower."""
+    return importlib.util.find_spec("llvmlite") is not None
 
 
 @contextmanager
@@ -63,13 +70,16 @@ class Kernel:
     def bind(self, *records: Any) -> Callable[..., Any]:
         """Return the compiled function of the numbers that follow the records; it holds no lock while it runs.
 
-        What it is bound to lives as long as it. Arrays may be filled meanwhile, but not moved.
+        What it is bound to lives as long as it. Arrays may be filled meanwhile, but not moved. Without LLVM it is the
+        interpreted function.
 
         Raises
         ------
         TypeError
             If the compiler does not know a type, or a statement.
         """
+        if not can_compile():
+            return partial(self.plain, *records)
         tuples: dict[str, tuple[Kind, ...]] = {}
         cells = cells_within(record for record in records if not isinstance(record, ctypes.Structure))
         for note, record in zip(self._notes()[: len(records)], records, strict=True):
@@ -90,6 +100,8 @@ class Kernel:
         return [str(note) for note in inspect.get_annotations(self.plain).values()]
 
     def _compile(self, tuples: Mapping[str, Sequence[Kind]], cells: Mapping[str, Sequence[Kind]]) -> Callable[..., Any]:
+        from remat_algorithms.kit.compile.translation import Module
+
         failure = (ctypes.c_int64 * 3)() if _checking else None
         module = Module(tuples, cells, failure)
         target = module.function(self.plain)
@@ -119,6 +131,10 @@ def _raising(
 
 def _machine_code(module: Module, *, long_loops: bool) -> Any:
     """Optimise for this machine; return an engine that holds the machine code."""
+    import llvmlite.binding as llvm
+
+    from remat_algorithms.kit.compile.translation import LIBRARY
+
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     for name in LIBRARY:

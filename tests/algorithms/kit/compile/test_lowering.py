@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import math
+import subprocess
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+import remat
 from remat_algorithms.kit.compile.lowering import Kernel, checked_indices
 from remat_algorithms.kit.compile.records import cells
 
@@ -279,3 +282,48 @@ def test_the_check_is_off_by_default():
         bound = kernel.bind(boxes)
     with pytest.raises(IndexError):
         bound(0, 5)
+
+
+@pytest.fixture
+def interpreted(monkeypatch):
+    """Let kernels be interpreted, as where LLVM is not installed."""
+    monkeypatch.setattr("remat_algorithms.kit.compile.lowering.can_compile", lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm", "budget"),
+    [
+        ("resnet50", "chain-best", "1GiB"),
+        ("unet_joint", "dag-auto", "60%"),
+        ("heterogeneous", "walther-griewank", 20),
+        ("uniform_p4_m8", "pipe-search", "75%"),
+        ("random_n200", "liu", None),
+    ],
+)
+def test_without_llvm_the_answers_are_the_same(name, algorithm, budget, request):
+    instance = remat.example(name)
+    options = {"chain-best": {"iterations": 20}, "dag-auto": {"iterations": 5}, "pipe-search": {"moves": 50}}.get(
+        algorithm
+    )
+    compiled = remat.solve(instance, algorithm=algorithm, budget=budget, options=options)
+    request.getfixturevalue("interpreted")
+    plain = remat.solve(instance, algorithm=algorithm, budget=budget, options=options)
+    assert (plain.makespan, plain.peak_memory, plain.lower_bound) == (
+        compiled.makespan,
+        compiled.peak_memory,
+        compiled.lower_bound,
+    )
+    assert list(plain.steps) == list(compiled.steps)
+
+
+def test_without_llvm_nothing_of_it_is_imported():
+    code = (
+        "import sys; sys.modules['llvmlite'] = None\n"
+        "import importlib.util as u; real = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'llvmlite' else real(name, *a)\n"
+        "import remat; r = remat.solve(remat.example('resnet50'), budget='80%', algorithm='chain-best',"
+        " options={'iterations': 2})\n"
+        "print(r.status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip() in ("optimal", "feasible"), done.stderr) == (True, "")
