@@ -45,11 +45,11 @@ BETWEEN = 32
 SEARCHING = ("swapadvisor",)
 """Rules that search for long, and are not asked."""
 
-ROUNDS, WORK = 2000, 100_000
+ROUNDS, WORK = 4000, 100_000
 """Rounds of the walk: so many, or fewer for long chains, whose rounds take O(L)."""
 
-SLACK = 0.01
-"""Share by which a round may be slower than the best and still be gone on from."""
+SLACKS = (0.01, 0.03, 0.06)
+"""Shares by which a round may be slower than the best and still be gone on from; one is drawn for each excursion."""
 
 LATER = 0.15
 """Share of the swaps that a round keeps from leaving, or coming back, as early as they can."""
@@ -165,28 +165,28 @@ class _Search(BestPlan):
         if best is None:
             return
         draw = self.context.random()
-        current, since = best.copy(), 0
+        current, since, slack = best.copy(), 0, SLACKS[0]
         for number in range(rounds):
             if self.done:
                 return
             changed = _changed(current, draw)
             makespan = self.best.makespan
-            plan = self._attempt(phases.tasks(changed), draw)
+            plan = self._attempt(phases.tasks(changed), draw, slack)
             since += 1
             if plan is None:
                 pass
             elif quicker(plan.makespan, makespan):
                 self.consider(plan, f"round {number + 1:,}")
                 current, best, since = changed, changed, 0
-            elif plan.makespan <= makespan * (1 + SLACK):
+            elif plan.makespan <= makespan * (1 + slack):
                 current = changed
             if since >= BACK:
-                current, since = best, 0
+                current, since, slack = best, 0, draw.choice(SLACKS)
 
-    def _attempt(self, tasks: list[int], draw: random.Random) -> Plan | None:
+    def _attempt(self, tasks: list[int], draw: random.Random, slack: float) -> Plan | None:
         """Dispatch some runs, values leaving in a random ranking; None if that is hopeless or does not fit."""
         choice = Choice(self.problem, Order(self.problem.graph, self.problem.machine, tasks), self.ways)
-        if not self._promising(choice, 1 + SLACK):
+        if not self._promising(choice, 1 + slack):
             return None
         gaps = choice.candidates
         size, length = choice.size[gaps].astype(np.float64), choice.length[gaps].astype(np.float64)
