@@ -34,7 +34,8 @@ def test_a_table_and_files(run: Run, tiny: str, tmp_path: Any) -> None:
     again = run("compare", tiny, "-a", "rotor,periodic", "--budget-fraction", "80%,1.0", "-o", out)
     assert "0 cells to solve, 4 already in the journal" in again.err
     assert again.out == outcome.out
-    assert (out / "report.html").read_text() == report  # pictures come from the journal
+    before, after = (text.partition('<h2 id="made">')[0] for text in (report, (out / "report.html").read_text()))
+    assert before == after  # pictures come from the journal
 
 
 def test_formats(run: Run, tiny: str) -> None:

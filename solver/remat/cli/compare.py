@@ -109,7 +109,8 @@ def command(session: Session, /, **given: Any) -> int:
         )
     try:
         if asked.output is not None:
-            _write(comparison, Path(asked.output), session)
+            limits = [(name, getattr(asked, name)) for name in ("time_limit", "gap", "patience", "memory_limit")]
+            _write(comparison, Path(asked.output), session, limits)
     finally:  # a full disk shall not take the table away, too
         _print(comparison, asked.format_, session)
     if comparison.interrupted:
@@ -234,16 +235,19 @@ def announcement(tally: Tally) -> str:
     return f"{tally.total:,} cells to solve{known}; at most {long} at the time limit{advice}"
 
 
-def _write(comparison: Comparison, folder: Path, session: Session) -> None:
+def _write(comparison: Comparison, folder: Path, session: Session, limits: Sequence[tuple[str, object]]) -> None:
     from remat.comparing.report.page import page
     from remat.comparing.report.tables import to_csv, to_json, to_markdown
+    from remat.comparing.report.words import circumstances
     from remat.documents import write_text
 
+    named = [(name.replace("_", "-"), value) for name, value in limits]
+    made = circumstances(session.arguments, named)
     for name, render in (
         ("cells.csv", to_csv),
         ("summary.md", to_markdown),
         ("comparison.json", to_json),
-        ("report.html", page),
+        ("report.html", lambda found: page(found, made)),
     ):
         write_text(folder / name, [_encodable(render(comparison))])
     session.remark(f"wrote tables and report.html into {folder}")

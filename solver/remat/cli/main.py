@@ -141,10 +141,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if "_REMAT_COMPLETE" in os.environ:
         cli.main(prog_name="remat")  # writes completions, and exits
-    session = Session()
+    session = Session(sys.argv[1:] if arguments is None else arguments)
     try:
         with _remarks_as_lines(session):
-            code = _run(sys.argv[1:] if arguments is None else arguments, session)
+            code = _run(session.arguments, session)
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
@@ -37,9 +37,12 @@ class Session:
         No progress, no remarks, no table.
     verbose : bool
         Remarks on what is being done, and tracebacks of internal errors.
+    arguments : sequence of str
+        What was asked, as it was typed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, arguments: Sequence[str] = ()) -> None:
+        self.arguments = tuple(arguments)
         self.quiet = False
         self.verbose = bool(os.environ.get("REMAT_DEBUG"))
 

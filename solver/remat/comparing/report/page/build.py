@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib import resources
+from itertools import islice
 
 from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison, Standing, by_algorithm
 from remat.comparing.report.page.charts import COLOURS, curves, legend, profile
 from remat.comparing.report.page.schedules import schedules
 from remat.comparing.report.tables import SHORT, peak_text, problems, units_of
-from remat.units import format_size, format_time
+from remat.comparing.report.words import MOST_SENTENCES, sentences
+from remat.report.glossary import find_term
+from remat.units import format_size, format_time, printable
 from remat.version import __version__
 
 MOST_CHARTS = 60
 """Instances that get a chart of their own; the tables have them all."""
+
+WORDS = {"proved": "optimal", "ratio to bound": "gap", "over bound": "gap"}
+"""Headings that are explained by another word of the glossary."""
+
+EXPLAINED = frozenset({"infeasible", "unknown", "budget", "makespan", "overhead", "peak", "lower bound", *WORDS})
+"""Headings that say what they mean."""
 
 Column = tuple[str, bool]
 """Heading, and whether it is text (else a figure)."""
@@ -28,10 +37,11 @@ def _asset(name: str) -> str:
     return resources.files("remat.comparing.report.page").joinpath(name).read_text("utf-8")
 
 
-def page(comparison: Comparison) -> str:
+def page(comparison: Comparison, made: Sequence[tuple[str, str]] = ()) -> str:
     """Return the report as one HTML document.
 
-    Everything that comes from documents is escaped; style, script and pictures are inside.
+    Everything that comes from documents is escaped; style, script and pictures are inside. `made` says how it was made
+    (`words.circumstances`): without it, equal comparisons give equal pages.
     """
     standings = comparison.standings()
     order = [standing.algorithm for standing in standings]
@@ -47,6 +57,7 @@ def page(comparison: Comparison) -> str:
             f'<nav><a href="#algorithms">Algorithms</a><a href="#pictures">Pictures</a>{link}<a href="#grid">Grid</a>'
             '<a href="#cells">Cells</a></nav></header>'
         ),
+        _in_words(comparison),
         '<h2 id="algorithms">Algorithms</h2>',
         _standings(standings, by_family=False),
         _families(comparison),
@@ -63,6 +74,7 @@ def page(comparison: Comparison) -> str:
         ),
         _cells(comparison),
         _failures(comparison),
+        _list("How this was made", "made", made) if made else "",
     ]
     head = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>remat: comparison</title>'
@@ -71,6 +83,19 @@ def page(comparison: Comparison) -> str:
         f"<style>{_asset('style.css')}</style></head>"
     )
     return f"{head}<body>{''.join(body)}<script>{_asset('script.js')}</script></body></html>\n"
+
+
+def _in_words(comparison: Comparison) -> str:
+    told = list(islice(sentences(comparison), MOST_SENTENCES + 1))
+    more = ""
+    if len(told) > MOST_SENTENCES:
+        more = f'<p class="soft">The first {MOST_SENTENCES}; the tables below have all.</p>'
+    return _list("In words", "words", told[:MOST_SENTENCES]) + more if told else ""
+
+
+def _list(title: str, name: str, entries: Sequence[tuple[str, str]]) -> str:
+    shown = "".join(f"<dt>{escape(printable(label))}</dt><dd>{escape(printable(text))}</dd>" for label, text in entries)
+    return f'<h2 id="{name}">{escape(title)}</h2><dl>{shown}</dl>'
 
 
 def _figures(comparison: Comparison, standings: Sequence[Standing]) -> str:
@@ -90,7 +115,8 @@ def _figures(comparison: Comparison, standings: Sequence[Standing]) -> str:
 
 def _table(columns: Sequence[Column], rows: Sequence[Sequence[Entry]], name: str = "") -> str:
     heads = "".join(
-        f'<th scope="col"{" class=text" if text else ""}><button type="button">{escape(title)}</button></th>'
+        f'<th scope="col"{" class=text" if text else ""}{_explained(title)}><button type="button">{escape(title)}'
+        "</button></th>"
         for title, text in columns
     )
     lines = []
@@ -107,6 +133,12 @@ def _table(columns: Sequence[Column], rows: Sequence[Sequence[Entry]], name: str
         f'<div class="scroll"><table class="sortable"{identity}><thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
+
+
+def _explained(title: str) -> str:
+    """Return the attribute that explains a heading where somebody points at it."""
+    term = find_term(WORDS.get(title, title)) if title in EXPLAINED else None
+    return "" if term is None else f' title="{escape(term.meaning)}"'
 
 
 def _standings(standings: Sequence[Standing], *, by_family: bool) -> str:
