@@ -124,3 +124,34 @@ def test_remarks():
     assert "the least that was found" in curve_tables.remark(given.curves[0], given.units)
     nothing = remat.sweep(CHAIN, "keep-all", budgets=["1GB"], time_limit=0)
     assert curve_tables.remark(nothing.curves[0], nothing.units) == "no schedule was found; incomplete (time limit)"
+
+
+def test_the_proved_curve():
+    """What is proved for a budget holds for less, whoever proved it; no curve goes below it."""
+    from remat.report.plot.pareto import lower_bounds
+
+    sweep = remat.sweep(remat.example("lecture_l5"), ("auto", "revolve"))
+    found = lower_bounds(sweep)
+    times = [time for _, time in found]
+    assert times == sorted(times, reverse=True)
+    assert times[-1] > 0
+    for curve in sweep.curves:
+        for point in curve.points:
+            if point.budget is not None:
+                assert dict(found)[point.budget] <= point.makespan
+    assert dict(found)[4] == 13  # proved by auto
+
+
+def test_lines_that_coincide_are_told_apart():
+    """The first of two equal curves is the wider one; the texts at their knees stand above each other."""
+    pytest.importorskip("matplotlib")
+    from remat.report.plot.pareto import picture_of_sweep
+    from remat.report.plot.style import figure_of
+
+    sweep = remat.sweep(CHAIN, ("rotor", "auto"))
+    axes = figure_of(picture_of_sweep(sweep)).axes[0]
+    widths = {line.get_label(): line.get_linewidth() for line in axes.get_lines()}
+    assert widths["rotor"] > widths["auto"]
+    assert "lower bound" in widths
+    knees = [text.xyann[1] for text in axes.texts if text.get_text().startswith("knee")]
+    assert len(knees) == len(set(knees))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError
@@ -77,9 +78,14 @@ def _draw(sweep: Sweep) -> Figure:
     room = (top - bottom) or abs(top) or 1.0
     axes.set_ylim(bottom - 0.08 * room, top + 0.18 * room)
     axes.axhline(float(sweep.no_recompute_time) / scale.factor, color="#909090", linewidth=0.8, linestyle=(0, (1, 2)))
+    marks = _Marks(axes)
     for place, (curve, colour) in enumerate(shown):
-        labelled = {other.points[0].peak for other, _ in shown[:place]}
-        _draw_curve(axes, sweep, curve, colour, factor, scale.factor, label=curve.points[0].peak not in labelled)
+        least = curve.points[0].peak not in {other.points[0].peak for other, _ in shown[:place]}
+        # What later curves cover stays visible on both sides of them.
+        covered = sum(len(_places(curve) & _places(later)) > 1 for later, _ in shown[place + 1 :])
+        style = replace(marks, least=least, width=1.4 + 1.8 * min(covered, 3))
+        _draw_curve(axes, sweep, curve, colour, (factor, scale.factor), style)
+    _draw_bound(axes, lower_bounds(sweep), factor, scale.factor)
     if sweep.units.memory == "unit" and not logarithmic:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(f"peak of {shown_name(sweep.memory)} ({unit})", parse_math=False)
@@ -95,6 +101,7 @@ def _draw(sweep: Sweep) -> Figure:
         0.095,
         0.905,
         f"without recomputation {format_time(sweep.no_recompute_time, sweep.units)}  ·  ring: knee  ·  "
+        "dashes: no schedule is quicker  ·  "
         "line to the axis: least budget",
         color="#404040",
         va="center",
@@ -102,14 +109,74 @@ def _draw(sweep: Sweep) -> Figure:
     return figure
 
 
-def _draw_curve(
-    axes: Axes, sweep: Sweep, curve: Curve, colour: str, factor: float, seconds: float, *, label: bool
-) -> None:
+def _places(curve: Curve) -> set[tuple[object, object]]:
+    return {(point.peak, point.makespan) for point in curve.points}
+
+
+def lower_bounds(sweep: Sweep) -> list[tuple[int, float]]:
+    """Return the proved curve below all others, as (budget, time): up to a budget, no schedule is quicker than that.
+
+    A bound for a budget holds for all smaller ones, whoever proved it.
+    """
+    proved = {answer.budget: 0.0 for curve in sweep.curves for answer in curve.answers if answer.budget is not None}
+    for curve in sweep.curves:
+        for answer in curve.answers:
+            if answer.budget is not None:
+                proved[answer.budget] = max(proved[answer.budget], float(answer.lower_bound))
+    found: list[tuple[int, float]] = []
+    highest = 0.0
+    for budget in sorted(proved, reverse=True):
+        highest = max(highest, proved[budget])
+        found.append((budget, highest))
+    return found[::-1]
+
+
+def _draw_bound(axes: Axes, bounds: Sequence[tuple[int, float]], factor: float, seconds: float) -> None:
+    if not bounds:
+        return
+    left, right = axes.get_xlim()
+    sizes = [left, *(min(max(budget / factor, left), right) for budget, _ in bounds), right]
+    times = [bounds[0][1] / seconds, *(time / seconds for _, time in bounds), bounds[-1][1] / seconds]
+    axes.plot(
+        sizes, times, drawstyle="steps-pre", color="#505050", linewidth=1.1, linestyle=(0, (4, 2)), label="lower bound"
+    )
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """How a curve is drawn: whether its least budget is written, and where texts stand, so that the next keeps off."""
+
+    axes: Axes
+    least: bool = True
+    width: float = 1.4
+    placed: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+
+    def lift(self, x: float, y: float) -> float:
+        """Return how many points a text at a place has to stand higher, and remember it."""
+        at = tuple(map(float, self.axes.transData.transform((x, y))))
+        scale = self.axes.figure.dpi / 72
+        higher = 0.0
+        while any(
+            abs(at[0] - a) < 150 * scale and abs(at[1] + higher * scale - b) < 10.5 * scale for a, b in self.placed
+        ):
+            higher += 11
+        self.placed.append((at[0], at[1] + higher * scale))
+        return higher
+
+
+def _draw_curve(axes: Axes, sweep: Sweep, curve: Curve, colour: str, units: tuple[float, float], marks: _Marks) -> None:
+    factor, seconds = units
+    label = marks.least
     sizes = [(point.peak or 0) / factor for point in curve.points]
     times = [float(point.makespan or 0) / seconds for point in curve.points]
     right = axes.get_xlim()[1]
     axes.plot(
-        [*sizes, right], [*times, times[-1]], drawstyle="steps-post", color=colour, linewidth=1.4, label=curve.algorithm
+        [*sizes, right],
+        [*times, times[-1]],
+        drawstyle="steps-post",
+        color=colour,
+        linewidth=marks.width,
+        label=curve.algorithm,
     )
     axes.plot(sizes, times, linestyle="none", marker="o", markersize=3.2, color=colour)
     if label:
@@ -131,7 +198,7 @@ def _draw_curve(
         axes.annotate(
             f"knee {format_size(curve.knee.peak or 0, sweep.units)}{overhead}",
             (x, y),
-            xytext=(8, 7),
+            xytext=(8, 7 + marks.lift(x, y)),
             textcoords="offset points",
             color=colour,
             fontsize=8,
