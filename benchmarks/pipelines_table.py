@@ -1,6 +1,6 @@
 """Pipelines at equal memory: the search against the schedules that have a name, and the bound.
 
-    python -m benchmarks.pipelines_table [--devices 4 8] [--batches 8 16 32] [--moves 4000] [--store FILE]
+    python -m benchmarks.pipelines_table [--devices 4 8] [--batches 8 16 32] [--moves 6000] [--store FILE]
 
 Each row is an instance of kind `pipeline` with two layers a device, solved and verified like any other; a figure is the
 bubble, 1 - busy / (last end - first start of all devices together), in percent. A schedule that does not fit the
@@ -102,7 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pipelines_table", description=__doc__)
     parser.add_argument("--devices", type=int, nargs="*", default=[4, 8])
     parser.add_argument("--batches", type=int, nargs="*", default=[8, 16, 32])
-    parser.add_argument("--moves", type=int, default=4000, help="schedules a placement")
+    parser.add_argument("--moves", type=int, default=6000, help="schedules a placement")
     parser.add_argument("--store", type=Path, default=None, help="where measurements are kept")
     given = parser.parse_args()
     listed = list(rows(given.devices, given.batches, given.moves, given.store))

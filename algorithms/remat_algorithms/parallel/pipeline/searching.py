@@ -31,7 +31,7 @@ class PlacementOptions(Options):
 class SearchOptions(PlacementOptions):
     """Options of `pipe-search`."""
 
-    moves: int = Field(default=4_000, ge=1, le=100_000_000, description="schedules a placement, at most")
+    moves: int = Field(default=6_000, ge=1, le=100_000_000, description="schedules a placement, at most")
 
 
 class ExactOptions(Options):
