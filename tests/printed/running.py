@@ -1,10 +1,13 @@
 """Run the blocks of a page, in a folder of its own."""
 
+import ast
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
+import textwrap
 import time
 import tomllib
 from dataclasses import dataclass, field
@@ -243,9 +246,19 @@ def _of_toml(block: Block, session: Session) -> str:
 
 
 def _of_part(block: Block, session: Session) -> str:
-    """A part of a document: its keys are quoted, and its brackets closed where nothing is left out."""
-    text = re.sub(r"  +[a-z].*$", "", block.text, flags=re.MULTILINE)
-    return "" if '"' in text or "=" in text else "this is part of nothing"
+    """A part of a document, of which `...` is left out, or of a program: it is well formed as far as it goes."""
+    told = [re.sub(r"(?<=\}) {2,}[a-z].*$", "", line) for line in block.lines]  # what a line means stands behind it
+    text = re.sub(r",? *\.\.\.(?=\s*[\]}])", "", "\n".join(told)).strip().removesuffix(",")
+    lines = ",".join(line.strip().removesuffix(",") for line in told)
+    for attempt in (text, f"{{{text}}}", f"[{text}]", f"[{lines}]"):
+        with contextlib.suppress(ValueError):
+            json.loads(attempt)
+            return ""
+    try:
+        ast.parse(textwrap.dedent(block.text))
+    except SyntaxError as error:
+        return f"part of nothing: neither JSON nor Python: {error}"
+    return ""
 
 
 def _of_usage(block: Block, session: Session) -> str:

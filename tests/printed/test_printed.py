@@ -94,6 +94,22 @@ def test_what_differs_is_named(tmp_path, right, wrong, line):
     assert tally.wrong[0][0] in (line, line + 1)
 
 
+@pytest.mark.parametrize(
+    ("part", "right"),
+    [
+        ('{"a": [1, ...]}', True),
+        ('"key": {"b": 1}', True),
+        ('{"run": "F1"}    frees x0 at its end\n    {"run": "B1"}', True),
+        ("while not stopped:\n        go()", True),
+        ('{"a": 1', False),
+        ("{'a': 1,", False),
+    ],
+)
+def test_parts_are_well_formed(tmp_path, part, right):
+    tally = checked(tmp_path, f"<!-- part -->\n    {part}\n")
+    assert (tally.run, not tally.wrong) == (1, right)
+
+
 def test_a_page_is_rewritten(tmp_path):
     spoilt = PAGE.replace("    2\n    3\n", "    7\n", 1).replace("# 5", "# 6")
     assert len(checked(tmp_path, spoilt, rewrite=True).wrong) == 2

@@ -109,8 +109,7 @@ def command(session: Session, /, **given: Any) -> int:
         )
     try:
         if asked.output is not None:
-            limits = [(name, getattr(asked, name)) for name in ("time_limit", "gap", "patience", "memory_limit")]
-            _write(comparison, Path(asked.output), session, limits)
+            _write(comparison, Path(asked.output), session, asked)
     finally:  # a full disk shall not take the table away, too
         _print(comparison, asked.format_, session)
     if comparison.interrupted:
@@ -228,21 +227,21 @@ def announcement(tally: Tally) -> str:
 
     known = f", {tally.known:,} already in the journal" if tally.known else ""
     most = tally.most_seconds
-    long = f"{format_time(most)}" if most < 3600 else f"{most / 3600:.1f} h"
+    long = format_time(most) if most < 3600 else f"{most / 3600:.1f} h"
     advice = ""
     if most >= LONG:
         advice = "; fewer --algorithms or a lower --time-limit make it shorter, and -o lets it go on after Ctrl-C"
     return f"{tally.total:,} cells to solve{known}; at most {long} at the time limit{advice}"
 
 
-def _write(comparison: Comparison, folder: Path, session: Session, limits: Sequence[tuple[str, object]]) -> None:
+def _write(comparison: Comparison, folder: Path, session: Session, asked: _Given) -> None:
     from remat.comparing.report.page import page
     from remat.comparing.report.tables import to_csv, to_json, to_markdown
     from remat.comparing.report.words import circumstances
     from remat.documents import write_text
 
-    named = [(name.replace("_", "-"), value) for name, value in limits]
-    made = circumstances(session.arguments, named)
+    limits = ("time_limit", "gap", "patience", "memory_limit")
+    made = circumstances(session.arguments, [(name.replace("_", "-"), getattr(asked, name)) for name in limits])
     for name, render in (
         ("cells.csv", to_csv),
         ("summary.md", to_markdown),

@@ -12,7 +12,7 @@ from remat.cli import common
 from remat.cli.session import ExitCode, Session, emit
 from remat.errors import OptionError
 from remat.report.glossary import all_terms, explained, find_term, page
-from remat.report.text.columns import room
+from remat.report.text.columns import text_width
 
 HELP = """Explain a word of an answer, or list the words.
 
@@ -40,7 +40,7 @@ def command(session: Session, term: tuple[str, ...], format_: str) -> int:
     if format_ == "markdown":
         emit(page().rstrip("\n"))
         return ExitCode.OK
-    wide = min(WIDTH, room(WIDTH) or WIDTH)
+    wide = text_width(WIDTH)
     if not term:
         width = max(len(known.name) for known in all_terms())
         for known in all_terms():

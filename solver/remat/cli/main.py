@@ -204,11 +204,9 @@ def _run(arguments: Sequence[str], session: Session) -> int:
 
 def _width() -> int:
     """Return the columns of help texts; click would import shutil, and with it three compressors, to ask."""
-    try:
-        columns = os.get_terminal_size(sys.stdout.fileno()).columns
-    except (AttributeError, OSError, ValueError):
-        columns = 0
-    return max(50, min(columns or 80, 120) - 2)
+    from remat.report.text.columns import terminal_columns
+
+    return max(50, min(terminal_columns() or 80, 120) - 2)
 
 
 @contextmanager

@@ -218,15 +218,9 @@ def makespan_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | Non
     some processor works that long, and works for a whole time.
     """
     needed = needed or needed_tasks(graph)
-    work = _work(graph, needed)
     if len(machine.processors) == 1 and not graph.parts:
-        return _as_time(work, whole=graph.exact_times)
+        return _as_time(_work(graph, needed), whole=graph.exact_times)
     return max(share_bound(graph, machine, needed), path_bound(graph, needed))
-
-
-def path_bound(graph: TaskGraph, needed: NeededTasks) -> Number:
-    """Return the critical path of what every schedule must run."""
-    return _critical_path(graph, needed)
 
 
 def share_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks) -> Number:
@@ -295,8 +289,8 @@ def _fastest_times(graph: TaskGraph, most: int | None = None) -> list[Number]:
     return times
 
 
-def _critical_path(graph: TaskGraph, needed: NeededTasks) -> Number:
-    """Longest chain of forced tasks, through values that have one producer."""
+def path_bound(graph: TaskGraph, needed: NeededTasks) -> Number:
+    """Return the critical path: the longest chain of forced tasks, through values that have one producer."""
     duration = _fastest_times(graph)
     producers = graph.producers.to_lists()
     reads = graph.reads.to_lists()

@@ -142,6 +142,23 @@ def test_the_proved_curve():
     assert dict(found)[4] == 13  # proved by auto
 
 
+def test_a_bound_says_nothing_of_larger_budgets():
+    pytest.importorskip("matplotlib")
+    from remat.report.plot.pareto import lower_bounds, picture_of_sweep
+    from remat.report.plot.style import figure_of
+
+    sweep = remat.sweep(remat.example("lecture_l5"), budgets=[3, 4])
+    assert [budget for budget, _ in lower_bounds(sweep)] == [3, 4]
+    (bound,) = [
+        line for line in figure_of(picture_of_sweep(sweep)).axes[0].get_lines() if line.get_label() == "lower bound"
+    ]
+    assert max(bound.get_xdata()) == 4
+    whole = remat.sweep(remat.example("lecture_l5"), "revolve", budgets=[3])
+    unlimited = replace(whole.curves[0].answers[0], budget=None, lower_bound=11)
+    curve = replace(whole.curves[0], answers=(*whole.curves[0].answers, unlimited))
+    assert lower_bounds(replace(whole, curves=(curve,)))[-1] == (float("inf"), 11)
+
+
 def test_lines_that_coincide_are_told_apart():
     """The first of two equal curves is the wider one; the texts at their knees stand above each other."""
     pytest.importorskip("matplotlib")

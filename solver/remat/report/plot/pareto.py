@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError
@@ -113,30 +115,26 @@ def _places(curve: Curve) -> set[tuple[object, object]]:
     return {(point.peak, point.makespan) for point in curve.points}
 
 
-def lower_bounds(sweep: Sweep) -> list[tuple[int, float]]:
-    """Return the proved curve below all others, as (budget, time): up to a budget, no schedule is quicker than that.
+def lower_bounds(sweep: Sweep) -> list[tuple[float, float]]:
+    """Return the proved curve below all others, as (budget, time): within a budget, no schedule is quicker.
 
-    A bound for a budget holds for all smaller ones, whoever proved it.
+    A bound for a budget holds for all smaller ones, whoever proved it, and says nothing of larger ones; one for no
+    limit (infinite) holds for all.
     """
-    proved = {answer.budget: 0.0 for curve in sweep.curves for answer in curve.answers if answer.budget is not None}
-    for curve in sweep.curves:
-        for answer in curve.answers:
-            if answer.budget is not None:
-                proved[answer.budget] = max(proved[answer.budget], float(answer.lower_bound))
-    found: list[tuple[int, float]] = []
-    highest = 0.0
-    for budget in sorted(proved, reverse=True):
-        highest = max(highest, proved[budget])
-        found.append((budget, highest))
-    return found[::-1]
+    proved: dict[float, float] = {}
+    for answer in (answer for curve in sweep.curves for answer in curve.answers):
+        budget = math.inf if answer.budget is None else answer.budget
+        proved[budget] = max(proved.get(budget, 0.0), float(answer.lower_bound))
+    budgets = sorted(proved, reverse=True)
+    return list(zip(budgets, accumulate((proved[budget] for budget in budgets), max), strict=True))[::-1]
 
 
-def _draw_bound(axes: Axes, bounds: Sequence[tuple[int, float]], factor: float, seconds: float) -> None:
+def _draw_bound(axes: Axes, bounds: Sequence[tuple[float, float]], factor: float, seconds: float) -> None:
     if not bounds:
         return
     left, right = axes.get_xlim()
-    sizes = [left, *(min(max(budget / factor, left), right) for budget, _ in bounds), right]
-    times = [bounds[0][1] / seconds, *(time / seconds for _, time in bounds), bounds[-1][1] / seconds]
+    sizes = [left, *(min(max(budget / factor, left), right) for budget, _ in bounds)]
+    times = [bounds[0][1] / seconds, *(time / seconds for _, time in bounds)]
     axes.plot(
         sizes, times, drawstyle="steps-pre", color="#505050", linewidth=1.1, linestyle=(0, (4, 2)), label="lower bound"
     )

@@ -12,16 +12,24 @@ NARROWEST, WIDEST = 60, 200
 Rows = Sequence[Sequence[str]]
 
 
-def room(default: int | None = None) -> int | None:
-    """Return the columns there are: as `COLUMNS` says, or of the terminal; by default where output goes elsewhere."""
+def terminal_columns() -> int:
+    """Return the columns of the terminal that standard output is; 0 where it is none."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (AttributeError, OSError, ValueError):
+        return 0
+
+
+def room() -> int | None:
+    """Return the columns there are: as `COLUMNS` says, or of the terminal; None where output goes elsewhere."""
     said = os.environ.get("COLUMNS", "")
-    columns = int(said) if said.isdecimal() and len(said) < 6 else 0
-    if not columns:
-        try:
-            columns = os.get_terminal_size(sys.stdout.fileno()).columns
-        except (AttributeError, OSError, ValueError):
-            return default
-    return max(NARROWEST, min(columns, WIDEST)) if columns else default
+    columns = (int(said) if said.isdecimal() and len(said) < 6 else 0) or terminal_columns()
+    return max(NARROWEST, min(columns, WIDEST)) if columns else None
+
+
+def text_width(most: int) -> int:
+    """Return the columns of running text: so many, or as many as there are."""
+    return min(most, room() or most)
 
 
 def fitted(rows: Rows, *, left: int, between: int, width: int | None) -> list[list[tuple[str, ...]]]:

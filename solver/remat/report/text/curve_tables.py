@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
-from remat.report.text.columns import WIDEST, aligned, room
+from remat.report.text.columns import WIDEST, aligned, room, text_width
 from remat.report.text.comma_separated import to_csv
 from remat.report.text.naming import shown_name
 from remat.solving.questions.curves import Curve, Point, Sweep
@@ -21,7 +21,7 @@ def sweep_table(sweep: Sweep) -> str:
     for curve in sweep.curves:
         rows = [HEADER, *rows_of(curve, sweep.units)]
         found = [aligned(rows, left=(6, 7), width=room())] if len(rows) > 1 else []
-        said = textwrap.wrap(f"{shown_name(curve.algorithm)}: {remark(curve, sweep.units)}", room() or WIDEST)
+        said = textwrap.wrap(f"{shown_name(curve.algorithm)}: {remark(curve, sweep.units)}", text_width(WIDEST))
         blocks.append("\n".join([*said, *found]))
     return "\n\n".join(blocks)
 

@@ -9,7 +9,7 @@ from typing import Any
 from remat.graph.machine import Machine
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.report.glossary import terms_in
-from remat.report.text.columns import room
+from remat.report.text.columns import text_width
 from remat.report.text.naming import shown_name, shown_step, shown_task
 from remat.schedule.document import SUMMARY_SCHEMA
 from remat.solving.result import Answer, Result
@@ -38,7 +38,7 @@ def table(lines: Iterable[tuple[str, str]]) -> str:
     """Align (label, text) pairs in two columns; an empty label continues the one above."""
     listed = list(lines)
     indent = max((len(label) for label, _ in listed), default=0) + 2
-    width = min(WIDTH, room(WIDTH) or WIDTH)
+    width = text_width(WIDTH)
     rows = []
     for label, text in listed:
         wrapped = textwrap.wrap(printable(text), width - indent, break_on_hyphens=False) or [""]

@@ -298,15 +298,15 @@ def _fitting(problem: Problem, plan: Callable[[Site], Orders | None], replicas: 
             orders = replicas.spread(one)
             outcome = placed(problem, orders)
             if outcome is None:  # no planner makes a deadlock, unless transfers take both ends: the answer says so
-                return Proposal(orders=orders)
+                return Proposal(orders=orders) if best.makespan is None else best
             _, makespan, peaks = outcome
             over = (peak - room for peak, room in zip(peaks, everywhere, strict=True) if room is not None)
-            excess = max(0, max(over, default=0))
-            if not excess and makespan < _time(best):
+            excess = max(over, default=0)
+            if excess <= 0 and makespan < _time(best):
                 best = Proposal(orders=orders, makespan=makespan)
         elif not margin and plan(site.with_room([None] * site.devices)) is None:
             raise OptionError("these devices cannot run the layers in this order", argument="algorithm")
-        if excess:
+        if excess > 0:
             low = margin
         else:
             high = margin
