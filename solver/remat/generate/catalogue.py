@@ -95,6 +95,26 @@ def _choice(name: str, choices: tuple[str, ...], text: str, default: str | None 
     return Parameter(name, "str", default or choices[0], text, choices)
 
 
+PRESETS = ("gpt2-small", "gpt2-xl", "llama-7b-like", "llama-70b", "bert-large")
+"""Transformers whose hyper-parameters are known."""
+
+_PRESET = _choice("preset", PRESETS, "Where every hyper-parameter that is not given comes from.")
+_SHAPE = (
+    _int("layers", None, "Number of blocks."),
+    _int("hidden", None, "Width of the residual stream."),
+    _int("heads", None, "Attention heads; they divide the hidden width."),
+    _int("sequence", None, "Tokens per sequence."),
+    _int("vocabulary", None, "Size of the vocabulary."),
+    _int("feedforward", None, "Inner width of the MLP (default: 4 x hidden, or the preset's)."),
+    _int("key_heads", None, "Heads of keys and values, which queries share (default: the preset's)."),
+    _bool("dropout", None, "Whether dropout masks are saved (default: the preset's)."),
+)
+_SIXTEEN = _choice("dtype", ("fp16", "bf16", "fp32"), "Type of activations, gradients and weights.", "bf16")
+_FLASH = _bool("flash", True, "Tiled attention: no score matrices are stored.")
+_HOST = (
+    _float("link", 12e9, "Bandwidth between device and host in bytes/s."),
+    _float("host_speed", 0.0625, "Speed of updates at the host, the device's being 1."),
+)
 _SEED = _int("seed", 0, "Seed of the draws, at least 0.")
 _UNITS = _choice("units", ("unit", "si"), "Plain units, or seconds and bytes.")
 _DEVICE = (
@@ -176,21 +196,11 @@ _CATALOGUE = (
         "networks.transformer:transformer",
         "Training step of a transformer, from published layer formulas.",
         (
-            _choice(
-                "preset",
-                ("gpt2-small", "gpt2-xl", "llama-7b-like", "bert-large"),
-                "Where every hyper-parameter that is not given comes from.",
-            ),
-            _int("layers", None, "Number of blocks."),
-            _int("hidden", None, "Width of the residual stream."),
-            _int("heads", None, "Attention heads; they divide the hidden width."),
-            _int("sequence", None, "Tokens per sequence."),
-            _int("vocabulary", None, "Size of the vocabulary."),
-            _int("feedforward", None, "Inner width of the MLP (default: 4 x hidden, or the preset's)."),
-            _bool("dropout", None, "Whether dropout masks are saved (default: the preset's)."),
+            _PRESET,
+            *_SHAPE,
             _int("batch", 8, "Sequences in a batch."),
-            _choice("dtype", ("fp16", "bf16", "fp32"), "Type of activations, gradients and weights.", "bf16"),
-            _bool("flash", True, "Tiled attention: no score matrices are stored."),
+            _SIXTEEN,
+            _FLASH,
             _choice("granularity", ("block", "sublayer"), "A stage per block, or per attention and MLP."),
             _choice(
                 "optimizer", ("adam", "sgd", "none"), "What stays resident: 16, 4 or 0 bytes a parameter at 16 bit."
@@ -201,9 +211,8 @@ _CATALOGUE = (
                 "Static memory, or values of the graph, at a device or at a host; optimizer states at the host.",
                 "static",
             ),
-            _float("link", 12e9, "Bandwidth between device and host in bytes/s."),
+            *_HOST,
             _int("before", 0, "Tokens of each sequence before these, which then are a slice of it."),
-            _float("host_speed", 0.0625, "Speed of updates at the host, the device's being 1."),
             *_DEVICE,
         ),
     ),
@@ -363,6 +372,31 @@ _CATALOGUE = (
         ),
     ),
     Family(
+        "dag",
+        "transformer",
+        "networks.transformer_step:transformer_step",
+        "Training step of a transformer, kernel by kernel.",
+        (
+            _PRESET,
+            *_SHAPE,
+            _int("batch", 1, "Sequences in a micro-batch."),
+            _int("micro_batches", 1, "Forwards and backwards before the parameters change."),
+            _SIXTEEN,
+            _FLASH,
+            _choice("parameters", ("none", "static", "host"), "Left out, static memory, or values at the host."),
+            Parameter(
+                "gradients",
+                "str",
+                None,
+                "Dropped, or added up over the micro-batches (default: that, with parameters at the host).",
+                ("none", "accumulate"),
+            ),
+            _choice("optimizer", ("adam", "sgd", "none"), "What updates read, where parameters are at the host."),
+            *_HOST,
+            *_DEVICE,
+        ),
+    ),
+    Family(
         "tree",
         "random",
         "tree:random_tree",
@@ -441,7 +475,7 @@ _CATALOGUE = (
         "pipeline:transformer",
         "A transformer's training step on a cluster, from published formulas.",
         (
-            _choice("preset", ("gpt2-small", "gpt2-xl", "llama-7b-like", "bert-large"), "Architecture."),
+            _choice("preset", PRESETS, "Architecture."),
             *_PIPELINE,
             _int("batch", 1, "Sequences in a micro-batch."),
             Parameter("link", "str", "300GB/s", "Bandwidth each way between two devices of a node."),
