@@ -9,8 +9,9 @@ from __future__ import annotations
 import shlex
 
 from remat.generate import check
-from remat.generate.catalogue import FAMILIES, KINDS, Family, Parameter, ParameterValue, flag
+from remat.generate.catalogue import FAMILIES, KINDS
 from remat.generate.document import Document, Rows
+from remat.generate.options import Family, Parameter, ParameterValue, flag
 
 __all__ = ["FAMILIES", "KINDS", "Family", "Parameter", "families", "find", "generate", "generate_rows"]
 

@@ -35,6 +35,11 @@ def written(made: dict[str, Any]) -> dict[str, Any]:
     return {**made, "values": values, "tasks": [first, *tasks]}
 
 
+def made_of(made: dict[str, Any]) -> dict[str, Any]:
+    """Make all rows of a document."""
+    return {key: list(value) if isinstance(value, Rows) else value for key, value in made.items()}
+
+
 def made_with(**parameters: Any) -> dict[str, Any]:
     return generate("dag", "transformer", **parameters)
 
@@ -77,9 +82,7 @@ def test_rows_are_made_when_they_are_asked_for() -> None:
     made = generate_rows("dag", "transformer", preset="llama-70b", micro_batches=1700)
     assert isinstance(made["tasks"], Rows)
     assert next(iter(made["tasks"]))["id"] == "m1.embedding"
-    assert {key: list(value) if isinstance(value, Rows) else value for key, value in transformer_step(**TINY).items()}[
-        "tasks"
-    ] == made_with(**TINY)["tasks"]
+    assert made_of(transformer_step(**TINY))["tasks"] == made_with(**TINY)["tasks"]
     for key in ("tasks", "values"):
         for parameters in ({**TINY, **mode, "micro_batches": 3} for mode in MODES):
             rows = transformer_step(**parameters)[key]

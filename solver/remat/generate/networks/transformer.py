@@ -11,8 +11,9 @@ model training on GPU clusters*, plus the final norm).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from remat.generate import check
 from remat.generate.document import SECONDS_AND_BYTES, Document, document
@@ -99,6 +100,8 @@ class Architecture:
         attention = self.attention_parameters
         return [embedding, *[attention, self.layer_parameters - attention] * self.layers, head]
 
+
+SomeArchitecture = TypeVar("SomeArchitecture", bound=Architecture)
 
 PRESETS = {
     # Radford et al. 2019; head counts from the released models
@@ -387,8 +390,13 @@ class Kernels:
         ]
 
 
-def architecture(preset: str, given: dict[str, int | None], dropout: bool | None) -> Architecture:
-    """Return the architecture of a preset with what is given changed.
+def architecture(preset: str, given: Mapping[str, int | None], dropout: bool | None) -> Architecture:
+    """Return the architecture of a preset with what is given changed (see `changed`)."""
+    return changed(PRESETS[preset], given, dropout)
+
+
+def changed(model: SomeArchitecture, given: Mapping[str, int | None], dropout: bool | None) -> SomeArchitecture:
+    """Return an architecture with what is given changed.
 
     Raises
     ------
@@ -402,7 +410,7 @@ def architecture(preset: str, given: dict[str, int | None], dropout: bool | None
         changes.setdefault("feedforward", 4 * changes["hidden"])
     if dropout is not None:
         changes["dropout"] = dropout
-    model = replace(PRESETS[preset], **changes)
+    model = replace(model, **changes)
     check.integer("layers", model.layers, maximum=1_000_000)
     if model.hidden % model.heads:
         multiple = model.heads * max(1, round(model.hidden / model.heads))
