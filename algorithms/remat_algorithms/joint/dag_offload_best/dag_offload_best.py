@@ -27,6 +27,10 @@ class DagOffloadBestOptions(Options):
         description="rounds of the walk; the same seed and rounds, the same schedule. Default: some seconds' worth, or "
         "until the time limit",
     )
+    reorder: bool = Field(
+        True,
+        description="look at other orders of first runs, too; `false` keeps the listed one, as frameworks may need",
+    )
 
 
 def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) -> Proposal:
@@ -52,7 +56,7 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     if rounds is None:
         rounds = ROUNDS if context.deadline is not None else min(ROUNDS, WORK // max(1, len(setting.listed)))
     if best.start is not None and not best.done:
-        walk(setting, best, best.start, rounds)
+        walk(setting, best, best.start, rounds, reorder=options.reorder)
     proposal = best.proposal()
     if limited and not context.stopped and not best.proved:
         proposal = replace(proposal, termination=Termination.ITERATION_LIMIT)

@@ -8,17 +8,20 @@ from remat_algorithms.joint.dag_offload_best.best import Best
 from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
 from remat_algorithms.offload.swaps.choice import Plan
 
-SLACKS = (0.0005, 0.002, 0.006)
-"""Shares by which a round may be slower than the best and still be gone on from; one is drawn for each excursion."""
+SLACKS = (0.3, 1.0, 3.0)
+"""Mean task times by which a round may be slower than the best and still be gone on from; each excursion draws one."""
 
 BACK = 60
 """Rounds without a better one after which the walk goes back to the best."""
+
+MOVED = 0.25
+"""Share of the rounds that move a run, where they may."""
 
 REACHES = (1, 1, 2, 3, 6, 12)
 """Neighbouring runs that a round leaves out at once."""
 
 
-def walk(setting: Setting, best: Best, start: Runs, rounds: int) -> int:
+def walk(setting: Setting, best: Best, start: Runs, rounds: int, *, reorder: bool) -> int:
     """Improve the best plan, a round at a time; return the rounds made.
 
     Parameters
@@ -30,6 +33,8 @@ def walk(setting: Setting, best: Best, start: Runs, rounds: int) -> int:
         Those of its plan.
     rounds : int
         At most.
+    reorder : bool
+        Whether runs may change places, too.
 
     Notes
     -----
@@ -37,11 +42,13 @@ def walk(setting: Setting, best: Best, start: Runs, rounds: int) -> int:
     cross the links take too long.
     """
     draw = random.Random(best.context.seed)
-    current, home, since, slack = start, start, 0, SLACKS[0]
+    mean = 1 / max(1, len(setting.listed))
+    current, home, since, slack = start, start, 0, mean * SLACKS[0]
     for number in range(rounds):
         if best.done:
             return number
-        changed = _changed(setting, current, draw)
+        moved = reorder and draw.random() < MOVED
+        changed = _moved(current, draw) if moved else _changed(setting, current, draw)
         plan = _attempt(setting, best, changed, draw, slack)
         since += 1
         if plan is None:
@@ -51,7 +58,7 @@ def walk(setting: Setting, best: Best, start: Runs, rounds: int) -> int:
         elif plan.makespan <= best.makespan * (1 + slack * draw.random()):
             current = changed
         if since >= BACK:
-            current, since, slack = home, 0, draw.choice(SLACKS)
+            current, since, slack = home, 0, mean * draw.choice(SLACKS)
     return rounds
 
 
@@ -80,6 +87,16 @@ def _changed(setting: Setting, runs: Runs, draw: random.Random) -> Runs:
     elif kind < 0.9 and setting.movable:
         return Runs(runs.tasks, runs.helped ^ {draw.choice(setting.movable)})
     return runs
+
+
+def _moved(runs: Runs, draw: random.Random) -> Runs:
+    """Return the runs with one of them elsewhere, mostly not far; whether what it reads is there then, others see."""
+    tasks = list(runs.tasks)
+    place = draw.randrange(len(tasks))
+    task = tasks.pop(place)
+    reach = draw.choice((1, 2, 4, 8, len(tasks)))
+    tasks.insert(draw.randint(max(0, place - reach), min(len(tasks), place + reach)), task)
+    return Runs(tuple(tasks), runs.helped)
 
 
 def _reruns(tasks: list[int]) -> list[int]:
