@@ -66,6 +66,11 @@ class Setting:
         return stage_model(self.problem)
 
     @cached_property
+    def given(self) -> frozenset[int]:
+        """Values that are there from the start, wherever that is."""
+        return self.graph.available
+
+    @cached_property
     def repeatable(self) -> list[bool]:
         """Whether each task may run again."""
         return [bool(each) for each in (self.graph.recomputable & ~self.graph.once).tolist()]
