@@ -50,16 +50,19 @@ def _one_resource(machine: Machine, steps: Steps) -> bool:
     """Whether all runs and copies occupy the first processor, with whole values only."""
     if steps.unknown or (steps.amount >= 0).any() or (steps.item == -2).any():
         return False
-    if steps.on is not None and (steps.on.items != 0).any():
+    if steps.on is not None and steps.on.items.any():
         return False
     if steps.after is not None and (steps.kind == StepKind.DROP).any():
         return False
     copies = steps.kind == StepKind.COPY
     if not copies.any():
         return True
-    pairs = np.unique(np.column_stack((steps.source[copies], steps.target[copies])), axis=0)
-    for source, target in pairs.tolist():
-        link = machine.link_index.get((source, target))
+    count = len(machine.memories)
+    ends = steps.source[copies] * count + steps.target[copies]
+    if int(ends.min()) < 0:
+        return False
+    for pair in np.flatnonzero(np.bincount(ends)).tolist():
+        link = machine.link_index.get(divmod(pair, count))
         if link is None or machine.held_by_link[link] != (0,) or machine.links[link].delay != 0:
             return False
     return True

@@ -20,6 +20,7 @@ from remat.schedule.document import StepView
 from remat.schedule.orders import Orders
 from remat.schedule.patterns import Pattern
 from remat.schedule.steps import StepKind, Steps
+from remat.schedule.writing import document_chunks, step_lines
 from remat.shown import Shown
 from remat.units import Number, Units
 from remat.verifier import Report
@@ -222,7 +223,7 @@ class Result(Shown):
         """Return the schedule document."""
         document = self.head()
         if self.columns is not None and self.orders is None:
-            lines = schedule.step_lines(self.columns, self.graph, self.machine)
+            lines = step_lines(self.columns, self.graph, self.machine)
             document["steps"] = json.loads("[" + ",".join(lines) + "]")
         return document
 
@@ -284,7 +285,7 @@ class Result(Shown):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schedule document atomically; ``-`` is standard output, ``.gz`` is compressed."""
         steps = self.columns if self.orders is None else None
-        write_text(path, schedule.document_chunks(self.head(), steps, self.graph, self.machine))
+        write_text(path, document_chunks(self.head(), steps, self.graph, self.machine))
 
     @property
     def proved_optimal(self) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
-from remat.documents import read_document
 from remat.errors import InstanceError, OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
@@ -18,6 +17,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.schedule.document import parse_steps, read_head, read_initial
 from remat.schedule.orders import Orders, read_orders
 from remat.schedule.patterns import Pattern, read_pattern
+from remat.schedule.reading import read_schedule
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.divisions import of_schedule
 from remat.solving.orders import Followed, follow
@@ -147,7 +147,7 @@ def examine(
 ) -> Examined:
     """Verify a schedule as `verify` does, and return what was judged as well."""
     loaded = load(instance)
-    document = schedule if isinstance(schedule, dict) else read_document(schedule, "schedule")
+    document = schedule if isinstance(schedule, dict) else read_schedule(schedule)
     loaded = of_schedule(loaded, read_head(document))
     units = loaded.units.build()
     own = machine_of(loaded)

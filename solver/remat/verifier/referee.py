@@ -16,9 +16,10 @@ from remat.verifier.collectives import check_collectives, collective_runs, resou
 from remat.verifier.exact import total
 from remat.verifier.findings import Findings
 from remat.verifier.hidden import check_hidden_time
+from remat.verifier.in_turn import follow_in_turn
 from remat.verifier.initial import settled
 from remat.verifier.memory import memory_use
-from remat.verifier.report import Peak, Report
+from remat.verifier.report import Peak, Profile, Report
 from remat.verifier.residency import Residency, follow_values
 from remat.verifier.timeline import Timeline, build_timeline, delays, durations, first_processor
 
@@ -46,8 +47,91 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
     All checks are array operations on one sorted list of events: O(E log E) for E events.
     """
     findings = Findings()
+    judged = _in_turn(graph, machine, steps) or _in_any_way(graph, machine, steps, findings)
+    asked, graph = graph, judged.graph
+    ran = np.flatnonzero(judged.run_count)
+    run_time = _exact_sum(graph.time[ran], judged.run_count[ran])
+    reference = no_recompute_time(asked, needed_tasks(asked)) if reference_time is None else reference_time
+    recompute_time = run_time - reference
+    if isinstance(recompute_time, float) and abs(recompute_time) <= 1e-12 * run_time:
+        recompute_time = 0.0  # what rounding leaves of a difference of equal sums
+    start, end = judged.start, judged.end
+    return Report(
+        violations=findings.sorted(),
+        makespan=end.max().item() if len(end) else 0,
+        peaks=judged.peaks,
+        transferred=_transferred(graph, machine, steps, judged.link),
+        busy=judged.busy,
+        overlap=_overlap(graph, machine, steps, judged.occupied_from_to, judged.link),
+        run_time=run_time,
+        recompute_time=recompute_time,
+        profiles=judged.profiles,
+        start=start,
+        end=end,
+        spans=_spans(machine, start, end, judged.uses),
+    )
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What the figures of a report are made of.
+
+    Attributes
+    ----------
+    graph : TaskGraph
+        With its placeable inputs where the steps say that they lie.
+    start, end : (steps,) NumberArray
+    occupied_from_to : two (steps,) NumberArrays
+        As `start` and `end`, but for transfers with a delay, whose channel is free before they end.
+    link : (steps,) int64
+        The link of each copy; -1 for others.
+    uses : (steps,), (resources,) arrays
+        Each processor and channel that a step occupies.
+    run_count : (tasks,) int64
+    """
+
+    graph: TaskGraph
+    start: NumberArray
+    end: NumberArray
+    occupied_from_to: tuple[NumberArray, NumberArray]
+    link: IntArray
+    uses: tuple[IntArray, IntArray]
+    run_count: IntArray
+    busy: dict[str, Number]
+    peaks: dict[str, Peak]
+    profiles: dict[str, Profile]
+
+
+def _in_turn(graph: TaskGraph, machine: Machine, steps: Steps) -> _Judged | None:
+    """Judge steps that follow each other, and break no rule; None for all others."""
+    found = follow_in_turn(graph, machine, steps)
+    if found is None:
+        return None
+    uses = _occupied(graph, machine, steps, np.ones(len(steps), dtype=bool), found.link)
+    step, used = uses
+    took = found.end - found.start
+    busy: dict[str, Number] = {}
+    for index, name in enumerate(machine.resources):
+        mine = np.sort(step[used == index])
+        busy[name] = total(took[mine]) if len(mine) else 0
+    return _Judged(
+        graph=graph,
+        start=found.start,
+        end=found.end,
+        occupied_from_to=(found.start, found.end),
+        link=found.link,
+        uses=uses,
+        run_count=found.run_count,
+        busy=busy,
+        peaks=found.peaks,
+        profiles=found.profiles,
+    )
+
+
+def _in_any_way(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> _Judged:
+    """Judge any steps, and report what they break."""
     followed = follow(graph, machine, steps, findings)
-    asked, graph = graph, followed.graph
+    graph = followed.graph
     valid, link, uses = followed.valid, followed.link, followed.uses
     timeline, residency = followed.timeline, followed.residency
     busy = _check_resources(machine, followed.occupying, uses, findings)
@@ -55,27 +139,17 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
     if not findings:
         delay = delays(machine, link)
         check_hidden_time(graph, machine, steps, timeline, residency, valid, uses, delay=delay, findings=findings)
-    run_count = followed.run_count
-    ran = np.flatnonzero(run_count)
-    run_time = _exact_sum(graph.time[ran], run_count[ran])
-    reference = no_recompute_time(asked, needed_tasks(asked)) if reference_time is None else reference_time
-    recompute_time = run_time - reference
-    if isinstance(recompute_time, float) and abs(recompute_time) <= 1e-12 * run_time:
-        recompute_time = 0.0  # what rounding leaves of a difference of equal sums
-    end = timeline.end
-    return Report(
-        violations=findings.sorted(),
-        makespan=end.max().item() if len(end) else 0,
-        peaks=peaks,
-        transferred=_transferred(graph, machine, steps, link),
-        busy=busy,
-        overlap=_overlap(graph, machine, steps, followed.occupying, link),
-        run_time=run_time,
-        recompute_time=recompute_time,
-        profiles=profiles,
+    return _Judged(
+        graph=graph,
         start=timeline.start,
         end=timeline.end,
-        spans=_spans(machine, timeline, uses),
+        occupied_from_to=(followed.occupying.start, followed.occupying.end),
+        link=link,
+        uses=uses,
+        run_count=followed.run_count,
+        busy=busy,
+        peaks=peaks,
+        profiles=profiles,
     )
 
 
@@ -128,13 +202,15 @@ def follow(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings)
     return Followed(graph, valid, link, occupying, timeline, uses, run_count, residency)
 
 
-def _spans(machine: Machine, timeline: Timeline, uses: tuple[IntArray, IntArray]) -> dict[str, Number]:
+def _spans(
+    machine: Machine, start: NumberArray, end: NumberArray, uses: tuple[IntArray, IntArray]
+) -> dict[str, Number]:
     """Return for each processor how long it takes from its first start to its last end."""
     step, used = uses
     found: dict[str, Number] = {}
     for index, processor in enumerate(machine.processors):
         mine = step[used == index]
-        found[processor.name] = (timeline.end[mine].max() - timeline.start[mine].min()).item() if len(mine) else 0
+        found[processor.name] = (end[mine].max() - start[mine].min()).item() if len(mine) else 0
     return found
 
 
@@ -156,16 +232,23 @@ def nothing_run(machine: Machine) -> Report:
     )
 
 
-def _overlap(graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timeline, link: IntArray) -> dict[str, Number]:
+def _overlap(
+    graph: TaskGraph, machine: Machine, steps: Steps, times: tuple[NumberArray, NumberArray], link: IntArray
+) -> dict[str, Number]:
     """Return for each channel that is no processor how long it works while some processor runs a task.
 
-    What any processor has run by an instant is a piecewise linear function: its differences are the overlaps.
+    What any processor has run by an instant is a piecewise linear function: its differences are the overlaps. `times`
+    are when each step begins and ends to occupy its channel.
     """
+    channels = {ends.channel for ends in machine.links} - machine.processor_index.keys()
+    if not channels:
+        return {}
+    start, end_of = times
     runs = np.flatnonzero(steps.kind == RUN)
     if graph.parts:
         runs = runs[~np.isin(steps.item[runs], list(graph.parts.keys() - graph.busy))]
-    runs = runs[np.argsort(timeline.start[runs], kind="stable")]
-    begin, end = timeline.start[runs], timeline.end[runs]
+    runs = runs[np.argsort(start[runs], kind="stable")]
+    begin, end = start[runs], end_of[runs]
     # Runs on several processors may overlap each other: each counts from where the ones before it have ended.
     begin = np.maximum(begin, np.concatenate((begin[:1], np.maximum.accumulate(end)[:-1])))
     end = np.maximum(begin, end)
@@ -177,14 +260,13 @@ def _overlap(graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timelin
         return np.where(which < 0, 0, done[which] + np.maximum(inside, 0))
 
     found: dict[str, Number] = {}
-    processors = machine.processor_index
     for index, ends in enumerate(machine.links):
-        if ends.channel in processors:
+        if ends.channel not in channels:
             continue
         copies = np.flatnonzero(link == index)
         time = found.get(ends.channel, 0)
         if len(runs) and len(copies):
-            time += total(worked(timeline.end[copies]) - worked(timeline.start[copies]))
+            time += total(worked(end_of[copies]) - worked(start[copies]))
         found[ends.channel] = time
     return found
 
