@@ -137,6 +137,15 @@ def read_head(document: Any) -> dict[str, Any]:
     InstanceError
         For anything else.
     """
+    try:
+        return _checked_head(document)
+    except InstanceError:
+        if isinstance(document, dict) and isinstance(document.get("steps"), StepText):
+            document["steps"].listed()  # what is no document at all is said first
+        raise
+
+
+def _checked_head(document: Any) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InstanceError("a schedule is a JSON object", "$")
     schema = document.get("schema")
