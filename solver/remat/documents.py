@@ -246,7 +246,8 @@ class _Toll:
         self._brackets += count("[")
         self._commas += count(",")
         self._colons += count(":")
-        quotes = self._quotes_of(chunk, count('"'), escapes=b"\\" in chunk)
+        escapes = b"\\" in chunk
+        quotes = self._quotes_of(chunk, count('"'), escapes=escapes)
         self._fractions += count(".")
         exponents = (text[:-1] - np.uint8(ord("0")) < 10) & (text[1:] | 32 == ord("e"))
         self._fractions += int(np.count_nonzero(exponents))
@@ -254,7 +255,7 @@ class _Toll:
         width = 4 if largest >= 0xF0 else 2 if largest >= 0x80 else 1
         self._width = max(self._width, width)
         if quotes or self._quotes % 2:  # some of it is, or may be, in strings
-            self._content += len(chunk) * (4 if b"\\u" in chunk or not quotes else width)
+            self._content += len(chunk) * (4 if not quotes or (escapes and b"\\u" in chunk) else width)
 
     def _note_keys(self, chunk: bytes) -> None:
         """Add the keys of a chunk to those that are known.

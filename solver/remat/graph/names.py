@@ -96,8 +96,8 @@ class NumberedNames(Names):
     def __getitem__(self, index: slice) -> Sequence[str]: ...
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
         if isinstance(index, slice):
-            first, last, stride = index.indices(self._total)
-            return self._listed(first, last) if stride == 1 else [self[i] for i in range(first, last, stride)]
+            begin, end, stride = index.indices(self._total)
+            return self._listed(begin, end) if stride == 1 else [self[i] for i in range(begin, end, stride)]
         if index < 0:
             index += self._total
         if not 0 <= index < self._total:

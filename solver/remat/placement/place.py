@@ -6,7 +6,6 @@ import numpy as np
 
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
-from remat.placement.general import place_general
 from remat.placement.outcome import Placement, Unplaceable
 from remat.placement.sequential import place_sequential
 from remat.schedule.steps import StepKind, Steps, started
@@ -43,6 +42,8 @@ def place(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement | Unpla
     graph = started(graph, machine, steps)
     if graph.times is None and not graph.parts and _one_resource(machine, steps):
         return place_sequential(graph, machine, steps)
+    from remat.placement.general import place_general
+
     return place_general(graph, machine, steps)
 
 

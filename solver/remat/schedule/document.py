@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -240,6 +239,8 @@ def _check_keys(document: dict[str, Any]) -> None:
 
 def _refuse_unknown(document: dict[str, Any], known: Collection[str], where: str, path: str) -> None:
     if extra := document.keys() - known:
+        import difflib
+
         key = min(extra)
         near = difflib.get_close_matches(key, sorted(known), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"

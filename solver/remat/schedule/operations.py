@@ -216,7 +216,7 @@ def _untaped(entries: IntArray, stored: BoolArray, layout: Layout) -> Steps:
     item[begin[operation == Operation.DISCARD]] = -1
     writes = operation == Operation.WRITE
     moves = (operation >= Operation.WRITE) & (operation <= Operation.READ_LAST)
-    kind = np.where(operation <= Operation.BACK, StepKind.RUN, np.where(moves, StepKind.COPY, StepKind.DROP))
+    kind = np.select((operation <= Operation.BACK, moves), (StepKind.RUN, StepKind.COPY), StepKind.DROP).astype(np.int8)
     source = np.where(operation <= Operation.BACK, -1, np.where(writes, 0, second))
     # A step frees the state that it uses up, and the adjoint that a backward has used: y_0 .. y_L follow x_0 .. x_L.
     uses_up = (operation <= Operation.BACK) | (operation >= Operation.READ_LAST)
@@ -228,7 +228,7 @@ def _untaped(entries: IntArray, stored: BoolArray, layout: Layout) -> Steps:
     items = np.repeat(state, frees)
     items[ends[both] - 1] = length + 2 + state[both]
     return Steps(
-        kind=spread(kind.astype(np.int8)),
+        kind=np.repeat(kind, count),
         item=item,
         source=spread(source),
         target=spread(np.where(moves, np.where(writes, second, 0), -1)),

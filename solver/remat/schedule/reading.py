@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain
-from typing import IO, Any, overload
+from typing import IO, Any, cast, overload
 
 import numpy as np
 
@@ -123,7 +123,7 @@ class StepText(Sequence[Any]):
     def listed(self) -> list[Any]:
         """Return the steps as `read_document` does, with its errors."""
         if self._listed is None:
-            self._listed = self._unparsed.parse()["steps"]
+            self._listed = cast("list[Any]", self._unparsed.parse()["steps"])
         return self._listed
 
     def __len__(self) -> int:
