@@ -10,8 +10,7 @@ from pydantic import Field
 
 from remat.placement import Unplaceable, place
 from remat.plugin import Context, Options, Problem, Proposal, Steps, Termination
-from remat_algorithms.dag.anytime.bounds.bounding import Bounding
-from remat_algorithms.dag.anytime.bounds.lineage import speaks_for_all
+from remat_algorithms.dag.anytime.bounds.bounding import Bounding, speaks_for_all
 from remat_algorithms.dag.anytime.conclusion import conclude
 from remat_algorithms.dag.anytime.improving import SMALLER, Improver, aside, beside, first_plans
 from remat_algorithms.dag.anytime.programs import ask_programs
