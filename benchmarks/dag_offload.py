@@ -1,8 +1,8 @@
 """Recomputation and offloading together on task graphs: `dag-offload-best` against the optimum, and against the others.
 
 Small graphs: the training graphs of three or four forward tasks, with links of several kinds, against `offload-exact`
-(which `dag-offload-best` does not ask). Large ones: networks with a host at several bandwidths, at two budgets between the
-least one (the proved one of this machine) and that of keeping everything; overheads and gaps in per cent.
+(which `dag-offload-best` does not ask). Large ones: networks with a host at several bandwidths, at two budgets between
+the least one (the proved one of this machine) and that of keeping everything; overheads and gaps in per cent.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     """
     setting = Setting(problem)
     if not setting.ways:
-        return solve_dag_auto(problem, DagAutoOptions(iterations=None, patience=None, reorder=False), context)
+        return solve_dag_auto(problem, DagAutoOptions(iterations=options.iterations, patience=None, reorder=False), context)
     if problem.exceeded is not None:
         return Proposal(termination=context.termination)
     best = Best(setting, context)
