@@ -47,7 +47,8 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     """
     setting = Setting(problem)
     if not setting.ways:
-        return solve_dag_auto(problem, DagAutoOptions(iterations=options.iterations, patience=None, reorder=False), context)
+        without = DagAutoOptions(iterations=options.iterations, patience=None, reorder=False)
+        return solve_dag_auto(problem, without, context)
     if problem.exceeded is not None:
         return Proposal(termination=context.termination)
     best = Best(setting, context)

@@ -61,7 +61,8 @@ class Relaxing:
     def _plans(self, share: float, times: int, seed: int = 0) -> Iterator[Plan]:
         """Yield better and better plans of reruns for a share of the rates."""
         setting, budget = self.setting, self.setting.problem.budget
-        assert budget is not None
+        if budget is None:  # nothing is made again for want of room
+            return
         model, whole = ballasted(setting.model, budget, Rates(self.rates.out * share, self.rates.back * share))
         search = Search(model, whole, self.context.seed + seed)
         plan = search.construct(ALPHAS[seed % len(ALPHAS)], noise=0.0 if seed < len(ALPHAS) else 1.0)
