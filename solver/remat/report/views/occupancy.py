@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.graph.taskgraph import IntArray
-from remat.report.views.lives import Lives, Origin, lives_of
+from remat.report.views.lives import Origin, lives_of
 from remat.solving.result import Result
 
 FloatArray = NDArray[np.float64]
@@ -67,7 +67,7 @@ def occupancy_of(result: Result) -> Occupancy:
     lives = lives_of(result.graph, result.machine, result.columns, result.report)
     # Stays in other memories below: what is in the working memory, too, hides them.
     order = np.argsort(lives.memory == result.machine.processors[0].memory, kind="stable")
-    lives = Lives(*(column[order] for column in (lives.memory, lives.value, lives.origin, lives.begin, lives.end)))
+    lives = lives.of(order)
     earliest = np.full(len(result.graph.values), np.inf)
     np.minimum.at(earliest, lives.value, lives.begin.astype(np.float64))
     values = np.argsort(earliest, kind="stable")[: int(np.isfinite(earliest).sum())]

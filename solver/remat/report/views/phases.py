@@ -49,12 +49,13 @@ def step_phases(graph: TaskGraph, steps: Steps, start: NumberArray) -> IntArray:
     phases[steps.kind == StepKind.COPY] = Phase.COPY
     runs = np.flatnonzero(steps.kind == StepKind.RUN)
     runs = runs[np.argsort(start[runs], kind="stable")]
-    phases[runs] = _of_tasks(graph)[steps.item[runs]]
+    phases[runs] = phases_of_tasks(graph)[steps.item[runs]]
     phases[runs[_again(graph, steps.item[runs])]] = Phase.RECOMPUTATION
     return phases
 
 
-def _of_tasks(graph: TaskGraph) -> IntArray:
+def phases_of_tasks(graph: TaskGraph) -> IntArray:
+    """Return the `Phase` of each task when it runs for the first time."""
     if isinstance(graph.tasks, NumberedNames):
         listed = [_OF_CHAINS.get(name.rstrip("0123456789."), Phase.TASK) for name in graph.tasks]
     elif graph.phase is not None:

@@ -1,0 +1,98 @@
+"""One meaning, one colour, in every picture: Okabe and Ito's colours, told apart by (nearly) everybody, and two more.
+
+Text stays black on all that carry labels. Kinds of bytes have the colour of the phase that makes them: what a saving
+forward leaves is blue like itself, what a backward makes is green.
+"""
+
+from __future__ import annotations
+
+import enum
+from types import MappingProxyType
+
+from remat.report.views.composition import Kind
+from remat.report.views.occupancy import Stay
+from remat.report.views.phases import Phase
+from remat.report.views.stages import Fate
+
+
+class Role(enum.StrEnum):
+    """What a colour stands for."""
+
+    FORWARD = "forward"
+    SAVING = "saving"
+    AGAIN = "again"
+    LOSS = "loss"
+    BACKWARD = "backward"
+    COPY = "copy"
+    ELSEWHERE = "elsewhere"
+    CHECKPOINT = "checkpoint"
+    PARAMETERS = "parameters"
+    WORKSPACE = "workspace"
+    OTHER = "other"
+    BUDGET = "budget"
+
+
+LIGHT = MappingProxyType(
+    {
+        Role.FORWARD: "#56B4E9",
+        Role.SAVING: "#3487C0",
+        Role.AGAIN: "#E69F00",
+        Role.LOSS: "#CC79A7",
+        Role.BACKWARD: "#2AA884",
+        Role.COPY: "#9AA3AD",
+        Role.ELSEWHERE: "#E1E4E8",
+        Role.CHECKPOINT: "#4F3F94",
+        Role.PARAMETERS: "#7F8893",
+        Role.WORKSPACE: "#F0D75C",
+        Role.OTHER: "#C9CED6",
+        Role.BUDGET: "#C4470A",
+    }
+)
+DARK = MappingProxyType(
+    {
+        Role.FORWARD: "#6FBDEB",
+        Role.SAVING: "#3C86BA",
+        Role.AGAIN: "#EBA82A",
+        Role.LOSS: "#D98BB6",
+        Role.BACKWARD: "#37B08E",
+        Role.COPY: "#7C8691",
+        Role.ELSEWHERE: "#3A414A",
+        Role.CHECKPOINT: "#A596EE",
+        Role.PARAMETERS: "#6B7580",
+        Role.WORKSPACE: "#E9D36B",
+        Role.OTHER: "#4A525C",
+        Role.BUDGET: "#FF8A4D",
+    }
+)
+
+OF_PHASE = MappingProxyType(
+    {
+        Phase.FORWARD: Role.FORWARD,
+        Phase.SAVING: Role.SAVING,
+        Phase.RECOMPUTATION: Role.AGAIN,
+        Phase.LOSS: Role.LOSS,
+        Phase.BACKWARD: Role.BACKWARD,
+        Phase.TASK: Role.FORWARD,
+        Phase.COPY: Role.COPY,
+    }
+)
+OF_KIND = MappingProxyType(
+    {
+        Kind.PARAMETERS: Role.PARAMETERS,
+        Kind.CHECKPOINTS: Role.CHECKPOINT,
+        Kind.SAVED: Role.SAVING,
+        Kind.PASSING: Role.FORWARD,
+        Kind.GRADIENTS: Role.BACKWARD,
+        Kind.VALUES: Role.FORWARD,
+        Kind.WORKSPACE: Role.WORKSPACE,
+        Kind.OTHER: Role.OTHER,
+    }
+)
+OF_FATE = MappingProxyType(
+    {
+        Fate.KEPT: Role.SAVING,
+        Fate.CHECKPOINT: Role.CHECKPOINT,
+        Fate.RECOMPUTED: Role.AGAIN,
+        Fate.OFFLOADED: Role.COPY,
+    }
+)
