@@ -50,10 +50,10 @@ class Browser:
         read_there, self._write = os.pipe()
         self._read, write_there = os.pipe()
         # The browser reads from its descriptor 3, and writes to 4.
+        more = (f"--user-data-dir={self._folder.name}", f"--window-size={width},{height}")
         command = 'exec 3<&"$0" 4>&"$1"; shift; exec "$@"'
         self._process = subprocess.Popen(
-            ["bash", "-c", command, str(read_there), str(write_there), PROGRAM]
-            + [*_FLAGS, f"--user-data-dir={self._folder.name}", f"--window-size={width},{height}", "about:blank"],
+            ["bash", "-c", command, str(read_there), str(write_there), PROGRAM, *_FLAGS, *more, "about:blank"],
             pass_fds=(read_there, write_there),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -159,9 +159,7 @@ class Browser:
 
     def resize(self, width, height):
         """Change the size of the window."""
-        self.ask(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
-        )
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def appear(self, *, dark):
         """Ask for the light or the dark look."""

@@ -27,6 +27,7 @@ INSTANCE is a JSON file (.gz too), - for standard input, or example:NAME for a s
 \b
   remat solve example:resnet50 --budget 1GiB
   remat solve net.json -b 80% -o schedule.json.gz --plot memory.svg --trace trace.json
+  remat solve net.json -b 8GB --plot plan.html                a page to look into: zoom, hover, find
   remat solve net.json -b 8GB --plot stages.svg --view stages
   remat solve net.json -b device=8GB -b host=64GB -a pofo -O slots=30
   remat solve loop.json -b 20 --format actions
@@ -74,7 +75,7 @@ class _Outputs:
             elif self.format != "table":
                 raise OptionError(f"--output -: standard output cannot hold --format {self.format} as well")
         if self.plot is not None:
-            common.check_plot(self.plot)
+            common.check_plot(self.plot, self.view)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ import enum
 from types import MappingProxyType
 
 from remat.report.views.composition import Kind
-from remat.report.views.occupancy import Stay
 from remat.report.views.phases import Phase
 from remat.report.views.stages import Fate
 
@@ -24,6 +23,8 @@ class Role(enum.StrEnum):
     LOSS = "loss"
     BACKWARD = "backward"
     COPY = "copy"
+    WEIGHTS = "weights"
+    UPDATE = "update"
     ELSEWHERE = "elsewhere"
     CHECKPOINT = "checkpoint"
     PARAMETERS = "parameters"
@@ -40,6 +41,8 @@ LIGHT = MappingProxyType(
         Role.LOSS: "#CC79A7",
         Role.BACKWARD: "#2AA884",
         Role.COPY: "#9AA3AD",
+        Role.WEIGHTS: "#E8C547",
+        Role.UPDATE: "#A88B66",
         Role.ELSEWHERE: "#E1E4E8",
         Role.CHECKPOINT: "#4F3F94",
         Role.PARAMETERS: "#7F8893",
@@ -56,6 +59,8 @@ DARK = MappingProxyType(
         Role.LOSS: "#D98BB6",
         Role.BACKWARD: "#37B08E",
         Role.COPY: "#7C8691",
+        Role.WEIGHTS: "#E3C655",
+        Role.UPDATE: "#B99D77",
         Role.ELSEWHERE: "#3A414A",
         Role.CHECKPOINT: "#A596EE",
         Role.PARAMETERS: "#6B7580",
@@ -74,6 +79,8 @@ OF_PHASE = MappingProxyType(
         Phase.BACKWARD: Role.BACKWARD,
         Phase.TASK: Role.FORWARD,
         Phase.COPY: Role.COPY,
+        Phase.WEIGHTS: Role.WEIGHTS,
+        Phase.UPDATE: Role.UPDATE,
     }
 )
 OF_KIND = MappingProxyType(

@@ -73,14 +73,10 @@ def page(result: Result) -> str:
         f"<header><h1>{escape(name)}</h1><p>{' · '.join(escape(fact) for fact in _facts(result))}</p></header>",
         _controls(),
         _legend(result, head),
-        '<figure><canvas id="picture" tabindex="0" role="img" '
-        f'aria-label="{escape(_in_words(head, result))}"></canvas><canvas id="overlay" aria-hidden="true"></canvas>'
-        '<div id="tip" role="status" hidden></div></figure>',
+        _picture(_in_words(head, result)),
         '<p id="trouble" hidden>This browser cannot unpack the schedule: it takes one of 2023 or later.</p>',
         "<noscript><p>The picture needs JavaScript; nothing is loaded from elsewhere.</p></noscript>",
-        '<section><h2 id="when">Point at the picture: what lies there, largest first</h2><div class="scroll"><table>'
-        "<thead><tr><th>value<th>size<th>kind<th>since<th>until<th>why</tr></thead>"
-        '<tbody id="residents"></tbody></table></div></section>',
+        _RESIDENTS,
         f"<section><h2>At the peak</h2>{''.join(_peaks(head, result))}</section>",
         f"<details><summary>How it was found</summary><pre>{escape(summary(result))}</pre></details>",
         _help(),
@@ -93,6 +89,20 @@ def page(result: Result) -> str:
         f"<style>{_colours()}{_asset('style.css')}</style></head>\n<body>{''.join(body)}\n"
         f'<script type="application/json" id="head">{described}</script>\n'
         f'<script type="text/plain" id="data">{data}</script>\n<script>{scripts}</script></body></html>\n'
+    )
+
+
+_RESIDENTS = (
+    '<section><h2 id="when">Point at the picture: what lies there, largest first</h2><div class="scroll"><table>'
+    "<thead><tr><th>value<th>size<th>kind<th>since<th>until<th>why</tr></thead>"
+    '<tbody id="residents"></tbody></table></div></section>'
+)
+
+
+def _picture(words: str) -> str:
+    return (
+        f'<figure><canvas id="picture" tabindex="0" role="img" aria-label="{escape(words)}"></canvas>'
+        '<canvas id="overlay" aria-hidden="true"></canvas><div id="tip" role="status" hidden></div></figure>'
     )
 
 
@@ -125,7 +135,8 @@ def _facts(result: Result) -> Iterator[str]:
         yield f"overhead {result.overhead:.1%}"
     yield str(result.status)
     if result.lower_bound:
-        yield f"no schedule below {format_time(result.lower_bound, units)}"
+        gap = f", gap {result.gap:.2%}" if result.gap else ""
+        yield f"lower bound {format_time(result.lower_bound, units)}{gap}"
     yield f"{len(result.steps):,} steps"
     yield f"verified by remat {__version__}"
 
@@ -145,7 +156,8 @@ def _controls() -> str:
     )
     return (
         '<div class="bar"><input id="filter" type="search" placeholder="find tasks and values ( / )" '
-        f'aria-label="find tasks and values"><span id="found" role="status"></span><span class="gap"></span>{drawn}</div>'
+        f'aria-label="find tasks and values"><span id="found" role="status"></span>'
+        f'<span class="gap"></span>{drawn}</div>'
     )
 
 

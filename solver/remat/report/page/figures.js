@@ -172,13 +172,21 @@ function timeText(time, unit, most = 5) {
   return `${digits(seconds / SECONDS[name], most)} ${name === "us" ? "µs" : name}`;
 }
 
-/** About `count` round figures between two. */
-function ticks(low, high, count) {
-  const raw = (high - low) / Math.max(count, 1), power = 10 ** Math.floor(Math.log10(raw || 1));
+/** About `count` round figures between two, `least` or more apart. */
+function ticks(low, high, count, least = 0) {
+  const raw = Math.max((high - low) / Math.max(count, 1), least), power = 10 ** Math.floor(Math.log10(raw || 1));
   const step = [1, 2, 5, 10].map(k => k * power).find(k => k >= raw * 0.999);
   const found = [];
   for (let k = Math.ceil(low / step); k * step <= high * (1 + 1e-12); k++) found.push(k * step);
   return found;
 }
 
-if (typeof module !== "undefined") module.exports = {unpack, Names, upper, Largest, Cover, Track, sizeText, timeText, ticks};
+/** The same of sizes: round in the unit in which they are shown. */
+function sizeTicks(most, unit) {
+  if (unit === "unit") return ticks(0, most, 4, 1);
+  let factor = 1;
+  while (most >= 2 * factor * 1024 && factor < 1024 ** 6) factor *= 1024;
+  return ticks(0, most / factor, 4, factor === 1 ? 1 : 0).map(tick => tick * factor);
+}
+
+if (typeof module !== "undefined") module.exports = {unpack, Names, upper, Largest, Cover, Track, sizeText, timeText, ticks, sizeTicks};

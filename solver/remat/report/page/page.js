@@ -5,6 +5,9 @@ const LEFT = 92, RIGHT = 14, AXIS = 24, GAP = 16, OVERVIEW = 34, ROW = 20;
 const EXACT = 3;                     // so many steps a pixel are drawn one by one; more are put together
 const MOST_LISTED = 14, SHORTEST = 1e-9;
 
+/** A name that fits beside the picture. */
+const shortened = name => name.length > 13 ? `${name.slice(0, 7)}…${name.slice(-4)}` : name;
+
 class Page {
   constructor(head, columns) {
     Object.assign(this, {head, columns});
@@ -143,7 +146,7 @@ class Page {
     const scale = (height - head) / Math.max(most, 1), y = bytes => base - bytes * scale;
     Object.assign(panel, {scale, base});
     pen.textBaseline = "middle";
-    for (const tick of ticks(0, most, 4)) {
+    for (const tick of sizeTicks(most, this.head.units.memory)) {
       pen.fillStyle = this.colours.line;
       pen.fillRect(LEFT, Math.round(y(tick)), this.across, 1);
       this.label(pen, tick ? this.size(tick) : "0", LEFT - 6, y(tick), "right");
@@ -173,7 +176,7 @@ class Page {
       pen.setLineDash([]);
     }
     this.drawPeak(pen, panel, y);
-    this.label(pen, memory.name, 8, top + 8, "left", "ink");
+    this.label(pen, shortened(memory.name), LEFT - 6, top + 7, "right", "ink");
   }
 
   /** Trace what holds from each place to the next, down to the base at both sides, on a canvas or as a path. */
@@ -216,8 +219,7 @@ class Page {
 
   drawTrack(pen, {name, track, kind}, top) {
     const middle = top + ROW / 2, {start, end, phase, steps} = track, [from, to] = this.view;
-    const label = name.length > 13 ? `${name.slice(0, 7)}…${name.slice(-4)}` : name;
-    this.label(pen, label, LEFT - 6, middle, "right", kind === "channel" ? "soft" : "ink");
+    this.label(pen, shortened(name), LEFT - 6, middle, "right", kind === "channel" ? "soft" : "ink");
     pen.fillStyle = this.colours.panel;
     pen.fillRect(LEFT, top + 2, this.across, ROW - 4);
     const first = Math.max(upper(start, from) - 1, 0), stop = upper(start, to);

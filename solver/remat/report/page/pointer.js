@@ -1,6 +1,8 @@
 // What somebody points at, types and looks for.
 "use strict";
 
+const MOST_TOLD = 3;                 // values beside the pointer; the table has more
+
 /** Steps and values whose names have all words of a text. */
 function matchesOf(page, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -185,10 +187,12 @@ Object.assign(Page.prototype, {
       return lines;
     }
     lines.push(["span", `${this.head.kinds[kind].label} ${this.size(memory.bytes[memory.kinds.indexOf(kind)][k])}: ${this.head.kinds[kind].meaning}`, `kind-${kind}`]);
-    for (const stay of this.residents(memory, time, kind).slice(0, 4)) {
-      const value = this.columns.value[stay], {since, by, until, why} = this.story(stay);
-      lines.push(["span", `${this.values.at(value)}, ${this.size(this.columns.size[value])}: ${by} at ${since}, until ${until}; ${why}`]);
+    const found = this.residents(memory, time, kind);
+    for (const stay of found.slice(0, MOST_TOLD)) {
+      const value = this.columns.value[stay], {since, by, until} = this.story(stay);
+      lines.push(["span", `${this.values.at(value)}, ${this.size(this.columns.size[value])}, ${by}: ${since} to ${until}`, "told"]);
     }
+    if (found.length > MOST_TOLD) lines.push(["span", `and ${(found.length - MOST_TOLD).toLocaleString("en")} more, listed below`, "soft"]);
     return lines;
   },
 

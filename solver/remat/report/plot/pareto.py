@@ -27,7 +27,7 @@ LOGARITHMIC_FROM = 8
 
 
 def plot_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
-    """Draw the curves of a sweep: SVG or PNG, by the suffix of the path.
+    """Draw the curves of a sweep: SVG, PNG or PDF, by the suffix of the path.
 
     A curve is a staircase: with so much memory, that makespan. A ring marks the knee, a line down to the axis the least
     budget. Equal sweeps give equal files.

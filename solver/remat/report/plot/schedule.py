@@ -14,7 +14,19 @@ from numpy.typing import NDArray
 
 from remat.errors import OptionError
 from remat.graph.taskgraph import IntArray
-from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles, check_suffix, save_figure
+from remat.report.page import write_page
+from remat.report.plot.style import (
+    LEFT,
+    PAGE,
+    RIGHT,
+    SUFFIXES,
+    WIDTH,
+    TimeScale,
+    add_legend,
+    add_titles,
+    check_suffix,
+    save_figure,
+)
 from remat.report.plot.views import drawing
 from remat.report.text.naming import shown_name, shown_step
 from remat.report.views.phases import Phase, step_phases
@@ -53,9 +65,9 @@ _LINE, _FILL = "#3B4A5A", "#D9E1EA"
 
 
 def plot(result: Result, path: str | os.PathLike[str], *, view: str = "time") -> None:
-    """Draw a schedule: SVG or PNG, by the suffix of the path.
+    """Draw a schedule: SVG, PNG or PDF, or an interactive page (`remat.report.page`), by the suffix of the path.
 
-    Time and file size stay bounded, however long the schedule is. Equal results give equal files.
+    Time and size of pictures stay bounded, however long the schedule is. Equal results give equal files.
 
     Parameters
     ----------
@@ -85,8 +97,12 @@ def plot(result: Result, path: str | os.PathLike[str], *, view: str = "time") ->
     remat.RematError
         If the file cannot be written.
     """
-    check_suffix(path)
-    save_figure(path, picture(result, view))
+    if check_suffix(path, (*SUFFIXES, PAGE)) != PAGE:
+        save_figure(path, picture(result, view))
+        return
+    if view != "time":
+        raise OptionError("an .html page shows memory and resources over time, and has no views", argument="view")
+    write_page(result, path)
 
 
 def picture(result: Result, view: str = "time") -> Callable[[], Figure]:

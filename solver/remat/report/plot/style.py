@@ -19,13 +19,21 @@ from remat.units import Units, format_time
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SUFFIXES = (".svg", ".png")
+SUFFIXES = (".svg", ".png", ".pdf")
+PAGE = ".html"
+"""Suffix of the interactive page of a schedule (see `remat.report.page`)."""
 WIDTH = 11.0
 """Inches across, of all pictures of schedules."""
 LEFT, RIGHT = 0.095, 0.975
 """Where their axes begin and end, as shares of the width."""
 
+_METADATA: Any = {
+    "svg": {"Date": None, "Creator": "remat"},
+    "png": {"Software": "remat"},
+    "pdf": {"CreationDate": None, "ModDate": None, "Creator": "remat", "Producer": None},
+}
 _STYLE: Any = {
+    "pdf.fonttype": 42,  # text that can be searched and edited
     "svg.hashsalt": "remat",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -39,7 +47,7 @@ _STYLE: Any = {
 }
 
 
-def check_suffix(path: str | os.PathLike[str]) -> str:
+def check_suffix(path: str | os.PathLike[str], known: Sequence[str] = SUFFIXES) -> str:
     """Return the suffix of a picture's path.
 
     Raises
@@ -48,9 +56,9 @@ def check_suffix(path: str | os.PathLike[str]) -> str:
         If it is unknown.
     """
     suffix = os.path.splitext(os.fspath(path))[1].lower()
-    if suffix not in SUFFIXES:
+    if suffix not in known:
         raise OptionError(
-            f"{os.fspath(path)!r} is no plot; its name ends in one of {', '.join(SUFFIXES)}", argument="plot"
+            f"{os.fspath(path)!r} is no plot; its name ends in one of {', '.join(known)}", argument="plot"
         )
     return suffix
 
@@ -115,8 +123,7 @@ def _styled() -> Iterator[None]:
 
 def _write(figure: Figure, file: IO[bytes], kind: str) -> None:
     # Dates and version numbers would make equal plots differ.
-    metadata = {"Date": None, "Creator": "remat"} if kind == "svg" else {"Software": "remat"}
-    figure.savefig(file, format=kind, dpi=150, metadata=metadata)
+    figure.savefig(file, format=kind, dpi=150, metadata=_METADATA[kind])
 
 
 def add_titles(figure: Figure, result: Result, height: float) -> None:

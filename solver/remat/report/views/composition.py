@@ -1,7 +1,7 @@
 """What a memory is full of, over time: bytes by kind, which add up to what the verifier measured.
 
-Kinds are those of stays, not of values: one and the same state is a checkpoint where a forward starts from it again,
-saved where a backward reads it, and in passing where only the next forward does.
+Kinds are those of stays, not of values: one and the same state is a checkpoint where forwards start from it more than
+once, saved where a backward reads it, and in passing where only the next forward does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remat.graph.machine import Machine
 from remat.graph.names import NumberedNames
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
 from remat.report.views.layout import TreeLayout
-from remat.report.views.lives import Clock, Lives, Moments, in_several_memories, memory_of_runs, traced
+from remat.report.views.lives import Clock, Lives, Moments, Origin, in_several_memories, memory_of_runs, traced
 from remat.report.views.phases import Phase, phases_of_tasks, step_phases
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.result import Result
@@ -47,8 +47,8 @@ class Kind(enum.IntEnum):
 
 _MEANINGS = {
     Kind.PARAMETERS: "parameters, optimizer states, inputs, and what is there throughout",
-    Kind.CHECKPOINTS: "states from which something is computed again, or that were brought elsewhere for later",
-    Kind.SAVED: "what a forward leaves for its backward",
+    Kind.CHECKPOINTS: "states from which something is computed again",
+    Kind.SAVED: "what forwards leave for backwards, wherever it lies",
     Kind.PASSING: "outputs that only the next forward reads",
     Kind.GRADIENTS: "what backwards hand on, and gradients of parameters",
     Kind.VALUES: "outputs of tasks",
@@ -178,9 +178,7 @@ def _kind_of(letters: str) -> Kind:
     return next((kind for kind, names in known.items() if letters in names), Kind.VALUES)
 
 
-def _used(
-    graph: TaskGraph, machine: Machine, steps: Steps, clock: Clock, lives: Lives, phases: IntArray
-) -> Stays:
+def _used(graph: TaskGraph, machine: Machine, steps: Steps, clock: Clock, lives: Lives, phases: IntArray) -> Stays:
     """Find who reads each stay, and tell from that what it is for."""
     value, memory, step = _reads(graph, machine, steps)
     stay = _stay_at(lives, clock, memory * len(graph.values) + value, step, len(graph.values))
@@ -191,17 +189,24 @@ def _used(
     order = clock.moments(step, False).order()
     last[stay[order]] = step[order]
 
-    def read_by(*wanted: Phase) -> BoolArray:
-        return np.bincount(stay[np.isin(phases[step], wanted)], minlength=count) > 0
+    def reads(*wanted: Phase) -> IntArray:
+        return np.bincount(stay[np.isin(phases[step], wanted)], minlength=count)
 
     kind = _roles(graph)[lives.value]
     state = kind == _STATE
-    saves = bool((phases == Phase.SAVING).any()) or not isinstance(graph.tasks, NumberedNames)
-    elsewhere = (lives.memory != machine.processors[0].memory) & np.array(len(machine.links) > 0)
-    later = read_by(Phase.BACKWARD, Phase.LOSS) | read_by(Phase.COPY) | (elsewhere & ~_some_processor_at(machine, lives))
+    if isinstance(graph.tasks, NumberedNames):
+        saves = bool((phases == Phase.SAVING).any())
+        again = reads(Phase.FORWARD, Phase.SAVING, Phase.RECOMPUTATION) > 1
+    else:
+        saves = True
+        again = (reads(Phase.RECOMPUTATION) > 0) & (lives.origin != Origin.RECOMPUTED)
+        pairs, times = np.unique(np.column_stack((stay, steps.item[step])), axis=0, return_counts=True)
+        again[pairs[times > 1, 0]] = True
+    parked = ~_some_processor_at(machine, lives)
+    later = (reads(Phase.BACKWARD, Phase.LOSS, Phase.COPY) > 0) | parked
     kind[state] = Kind.PASSING
     kind[state & later] = Kind.SAVED if saves else Kind.CHECKPOINTS
-    kind[state & read_by(Phase.RECOMPUTATION)] = Kind.CHECKPOINTS
+    kind[state & again] = Kind.CHECKPOINTS
     return Stays(lives, kind, last, np.bincount(stay, minlength=count))
 
 
@@ -309,13 +314,12 @@ def _contents(
     measured_at, measured = clock.instants_of(profile.time), profile.size
     # One group for all that happens at one place of an instant: the end of a step frees and keeps at once.
     where = np.column_stack((moments.instant, moments.late, moments.place))
-    first = np.flatnonzero(np.concatenate((np.ones(min(1, len(where)), bool), (np.diff(where, axis=0) != 0).any(axis=1))))
+    first = np.flatnonzero(np.concatenate(([True], (np.diff(where, axis=0) != 0).any(axis=1))))[: len(where)]
     sizes = np.zeros((len(Kind), len(first) + 1), dtype=np.int64)
     sizes[Kind.PARAMETERS, 0] = static
     np.add.at(sizes, (kind, np.searchsorted(first, np.arange(len(kind)), side="right")), change)
     sizes = sizes.cumsum(axis=1)
     instant = np.concatenate(([0], moments.instant[first]))
-    time = np.concatenate((profile.time[:1], moments.time[first]))
     # Of each instant: where it is highest, and what holds after it.
     instants = np.unique(np.concatenate((instant, measured_at)))
     highest, after = _extremes(sizes.sum(axis=0), instant, instants)
@@ -327,8 +331,7 @@ def _contents(
     kept = np.column_stack((stands_out, np.ones(len(instants), dtype=bool))).ravel()
     shown = sizes[:, point[kept]].copy()
     shown[Kind.OTHER] += np.maximum(0, exact[kept] - shown.sum(axis=0))
-    at = np.concatenate((time, profile.time))[np.searchsorted(np.concatenate((instant, measured_at)), instants)]
-    return Contents(np.maximum.accumulate(np.repeat(at, 2)[kept]), shown)
+    return Contents(np.repeat(clock.time_of(instants), 2)[kept], shown)
 
 
 def _extremes(size: IntArray, instant: IntArray, instants: IntArray) -> tuple[IntArray, IntArray]:

@@ -262,6 +262,11 @@ class Clock:
         number: IntArray = self._number[np.searchsorted(self._known, time)]
         return number
 
+    def time_of(self, instant: IntArray) -> NumberArray:
+        """Return when instants begin."""
+        time: NumberArray = self._known[np.searchsorted(self._number, instant)]
+        return time
+
     def moments(self, step: IntArray, at_end: BoolArray | bool) -> Moments:
         """Return when steps start, or end where `at_end` says so; step -1 is before all of them."""
         ends = np.broadcast_to(np.asarray(at_end), step.shape)

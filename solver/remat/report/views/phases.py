@@ -22,14 +22,24 @@ class Phase(enum.IntEnum):
     BACKWARD = 5
     TASK = 6
     COPY = 7
+    WEIGHTS = 8
+    UPDATE = 9
 
     @property
     def label(self) -> str:
         """The name that a legend shows."""
-        return "saving forward" if self is Phase.SAVING else self.name.lower()
+        return _LABELS.get(self, self.name.lower())
 
 
-_OF_CHAINS = {"F": Phase.FORWARD, "Fe": Phase.SAVING, "loss": Phase.LOSS, "B": Phase.BACKWARD}
+_LABELS = {Phase.SAVING: "saving forward", Phase.WEIGHTS: "weight gradient"}
+_OF_CHAINS = {
+    "F": Phase.FORWARD,
+    "Fe": Phase.SAVING,
+    "loss": Phase.LOSS,
+    "B": Phase.BACKWARD,
+    "W": Phase.WEIGHTS,
+    "U": Phase.UPDATE,
+}
 _NAMED = {"forward": Phase.FORWARD, "loss": Phase.LOSS, "backward": Phase.BACKWARD}
 
 
