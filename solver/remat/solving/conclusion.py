@@ -27,6 +27,9 @@ from remat.solving.scopes import scope_of, scoped
 from remat.units import Number
 from remat.verifier import Report, check
 
+OWN_SOURCES = ("needed tasks", "memory x time")
+"""Sources of the bounds that hold for every solve of an instance on a machine, whatever the algorithm proves."""
+
 CLAIM_TOLERANCE = 1e-9
 """Float claims may differ from the verified figure by this share (sums in another order)."""
 
@@ -239,11 +242,11 @@ def _judge(
     stream: Stream | None = None,
     own: TaskGraph | None = None,
 ) -> Result:
-    simple = Bound(problem.least_makespan, ALL_SCHEDULES, "needed tasks")
+    simple = Bound(problem.least_makespan, ALL_SCHEDULES, OWN_SOURCES[0])
     bounds = (*proposal.bounds, simple)
     if len(problem.machine.processors) > 1 and not problem.in_parts:
         value = memory_time_bound(problem.graph, problem.machine, problem.needed)
-        bounds = (*bounds, Bound(value, ALL_SCHEDULES, "memory x time"))
+        bounds = (*bounds, Bound(value, ALL_SCHEDULES, OWN_SOURCES[1]))
     optimal_within = proposal.optimal_within
     if report is not None:
         holding = (ALL_SCHEDULES, optimal_within)

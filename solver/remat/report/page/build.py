@@ -113,13 +113,16 @@ def _asset(name: str) -> str:
 def _colours() -> str:
     """Return the palette as variables of the style, for light and for dark."""
 
-    def rules(palette: Mapping[Role, str]) -> str:
-        kinds = "".join(f"--kind-{int(kind)}:{palette[role]};" for kind, role in OF_KIND.items())
-        phases = "".join(f"--phase-{int(phase)}:{palette[role]};" for phase, role in OF_PHASE.items())
-        return f"{kinds}{phases}--budget:{palette[Role.BUDGET]};"
+    def variable(name: str, value: str) -> str:
+        return f"--{name}:{value};"
 
-    classes = "".join(f".kind-{int(kind)}{{--swatch:var(--kind-{int(kind)})}}" for kind in Kind)
-    classes += "".join(f".phase-{int(phase)}{{--swatch:var(--phase-{int(phase)})}}" for phase in OF_PHASE)
+    def rules(palette: Mapping[Role, str]) -> str:
+        named = [(f"kind-{int(kind)}", role) for kind, role in OF_KIND.items()]
+        named += [(f"phase-{int(phase)}", role) for phase, role in OF_PHASE.items()]
+        return "".join(variable(name, palette[role]) for name, role in [*named, ("budget", Role.BUDGET)])
+
+    shown = [*(f"kind-{int(kind)}" for kind in Kind), *(f"phase-{int(phase)}" for phase in OF_PHASE)]
+    classes = "".join(f".{name}{{{variable('swatch', f'var(--{name})')}}}" for name in shown)
     return (
         f":root{{{rules(LIGHT)}}}:root[data-theme=dark]{{{rules(DARK)}}}"
         f"@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{rules(DARK)}}}}}{classes}"

@@ -169,7 +169,7 @@ def _roles(graph: TaskGraph) -> IntArray:
     for phase, role in by_phase.items():
         roles[graph.writes.items[phases[graph.writes.rows] == phase]] = role
     if graph.phase is not None:
-        roles[[place.value for place in (*graph.inputs, *graph.placeable)]] = Kind.PARAMETERS
+        roles[sorted(graph.available)] = Kind.PARAMETERS
     return roles
 
 
@@ -283,7 +283,8 @@ def _workspaces(
 def _spared(graph: TaskGraph, steps: Steps, stays: Stays) -> tuple[IntArray, IntArray, IntArray]:
     """Return the runs in place, the kind of what each writes, and the bytes that it does not take beside its inputs."""
     lives = stays.lives
-    in_place = (steps.kind == StepKind.RUN) & graph.in_place[np.maximum(steps.item, 0)]
+    is_run = steps.kind == StepKind.RUN
+    in_place = is_run & graph.in_place[np.where(is_run, steps.item, 0)] if len(graph.tasks) else is_run
     if not in_place.any():
         none = np.zeros(0, dtype=np.int64)
         return none, none, none

@@ -191,15 +191,15 @@ def _events(graph: TaskGraph, machine: Machine, steps: Steps, clock: Clock) -> _
         parts.append((where * values + value, step, np.broadcast_to(change, step.shape), at_end, origin))
 
     one = np.array([1], dtype=np.int64)
-    for place in graph.inputs:
-        where = 0 if place.memory is None else machine.memory_index[place.memory]
-        add(place.value * one, where * one, -one, one, Origin.INITIAL)
+    for resident in graph.inputs:
+        where = 0 if resident.memory is None else machine.memory_index[resident.memory]
+        add(resident.value * one, where * one, -one, one, Origin.INITIAL)
     runs = np.flatnonzero(steps.kind == StepKind.RUN)
     several = in_several_memories(graph, machine, steps)
-    for step, where, part in several:
-        written = np.array(part.writes, dtype=np.int64)
-        add(written, np.full_like(written, where), np.full_like(written, step), one, Origin.COMPUTED)
-    alone = np.setdiff1d(runs, [step for step, _, _ in several]) if several else runs
+    for run, place, part in several:
+        made = np.array(part.writes, dtype=np.int64)
+        add(made, np.full_like(made, place), np.full_like(made, run), one, Origin.COMPUTED)
+    alone = np.setdiff1d(runs, [run for run, _, _ in several]) if several else runs
     written = graph.writes.gather(steps.item[alone])
     owner = np.repeat(alone, written.counts)
     add(written.items, memory[owner], owner, one, Origin.COMPUTED)

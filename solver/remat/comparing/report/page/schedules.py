@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from types import MappingProxyType
 
 from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison
@@ -61,8 +62,10 @@ LEGEND = (
 )
 
 
-def schedules(comparison: Comparison) -> str:
+def schedules(comparison: Comparison, links: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return a figure for the best cell of each instance and budget, or nothing if no cell has a picture.
+
+    `links` leads from the keys of cells to pages of their schedules.
 
     If they are too many for `MOST_BYTES`, each instance has one before any has two.
     """
@@ -75,7 +78,7 @@ def schedules(comparison: Comparison) -> str:
     drawn: dict[int, str] = {}
     size = 0
     for _, place in sorted(turns):
-        figure = _figure(cells[place])
+        figure = _figure(cells[place], links.get(cells[place].job.key, ""))
         size += len(figure.encode("utf-8", "surrogatepass"))
         if size > MOST_BYTES:
             break
@@ -101,7 +104,7 @@ def best_cells(comparison: Comparison) -> Iterator[Cell]:
             yield best
 
 
-def _figure(cell: Cell) -> str:
+def _figure(cell: Cell, link: str = "") -> str:
     record = unpack(cell.answer.picture)
     if record is None:
         return ""
@@ -116,9 +119,10 @@ def _figure(cell: Cell) -> str:
     title = f"{job.instance}{f', {job.budget}' if job.budget else ''}"
     about = " · ".join(parts)
     time = format_time(answer.makespan or 0, units)
+    more = f' <a href="{escape(link)}">look into it</a>' if link else ""
     return (
         f'<figure class="schedule"><figcaption>{escape(title)}<br><span class="soft">{escape(about)}</span>'
-        f"</figcaption>{_over_time(record, units, time)}{_view(record, units, time)}</figure>"
+        f"{more}</figcaption>{_over_time(record, units, time)}{_view(record, units, time)}</figure>"
     )
 
 
