@@ -10,6 +10,7 @@ import enum
 from types import MappingProxyType
 
 from remat.report.views.composition import Kind
+from remat.report.views.occupancy import Stay
 from remat.report.views.phases import Phase
 from remat.report.views.stages import Fate
 
@@ -93,6 +94,18 @@ OF_KIND = MappingProxyType(
         Kind.VALUES: Role.FORWARD,
         Kind.WORKSPACE: Role.WORKSPACE,
         Kind.OTHER: Role.OTHER,
+    }
+)
+OF_STAY = MappingProxyType(
+    {
+        Stay.INITIAL: Role.PARAMETERS,
+        Stay.COMPUTED: Role.FORWARD,
+        Stay.FORWARD: Role.FORWARD,
+        Stay.SAVING: Role.SAVING,
+        Stay.RECOMPUTED: Role.AGAIN,
+        Stay.BACKWARD: Role.BACKWARD,
+        Stay.FETCHED: Role.COPY,
+        Stay.ELSEWHERE: Role.ELSEWHERE,
     }
 )
 OF_FATE = MappingProxyType(

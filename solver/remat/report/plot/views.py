@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.errors import OptionError
+from remat.report.palette import LIGHT, OF_FATE, OF_STAY, Role
 from remat.report.plot.convergence import convergence
 from remat.report.plot.devices import devices
-from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles
+from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles
 from remat.report.text.naming import shown_name
 from remat.report.views.icicle import Icicle, icicle_of
 from remat.report.views.layout import ChainLayout, TreeLayout
@@ -35,28 +36,17 @@ MOST_BOXES = 2000
 COLUMNS, ROWS = 1500, 400
 """Pixels of what is drawn as an image because it has more boxes."""
 
-FATES = {
-    Fate.KEPT: "#56B4E9",
-    Fate.CHECKPOINT: "#2AA884",
-    Fate.RECOMPUTED: "#E69F00",
-    Fate.OFFLOADED: "#B0B0B0",
-}
-STAYS = {
-    Stay.COMPUTED: "#56B4E9",
-    Stay.RECOMPUTED: "#E69F00",
-    Stay.FETCHED: "#2AA884",
-    Stay.ELSEWHERE: "#D5D5D5",
-}
+FATES = {fate: LIGHT[role] for fate, role in OF_FATE.items()}
+STAYS = {stay: LIGHT[role] for stay, role in OF_STAY.items()}
 STROKES = {
-    Stroke.STORED: ("state in another memory", "#A0A0A0", 0.9),
-    Stroke.CHECKPOINT: ("state that is kept", "#3B4A5A", 0.9),
-    Stroke.FORWARD: ("forward", "#56B4E9", 1.5),
-    Stroke.SAVING: ("saving forward", "#3487C0", 1.5),
-    Stroke.RECOMPUTATION: ("recomputation", "#E69F00", 1.5),
-    Stroke.BACKWARD: ("backward", "#2AA884", 1.5),
+    Stroke.STORED: ("state in another memory", LIGHT[Role.COPY], 0.9),
+    Stroke.CHECKPOINT: ("state that is kept", LIGHT[Role.CHECKPOINT], 0.9),
+    Stroke.FORWARD: ("forward", LIGHT[Role.FORWARD], 1.5),
+    Stroke.SAVING: ("saving forward", LIGHT[Role.SAVING], 1.5),
+    Stroke.RECOMPUTATION: ("recomputation", LIGHT[Role.AGAIN], 1.5),
+    Stroke.BACKWARD: ("backward", LIGHT[Role.BACKWARD], 1.5),
 }
 _SPILLED, _IN_CORE = "#D55E00", "#21918C"
-_TOP = 0.75
 
 
 def drawing(result: Result, view: str) -> Callable[[], Figure] | None:
@@ -89,10 +79,10 @@ def _frame(
     """Return a figure with axes of these heights (inches) below each other, and its own height."""
     from matplotlib.figure import Figure
 
-    total = sum(heights) + gap * (len(heights) - 1) + _TOP + bottom
+    total = sum(heights) + gap * (len(heights) - 1) + TOP + bottom
     figure = Figure(figsize=(WIDTH, total), facecolor="white")
     panels: list[Axes] = []
-    y = 1 - _TOP / total
+    y = 1 - TOP / total
     for height in heights:
         y -= height / total
         share = panels[0] if panels else None
@@ -277,16 +267,15 @@ def _values(result: Result) -> Figure:
     span = float(result.report.makespan) or 1.0
     scale = TimeScale.of(span, result.units)
     figure, (axes,), total = _frame(result, (4.8,))
-    height = float(found.top[-1]) or 1.0
+    packed = not len(found.top)
+    factor, unit = size_scale(max(int(found.height), 1), result.units)
+    height = found.height / factor or 1.0
     if len(found.kind) <= MOST_BOXES:
-        for stay in (Stay.ELSEWHERE, Stay.COMPUTED, Stay.RECOMPUTED, Stay.FETCHED):
+        for stay in sorted(Stay, key=lambda stay: stay is not Stay.ELSEWHERE):
             mine = found.kind == stay
             sides = np.column_stack((found.begin[mine], found.end[mine])) / scale.factor
-            band = found.band[mine]
-            low, size = found.top[band], np.diff(found.top)[band]
-            _boxes(axes, sides, low + size - 1.0, STAYS[stay], 0.4 if len(found.kind) < 500 else 0.0, size)
-        axes.set_ylim(height, 0)
-        _name_bands(axes, result, found, height)
+            low, size = found.low[mine] / factor, (found.high[mine] - found.low[mine]) / factor
+            _boxes(axes, sides, low + size - 1.0, STAYS[stay], 0.4 if len(found.kind) < 500 else 0.15, size)
     else:
         axes.imshow(
             occupancy_pixels(found, span),
@@ -294,19 +283,45 @@ def _values(result: Result) -> Figure:
             aspect="auto",
             interpolation="nearest",
         )
-        axes.set_yticks([])
+    # Bands from above, in the order of appearance; what is packed stands on the ground, like addresses.
+    axes.set_ylim(*((0, height * 1.02) if packed else (height, 0)))
+    axes.set_yticks([])
+    if packed:
+        _measure(axes, f"bytes ({unit})")
+        _name_boxes(axes, result, found, (span, scale.factor), factor)
+    elif len(found.kind) <= MOST_BOXES:
+        _name_bands(axes, result, found, factor)
     axes.set_xlim(0, span / scale.factor)
     axes.set_xlabel(f"time ({scale.unit})")
     legend = {stay.label: STAYS[stay] for stay in Stay if (found.kind == stay).any()}
-    notes = [f"{len(found.values):,} values, as high as they are large, in order of first appearance"]
-    add_legend(figure, legend, notes, total)
+    how = "packed in the working memory, the longest below" if packed else "in order of first appearance"
+    add_legend(figure, legend, [f"{len(found.values):,} values, as high as they are large, {how}"], total)
     return figure
 
 
-def _name_bands(axes: Axes, result: Result, found: Occupancy, height: float) -> None:
+def _measure(axes: Axes, label: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
+    axes.set_ylabel(label)
+
+
+def _name_boxes(axes: Axes, result: Result, found: Occupancy, time: tuple[float, float], factor: float) -> None:
+    """Name the stays in whose boxes there is room for a line of text: a letter is about 1/150 of the width."""
+    span, seconds = time
+    wide = (found.end - found.begin) / span * 150
+    high = (found.high - found.low) / (found.height or 1.0)
+    for k in np.flatnonzero((wide > 2) & (high > 0.13 / 4.8)).tolist():
+        name = shown_name(result.graph.values[int(found.values[found.band[k]])])
+        if len(name) + 0.5 <= wide[k]:
+            middle = (found.begin[k] + found.end[k]) / 2 / seconds, (found.low[k] + found.high[k]) / 2 / factor
+            axes.text(*middle, name, ha="center", va="center", fontsize=7.5, parse_math=False)
+
+
+def _name_bands(axes: Axes, result: Result, found: Occupancy, factor: float) -> None:
     """Name the bands that are high enough for a line of text."""
-    middle = (found.top[1:] + found.top[:-1]) / 2
-    high = np.flatnonzero(np.diff(found.top) / height > 0.13 / 4.8).tolist()
+    middle = (found.top[1:] + found.top[:-1]) / 2 / factor
+    high = np.flatnonzero(np.diff(found.top) / (found.height or 1.0) > 0.13 / 4.8).tolist()
     names = [shown_name(result.graph.values[int(found.values[k])]) for k in high]
     axes.set_yticks(middle[high], [name if len(name) <= 16 else f"{name[:9]}...{name[-4:]}" for name in names])
     for label in axes.get_yticklabels():
@@ -317,14 +332,13 @@ def _name_bands(axes: Axes, result: Result, found: Occupancy, height: float) -> 
 def occupancy_pixels(found: Occupancy, span: float) -> NDArray[np.float64]:
     """Return the bands as an image: in each pixel the share of each kind of stay."""
     shape = (ROWS, COLUMNS)
-    down = ROWS / (float(found.top[-1]) or 1.0)
+    down = ROWS / (found.height or 1.0)
     picture = np.ones((*shape, 3))
     free = np.ones(shape)
-    for stay in (Stay.COMPUTED, Stay.RECOMPUTED, Stay.FETCHED, Stay.ELSEWHERE):
+    for stay in sorted(Stay, key=lambda stay: stay is Stay.ELSEWHERE):
         mine = found.kind == stay
         across = found.begin[mine] * (COLUMNS / span), found.end[mine] * (COLUMNS / span)
-        band = found.band[mine]
-        share = np.clip(coverage(across, (found.top[band] * down, found.top[band + 1] * down), shape), 0.0, free)
+        share = np.clip(coverage(across, (found.low[mine] * down, found.high[mine] * down), shape), 0.0, free)
         free -= share
         colour = np.array([int(STAYS[stay][k : k + 2], 16) / 255 for k in (1, 3, 5)])
         picture -= share[:, :, None] * (1 - colour)

@@ -45,7 +45,16 @@ LARGEST = 100_000
 """Bytes of a record that is read back."""
 
 PHASES: dict[Phase, str] = {phase: phase.label[0] for phase in Phase if phase is not Phase.NONE}
-STAYS: dict[Stay, str] = {Stay.COMPUTED: "c", Stay.RECOMPUTED: "r", Stay.FETCHED: "f", Stay.ELSEWHERE: "e"}
+STAYS: dict[Stay, str] = {
+    Stay.COMPUTED: "c",
+    Stay.RECOMPUTED: "r",
+    Stay.FETCHED: "f",
+    Stay.ELSEWHERE: "e",
+    Stay.INITIAL: "i",
+    Stay.FORWARD: "o",
+    Stay.SAVING: "s",
+    Stay.BACKWARD: "b",
+}
 SPILLED, NOTHING = "S", "."
 
 _RUNS = re.compile(r"([A-Za-z.])(\d+)")
@@ -272,14 +281,13 @@ def _tree(result: Result, layout: TreeLayout) -> Pixels:
 
 def _values(result: Result, report: Report) -> Pixels:
     found = occupancy_of(result)
-    across, down = SLICES / (float(report.makespan) or 1.0), VALUE_ROWS / (float(found.top[-1]) or 1.0)
+    across, down = SLICES / (float(report.makespan) or 1.0), VALUE_ROWS / (found.height or 1.0)
     shares = {}
     for stay, letter in STAYS.items():
         mine = found.kind == stay
-        band = found.band[mine]
         x, y = (
             (found.begin[mine] * across, found.end[mine] * across),
-            (found.top[band] * down, found.top[band + 1] * down),
+            (found.low[mine] * down, found.high[mine] * down),
         )
         shares[letter] = coverage(x, y, (VALUE_ROWS, SLICES))
     return Pixels(kind="values", columns=SLICES, rows=_mostly(shares, 0.3), remark=f"{len(found.values):,} values")

@@ -22,6 +22,7 @@ from remat.comparing.report.tables import (
 )
 from remat.comparing.report.words import MOST_SENTENCES, sentences
 from remat.report.glossary import find_term
+from remat.report.palette import DARK, LIGHT, Role
 from remat.units import format_size, format_time, printable
 from remat.version import __version__
 
@@ -98,9 +99,18 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Ma
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>remat: comparison</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<link rel="icon" href="data:,">'
-        f"<style>{_asset('style.css')}</style></head>"
+        f"<style>{_palette()}{_asset('style.css')}</style></head>"
     )
     return f"{head}<body>{''.join(body)}<script>{_asset('script.js')}</script></body></html>\n"
+
+
+def _palette() -> str:
+    """Return the colours of all pictures as variables of the style."""
+
+    def rules(palette: Mapping[Role, str]) -> str:
+        return "".join(f"--{role}:{colour};" for role, colour in palette.items())
+
+    return f":root{{{rules(LIGHT)}}}@media(prefers-color-scheme:dark){{:root{{{rules(DARK)}}}}}"
 
 
 def _in_words(comparison: Comparison) -> str:

@@ -40,8 +40,8 @@ MEMORY, ROW, GAP = 84, 15, 10
 
 _ACROSS = WIDTH - LEFT - RIGHT
 _COLOURS = {letter: f"k-{letter}" for letter in PHASES.values()}
-_STAY_COLOURS = {"c": "k-f", "r": "k-r", "f": "k-b", "e": "k-e"}
-_FATE_COLOURS = {Fate.KEPT: "k-f", Fate.CHECKPOINT: "k-b", Fate.RECOMPUTED: "k-r", Fate.OFFLOADED: "k-c"}
+_STAY_COLOURS = {"c": "k-f", "o": "k-f", "s": "k-s", "r": "k-r", "b": "k-b", "f": "k-c", "i": "k-p", "e": "k-e"}
+_FATE_COLOURS = {Fate.KEPT: "k-s", Fate.CHECKPOINT: "k-k", Fate.RECOMPUTED: "k-r", Fate.OFFLOADED: "k-c"}
 _STROKE_COLOURS = {
     Stroke.STORED: "k-c",
     Stroke.CHECKPOINT: "k-k",
@@ -52,12 +52,16 @@ _STROKE_COLOURS = {
 }
 
 LEGEND = (
-    ("k-f", "forward, task; kept"),
-    ("k-s", "saving forward"),
+    ("k-f", "forward, task"),
+    ("k-s", "saving forward; kept"),
     ("k-r", "recomputation"),
+    ("k-k", "checkpoint"),
     ("k-l", "loss"),
-    ("k-b", "backward; checkpoint; copied back"),
+    ("k-b", "backward"),
+    ("k-w", "weight gradient"),
+    ("k-u", "update"),
     ("k-c", "copy; offloaded"),
+    ("k-p", "from the start"),
     ("budget", "budget"),
 )
 
