@@ -156,9 +156,8 @@ class _Picture:
             axes.tick_params(labelbottom=False)
         panels[0].set_xlim(0, self.span / self.scale.factor)
         panels[-1].set_xlabel(f"time ({self.scale.unit})")
-        add_titles(figure, self.result, total, peak=False)
-        about = f"sizes: at the peak of {shown_name(self.memories[0])}"
-        add_legend(figure, self._kinds(), [about], total, above=total - top + 0.06)
+        add_titles(figure, self.result, total, about=f"bytes by kind, at the peak of {shown_name(self.memories[0])}:")
+        add_legend(figure, self._kinds(), [], total, above=total - top + 0.06)
         add_legend(figure, self._legend(), self._notes(), total)
         return figure
 

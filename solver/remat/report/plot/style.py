@@ -131,10 +131,10 @@ TOP = 0.98
 """Inches of `add_titles`."""
 
 
-def add_titles(figure: Figure, result: Result, height: float, *, peak: bool = True) -> None:
+def add_titles(figure: Figure, result: Result, height: float, *, about: str = "") -> None:
     """Write the instance's name, what came of it, and what fills the memory at its peak, above a picture.
 
-    `height` is that of the picture, in inches; without `peak` the picture says the last by itself.
+    `height` is that of the picture, in inches; with a remark `about` it, the picture says the last by itself.
     """
     assert result.report is not None
     name = shown_name(result.instance_name) or "(unnamed)"
@@ -147,8 +147,10 @@ def add_titles(figure: Figure, result: Result, height: float, *, peak: bool = Tr
         parts.append(f"overhead {result.overhead:.1%}")
     parts.append(str(result.status))
     parts.append(f"{len(result.steps):,} steps")
+    if about:
+        parts.append(about)
     figure.text(LEFT, 1 - 0.56 / height, "  ·  ".join(parts), color="#404040", va="center", parse_math=False)
-    if peak:
+    if not about:
         figure.text(LEFT, 1 - 0.78 / height, peak_in_words(result), color="#404040", va="center", parse_math=False)
 
 
@@ -196,7 +198,7 @@ def add_legend(
     if notes:
         figure.text(
             RIGHT,
-            (above if above > 1 else 0.08) / height,
+            0.08 / height,
             remarks,
             ha="right",
             va="bottom",

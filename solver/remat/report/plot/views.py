@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.errors import OptionError
+from remat.instance import AdjointInstance
 from remat.report.palette import LIGHT, OF_FATE, OF_STAY, Role
 from remat.report.plot.convergence import convergence
 from remat.report.plot.devices import devices
@@ -19,7 +20,7 @@ from remat.report.views.layout import ChainLayout, TreeLayout
 from remat.report.views.occupancy import Occupancy, Stay, occupancy_of
 from remat.report.views.reversal import Stroke, reversal_of
 from remat.report.views.slices import coverage, size_scale
-from remat.report.views.stages import Fate, stages_of
+from remat.report.views.stages import Fate, Stages, stages_of
 from remat.solving.result import Result
 from remat.units import format_size
 
@@ -96,9 +97,10 @@ def _frame(
 
 
 def _stages(result: Result, layout: ChainLayout) -> Figure:
-    from matplotlib.ticker import MaxNLocator
 
     found = stages_of(result, layout, MOST_STAGES)
+    if not layout.saves or isinstance(result.instance, AdjointInstance):
+        return _levels(result, found)
     figure, (above, below), total = _frame(result, (2.6, 1.3))
     left = found.first[:-1] - 0.5
     width = np.diff(found.first).astype(np.float64)
@@ -112,24 +114,64 @@ def _stages(result: Result, layout: ChainLayout) -> Figure:
     above.set_ylabel(f"state and saved ({unit})")
     above.set_ylim(0, None if base.any() else 1)
     above.tick_params(labelbottom=False)
-    below.bar(left, np.minimum(found.runs, 1), width, align="edge", color=FATES[Fate.KEPT], **edge)
-    more = np.maximum(found.runs - 1, 0)
-    below.bar(left, more, width, bottom=1, align="edge", color=FATES[Fate.RECOMPUTED], **edge)
-    below.set_ylabel("forward runs")
-    below.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
-    below.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
-    below.set_xlim(-0.5, found.first[-1] - 0.5)
-    below.set_ylim(0, max(int(found.runs.max(initial=1)), 1) * 1.08)
-    below.set_xlabel("stage (0: the input)")
+    _runs(below, found, "stage (0: the input)")
     legend = {
         f"{fate.label} {format_size(int(size), result.units)}": FATES[fate]
         for fate, size in zip(Fate, found.totals.tolist(), strict=True)
         if size
     }
+    add_legend(figure, legend, _stage_notes(found, "stages", "sizes"), total)
+    return figure
+
+
+def _stage_notes(found: Stages, what: str, added: str) -> list[str]:
     notes = [f"{found.recomputations:,} forwards again"] if found.recomputations else ["nothing is recomputed"]
-    if width.max() > 1:
-        notes.append(f"{int(width.max())} stages in a column: sizes added up, most runs")
-    add_legend(figure, legend, notes, total)
+    most = int(np.diff(found.first).max())
+    return [*notes, f"{most} {what} in a column: {added} added up, most runs"] if most > 1 else notes
+
+
+def _runs(axes: Axes, found: Stages, label: str) -> None:
+    """Draw how often each forward runs: once, and again."""
+    from matplotlib.ticker import MaxNLocator
+
+    left, width = found.first[:-1] - 0.5, np.diff(found.first).astype(np.float64)
+    edge: Any = {"edgecolor": "white", "linewidth": 0.4} if len(width) <= 100 else {"linewidth": 0}
+    axes.bar(left, np.minimum(found.runs, 1), width, align="edge", color=LIGHT[Role.FORWARD], **edge)
+    more = np.maximum(found.runs - 1, 0)
+    axes.bar(left, more, width, bottom=1, align="edge", color=FATES[Fate.RECOMPUTED], **edge)
+    axes.set_ylabel("forward runs")
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
+    axes.set_xlim(-0.5, found.first[-1] - 0.5)
+    axes.set_ylim(0, max(int(found.runs.max(initial=1)), 1) * 1.08)
+    axes.set_xlabel(label)
+
+
+LEVELS = (Role.CHECKPOINT, Role.BACKWARD, Role.COPY, Role.UPDATE, Role.SAVING, Role.LOSS)
+"""Colours of the memories that hold checkpoints."""
+
+
+def _levels(result: Result, found: Stages) -> Figure:
+    """Draw which states are checkpoints, a row for each level of storage, and how often forwards run."""
+    from matplotlib.ticker import MaxNLocator
+
+    used = np.flatnonzero(found.checkpoints).tolist() or [result.machine.processors[0].memory]
+    figure, panels, total = _frame(result, (*[max(0.55, 2.2 / len(used))] * len(used), 1.3), gap=0.18, bottom=0.95)
+    left, width = found.first[:-1] - 0.5, np.diff(found.first).astype(np.float64)
+    legend = {}
+    for place, (level, axes) in enumerate(zip(used, panels, strict=False)):
+        colour = LIGHT[LEVELS[place % len(LEVELS)]]
+        axes.bar(left, found.levels[:, level], width, align="edge", color=colour, linewidth=0)
+        axes.set_ylim(0, max(1, int(found.levels[:, level].max())) * 1.08)
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=2, integer=True))
+        axes.tick_params(labelbottom=False)
+        name = shown_name(result.machine.memories[level].name)
+        axes.set_ylabel(name if len(name) <= 12 else f"{name[:6]}...{name[-3:]}", parse_math=False)
+        states, times = int(found.checkpoints[level]), int(found.levels[:, level].sum())
+        often = "once each" if times == states else f"{times:,} times"
+        legend[f"{name}: {states:,} state{'' if states == 1 else 's'}, {often}"] = colour
+    _runs(panels[-1], found, "state")
+    add_legend(figure, legend, ["checkpoints of each level", *_stage_notes(found, "states", "times")], total)
     return figure
 
 

@@ -35,6 +35,9 @@ WORDS = {"proved": "optimal", "ratio to bound": "gap", "over bound": "gap", "rat
 EXPLAINED = frozenset({"infeasible", "unknown", "budget", "makespan", "overhead", "peak", "lower bound", *WORDS})
 """Headings that say what they mean."""
 
+LONGEST_REMARK = 180
+"""Letters of a remark that the page shows; the tables have all of it."""
+
 GRID = "* proved optimal over all schedules; ± standard deviation over seeds. Click a heading to sort."
 
 Column = tuple[str, bool]
@@ -236,10 +239,9 @@ def _curve(name: str, cells: Sequence[Cell], order: Sequence[str]) -> str:
     ticks = [(float(budget), format_size(budget, units)) for budget in spread]
     series = {algorithm: [(float(b), y) for b, y in points.items()] for algorithm, points in best.items()}
     shown = order
-    key = ""
     if len(order) > COLOURS:  # too many for colours that hold throughout: each picture has its own
         shown = [algorithm for algorithm in order if algorithm in series]
-        key = legend(shown)
+    key = legend(shown, only=set(series))
     picture = curves(series, shown, ticks, "budget")
     return f"<figure><figcaption>{escape(name)}: overhead</figcaption>{picture}{key}</figure>"
 
@@ -294,7 +296,8 @@ def _cell_entries(cell: Cell, link: str) -> Iterator[Entry]:
     yield peak_text(cell), max(answer.peak_memory.values(), default=None), ""
     yield ("" if answer.steps is None else f"{answer.steps:,}"), answer.steps, ""
     yield format_time(answer.seconds), answer.seconds, ""
-    yield answer.detail, answer.detail, "wrap"
+    detail = answer.detail
+    yield (detail if len(detail) <= LONGEST_REMARK else f"{detail[:LONGEST_REMARK]}…"), detail[:LONGEST_REMARK], "wrap"
 
 
 def _failures(comparison: Comparison) -> str:

@@ -11,6 +11,7 @@ from remat.comparing.comparison import Comparison
 from remat.comparing.report.page.charts import LEFT, RIGHT, WIDTH
 from remat.comparing.report.tables import units_of
 from remat.report.text.naming import shown_name
+from remat.report.views.composition import Kind
 from remat.report.views.miniature import (
     LEVELS,
     NOTHING,
@@ -181,6 +182,9 @@ def _over_time(record: Miniature, units: Units, time: str) -> str:
     for line in record.memories:
         parts += _memory(line, units, y)
         y += MEMORY + GAP
+        if len(line.parts) > 1:
+            parts += _composition(line, units, y)
+            y += GAP
     parts += _resources(record.rows, y)
     y += ROW * len(record.rows)
     if record.hidden_rows:
@@ -213,6 +217,15 @@ def _memory(line: Line, units: Units, y: float) -> Iterator[str]:
     yield _margin(y + head + 8, _short(line.name))
     if line.capacity is not None:
         yield _margin(y + head + 22, format_size(line.capacity, units), "limit")
+
+
+def _composition(line: Line, units: Units, y: float) -> Iterator[str]:
+    """Say what there is at the peak, the most first, as far as it fits: a letter is about 5.7 wide."""
+    kinds = list(Kind)
+    said = [f"{kinds[kind].label} {format_size(size, units)}" for kind, size in line.parts if 0 <= kind < len(kinds)]
+    while len(said) > 1 and 5.7 * len(f"there: {', '.join(said)}") > _ACROSS:
+        said.pop()
+    yield _text(LEFT, y + 3, f"there: {', '.join(said)}")
 
 
 def _resources(rows: Sequence[Row], y: float) -> Iterator[str]:
