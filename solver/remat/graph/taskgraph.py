@@ -264,6 +264,17 @@ class TaskGraph:
         """Name a task for people, with its module; `shown` is applied to each name."""
         return with_module(self.tasks[task], self.module(task), shown)
 
+    def value_module(self, value: int) -> str:
+        """Return the module of the task that first makes a value, or first reads it; empty where nobody said."""
+        if self.modules is None:
+            return ""
+        tasks = self.producers[value] if len(self.producers[value]) else self.readers[value]
+        return self.modules[int(tasks[0])] if len(tasks) else ""
+
+    def described_value(self, value: int, shown: Callable[[str], str] = str) -> str:
+        """Name a value for people, with its module; `shown` is applied to each name."""
+        return with_module(self.values[value], self.value_module(value), shown)
+
     def value(self, name: str) -> int:
         """Return the index of a value by its name (KeyError if there is none)."""
         index = self.values.find(name)

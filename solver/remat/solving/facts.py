@@ -42,7 +42,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Largest:
-    """The name and the figure of the largest value, or of the longest task (with its module)."""
+    """The name and the figure of the largest value, or of the longest task, with its module."""
 
     name: str
     figure: Number
@@ -233,7 +233,9 @@ def show(
         tasks=len(graph.tasks),
         values=len(graph.values),
         total_size=int(graph.size.sum()),
-        largest_value=None if largest is None else Largest(graph.values[largest], int(graph.size[largest])),
+        largest_value=None
+        if largest is None
+        else Largest(graph.values[largest], int(graph.size[largest]), graph.value_module(largest)),
         longest_task=Largest(graph.tasks[longest], graph.time[longest].item(), graph.module(longest)),
         static_memory=graph.static_memory,
         by_type=0 if graph.times is None else int((graph.times != graph.times[0]).any(axis=0).sum()),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from remat.graph.names import Names, NumberedNames
-from remat.graph.taskgraph import IntArray, NumberArray
+from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph
 from remat.report.text.naming import shown_name, shown_step
 from remat.report.views.composition import Composition, Contents, Kind, composition_of
 from remat.report.views.phases import Phase, step_phases
@@ -192,6 +192,16 @@ def _names(name: str, names: Names, packed: Packed) -> dict[str, Any]:
     return {"count": len(names)}
 
 
+def _modules_of_values(graph: TaskGraph, of_task: IntArray, known: dict[str, int]) -> IntArray:
+    """Return the module of each value's first maker, or reader (as `TaskGraph.value_module`, for all at once)."""
+    none = known.get("", 0)
+    found = np.full(len(graph.values), none, dtype=np.int64)
+    for tasks in (graph.readers, graph.producers):
+        some = tasks.counts > 0
+        found[some] = of_task[tasks.items[tasks.start[:-1][some]]]
+    return found
+
+
 def _modules(result: Result, packed: Packed) -> int:
     """Add the names of modules, stages and layers, and which of them each task belongs to; return how many."""
     modules = result.graph.modules
@@ -201,4 +211,5 @@ def _modules(result: Result, packed: Packed) -> int:
     of_task = np.array([known.setdefault(module, len(known)) for module in modules], dtype=np.int64)
     packed.texts("modules", map(printable, known))
     packed.column("module", of_task, differences=True)
+    packed.column("value module", _modules_of_values(result.graph, of_task, known), differences=True)
     return len(known)

@@ -50,14 +50,16 @@ class Page {
 
   // ------------------------------------------------------------------------------------------- names
 
-  taskName(task) {
-    const name = this.tasks.at(task), module = this.head.modules ? this.columns.modules[this.columns.module[task]] : "";
+  taskName(task) { return this.inModule(this.tasks.at(task), "module", task); }
+  valueName(value) { return this.inModule(this.values.at(value), "value module", value); }
+  inModule(name, column, index) {
+    const module = this.head.modules ? this.columns.modules[this.columns[column][index]] : "";
     return module && module !== name ? `${name} of ${module}` : name;
   }
   stepName(step) {
     if (step < 0) return "the start";
     const item = this.columns.item[step], phase = this.columns.phase[step];
-    if (phase === this.head.copy) return `copy of ${this.values.at(item)}`;
+    if (phase === this.head.copy) return `copy of ${this.valueName(item)}`;
     return phase === 0 ? "drop" : this.taskName(item);
   }
   time(ticks) { return timeText(ticks * this.head.tick, this.head.units.time); }
@@ -232,8 +234,10 @@ class Page {
       pen.globalAlpha = this.matches && !this.matches.step(steps[k]) ? 0.2 : 1;
       pen.fillRect(left, second ? middle : top + 2, Math.max(wide - (wide > 4 ? 1 : 0), 0.7), second ? ROW / 2 - 2 : ROW - 4);
       if (wide > 22) {
-        const text = this.columns.phase[steps[k]] === this.head.copy ? this.values.at(this.columns.item[steps[k]]) : this.tasks.at(this.columns.item[steps[k]]);
-        if (pen.measureText(text).width < wide - 4) {
+        const item = this.columns.item[steps[k]], copied = this.columns.phase[steps[k]] === this.head.copy;
+        const names = copied ? [this.valueName(item), this.values.at(item)] : [this.taskName(item), this.tasks.at(item)];
+        const text = names.find(name => pen.measureText(name).width < wide - 4);
+        if (text !== undefined) {
           pen.fillStyle = "#10161c";
           pen.textAlign = "center";
           pen.fillText(text, (left + right) / 2, second ? middle + ROW / 4 : middle);

@@ -10,7 +10,7 @@ function matchesOf(page, text) {
   const fits = name => { const low = name.toLowerCase(); return words.every(word => low.includes(word)); };
   const {item, phase, value, memory, size, kind} = page.columns;
   const tasks = Uint8Array.from({length: page.tasks.count}, (_, k) => fits(page.taskName(k)));
-  const values = Uint8Array.from({length: page.values.count}, (_, k) => fits(page.values.at(k)));
+  const values = Uint8Array.from({length: page.values.count}, (_, k) => fits(page.valueName(k)));
   const step = k => phase[k] === page.head.copy ? values[item[k]] : phase[k] ? tasks[item[k]] : 0;
   const lines = new Map();
   page.memories.forEach((place, index) => {
@@ -190,7 +190,7 @@ Object.assign(Page.prototype, {
     const found = this.residents(memory, time, kind);
     for (const stay of found.slice(0, MOST_TOLD)) {
       const value = this.columns.value[stay], {since, by, until} = this.story(stay);
-      lines.push(["span", `${this.values.at(value)}, ${this.size(this.columns.size[value])}, ${by}: ${since} to ${until}`, "told"]);
+      lines.push(["span", `${this.valueName(value)}, ${this.size(this.columns.size[value])}, ${by}: ${since} to ${until}`, "told"]);
     }
     if (found.length > MOST_TOLD) lines.push(["span", `and ${(found.length - MOST_TOLD).toLocaleString("en")} more, listed below`, "soft"]);
     return lines;
@@ -203,7 +203,7 @@ Object.assign(Page.prototype, {
       if (born[k] === step) made.push(value[k]);
       if (until[k] === step) freed.push(value[k]);
     }
-    const named = list => list.slice(0, 5).map(k => `${this.values.at(k)} (${this.size(size[k])})`).join(", ") + (list.length > 5 ? `, ${list.length - 5} more` : "");
+    const named = list => list.slice(0, 5).map(k => `${this.valueName(k)} (${this.size(size[k])})`).join(", ") + (list.length > 5 ? `, ${list.length - 5} more` : "");
     const lines = [["b", this.stepName(step)], ["span", `${this.head.phases[phase[step]]} on ${row.name}, step ${step.toLocaleString("en")}`, `phase-${phase[step]}`],
       ["span", `${this.time(start[step])} to ${this.time(start[step] + length[step])}, ${this.time(length[step])}`]];
     if (made.length) lines.push(["span", `makes ${named(made)}`]);
@@ -218,7 +218,7 @@ Object.assign(Page.prototype, {
     document.getElementById("when").textContent = `${memory.name} at ${this.time(time)}${about}: ${found.length.toLocaleString("en")} values`;
     body.replaceChildren(...found.slice(0, MOST_LISTED).map(k => {
       const row = document.createElement("tr"), value = this.columns.value[k], {since, by, until, why} = this.story(k);
-      for (const [text, style] of [[this.values.at(value), `name kind-${this.columns.kind[k]}`], [this.size(this.columns.size[value]), "figure"],
+      for (const [text, style] of [[this.valueName(value), `name kind-${this.columns.kind[k]}`], [this.size(this.columns.size[value]), "figure"],
         [this.head.kinds[this.columns.kind[k]].label], [`${since}, ${by}`], [until], [why]]) {
         const cell = row.insertCell();
         cell.textContent = text;

@@ -30,7 +30,7 @@ from remat.report.plot.style import (
     save_figure,
 )
 from remat.report.plot.views import drawing
-from remat.report.text.naming import shown_name, shown_step
+from remat.report.text.naming import names_of_task, names_of_value, shown_name, shown_step
 from remat.report.views.composition import Kind, composition_of
 from remat.report.views.phases import step_phases
 from remat.report.views.resources import occupied
@@ -300,17 +300,17 @@ class _Picture:
         # Names where there is room for them: a letter is about 1/150 of the width.
         width = length / (self.span / self.scale.factor) * 150
         for k in np.flatnonzero(width > 1.5).tolist():
-            name = self._name(int(step[k]))
-            if len(name) + 0.5 <= width[k]:
+            name = next((name for name in self._names(int(step[k])) if len(name) + 0.5 <= width[k]), "")
+            if name:
                 axes.text(start[k] + length[k] / 2, row, name, ha="center", va="center", fontsize=7.5, parse_math=False)
 
     def _step_name(self, step: int | None) -> str:
         return shown_step(self.result.graph, self.result.machine, self.steps, step)
 
-    def _name(self, step: int) -> str:
+    def _names(self, step: int) -> tuple[str, ...]:
         item = int(self.steps.item[step])
-        names = self.result.graph.tasks if self.steps.kind[step] == StepKind.RUN else self.result.graph.values
-        return shown_name(names[item])
+        names = names_of_task if self.steps.kind[step] == StepKind.RUN else names_of_value
+        return names(self.result.graph, item)
 
     def _shares(self, step: IntArray, height: int = 20) -> NDArray[np.uint8]:
         """A strip of pixels: in each column, from below, each phase's share of that time slice."""

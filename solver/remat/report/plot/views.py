@@ -14,7 +14,7 @@ from remat.report.palette import LIGHT, OF_FATE, OF_STAY, Role
 from remat.report.plot.convergence import convergence
 from remat.report.plot.devices import devices
 from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles
-from remat.report.text.naming import shown_name
+from remat.report.text.naming import names_of_task, names_of_value, shown_name
 from remat.report.views.icicle import Icicle, icicle_of
 from remat.report.views.layout import ChainLayout, TreeLayout
 from remat.report.views.occupancy import Occupancy, Stay, occupancy_of
@@ -268,8 +268,9 @@ def _boxes(axes: Axes, sides: NDArray[np.float64], row: Any, colours: Any, edge:
 def _name_nodes(axes: Axes, result: Result, found: Icicle, shade: NDArray[np.float64]) -> None:
     """Write names where there is room: a letter is about 1/150 of the width."""
     for node in np.flatnonzero((found.right - found.left) * 150 > 2).tolist():
-        name = shown_name(result.graph.tasks[node])
-        if len(name) + 0.5 <= (found.right[node] - found.left[node]) * 150 and found.depths <= 30:
+        room = (found.right[node] - found.left[node]) * 150 - 0.5
+        name = next((n for n in names_of_task(result.graph, node) if len(n) <= room), "")
+        if name and found.depths <= 30:
             dark = shade[node] < 0.6 and found.spilled[node] < 0.5
             axes.text(
                 (found.left[node] + found.right[node]) / 2,
@@ -354,8 +355,9 @@ def _name_boxes(axes: Axes, result: Result, found: Occupancy, time: tuple[float,
     wide = (found.end - found.begin) / span * 150
     high = (found.high - found.low) / (found.height or 1.0)
     for k in np.flatnonzero((wide > 2) & (high > 0.13 / 4.8)).tolist():
-        name = shown_name(result.graph.values[int(found.values[found.band[k]])])
-        if len(name) + 0.5 <= wide[k]:
+        value = int(found.values[found.band[k]])
+        name = next((n for n in names_of_value(result.graph, value) if len(n) + 0.5 <= wide[k]), "")
+        if name:
             middle = (found.begin[k] + found.end[k]) / 2 / seconds, (found.low[k] + found.high[k]) / 2 / factor
             axes.text(*middle, name, ha="center", va="center", fontsize=7.5, parse_math=False)
 
@@ -364,8 +366,8 @@ def _name_bands(axes: Axes, result: Result, found: Occupancy, factor: float) -> 
     """Name the bands that are high enough for a line of text."""
     middle = (found.top[1:] + found.top[:-1]) / 2 / factor
     high = np.flatnonzero(np.diff(found.top) / (found.height or 1.0) > 0.13 / 4.8).tolist()
-    names = [shown_name(result.graph.values[int(found.values[k])]) for k in high]
-    axes.set_yticks(middle[high], [name if len(name) <= 16 else f"{name[:9]}...{name[-4:]}" for name in names])
+    names = [next(n for n in (*names_of_value(result.graph, int(found.values[k])), "") if len(n) <= 16) for k in high]
+    axes.set_yticks(middle[high], names)
     for label in axes.get_yticklabels():
         label.set_parse_math(False)
     axes.tick_params(axis="y", length=0)

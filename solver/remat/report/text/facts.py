@@ -36,7 +36,8 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "task graph", f"{facts.tasks:,} tasks, {facts.values:,} values"
     yield "all values", f"{size(facts.total_size)}, each once"
     if facts.largest_value is not None:
-        yield "largest value", f"{shown_name(facts.largest_value.name)}: {size(int(facts.largest_value.figure))}"
+        name = shown_in_module(facts.largest_value.name, facts.largest_value.module)
+        yield "largest value", f"{name}: {size(int(facts.largest_value.figure))}"
     longest = facts.longest_task
     yield "longest task", f"{shown_in_module(longest.name, longest.module)}: {format_time(longest.figure, units)}"
     if facts.by_type:

@@ -32,6 +32,22 @@ def shown_task(graph: TaskGraph, task: int) -> str:
     return graph.described(task, shown_name)
 
 
+def shown_value(graph: TaskGraph, value: int) -> str:
+    """Name a value of a graph, with the module, stage or layer whose task makes it."""
+    return graph.described_value(value, shown_name)
+
+
+def names_of_task(graph: TaskGraph, task: int) -> tuple[str, str]:
+    """Return what to call a task where there is room, and where there is little."""
+    return shown_task(graph, task), shown_name(graph.tasks[task])
+
+
+def names_of_value(graph: TaskGraph, value: int) -> tuple[str, str, str]:
+    """Return what to call a value where there is room, where there is little, and where there is less."""
+    short = shown_name(graph.values[value])
+    return shown_value(graph, value), short, short if len(short) <= 16 else f"{short[:9]}...{short[-4:]}"
+
+
 def shown_step(graph: TaskGraph, machine: Machine, steps: Steps, index: int | None, *, short: bool = False) -> str:
     """Name a step by what it does (`short`: without where to, and which values); None is the time before the first."""
     if index is None:
@@ -39,7 +55,9 @@ def shown_step(graph: TaskGraph, machine: Machine, steps: Steps, index: int | No
     match StepView(steps, graph, machine)[index]:
         case Run():
             return shown_task(graph, int(steps.item[index]))
-        case Copy(value=value, target=target):
-            return f"copy of {shown_name(value)}" + ("" if short else f" to {shown_name(target)}")
-        case Drop(values=values):
-            return "drop" if short else f"drop of {', '.join(map(shown_name, values))}"
+        case Copy(target=target):
+            value = shown_value(graph, int(steps.item[index]))
+            return f"copy of {value}" + ("" if short else f" to {shown_name(target)}")
+        case Drop():
+            values = steps.drop[index].tolist()
+            return "drop" if short else f"drop of {', '.join(shown_value(graph, value) for value in values)}"

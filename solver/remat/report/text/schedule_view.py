@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from remat.report.text.naming import shown_name, shown_step
+from remat.report.text.naming import shown_in_module, shown_name, shown_step
 from remat.report.text.summary import table
 from remat.report.views.residents import Resident, residents_at
 from remat.report.views.slices import slice_maxima, without_dips
@@ -43,7 +43,7 @@ def to_dict(examined: Examined) -> dict[str, Any]:
             "capacity": memory.capacity,
             "peak": peak.size,
             "peak_step": peak.step,
-            "residents": [{"name": resident.name, "size": resident.size} for resident in listed],
+            "residents": [_entry(resident) for resident in listed],
         }
     return {
         "ok": report.ok,
@@ -52,6 +52,11 @@ def to_dict(examined: Examined) -> dict[str, Any]:
         "steps": len(examined.steps),
         "memories": memories,
     }
+
+
+def _entry(resident: Resident) -> dict[str, Any]:
+    module = {"module": resident.module} if resident.module else {}
+    return {"name": resident.name, **module, "size": resident.size}
 
 
 def _residents(examined: Examined, memory: int) -> list[Resident]:
@@ -87,7 +92,8 @@ def _memory(examined: Examined, index: int, name: str, capacity: int | None) -> 
     yield f"largest of {len(listed):,} {step}:"
     for resident in listed[:LARGEST]:
         share = 100 * resident.size / peak.size if peak.size else 0.0
-        yield f"  {shown_name(resident.name):<40} {format_size(resident.size, units):>12} {share:5.1f} %"
+        name = shown_in_module(resident.name, resident.module)
+        yield f"  {name:<40} {format_size(resident.size, units):>12} {share:5.1f} %"
 
 
 def _step_name(examined: Examined, index: int) -> str:
