@@ -103,9 +103,7 @@ def compare(
     budgets : sequence of int or str
         As for `remat.solve`: sizes of the first memory, or of the first storage level, or shares such as ``"80%"``.
     budget_fractions : sequence of float
-        Shares of the peak without recomputation (of the first storage level with all states stored). Without
-        budgets and fractions the instances' own machines stand.
-    seeds : sequence of int
+        Shares of the peak without recomputation. Without both the instances' own machines stand.
     options : mapping of algorithm to options
     machine : mapping or MachineModel, optional
         Replaces the instances' machines.
@@ -115,20 +113,16 @@ def compare(
         Bytes that a worker may hold; default: the computer's memory, less a tenth, shared by the workers.
     jobs : int, optional
         Workers at once; default: one for each core.
-    threads : int
     output : path, optional
-        Folder of the journal; what stands there is not computed again.
-    rerun : {"failed", "all"}, optional
-        What to compute again although the journal has it.
+        Folder of the journal; what stands there is not computed again, unless `rerun` says "failed" or "all".
     executor : str, or a cluster or client of dask, optional
-        ``dask://HOST:PORT``, or what ``dask.distributed`` or ``dask_jobqueue`` made, which stays open.
+        ``dask://HOST:PORT``, or an object, which stays open.
     pictures : bool
         Keep of each schedule what the HTML report draws of it: 0.4 to 3 kB a cell.
     pages : bool, optional
-        Write the interactive page of each schedule into the folder `PAGES` of the output; None: if there are at most
-        `MOST_PAGES` cells.
+        Write interactive pages of schedules into the output; None: of up to `MOST_PAGES` cells.
     baseline : str, optional
-        One of the algorithms: ratios are relative to it, and not to the best.
+        The algorithm that ratios are relative to; default: the best.
     progress : callable, optional
         Receives a `Tally` after each job.
 
@@ -140,17 +134,12 @@ def compare(
     Raises
     ------
     remat.OptionError, remat.RematError
-        For arguments that cannot be used, or a journal that cannot be written. What goes wrong with an instance or
-        an algorithm is a cell, not an error.
+        For arguments that cannot be used, or a journal that cannot be written; the rest are cells.
     """
     request = _request(
         algorithms, budgets, budget_fractions, seeds, options, machine, (time_limit, gap, patience), threads
     )
-    if baseline is not None and request.algorithms and baseline not in request.algorithms:
-        raise OptionError(f"{baseline!r} is not among the algorithms", argument="baseline")
-    workers = jobs if jobs is not None else (os.cpu_count() or 1)
-    if workers < 1:
-        raise OptionError(f"expected a whole number >= 1, not {workers}", argument="jobs")
+    workers = _workers(jobs, request, baseline)
     limits = Limits(seconds=request.time_limit, memory=_memory(memory_limit, workers))
     with ExitStack() as stack:
         sources = _sources(instances, stack)
@@ -159,6 +148,16 @@ def compare(
         kept = _Kept(pictures, None if output is None or pages is False else Path(output) / PAGES, pages)
         run = _Run(request, running, journal, rerun, workers, kept, progress or (lambda tally: None))
         return replace(run.all(sources), baseline=baseline or "")
+
+
+def _workers(jobs: int | None, request: Request, baseline: str | None) -> int:
+    """Return how many workers there are; refuse a number or a baseline that cannot be."""
+    if baseline is not None and request.algorithms and baseline not in request.algorithms:
+        raise OptionError(f"{baseline!r} is not among the algorithms", argument="baseline")
+    workers = jobs if jobs is not None else (os.cpu_count() or 1)
+    if workers < 1:
+        raise OptionError(f"expected a whole number >= 1, not {workers}", argument="jobs")
+    return workers
 
 
 def _request(
