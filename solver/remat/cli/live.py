@@ -85,7 +85,7 @@ class LiveView:
 
     def _measured(self, steps: Steps) -> list[str]:
         """Return the memory over time of a schedule as lines of text; what cannot be measured is not shown."""
-        from remat.placement import place
+        from remat.placement import Unplaceable, place
         from remat.solving.budget import budget_memory
         from remat.verifier import check
 
@@ -94,8 +94,10 @@ class LiveView:
             return []
         graph, machine = self._problem.graph, self._problem.machine
         try:
-            placed = steps.placed(place(graph, machine, steps).start) if steps.start is None else steps
-            report = check(graph, machine, placed)
+            found = place(graph, machine, steps) if steps.start is None else steps
+            if isinstance(found, Unplaceable) or found.start is None:
+                return []
+            report = check(graph, machine, steps.placed(found.start))
         except (RematError, ValueError, IndexError):  # of another graph than that of the problem
             return []
         if not report.ok:

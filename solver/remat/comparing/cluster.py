@@ -120,7 +120,8 @@ class ClusterExecutor:
         cluster: Any = distributed  # partly typed
         self._as_completed = cluster.as_completed
         self._own = not isinstance(scheduler, cluster.Client)
-        self._client: Any = _connected(cluster, scheduler) if self._own else scheduler
+        given: Any = scheduler
+        self._client: Any = _connected(cluster, given) if self._own else given
         if self._client.asynchronous:
             raise OptionError("an asynchronous client of dask cannot be waited for", argument="executor")
         # Workers that a batch system was asked for may come late; jobs wait for them.
