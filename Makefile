@@ -83,6 +83,7 @@ $(SITE_STAMP): site/requirements.txt
 docs: $(STAMP) $(SITE_STAMP) ## Build the documentation as a site into build/site, to be read without a network
 	NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/python -m mkdocs build --strict --quiet --config-file site/mkdocs.yml
 	$(PY) -m tests.printed.links build/site
+	$(PY) -m tests.printed.site build/site
 
 # Whatever the README and the documents show is run, and compared with what comes out.
 docs-test: $(STAMP) ## Run the commands and examples of the README and the documents, and compare what they print

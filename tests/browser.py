@@ -33,7 +33,6 @@ _FLAGS = (
     "--disable-background-networking",
     "--no-first-run",
     "--hide-scrollbars",
-    "--allow-file-access-from-files",
     "--remote-debugging-pipe",
 )
 
