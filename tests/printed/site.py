@@ -1,6 +1,7 @@
 """A built site in a browser: every internal link is followed, consoles stay silent, search finds.
 
-``python -m tests.printed.site FOLDER`` opens it from files. Without a browser it says so, and that is all: `tests.printed.links` follows the links in the files.
+``python -m tests.printed.site FOLDER`` opens it from files. Without a browser it says so, and that is all:
+`tests.printed.links` follows the links in the files.
 """
 
 import sys
