@@ -1,4 +1,4 @@
-"""One meaning, one colour, in every picture: Okabe and Ito's colours, told apart by (nearly) everybody, and two more.
+"""One meaning, one colour, in every picture: after Okabe and Ito, told apart by (nearly) everybody (tests measure it).
 
 Text stays black on all that carry labels. Kinds of bytes have the colour of the phase that makes them: what a saving
 forward leaves is blue like itself, what a backward makes is green.
@@ -39,7 +39,7 @@ LIGHT = MappingProxyType(
         Role.FORWARD: "#56B4E9",
         Role.SAVING: "#3487C0",
         Role.AGAIN: "#E69F00",
-        Role.LOSS: "#CC79A7",
+        Role.LOSS: "#B85C93",
         Role.BACKWARD: "#2AA884",
         Role.COPY: "#9AA3AD",
         Role.WEIGHTS: "#E8C547",
@@ -57,7 +57,7 @@ DARK = MappingProxyType(
         Role.FORWARD: "#6FBDEB",
         Role.SAVING: "#3C86BA",
         Role.AGAIN: "#EBA82A",
-        Role.LOSS: "#D98BB6",
+        Role.LOSS: "#F0A6CC",
         Role.BACKWARD: "#37B08E",
         Role.COPY: "#7C8691",
         Role.WEIGHTS: "#E3C655",
