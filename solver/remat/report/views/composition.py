@@ -281,7 +281,7 @@ def _workspaces(
 
 
 def _spared(graph: TaskGraph, steps: Steps, stays: Stays) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the runs in place, the kind of what each writes, and the bytes that it does not take beside its inputs."""
+    """Return runs in place, the kind of an output of each, and the bytes that it does not take beside the inputs."""
     lives = stays.lives
     is_run = steps.kind == StepKind.RUN
     in_place = is_run & graph.in_place[np.where(is_run, steps.item, 0)] if len(graph.tasks) else is_run
@@ -292,18 +292,26 @@ def _spared(graph: TaskGraph, steps: Steps, stays: Stays) -> tuple[IntArray, Int
     dropped = steps.drop.rows, steps.drop.items
     reads = graph.reads.rows * values + graph.reads.items
     is_read = in_place[dropped[0]] & np.isin(steps.item[dropped[0]] * values + dropped[1], reads)
-    provided = np.bincount(dropped[0][is_read], graph.size[dropped[1][is_read]], count)
+    provided = _sums(dropped[0][is_read], graph.size[dropped[1][is_read]], count)
     runs = np.flatnonzero(in_place)
     written = graph.writes.gather(steps.item[runs])
-    needed = np.bincount(runs[written.rows], graph.size[written.items], count)
+    needed = _sums(runs[written.rows], graph.size[written.items], count)
     new = np.flatnonzero(in_place[np.maximum(lives.born, 0)] & (lives.born >= 0))
-    new = new[np.argsort(graph.size[lives.value[new]], kind="stable")]
-    counted = np.bincount(lives.born[new], graph.size[lives.value[new]], count)
-    kind = np.full(count, Kind.OTHER, dtype=np.int64)
-    kind[lives.born[new]] = stays.kind[new]  # that of the largest
-    spared = np.maximum(0, counted - np.maximum(0, needed - provided)).astype(np.int64)
-    found = np.flatnonzero(spared)
-    return found, kind[found], spared[found]
+    new = new[np.argsort(lives.born[new], kind="stable")]
+    step, size = lives.born[new], graph.size[lives.value[new]]
+    spared = np.maximum(0, _sums(step, size, count) - np.maximum(0, needed - provided))
+    # Of several outputs the first ones are spared, no more of each than it is large.
+    total = size.cumsum() - size
+    before = total - total[np.searchsorted(step, step)]
+    each = np.clip(spared[step] - before, 0, size)
+    return step[each > 0], stays.kind[new][each > 0], each[each > 0]
+
+
+def _sums(row: IntArray, size: IntArray, count: int) -> IntArray:
+    """Add up sizes by row."""
+    sums = np.zeros(count, dtype=np.int64)
+    np.add.at(sums, row, size)
+    return sums
 
 
 def _contents(
