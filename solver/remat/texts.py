@@ -90,7 +90,14 @@ class Part:
     def has_keys(self, count: int) -> bool:
         """Whether the text has so many keys, and so none of them twice."""
         # Mostly, each colon is a key's; in a text that has them in its strings, too, a closer look tells.
-        return self.text.count(b":") == count or keys_in(self.text) == count
+        return _count(self.text, b":") == count or keys_in(self.text) == count
+
+
+def _count(text: bytes | memoryview, letter: bytes) -> int:
+    """Count a letter that is frequent: several times as fast as `bytes.count`."""
+    import numpy as np
+
+    return int(np.count_nonzero(np.frombuffer(text, dtype=np.uint8) == letter[0]))
 
 
 class ListText(Sequence[Any]):
@@ -125,7 +132,7 @@ class ListText(Sequence[Any]):
 
     def most(self) -> int:
         """Return the number of objects, or more: each has a brace."""
-        return self._unparsed.data.count(b"{", self._begin, self._end)
+        return _count(memoryview(self._unparsed.data)[self._begin : self._end], b"{")
 
     def parts(self, record: Any) -> Iterator[Part]:
         """Yield the list as records of a type of msgspec's, a part at a time.

@@ -67,7 +67,9 @@ def spoilt(draw, document):
         if change == 0 and isinstance(owner, dict):
             del owner[last]
         elif change == 1 and isinstance(owner, dict):
-            owner[draw.choice(["what", "schema_", "name", "units", "machine", "static_memory"])] = copy.deepcopy(draw.choice(ODD))
+            owner[draw.choice(["what", "schema_", "name", "units", "machine", "static_memory"])] = copy.deepcopy(
+                draw.choice(ODD)
+            )
         else:
             owner[last] = copy.deepcopy(draw.choice(ODD))
     return document

@@ -12,6 +12,7 @@ import os
 from collections.abc import Sequence
 from functools import cache
 from itertools import chain
+from types import NoneType
 from typing import IO, Any
 
 import numpy as np
@@ -113,11 +114,7 @@ class _Columns:
         others = np.flatnonzero(item < 0)
         if len(others):
             keys -= len(others)
-            at = others.tolist()
-            keys += self._add_others([records[index] for index in at], others, item)
-            for index in at:
-                if records[index].copy is not None:  # what it frees is its own value
-                    drops[index] = _own(drops[index], records[index].copy)
+            keys += self._add_others([records[index] for index in others.tolist()], others, item, drops)
         lists = [drop or () for drop in drops]
         self._item[rows] = item
         self._counts[rows] = np.fromiter(map(len, lists), dtype=np.int64, count=count)
@@ -146,13 +143,16 @@ class _Columns:
         self._starts.append(column)
         return len(starts)
 
-    def _add_others(self, records: list[Any], at: IntArray, item: IntArray) -> int:
-        """Fill in copies and drops, which are to have these items; return how many keys they have, but for `drop`."""
+    def _add_others(self, records: list[Any], at: IntArray, item: IntArray, drops: list[Any]) -> int:
+        """Fill in copies and drops, and what all steps are to have; return how many keys they have, but for `drop`."""
         is_copy = np.array([record.copy is not None for record in records])
         copies = [record for record in records if record.copy is not None]
-        drops = [record for record in records if record.copy is None]
-        if any(type(record.drop) is not list for record in drops):
+        others = [record for record in records if record.copy is None]
+        freeing = [record.drop for record in copies]
+        if any(type(record.drop) is not list for record in others) or not {*map(type, freeing)} <= {bool, NoneType}:
             raise _UnusualError
+        for index, record, frees in zip(at[is_copy].tolist(), copies, freeing, strict=True):
+            drops[index] = (record.copy,) if frees else ()  # its own value
         item[at[is_copy]] = _all(self._values, [record.copy for record in copies])
         at = at + self._count
         self._kind[at] = np.where(is_copy, StepKind.COPY, StepKind.DROP)
@@ -165,7 +165,7 @@ class _Columns:
             if not all(size is None or 0 <= size <= LARGEST_SIZE for size in sizes):
                 raise _UnusualError
             self._amount[where] = [WHOLE if size is None else size for size in sizes]
-        places = [record.memory for record in drops]
+        places = [record.memory for record in others]
         self._source[at[~is_copy]] = [0 if place is None else memories[place] for place in places]
         return 3 * len(copies) + partial + len(places) - places.count(None)
 
@@ -218,11 +218,3 @@ class _Columns:
     def _sparse(self, rows: dict[int, list[int]]) -> Ragged | None:
         filled = {index: row for index, row in rows.items() if row}
         return Ragged.from_lists([filled.get(index, ()) for index in range(self._count)]) if filled else None
-
-
-def _own(drop: object, value: str) -> Sequence[str]:
-    if drop is True:
-        return (value,)
-    if drop is not None and drop is not False:
-        raise _UnusualError
-    return ()
