@@ -58,8 +58,14 @@ def _canonical_texts(instance: BaseInstance) -> Iterator[str]:
     def text(node: Any) -> str:
         return _json(_numbers(node, exponent))
 
+    known: dict[Number, str] = {}  # equal tasks take the same time
+
     def time_text(time: Number) -> str:
-        return str(time) if type(time) is int and not exponent else _json(_numbers(time, exponent, "time"))
+        if type(time) is int and not exponent:
+            return str(time)
+        if time not in known:
+            known[time] = _json(_numbers(time, exponent, "time"))
+        return known[time]
 
     rest = _json(canonical(instance, without=frozenset(views)) | dict.fromkeys(views, _HERE))
     for key in sorted(views):
