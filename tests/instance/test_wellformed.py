@@ -226,3 +226,22 @@ def test_sizes_beyond_what_sums_hold():
     tasks = [{"id": "t", "time": 0, "writes": ["a", "b"]}]
     with pytest.raises(InstanceError, match="the sizes of the graph add up to 9223372036854775808"):
         remat.load({"schema": "remat.instance/1", "kind": "dag", "values": values, "tasks": tasks})
+
+
+@pytest.mark.usefixtures("from_the_first_character_on")
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ('"id": "c"', '"id": "b"', "a second task is called 'b'"),
+        ('"id": "c"', '"id": "c", "id": "c"', "duplicate key 'id'"),
+        ('"op": "o::p"', '"op": "o::p", "op": "o::p"', "duplicate key 'op'"),
+        ('"reads": ["v"]', '"reads": ["v", "v"]', "'v' is listed twice"),
+    ],
+)
+def test_twice(monkeypatch, right, wrong, said):
+    text = json.dumps(DOCUMENT, default=float).replace(', "parallel": {"max": 2}', "")  # all tasks become records
+    assert text.count(right) == 1
+    spoilt = text.replace(right, wrong)
+    assert said in outcome(io.BytesIO(spoilt.encode()))[0]
+    by_the_models(monkeypatch)
+    assert said in outcome(io.BytesIO(spoilt.encode()))[0]

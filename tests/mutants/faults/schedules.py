@@ -44,9 +44,9 @@ FAULTS = faults_of(
                 (READING, "column.min() >= 0 and", "", "times before 0 are looked at"),
                 (READING, "any(not 0 <= other < index for", "any(not 0 <= other for", "steps come after earlier ones"),
                 ("texts.py", "and not _has_long_number(data)", "", "numbers of many digits are refused"),
-                ("schedule/writing.py", "if amount != WHOLE:", "if False:", "partial moves are written"),
             )
         ),
+        ("schedule/writing.py", "if amount != WHOLE:", "if False:", "partial moves are written"),
         *(
             ("instance/wellformed.py", right, wrong, breaks, ("tests/instance/test_wellformed.py",))
             for right, wrong, breaks in (
