@@ -58,6 +58,11 @@ class Model(BaseModel):
     since_3: ClassVar[frozenset[str]] = frozenset()
     """Fields that came with `remat.instance/3`."""
 
+    @classmethod
+    def read_lists(cls, document: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of a well-formed document that are read together, as columns (see `plainly`)."""
+        return {}
+
     def newer_keys(self, schema: int) -> frozenset[str]:
         """Return the keys that a document of an older schema than `remat.instance/`schema cannot have here."""
         return self.since_2 if schema == 2 else self.since_3

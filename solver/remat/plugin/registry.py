@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, util
-from importlib.metadata import entry_points
 from typing import Any, Literal
 
 from remat.errors import OptionError
+from remat.plugin.points import entry_points
 
 ENTRY_POINT_GROUP = "remat.algorithms"
 
@@ -145,7 +145,7 @@ def _load(reference: str) -> Any:
 def _registered() -> dict[str, Algorithm]:
     found: dict[str, Algorithm] = {}
     # The built-in zoo first, so that a plug-in cannot take one of its names.
-    points = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: (point.name != "builtin", point.name))
+    points = sorted(entry_points(ENTRY_POINT_GROUP), key=lambda point: (point.name != "builtin", point.name))
     for point in points:
         try:
             listed: Any = point.load()

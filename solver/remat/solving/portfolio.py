@@ -91,7 +91,7 @@ def read_options(problem: Problem, solver: registry.Algorithm, given: Mapping[st
             hint = f"did you mean {near[0]!r}?" if near else f"here there are {', '.join(sorted({*known, 'order'}))}"
             raise OptionError(f"no algorithm that auto asks has an option {name!r}; {hint}", argument="options")
     read: AutoOptions = make_options(AUTO, own)
-    return read.model_copy(update={"others": others})
+    return read.model_copy(update={"others": others}) if others else read
 
 
 def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:

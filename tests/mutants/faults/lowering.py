@@ -46,8 +46,8 @@ FAULTS = faults_of(
         ),
         (
             "dag.py",
-            "np.array([p.max if p else 1 for p in parallel], dtype=np.int64)",
-            "np.array([p.max if p else 2 for p in parallel], dtype=np.int64)",
+            "parallel_max=_filled(count, 1, ",
+            "parallel_max=_filled(count, 2, ",
             "a task without `parallel` takes one processor",
         ),
         (
