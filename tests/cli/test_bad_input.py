@@ -171,11 +171,6 @@ def test_files_that_cannot_be_read(run: Run, save: Save, tmp_path: Any, tiny: st
 MACHINES = {
     "unknown key": ({"memory": []}, "$.memory", "unknown key"),
     "no memories": ({"memories": []}, "$.memories", "empty"),
-    "link to itself": (
-        {"memories": [{"name": "memory"}], "links": [{"source": "memory", "target": "memory"}]},
-        "$.links[0]",
-        "itself",
-    ),
     "capacity in bytes for a unit instance": ({"memories": [{"name": "memory", "capacity": "8GB"}]}, "$.memories[0]"),
 }
 

@@ -61,8 +61,12 @@ def machines(draw):
 
 
 @st.composite
-def chains(draw, *, trained=False):
-    """Draw a `chain`; `trained`: with parameters, in a document of the second schema."""
+def chains(draw, *, trained=False, sharded=False):
+    """Draw a `chain`.
+
+    `trained`: with parameters, in a document of the second schema; `sharded`, too: shared out among ranks, in one of the
+    third.
+    """
     document = draw(common("chain"))
     document["input_size"] = draw(SIZES)
     variant = st.fixed_dictionaries(
@@ -110,7 +114,31 @@ def chains(draw, *, trained=False):
         document |= draw(st.fixed_dictionaries({}, optional={"parameter_memory": at, "optimizer_memory": at}))
         for processor in document["machine"]["processors"][1:]:
             processor |= draw(st.fixed_dictionaries({}, optional={"speed": st.sampled_from([1, 0.5, 0.1, 1 / 3])}))
+    if sharded and any("parameter_size" in stage for stage in document["stages"]):
+        _share_out(draw, document)
     return document
+
+
+def _share_out(draw, document):
+    """Share a chain's states out among ranks, over a link from the device to itself."""
+    document["schema"] = "remat.instance/3"
+    ranks = draw(st.integers(1, 9))
+    document["sharding"] = {"data": ranks}
+    if ranks > 1:
+        document["sharding"] |= {"zero": draw(st.integers(0, 3)), "bucket": draw(SIZES)}
+    for stage in document["stages"]:
+        if "parameter_size" in stage:
+            stage |= draw(st.fixed_dictionaries({}, optional={"bucket_size": SIZES}))
+    if "machine" in document:
+        device = document["machine"]["processors"][0]["memory"]
+        way = st.fixed_dictionaries(
+            {"source": st.just(device), "target": st.just(device)},
+            optional={"bandwidth": st.sampled_from([1, 2, 3, 2.5]), "latency": TIMES, "delay": TIMES},
+        )
+        document["machine"]["links"] = [*document["machine"].get("links", []), draw(way)]
+        for key in ("parameter_memory", "optimizer_memory"):
+            if draw(FLAGS):
+                document[key] = "any"
 
 
 @st.composite
@@ -349,5 +377,5 @@ def _layers(draw, types):
     return layer
 
 
-documents = st.one_of(chains(), chains(trained=True), adjoints(), dags(), trees(), pipelines(), joins())
+documents = st.one_of(chains(), chains(trained=True), chains(trained=True, sharded=True), adjoints(), dags(), trees(), pipelines(), joins())
 """Any instance."""

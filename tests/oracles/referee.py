@@ -59,7 +59,8 @@ Readings of the format where it is brief
 - The schedule's machine, where it has one, replaces the instance's; the default memory of inputs follows it.
 - `after` is not judged.
 - A schedule by orders that breaks a rule of the orders has no steps, and is not judged further.
-- Placeable inputs are pinned in the memories in which `initial` has them. An entry of `initial` for anything else is
+- Placeable inputs are pinned in the memories in which `initial` has them, but for those of a chain: what replaces one of
+  these has to be there at the end. An entry of `initial` for anything else is
   no placement (initial-placement); an unknown memory is unknown-memory.
 - A memory named twice for one input counts once.
 - Of two runs at once that break a rule, the second one does not happen, and the first one is alone.
@@ -132,7 +133,12 @@ def check(document, schedule, budget=None):
                 return report
     inputs, rules = _placed(graph, machine, initial)
     report.violations += [(None, rule) for rule in rules]
-    graph = replace(graph, inputs=[*graph.inputs, *inputs], pinned=graph.pinned | graph.placeable)
+    graph = replace(
+        graph,
+        inputs=[*graph.inputs, *inputs],
+        pinned=graph.pinned | graph.placeable - set(graph.follows),
+        outputs=[*graph.outputs, *((graph.follows[value], name) for value, name in inputs if value in graph.follows)],
+    )
 
     actions = []
     for index, step in enumerate(steps):

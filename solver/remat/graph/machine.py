@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -35,7 +35,7 @@ class Processor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A directed way between two memories (by index); `bandwidth` `None` is infinite.
+    """A directed way between two memories (by index), or to a memory's equals; `bandwidth` `None` is infinite.
 
     A transfer occupies the channel, and what `also` names, for `latency` + size / `bandwidth`; it has arrived `delay`
     later.
@@ -60,6 +60,22 @@ class Link:
         if isinstance(self.bandwidth, int) and size % self.bandwidth == 0:
             return before + size // self.bandwidth
         return before + size / self.bandwidth
+
+
+def ring_time(links: Iterable[Link], members: int, size: int, *, turns: int = 1) -> Number:
+    """Return how long a ring of so many members takes for collectives of so many bytes.
+
+    A turn, in which all gather, or reduce to a share each, has members - 1 rounds; adding up on all of them takes two.
+    A round is as long as the slowest link needs for a share: latency + delay + size / (members x bandwidth).
+    """
+    slowest: Number = 0
+    for link in links:
+        time: Number = link.latency + link.delay
+        if link.bandwidth is not None:
+            each = members * link.bandwidth
+            time += size // each if isinstance(each, int) and size % each == 0 else size / each
+        slowest = max(slowest, time)
+    return turns * (members - 1) * slowest
 
 
 @dataclass(frozen=True)

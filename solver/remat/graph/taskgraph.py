@@ -96,10 +96,14 @@ class Resident:
 
 @dataclass(frozen=True, slots=True)
 class Placeable:
-    """An input whose place is the schedule's choice: one memory at the start, or up to `copies` of them."""
+    """An input whose place is the schedule's choice: one memory at the start, or up to `copies` of them.
+
+    It stays there, or, where it has a `successor`, that is to lie there at the end.
+    """
 
     value: int
     copies: int = 1
+    successor: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,7 @@ class TaskGraph:
     pinned : frozenset of int
         Input values that may not be freed.
     placeable : tuple of Placeable
-        Inputs that lie wherever a schedule's `initial` says.
+        Inputs that lie wherever a schedule's `initial` says, and stay there, or leave a successor there.
     types : tuple of str
         Types of processors that `times` tells apart; empty where all processors are of one kind.
     times : (types, tasks) int64 or float64, or None
@@ -171,6 +175,8 @@ class TaskGraph:
         workspace is used in every one of these memories.
     busy : frozenset of int
         Collectives that occupy the processors of their memories, too; the others only the ways between them.
+    moved : mapping of int to int
+        Bytes that collectives send from each of their memories, where the lowering knows them.
     phase : tuple of str or None
     cheapest : (tasks,) bool or None
         Tasks that together run everything once in the least total time of any schedule, where the lowering knows them.
@@ -204,6 +210,7 @@ class TaskGraph:
     parallel_alpha: NDArray[np.float64] | None = None
     parts: Mapping[int, tuple[Part, ...]] = field(default_factory=dict[int, tuple[Part, ...]])
     busy: frozenset[int] = frozenset()
+    moved: Mapping[int, int] = field(default_factory=dict[int, int])
     phase: tuple[str, ...] | None = None
     cheapest: BoolArray | None = None
     pairs: PairTimes | None = None
@@ -230,12 +237,18 @@ class TaskGraph:
         return machine.memories[memory].static + (self.static_memory if memory == 0 else 0)
 
     def starting_with(self, initial: Iterable[tuple[int, str]]) -> TaskGraph:
-        """Return the graph with its placeable inputs in these memories, as (value, memory): there they stay."""
+        """Return the graph with its placeable inputs in these memories, as (value, memory).
+
+        There they stay, or leave their successors.
+        """
         places = tuple(Resident(value, memory) for value, memory in initial)
         if not self.placeable and not places:
             return self
-        pinned = self.pinned | {place.value for place in places}
-        return replace(self, inputs=(*self.inputs, *places), pinned=pinned, placeable=())
+        follows = {place.value: place.successor for place in self.placeable if place.successor is not None}
+        pinned = self.pinned | {place.value for place in places if place.value not in follows}
+        ends = tuple(Resident(follows[place.value], place.memory) for place in places if place.value in follows)
+        outputs = (*self.outputs, *ends)
+        return replace(self, inputs=(*self.inputs, *places), pinned=pinned, placeable=(), outputs=outputs)
 
     @cached_property
     def exact_times(self) -> bool:

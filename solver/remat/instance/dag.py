@@ -24,7 +24,7 @@ from remat.instance.fields import (
     check_total,
     fail,
 )
-from remat.instance.machine import MachineModel
+from remat.instance.machine import ANY, MachineModel
 from remat.instance.wellformed import quick_tasks, quick_values
 from remat.units import LARGEST_SIZE, Number, brief
 
@@ -196,10 +196,6 @@ def _place(value: object) -> Any:
     return {"value": value} if isinstance(value, str) else value
 
 
-ANY = "any"
-"""What an input names instead of a memory where the schedule chooses; of a memory of that name it is just the name."""
-
-
 class Residency(Model):
     """A value, and the memory it lies in (null: the first)."""
 
@@ -257,7 +253,7 @@ class DagInstance(BaseInstance):
     @property
     def is_placeable(self) -> bool:
         """Whether `any` means that the schedule chooses: no memory is called so."""
-        return all(memory.name != ANY for memory in (self.machine or MachineModel()).memories)
+        return (self.machine or MachineModel()).leaves_places_open
 
     def parts_with_newer_fields(self) -> Iterator[tuple[Model, str]]:
         """Yield the instance, the parts of its machine, and the places, values and tasks that have newer fields."""

@@ -11,6 +11,9 @@ from remat.instance.fields import Bandwidth, Count, Many, Model, Name, NameOrNam
 
 MOST_PROCESSORS = 4096
 
+ANY = "any"
+"""What an instance names instead of a memory where the schedule chooses; of a memory of that name it is just the name."""
+
 
 class MemoryModel(Model):
     """A memory; `capacity` null means unbounded."""
@@ -44,7 +47,10 @@ class ProcessorModel(Model):
 
 
 class LinkModel(Model):
-    """A way from one memory to another: a transfer takes latency + size/bandwidth on its channel, and then `delay`."""
+    """A way from one memory to another: a transfer takes latency + size/bandwidth on its channel, and then `delay`.
+
+    One from a memory to itself is the way to its equals that are not listed: collectives of one part occupy it.
+    """
 
     since_3 = frozenset(["delay"])
     source: Name = Field(description="The memory that it reads.")
@@ -63,9 +69,11 @@ class LinkModel(Model):
     )
 
     def newer_keys(self, schema: int) -> frozenset[str]:
-        """Several channels came with `remat.instance/3`, too."""
-        several = frozenset(["channel"]) if schema == 3 and isinstance(self.channel, tuple) else frozenset[str]()
-        return super().newer_keys(schema) | several
+        """Several channels, and ways to equals, came with `remat.instance/3`, too."""
+        newer = super().newer_keys(schema)
+        if schema == 3 and isinstance(self.channel, tuple):
+            newer |= {"channel"}
+        return newer | {"target"} if schema == 3 and self.source == self.target else newer
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -105,8 +113,6 @@ class MachineModel(Model):
             for end, name in (("source", link.source), ("target", link.target)):
                 if name not in memories:
                     raise fail(f"unknown memory {name!r}", f"{at}.{end}")
-            if link.source == link.target:
-                raise fail(f"a link from {link.source!r} to itself", at)
             if (link.source, link.target) in pairs:
                 raise fail(f"a second link from {link.source!r} to {link.target!r}", at)
             for channel in link.channels:
@@ -114,6 +120,11 @@ class MachineModel(Model):
                     raise fail(f"channel {channel!r} names several processors; name one of them", f"{at}.channel")
             pairs.add((link.source, link.target))
         return self
+
+    @property
+    def leaves_places_open(self) -> bool:
+        """Whether `any` means that the schedule chooses: no memory is called so."""
+        return all(memory.name != ANY for memory in self.memories)
 
     @property
     def types(self) -> dict[str, str]:

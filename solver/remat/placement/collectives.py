@@ -76,7 +76,9 @@ class Collectives:
                         what = f"{graph.described(task)} reads {graph.values[value]} in {machine.memories[memory].name}"
                         raise OptionError(f"{what}, where no operation makes it", argument="orders")
                     found[made] = None
-            ends = zip(where, [*where[1:], where[0]], strict=True) if len(where) > 1 else ()
+            ends = list(zip(where, [*where[1:], where[0]], strict=True))
+            if len(where) == 1 and ends[0] not in machine.link_index:
+                ends = []
             held = [resource for pair in ends for resource in machine.held_by_link[machine.link_index[pair]]]
             self.sources.append(sorted(found))
             self.members.append([first[memory] for memory in where])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from remat.graph.machine import Machine
+from remat.graph.machine import Machine, ring_time
 from remat.graph.names import NameRun, NumberedNames
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Part, Ragged, TaskGraph, number_array
 from remat.instance.lowering.chain import with_stage_names
@@ -252,14 +252,7 @@ def _ring(machine: Machine, homes: list[int], size: int) -> Number:
     links = [
         machine.links[machine.link_index[ends]] for ends in zip(memories, [*memories[1:], memories[0]], strict=True)
     ]
-    slowest: Number = 0
-    for link in links:
-        time: Number = link.latency + link.delay
-        if link.bandwidth is not None:
-            each = len(homes) * link.bandwidth
-            time += size // each if isinstance(each, int) and size % each == 0 else size / each
-        slowest = max(slowest, time)
-    return 2 * (len(homes) - 1) * slowest
+    return ring_time(links, len(homes), size, turns=2)
 
 
 def _joined(one: NumberArray, other: NumberArray) -> NumberArray:

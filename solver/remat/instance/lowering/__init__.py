@@ -33,7 +33,7 @@ def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[
     """
     match instance:
         case ChainInstance():
-            return lower_chain(instance)
+            return lower_chain(instance, machine_of(instance) if machine is None else machine)
         case AdjointInstance():
             return lower_adjoint(instance)
         case DagInstance():

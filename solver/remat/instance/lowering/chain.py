@@ -24,11 +24,11 @@ from remat.instance.lowering.weights import with_parameters
 from remat.units import Units
 
 
-def lower_chain(instance: ChainInstance) -> TaskGraph:
+def lower_chain(instance: ChainInstance, machine: Machine) -> TaskGraph:
     """Lower a `chain` instance, with its parameters where it has any."""
     graph = graph_of_chain(chain_arrays(instance), (Resident(0),), instance.units.build())
     if instance.has_parameters:
-        graph = with_parameters(graph, instance)
+        graph = with_parameters(graph, instance, machine)
     return with_stage_names(graph, [instance.stages])
 
 

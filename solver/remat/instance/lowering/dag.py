@@ -10,7 +10,8 @@ from remat.graph.machine import Machine
 from remat.graph.names import Names
 from remat.graph.taskgraph import NumberArray, Part, Placeable, Ragged, Resident, TaskGraph, number_array
 from remat.instance import DagInstance
-from remat.instance.dag import ANY, NOWHERE, Task
+from remat.instance.dag import NOWHERE, Task
+from remat.instance.machine import ANY
 from remat.units import Number
 
 CANNOT = -1
