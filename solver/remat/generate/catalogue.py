@@ -104,6 +104,34 @@ _DEVICE = (
 _TASK_COUNT = _int("nodes", 100, "Number of tasks (of the forward graph, where it is trained).")
 _LISTED = _choice("order", ("random", "layer"), "Reference order: random topological, or layer by layer.")
 _DTYPE = _choice("dtype", ("fp32", "fp16", "bf16"), "Type of activations, gradients and weights.")
+_OPTIMIZER = _choice(
+    "optimizer",
+    ("adam", "adam8", "momentum", "adafactor", "sgd", "none"),
+    "What lies there for each parameter, at 16 bit: 16, 10, 12, 8, 4 or 0 bytes (docs/weights.md).",
+)
+_SUMS = (
+    _bool("master", None, "Whether states hold a copy of 16-bit parameters (default: where there are states)."),
+    _choice("accumulation", ("same", "fp32"), "Type in which gradients are added up: the parameters', or fp32."),
+)
+_STATES = (
+    _OPTIMIZER,
+    *_SUMS,
+    _choice(
+        "parameters",
+        ("static", "device", "host", "nvme", "any"),
+        "Static memory, or values of the graph: where they lie; any: the schedule says.",
+    ),
+    _choice("states", ("host", "device", "nvme", "any"), "Where optimizer states lie, if parameters are values."),
+    _float("link", 12e9, "Bandwidth between device and host in bytes/s."),
+    _float("host_speed", 0.0625, "Speed of updates at the host, the device's being 1."),
+    _float("nvme", 3e9, "Bandwidth between host and NVMe in bytes/s, where something lies there."),
+    _int("data", 1, "Ranks that share the batch out; times and sizes are those of one."),
+    _int("zero", 0, "Stage of ZeRO: they share out 1 optimizer states, 2 gradients, 3 parameters, too."),
+    _size("bucket", 0, "Bytes of gradients that ranks exchange together."),
+    _float("network", 25e9, "Bandwidth from a rank to the next in bytes/s."),
+    _float("network_latency", 0.0, "Seconds that each message between ranks takes beside."),
+    _int("staleness", None, "Steps follow each other without end, so many updates behind (docs/weights.md)."),
+)
 _KEEP = _bool("keep_gradients", True, "Keep the weights' gradients resident to the end.")
 _INPUT_GRADIENT = _bool("input_gradient", True, "Whether the gradient of the chain's input is wanted.")
 _STORAGE = (
@@ -192,18 +220,8 @@ _CATALOGUE = (
             _choice("dtype", ("fp16", "bf16", "fp32"), "Type of activations, gradients and weights.", "bf16"),
             _bool("flash", True, "Tiled attention: no score matrices are stored."),
             _choice("granularity", ("block", "sublayer"), "A stage per block, or per attention and MLP."),
-            _choice(
-                "optimizer", ("adam", "sgd", "none"), "What stays resident: 16, 4 or 0 bytes a parameter at 16 bit."
-            ),
-            _choice(
-                "parameters",
-                ("static", "device", "host"),
-                "Static memory, or values of the graph, at a device or at a host; optimizer states at the host.",
-                "static",
-            ),
-            _float("link", 12e9, "Bandwidth between device and host in bytes/s."),
+            *_STATES,
             _int("before", 0, "Tokens of each sequence before these, which then are a slice of it."),
-            _float("host_speed", 0.0625, "Speed of updates at the host, the device's being 1."),
             *_DEVICE,
         ),
     ),
