@@ -46,6 +46,7 @@ class Action:
     partial: bool = False  # the written bytes join those that are there instead of replacing them
     task: str | None = None
     link: tuple | None = None
+    around: tuple = ()  # of a collective, the memories of its parts
     delay: float = 0  # of the duration, the part at its end in which the resources are free again
 
     @property
@@ -192,6 +193,7 @@ def _read_collective(graph, machine, index, step, on):
         adds=adds,
         frees=[((places[0], value), None) for value in drops],
         task=step["run"],
+        around=tuple(places),
     )
     return action, []
 

@@ -52,6 +52,7 @@ class Task:
     spared: dict = field(default_factory=dict)  # by type of processor, how much less two at once take, at most
     parts: tuple = ()  # of a collective: (reads, writes, memory or None) for each processor of its run
     busy: bool = False  # whether a collective occupies these processors
+    sent: int = 0  # bytes that a collective sends from each of its memories to the next, where that is known
 
 
 @dataclass(frozen=True)
@@ -421,7 +422,8 @@ def _around(on, ranks, size, reads, made, twice=False):
     if link is not None and link.bandwidth is not None:
         time += ratio(size, ranks * link.bandwidth)
     parts = ((tuple(reads), tuple(made), place),)
-    return Task(rounds * time, tuple(reads), tuple(made), once=True, parts=parts)
+    sent = math.ceil(Fraction(size * (ranks - 1), ranks)) * (2 if twice else 1)
+    return Task(rounds * time, tuple(reads), tuple(made), once=True, parts=parts, sent=sent)
 
 
 def _chain_graph(*, stages, input_size, input_gradient_size, loss, in_place, saving, inputs, first, static):

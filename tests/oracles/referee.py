@@ -403,6 +403,11 @@ def _count(graph, machine, actions, report):
             run_time += graph.tasks[action.task].time
         if action.link is not None:
             report.transferred["->".join(action.link)] += sum(action.writes.values())
+        if action.task is not None and graph.tasks[action.task].parts:
+            places = action.around
+            for way in zip(places, places[1:] + places[:1], strict=True):
+                if machine.link(*way) is not None:
+                    report.transferred["->".join(way)] += graph.tasks[action.task].sent
         for resource in action.resources:
             report.idle[resource] -= action.duration - action.delay
     report.recompute_time = run_time - no_recompute_time(graph)
@@ -412,7 +417,8 @@ def _count(graph, machine, actions, report):
         active = [action for action in actions if action.start <= begin and end <= action.released]
         working = [graph.tasks[action.task] for action in active if action.task is not None]
         if any(task.busy or not task.parts for task in working):
-            for channel in {name for action in active if action.link is not None for name in action.resources}:
+            crossing = [action for action in active if action.link is not None or action.around]
+            for channel in {name for action in crossing for name in action.resources}:
                 if channel in report.overlap:
                     report.overlap[channel] += end - begin
 

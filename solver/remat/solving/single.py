@@ -103,7 +103,7 @@ def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
         raise OptionError(f"{solver.name!r} knows no {beyond}", argument="algorithm")
     if solver.several_memories and not solver.any_links:
         for index, link in enumerate(machine.links):
-            if link.delay or link.also:
+            if (link.delay and link.source != link.target) or link.also:
                 why = "transfers are delayed" if link.delay else "transfers occupy more than one channel"
                 raise OptionError(
                     f"{solver.name!r} knows no link such as {machine.link_name(index)}, whose {why}",
@@ -130,7 +130,7 @@ def _of_devices(problem: Problem, solver: registry.Algorithm) -> str:
     for memory in problem.machine.memories:
         if memory.static:
             return f"memory such as {memory.name!r}, which has static bytes of its own"
-    if problem.kind != "dag":
+    if problem.kind not in ("dag", "chain"):
         return ""
     graph = problem.graph
     if graph.times is not None:

@@ -12,7 +12,7 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
 from remat.schedule.steps import Steps
 from remat.units import Number
-from remat.verifier.collectives import check_collectives, collective_runs, resources_of
+from remat.verifier.collectives import check_collectives, collective_runs, memories_of, resources_of, ring
 from remat.verifier.exact import total
 from remat.verifier.findings import Findings
 from remat.verifier.hidden import check_hidden_time
@@ -67,9 +67,9 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
         violations=findings.sorted(),
         makespan=end.max().item() if len(end) else 0,
         peaks=peaks,
-        transferred=_transferred(graph, machine, steps, link),
+        transferred=_transferred(graph, machine, steps, link, valid),
         busy=busy,
-        overlap=_overlap(graph, machine, steps, followed.occupying, link),
+        overlap=_overlap(graph, machine, steps, followed.occupying, link, valid),
         run_time=run_time,
         recompute_time=recompute_time,
         profiles=profiles,
@@ -156,7 +156,9 @@ def nothing_run(machine: Machine) -> Report:
     )
 
 
-def _overlap(graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timeline, link: IntArray) -> dict[str, Number]:
+def _overlap(
+    graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timeline, link: IntArray, valid: BoolArray
+) -> dict[str, Number]:
     """Return for each channel that is no processor how long it works while some processor runs a task.
 
     What any processor has run by an instant is a piecewise linear function: its differences are the overlaps.
@@ -186,6 +188,12 @@ def _overlap(graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timelin
         if len(runs) and len(copies):
             time += total(worked(timeline.end[copies]) - worked(timeline.start[copies]))
         found[ends.channel] = time
+    for step in collective_runs(graph, steps, valid).tolist() if len(runs) else ():
+        at = np.array([timeline.start[step], timeline.end[step]])
+        before, after = worked(at).tolist()
+        for resource in resources_of(graph, machine, steps, step):
+            if machine.resources[resource] in found:
+                found[machine.resources[resource]] += after - before
     return found
 
 
@@ -443,7 +451,9 @@ def _check_ends(graph: TaskGraph, machine: Machine, residency: Residency, findin
             findings.add(None, "output-missing", f"{graph.values[place.value]} is not in {name} at the end")
 
 
-def _transferred(graph: TaskGraph, machine: Machine, steps: Steps, link: IntArray) -> dict[str, int]:
+def _transferred(
+    graph: TaskGraph, machine: Machine, steps: Steps, link: IntArray, valid: BoolArray
+) -> dict[str, int]:
     moved = {}
     for index in range(len(machine.links)):
         mine = link == index
@@ -451,4 +461,7 @@ def _transferred(graph: TaskGraph, machine: Machine, steps: Steps, link: IntArra
         sizes = np.where(amount < 0, graph.size[steps.item[mine]], amount)
         # Python ints: a long schedule may move more than 2^63 bytes in all.
         moved[machine.link_name(index)] = sum(sizes.tolist())
+    for step in collective_runs(graph, steps, valid).tolist() if graph.moved else ():
+        for ends in ring(machine, memories_of(machine, steps, step)):
+            moved[machine.link_name(machine.link_index[ends])] += graph.moved.get(int(steps.item[step]), 0)
     return moved
