@@ -57,6 +57,18 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         devices=True,
     ),
     Algorithm(
+        name="granular-offload",
+        solver=f"{_HERE}.granular_offload:solve",
+        options=f"{_HERE}.granular_offload:GranularOptions",
+        kinds=("chain",),
+        summary="after Lin et al.: the fewest stages' parameters and states live at the host, the others on the device",
+        guarantee="heuristic",
+        complexity="O(L log^2 L)",
+        reference="Lin et al. 2021",
+        several_memories=True,
+        devices=True,
+    ),
+    Algorithm(
         name="l2l",
         solver=f"{_HERE}.rules:solve_l2l",
         options=f"{_HERE}.rules:LayerToLayerOptions",
