@@ -30,8 +30,11 @@ def common(kind):
 
 
 @st.composite
-def machines(draw):
-    """Draw a `machine` with up to three memories, several processors and links of all sorts."""
+def machines(draw, *, third=False):
+    """Draw a `machine` with up to three memories, several processors and links of all sorts.
+
+    `third`: links that pack what crosses them, too, as the third schema has them.
+    """
     memories = ["device", "host", "disk"][: draw(st.integers(1, 3))]
     document = {"memories": [{"name": name} for name in memories]}
     for memory in document["memories"]:
@@ -56,6 +59,9 @@ def machines(draw):
                 link["latency"] = draw(TIMES)
             if draw(FLAGS):
                 link["channel"] = draw(st.sampled_from(["bus", *single]))
+            if third:
+                more = {"ratio": st.sampled_from([1, 0.5, 0.3]), "codec": st.sampled_from([None, 7, 1.5])}
+                link |= draw(st.fixed_dictionaries({}, optional=more))
             document["links"].append(link)
     return document
 
@@ -106,14 +112,16 @@ def chains(draw, *, trained=False, sharded=False):
         document["stages"] = [given | draw(st.one_of(st.just({}), parameters)) for given in document["stages"]]
         document |= draw(st.fixed_dictionaries({}, optional={"master_copy": FLAGS}))
     loss = st.fixed_dictionaries({}, optional={"time": TIMES, "workspace": SIZES})
-    more = {"loss": loss, "in_place": FLAGS, "backward_reads": READS, "input_gradient": FLAGS, "machine": machines()}
-    document |= draw(st.fixed_dictionaries({}, optional=more))
+    more = {"loss": loss, "in_place": FLAGS, "backward_reads": READS, "input_gradient": FLAGS}
+    document |= draw(st.fixed_dictionaries({}, optional=more | {"machine": machines(third=sharded)}))
     if trained and "machine" in document:
         names = [memory["name"] for memory in document["machine"]["memories"]]
         at = st.sampled_from(names)
         document |= draw(st.fixed_dictionaries({}, optional={"parameter_memory": at, "optimizer_memory": at}))
         for processor in document["machine"]["processors"][1:]:
             processor |= draw(st.fixed_dictionaries({}, optional={"speed": st.sampled_from([1, 0.5, 0.1, 1 / 3])}))
+    if sharded:
+        document["schema"] = "remat.instance/3"
     if sharded and any("parameter_size" in stage for stage in document["stages"]):
         _share_out(draw, document)
     return document
@@ -121,7 +129,6 @@ def chains(draw, *, trained=False, sharded=False):
 
 def _share_out(draw, document):
     """Share a chain's states out among ranks, over a link from the device to itself."""
-    document["schema"] = "remat.instance/3"
     ranks = draw(st.integers(1, 9))
     document["sharding"] = {"data": ranks}
     if ranks > 1:

@@ -600,7 +600,8 @@ def test_the_lowest_schema_is_written(document):
     third = instance.kind in ("pipeline", "join") or "sharding" in written
     third |= any("bucket_size" in stage for stage in written.get("stages", ()))
     third |= "any" in (written.get("parameter_memory"), written.get("optimizer_memory"))
-    third |= any(link["source"] == link["target"] for link in written.get("machine", {}).get("links", ()))
+    links = written.get("machine", {}).get("links", ())
+    third |= any(link["source"] == link["target"] or {"ratio", "codec"} & link.keys() for link in links)
     assert written["schema"] == (THIRD if third else SECOND if newer else FIRST)
 
 

@@ -196,10 +196,22 @@ def read_machine(document):
         if channel is None:
             channel = ("own channel of link", number)  # a tuple can be nobody else's name
         channel, *also = channel if isinstance(channel, list) else [channel]
-        figures = entry.get("bandwidth"), entry.get("latency") or 0, channel, entry.get("delay") or 0
+        figures = _crossing(entry), entry.get("latency") or 0, channel, entry.get("delay") or 0
         links.append(Link(entry["source"], entry["target"], *figures, tuple(also)))
     static = {entry["name"]: entry["static"] for entry in document["memories"] if entry.get("static")}
     return Machine(memories, processors, links, speeds, types, static)
+
+
+def _crossing(entry):
+    """Return the bytes per time that cross a link: what is sent of them, and packing them, takes its time."""
+    if entry.get("ratio", 1) == 1 and entry.get("codec") is None:
+        return entry.get("bandwidth")
+    sent = [Fraction(str(entry.get("ratio", 1))) / Fraction(str(entry["bandwidth"]))] if entry.get("bandwidth") else []
+    packed = [1 / Fraction(str(entry["codec"]))] if entry.get("codec") else []
+    time = sum(sent + packed)
+    if time == 0:
+        return None
+    return int(1 / time) if (1 / time).denominator == 1 else float(1 / time)
 
 
 def _storage_machine(document):

@@ -21,6 +21,10 @@ NumberArray = NDArray[Any]
 """int64 where all entries are integers, float64 otherwise."""
 
 
+PARAMETERS, GRADIENTS, STATES = "parameters", "gradients", "optimizer states"
+GATHERED, BUCKETS, ACTIVATIONS = "gathered parameters", "buckets", "activations"
+
+
 def number_array(values: Iterable[Number]) -> NumberArray:
     """Return times as int64 if every one of them is an `int` (exact results), else as float64."""
     items = list(values)
@@ -184,6 +188,9 @@ class TaskGraph:
         Tasks that may run two at once.
     modules : sequence of str or None
         For each task, what people call the part of the program that it belongs to: a module, a stage, a layer.
+    terms : mapping of str to str
+        What values are, by the letters before their number, where somebody trains: parameters, gradients, and so on; all
+        others are activations.
     units : Units
     """
 
@@ -215,6 +222,7 @@ class TaskGraph:
     cheapest: BoolArray | None = None
     pairs: PairTimes | None = None
     modules: Sequence[str] | None = None
+    terms: Mapping[str, str] = field(default_factory=dict[str, str])
     units: Units = field(default_factory=Units)
 
     @cached_property
@@ -272,6 +280,10 @@ class TaskGraph:
     def module(self, task: int) -> str:
         """Return what people call the part of the program that a task belongs to; empty where nobody said."""
         return "" if self.modules is None else self.modules[task]
+
+    def term(self, value: int) -> str:
+        """Return what a value is, of those that `terms` tells apart."""
+        return self.terms.get(self.values[value].rstrip("0123456789."), ACTIVATIONS)
 
     def described(self, task: int, shown: Callable[[str], str] = str) -> str:
         """Name a task for people, with its module; `shown` is applied to each name."""

@@ -187,6 +187,11 @@ class ChainInstance(BaseInstance):
         return any(stage.has_parameters for stage in self.stages)
 
     @property
+    def ranks(self) -> int:
+        """How many ranks share the batch out."""
+        return 1 if self.sharding is None else self.sharding.data
+
+    @property
     def is_stream(self) -> bool:
         """Whether steps follow each other without end."""
         return self.staleness is not None

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from remat.graph.machine import Link, Machine, Memory, Processor
+from remat.graph.machine import Link, Machine, Memory, Packed, Processor
 from remat.instance.fields import Bandwidth, Count, Many, Model, Name, NameOrNames, Size, Speed, Time, fail
 
 MOST_PROCESSORS = 4096
@@ -52,7 +52,7 @@ class LinkModel(Model):
     One from a memory to itself is the way to its equals that are not listed: collectives of one part occupy it.
     """
 
-    since_3 = frozenset(["delay"])
+    since_3 = frozenset(["delay", "ratio", "codec"])
     source: Name = Field(description="The memory that it reads.")
     target: Name = Field(description="The memory that it writes.")
     bandwidth: Bandwidth = Field(default=None, description="Bytes per time; null: transfers take the latency only.")
@@ -61,6 +61,15 @@ class LinkModel(Model):
         default=0,
         description="Time from when the channel is free again until the data has arrived: any number of transfers are "
         "under way at once. Needs remat.instance/3.",
+    )
+    ratio: Speed = Field(
+        default=1,
+        description="Bytes that are sent for each one that crosses the link, where it packs them. Needs remat.instance/3.",
+    )
+    codec: Bandwidth = Field(
+        default=None,
+        description="Bytes per time that are packed and unpacked, before the link is free again; null: that takes no "
+        "time. Needs remat.instance/3.",
     )
     channel: NameOrNames | None = Field(
         default=None,
@@ -74,6 +83,12 @@ class LinkModel(Model):
         if schema == 3 and isinstance(self.channel, tuple):
             newer |= {"channel"}
         return newer | {"target"} if schema == 3 and self.source == self.target else newer
+
+    @property
+    def packed(self) -> Packed | None:
+        """How it packs what crosses it; None if it does not."""
+        plain = self.ratio == 1 and self.codec is None
+        return None if plain else Packed(self.bandwidth, self.ratio, self.codec)
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -144,7 +159,8 @@ class MachineModel(Model):
             Link(
                 source=index[link.source],
                 target=index[link.target],
-                bandwidth=link.bandwidth,
+                bandwidth=link.bandwidth if link.packed is None else link.packed.through,
+                packed=link.packed,
                 latency=link.latency,
                 delay=link.delay,
                 channel=(*link.channels, f"{link.source}->{link.target}")[0],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from remat.graph.names import NameRun, NumberedNames
-from remat.graph.taskgraph import IntArray, NumberArray, PairTimes, Placeable, Ragged, TaskGraph, number_array
+from remat.graph.taskgraph import GRADIENTS, PARAMETERS, STATES, IntArray, NumberArray, PairTimes, Placeable, Ragged, TaskGraph, number_array
 from remat.instance.lowering.chain import with_stage_names
 
 if TYPE_CHECKING:
@@ -184,6 +184,7 @@ class _Lowering:
             types=types,
             times=times,
             pairs=self._pairs(types, groups),
+            terms={"w": PARAMETERS, "g": GRADIENTS, "o": STATES} if self.instance.has_parameters else {},
             units=self.instance.units.build(),
         )
 

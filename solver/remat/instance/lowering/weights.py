@@ -21,11 +21,35 @@ import numpy as np
 
 from remat.graph.machine import Machine, ring_time
 from remat.graph.names import NameRun, Names, NumberedNames
-from remat.graph.taskgraph import Part, Placeable, Ragged, Resident, TaskGraph, number_array
+from remat.graph.taskgraph import (
+    BUCKETS,
+    GATHERED,
+    GRADIENTS,
+    PARAMETERS,
+    STATES,
+    Part,
+    Placeable,
+    Ragged,
+    Resident,
+    TaskGraph,
+    number_array,
+)
 from remat.instance.chain import ChainInstance, Stage
 from remat.instance.machine import ANY
 from remat.instance.sharding import ShardingModel
 from remat.units import Number
+
+TERMS = {
+    "w": PARAMETERS,
+    "nw": PARAMETERS,
+    "p": PARAMETERS,
+    "g": GRADIENTS,
+    "r": GRADIENTS,
+    "o": STATES,
+    "no": STATES,
+    "f": GATHERED,
+    "b": BUCKETS,
+}
 
 ALONE = ShardingModel.model_construct(data=1)
 
@@ -236,6 +260,7 @@ class _Parameters:
             placeable=placeable,
             parts=self.parts,
             moved=self.moved,
+            terms=TERMS,
             cheapest=None if graph.cheapest is None else np.concatenate((graph.cheapest, yes)),
         )
 

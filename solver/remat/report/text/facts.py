@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from remat.graph.machine import Link, Machine
+from remat.graph.taskgraph import GRADIENTS, PARAMETERS, STATES
 from remat.report.text.naming import shown_in_module, shown_name
 from remat.report.text.summary import table
+from remat.report.views.residents import residents_at
+from remat.report.views.terms import by_term, traffic_by_term
 from remat.solving.facts import Facts
 from remat.solving.hiding import Hiding
 from remat.units import Number, Units, format_size, format_time
@@ -55,6 +58,8 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     if facts.no_recompute_peak is not None:
         step = shown_in_module(facts.no_recompute_peak_step or "", facts.no_recompute_peak_module)
         yield "", f"peak {size(facts.no_recompute_peak)} in {shown_name(facts.working_memory)}, set by {step}"
+    if facts.terms:
+        yield from _training_lines(facts)
     yield "least time", f"{format_time(facts.time_bound, units)}: {facts.time_bound_cause}"
     for k, (name, need) in enumerate(facts.memory_needs.items()):
         cause = "what is resident at the start or at the end"
@@ -66,6 +71,38 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
         yield from _hiding_lines(facts.hiding, units)
     yield "verdict", _verdict(facts)
     yield "digest", facts.digest
+
+
+def _training_lines(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Say what parameters bring with them, what of it lies there at the peak, and what ranks send each other."""
+    units = facts.units
+
+    def size(figure: int) -> str:
+        return format_size(figure, units, both=True)
+
+    for k, term in enumerate(facts.terms):
+        homes = " and ".join(
+            f"{format_size(part, units)} in {shown_name(memory)}" if len(term.homes) > 1 else f"in {shown_name(memory)}"
+            for memory, part in term.homes
+        )
+        text = f"{term.name} {size(term.size)}" + (f", {homes}" if homes else "")
+        if term.largest < term.size and not homes:
+            text += f", the largest {format_size(term.largest, units)}"
+        yield "training" if k == 0 else "", text
+    lasting = [term.size for term in facts.terms if term.name in (PARAMETERS, GRADIENTS, STATES)]
+    where = f" on each of {facts.ranks:,} ranks" if facts.ranks > 1 else ""
+    yield "", f"the first {len(lasting)} together {size(sum(lasting))}{where}"
+    if facts.alone is None or facts.alone.columns is None or facts.alone.report is None:
+        return
+    alone = facts.alone
+    memory = alone.machine.memory_index[facts.working_memory]
+    step = alone.report.peaks[facts.working_memory].step
+    residents = residents_at(alone.graph, alone.machine, alone.columns, alone.report, memory=memory, step=step)
+    listed = [f"{term} {format_size(part, units)}" for term, part in by_term(alone.graph, residents).items()]
+    yield "at that peak", ", ".join(listed)
+    for k, (name, row) in enumerate(traffic_by_term(alone.graph, alone.machine, alone.columns).items()):
+        crossing = ", ".join(f"{term} {format_size(part, units)}" for term, part in row.items())
+        yield "traffic" if k == 0 else "", f"{shown_name(name)}: {crossing}"
 
 
 def _verdict(facts: Facts) -> str:
@@ -124,6 +161,8 @@ def _hiding_lines(hiding: Hiding, units: Units) -> Iterator[tuple[str, str]]:
 def _speed(link: Link, units: Units) -> str:
 
     rate = "infinite bandwidth" if link.bandwidth is None else _rate(link.bandwidth, units)
+    if link.packed is not None:
+        rate += f", packed to {100 * link.packed.ratio:g} %"
     return rate if not link.latency else f"{rate}, latency {format_time(link.latency, units)}"
 
 
