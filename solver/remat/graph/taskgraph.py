@@ -111,6 +111,18 @@ class Placeable:
 
 
 @dataclass(frozen=True, slots=True)
+class Renewal:
+    """An input that takes the place of what an earlier step has made of it, where steps follow each other without end.
+
+    A step has for `old` what the `lag`-th step before it made as `new`.
+    """
+
+    old: int
+    new: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """What a collective reads and writes in one of its memories; memory None: any."""
 
@@ -181,6 +193,8 @@ class TaskGraph:
         Collectives that occupy the processors of their memories, too; the others only the ways between them.
     moved : mapping of int to int
         Bytes that collectives send from each of their memories, where the lowering knows them.
+    renewals : tuple of Renewal
+        What is handed on from step to step, where steps follow each other without end.
     phase : tuple of str or None
     cheapest : (tasks,) bool or None
         Tasks that together run everything once in the least total time of any schedule, where the lowering knows them.
@@ -218,6 +232,7 @@ class TaskGraph:
     parts: Mapping[int, tuple[Part, ...]] = field(default_factory=dict[int, tuple[Part, ...]])
     busy: frozenset[int] = frozenset()
     moved: Mapping[int, int] = field(default_factory=dict[int, int])
+    renewals: tuple[Renewal, ...] = ()
     phase: tuple[str, ...] | None = None
     cheapest: BoolArray | None = None
     pairs: PairTimes | None = None

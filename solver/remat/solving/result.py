@@ -22,7 +22,7 @@ from remat.schedule.patterns import Pattern
 from remat.schedule.steps import StepKind, Steps
 from remat.shown import Shown
 from remat.units import Number, Units
-from remat.verifier import Report
+from remat.verifier import Report, Steady
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -179,6 +179,11 @@ class Result(Shown):
         return {} if self.report is None else self.report.peak_memory
 
     @property
+    def steady(self) -> Steady | None:
+        """What each period takes, where something follows itself without end."""
+        return None if self.report is None else self.report.steady
+
+    @property
     def recompute_time(self) -> Number | None:
         """Time spent on running things again."""
         return None if self.report is None else self.report.recompute_time
@@ -230,7 +235,9 @@ class Result(Shown):
         """Return the schedule document without its steps."""
         report = self.report
         head: dict[str, Any] = {
-            "schema": schedule.schema_of(self.columns, self.pattern or self.orders or self._division() or None),
+            "schema": schedule.schema_of(
+                self.columns, self.pattern or self.orders or self._division() or self.steady or None
+            ),
             "instance": {"name": self.instance_name, "digest": self.instance_digest},
             "machine": self.machine.to_document(),
             "algorithm": self.algorithm,
@@ -272,6 +279,8 @@ class Result(Shown):
             head |= self.orders.to_document([processor.name for processor in self.machine.processors])
         elif self.columns is not None and self.columns.initial:
             head["initial"] = schedule.initial_document(self.columns, self.graph, self.machine)
+        if self.steady is not None and self.pattern is None:
+            head["period"] = self.steady.period
         return head
 
     def _division(self) -> dict[str, Any]:

@@ -99,6 +99,8 @@ def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
     machine = problem.machine
     if isinstance(problem.instance, PipelineInstance) and problem.instance.cut and not solver.slices:
         raise OptionError(f"{solver.name!r} knows no sequences that are cut into slices", argument="algorithm")
+    if problem.kind == "chain" and problem.instance.is_stream and not solver.streams:
+        raise OptionError(f"{solver.name!r} knows no steps that follow each other without end", argument="algorithm")
     if beyond := _of_devices(problem, solver):
         raise OptionError(f"{solver.name!r} knows no {beyond}", argument="algorithm")
     if solver.several_memories and not solver.any_links:

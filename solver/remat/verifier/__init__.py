@@ -6,6 +6,7 @@ peaks that remat shows.
 
 from __future__ import annotations
 
+from remat.verifier.cycles import check_cycle
 from remat.verifier.periodic import Updates, check_beats, check_pattern, versioned
 from remat.verifier.referee import check, nothing_run
 from remat.verifier.report import Peak, Profile, Report, Steady, Violation
@@ -20,6 +21,7 @@ __all__ = [
     "Violation",
     "check",
     "check_beats",
+    "check_cycle",
     "check_orders",
     "check_pattern",
     "nothing_run",

@@ -31,6 +31,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Rajbhandari et al. 2020",
         several_memories=True,
         devices=True,
+        streams=True,
     ),
     Algorithm(
         name="zero-offload",
@@ -43,6 +44,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Ren et al. 2021",
         several_memories=True,
         devices=True,
+        streams=True,
     ),
     Algorithm(
         name="zero-infinity",
@@ -55,6 +57,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Rajbhandari et al. 2021",
         several_memories=True,
         devices=True,
+        streams=True,
     ),
     Algorithm(
         name="granular-offload",
@@ -67,6 +70,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Lin et al. 2021",
         several_memories=True,
         devices=True,
+        streams=True,
     ),
     Algorithm(
         name="l2l",
@@ -79,5 +83,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Pudipeddi et al. 2020",
         several_memories=True,
         devices=True,
+        streams=True,
     ),
 )

@@ -7,13 +7,14 @@ optimizer states to the host, so that the device's memory is used up and as litt
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pydantic import Field
 
 from remat.plugin import Context, OptionError, Options, Problem, Proposal
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
 from remat_algorithms.offload.weights.parameters import Choice, Setting
-from remat_algorithms.offload.weights.rules import conclude, setting_of, with_places
+from remat_algorithms.offload.weights.rules import answer, conclude, setting_of
 from remat_algorithms.offload.weights.training import Manner, Training
 
 
@@ -52,13 +53,10 @@ def solve(problem: Problem, options: GranularOptions, context: Context) -> Propo
             break
     if search.best is None:
         return conclude(setting, search.training(set(setting.updated)), "the granular-offload schedules")
-    makespan, training, outcome = search.best
+    _, training, outcome = search.best
+    found = answer(setting, training, outcome, "the granular-offload schedules")
     away = sum(choice.home != setting.device for choice in training.choices)
-    return Proposal(
-        steps=with_places(setting, training.choices, outcome.steps),
-        makespan=makespan,
-        notes=(f"{away} of {len(setting.updated)} stages with parameters live outside the device",),
-    )
+    return replace(found, notes=(f"{away} of {len(setting.updated)} stages live outside the device", *found.notes))
 
 
 class _Search:

@@ -24,6 +24,7 @@ from pydantic import Field
 
 from remat.plugin import Context, LeastBudget, OptionError, Options, Problem, Proposal, Steps
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
+from remat_algorithms.offload.weights.cycles import cycle_of
 from remat_algorithms.offload.weights.parameters import Choice, Setting
 from remat_algorithms.offload.weights.training import Manner, Training
 
@@ -163,7 +164,7 @@ def conclude(setting: Setting, training: Training, scope: str) -> Proposal:
     program, graph, machine = training.program, training.graph, setting.machine
     outcome = dispatch(graph, machine, program)
     if isinstance(outcome, Dispatched):
-        return Proposal(steps=with_places(setting, training.choices, outcome.steps), makespan=outcome.makespan)
+        return answer(setting, training, outcome, scope)
     if outcome.needed == 0:  # several bounded memories wait for each other
         return Proposal()
     larger = machine.with_capacities({machine.memories[outcome.memory].name: outcome.needed})
@@ -171,6 +172,17 @@ def conclude(setting: Setting, training: Training, scope: str) -> Proposal:
     task = program.runs[outcome.position].task
     least = LeastBudget(outcome.needed, task, enough, outcome.memory)
     return Proposal(infeasible_within=scope, least=least)
+
+
+def answer(setting: Setting, training: Training, outcome: Dispatched, scope: str) -> Proposal:
+    """Propose a schedule, repeated with the least period where steps of training follow each other without end."""
+    if not setting.problem.instance.is_stream:
+        return Proposal(steps=with_places(setting, training.choices, outcome.steps), makespan=outcome.makespan)
+    cycle = cycle_of(training.graph, setting.machine, outcome.steps)
+    if cycle is None:
+        return Proposal(infeasible_within=scope)
+    note = f"{cycle.busiest} works all the time" if cycle.is_least else f"{cycle.busiest} works the most of the time"
+    return Proposal(steps=with_places(setting, training.choices, cycle.steps), period=cycle.period, notes=(note,))
 
 
 def with_places(setting: Setting, choices: Sequence[Choice], steps: Steps) -> Steps:

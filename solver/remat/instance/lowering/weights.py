@@ -30,6 +30,7 @@ from remat.graph.taskgraph import (
     Part,
     Placeable,
     Ragged,
+    Renewal,
     Resident,
     TaskGraph,
     number_array,
@@ -258,10 +259,22 @@ class _Parameters:
             inputs=(*graph.inputs, *inputs),
             outputs=(*graph.outputs, *outputs),
             placeable=placeable,
+            renewals=self._renewals(),
             parts=self.parts,
             moved=self.moved,
             terms=TERMS,
             cheapest=None if graph.cheapest is None else np.concatenate((graph.cheapest, yes)),
+        )
+
+    def _renewals(self) -> tuple[Renewal, ...]:
+        """Return what a step has from which one before, where steps follow each other without end."""
+        late = self.instance.staleness
+        if late is None:
+            return ()
+        return tuple(
+            Renewal(value, self.index[f"n{letter}"][number], lag)
+            for letter, lag in (("w", 1 + late), ("o", 1))
+            for number, value in self.index[letter].items()
         )
 
     def _places(self) -> tuple[list[Resident], list[Resident], tuple[Placeable, ...]]:
