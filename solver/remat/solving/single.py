@@ -127,12 +127,10 @@ def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
 
 def _of_devices(problem: Problem, solver: registry.Algorithm) -> str:
     """Name what the instance says of its devices and the algorithm does not know; empty if there is nothing."""
-    if solver.devices:
-        return ""
     for memory in problem.machine.memories:
-        if memory.static:
+        if memory.static and not solver.devices:
             return f"memory such as {memory.name!r}, which has static bytes of its own"
-    if problem.kind not in ("dag", "chain"):
+    if problem.kind not in ("dag", "chain") or (solver.ranks if problem.kind == "chain" else solver.devices):
         return ""
     graph = problem.graph
     if graph.times is not None:

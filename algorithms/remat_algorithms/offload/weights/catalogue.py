@@ -18,6 +18,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Beaumont et al. 2022",
         several_memories=True,
         devices=True,
+        ranks=True,
         anytime=True,
     ),
     Algorithm(
@@ -31,6 +32,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Rajbhandari et al. 2020",
         several_memories=True,
         devices=True,
+        ranks=True,
         streams=True,
     ),
     Algorithm(
@@ -44,6 +46,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Ren et al. 2021",
         several_memories=True,
         devices=True,
+        ranks=True,
         streams=True,
     ),
     Algorithm(
@@ -57,6 +60,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Rajbhandari et al. 2021",
         several_memories=True,
         devices=True,
+        ranks=True,
         streams=True,
     ),
     Algorithm(
@@ -70,6 +74,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Lin et al. 2021",
         several_memories=True,
         devices=True,
+        ranks=True,
         streams=True,
     ),
     Algorithm(
@@ -83,6 +88,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Pudipeddi et al. 2020",
         several_memories=True,
         devices=True,
+        ranks=True,
         streams=True,
     ),
 )

@@ -212,7 +212,7 @@ def test_what_l2l_stashes():
         ("l2l", {"parameter_memory": "device"}, "parameter_memory must be another memory"),
         ("l2l", {"parameter_memory": "host", "optimizer_memory": None}, "optimizer_memory must be another memory"),
         ("weight-offload", {"machine": machine() | {"links": []}}, "way from"),
-        ("rotor", {}, "use weight-offload, zero-offload or l2l"),
+        ("rotor", {}, "use weight-offload, zero, zero-offload or l2l"),
         ("rotor", {"machine": None, "parameter_memory": None, "optimizer_memory": None}, "use weight-offload"),
         ("store-all", {"machine": None, "parameter_memory": None, "optimizer_memory": None}, "knows no parameters"),
     ],
