@@ -166,7 +166,8 @@ def machine(document, budget=None):
     elif document.get("storage"):
         built, budgeted = _storage_machine(document), 1
     elif document.get("cluster") is not None:
-        built, budgeted = _cluster_machine(document["cluster"]), slice(None)
+        ranks = (document.get("sharding") or {}).get("data", 1)
+        built, budgeted = _cluster_machine(document["cluster"], ranks), slice(None)
     else:
         built, budgeted = Machine({"memory": None}, {"processor": "memory"}, []), 0
     for name, size in (budget if isinstance(budget, dict) else {"": budget}).items():
@@ -232,23 +233,33 @@ def _storage_machine(document):
     return Machine(memories, {"processor": "working"}, links)
 
 
-def _cluster_machine(cluster):
-    """Build the machine of a pipeline: devices, and a link for every ordered pair of them."""
+def _cluster_machine(cluster, ranks=1):
+    """Build the machine of a pipeline: devices, and a link for every ordered pair of them.
+
+    Of so many neighbours that are ranks only the first one is there, with a link to itself: the first level in which no
+    group of ranks is torn apart is the way around all of them.
+    """
     memories, types = {}, {}
     for entry in cluster["devices"]:
         count = entry.get("count", 1)
         for name in [entry["name"]] if count == 1 else [f"{entry['name']}{i}" for i in range(count)]:
             memories[name] = entry.get("memory")
             types[name] = entry.get("type") or entry["name"]
-    links = []
+    links, count = [], len(memories)
+    for other in [name for number, name in enumerate(memories) if number % ranks]:
+        del memories[other], types[other]
     for a, source in enumerate(memories):
         for b, target in enumerate(memories):
-            if a == b:
+            if a == b and ranks == 1:
                 continue
+            together = [{a * ranks, b * ranks}] if a != b else [
+                set(range(first, first + ranks)) for first in range(0, count, ranks)
+            ]
             shared = [
                 level
                 for level in cluster.get("levels") or [{}]
-                if level.get("devices") is None or a // level["devices"] == b // level["devices"]
+                if level.get("devices") is None
+                or all(len({device // level["devices"] for device in group}) == 1 for group in together)
             ]
             level = shared[0]
             figures = level.get("bandwidth"), level.get("latency") or 0
@@ -393,12 +404,12 @@ def _train(graph, document, stages, on):
         if size > 0 and zero in (1, 2):
             values[f"p{i}"] = -(-size // ranks)
             new.append(f"p{i}")
-            tasks[f"P{i}"] = _around(on, ranks, size, [f"p{i}"], [f"nw{i}"])
+            tasks[f"P{i}"] = around(on, ranks, size, [f"p{i}"], [f"nw{i}"])
         elif size > 0:
             new.append(f"nw{i}")
         if size > 0 and zero == 3:
             values[f"f{i}"] = size
-            gather = _around(on, ranks, size, [f"w{i}"], [f"f{i}"])
+            gather = around(on, ranks, size, [f"w{i}"], [f"f{i}"])
             tasks[f"P{i}"] = replace(gather, once=False, required=False)
         time = ratio(needs["time"], ranks) if zero else needs["time"]
         tasks[f"U{i}"] = Task(time, tuple(sorted(reads)), tuple(new), in_place=True, once=True)
@@ -409,14 +420,20 @@ def _train(graph, document, stages, on):
         size = sum(bytes_ for _, bytes_ in together)
         pair = ("b", "g") if zero > 1 else ("g", "r")
         reads, made = ([f"{letter}{i}" for i, _ in together] for letter in pair)
-        tasks[f"A{together[-1][0]}"] = _around(on, ranks, size, reads, made, twice=zero == 0)
+        tasks[f"A{together[-1][0]}"] = around(on, ranks, size, reads, made, twice=zero == 0)
     free = frozenset(follows)
     return Graph(tasks, values, inputs, graph.pinned, outputs, graph.static, free, follows=follows)
 
 
-def _shares(sizes, ranks, zero):
+def of_layer(layer):
+    """Return the bytes of a layer's parameters, their gradients and the optimizer's states."""
+    size, gradient = layer.get("parameter_size", 0), layer.get("parameter_gradient_size")
+    return {"w": size, "g": size if gradient is None else gradient, "o": layer.get("optimizer_size", 0)}
+
+
+def _shares(sizes, ranks, zero, but=""):
     """Return what one rank has of a stage; what is shared out is rounded up as one string of bytes."""
-    shared = [letter for since, letter in ((3, "w"), (2, "g"), (1, "o")) if zero >= since]
+    shared = [letter for since, letter in ((3, "w"), (2, "g"), (1, "o")) if zero >= since and letter != but]
     found, before = dict(sizes), 0
     for letter in shared:
         until = before + sizes[letter]
@@ -425,9 +442,9 @@ def _shares(sizes, ranks, zero):
     return found
 
 
-def _around(on, ranks, size, reads, made, twice=False):
+def around(on, ranks, size, reads, made, twice=False, place=None):
     """Return a collective as one of so many ranks sees it: ranks - 1 rounds, or twice as many."""
-    place = next(iter(on.processors.values()))
+    place = place or next(iter(on.processors.values()))
     link = on.link(place, place)
     rounds = (ranks - 1) * (2 if twice else 1)
     time = 0 if link is None else link.latency + link.delay
@@ -653,12 +670,18 @@ def _lower_pipeline(document, on, degrees):
     values, tasks, placeable = {}, {}, []
     edges = _edges(document["layers"])
     for number, layer in enumerate(layers, 1):
-        parameters = layer.get("parameter_size", 0)
-        sizes = {"w": parameters, "g": layer.get("parameter_gradient_size"), "o": layer.get("optimizer_size", 0)}
-        sizes["g"] = parameters if sizes["g"] is None else sizes["g"]
-        there = {f"{letter}{number}": size for letter, size in sizes.items() if size > 0}
+        sizes = of_layer(layer)
+        shares = sizes
+        if document.get("sharding"):
+            zero, keep = document["sharding"].get("zero", 0), document["sharding"].get("keep", False)
+            shares = _shares(sizes, document["sharding"]["data"], zero, "g" if keep else "")
+        there = {f"{letter}{number}": shares[letter] for letter in "wgo" if sizes[letter] > 0}
         values |= there
         placeable += there
+        if document.get("sharding") and (zero < 2 or keep) and layer.get("bucket_size"):
+            layers[number - 1] = layer | {
+                "backward_workspace": layer.get("backward_workspace", 0) + layer["bucket_size"]
+            }
     cut = (document.get("tokens") or {}).get("cut")
     degrees = degrees or [1] * len(layers)
     for batch in range(document["micro_batches"] if max(degrees) > 1 else 0):

@@ -22,7 +22,7 @@ _STAGE_SCHEMA: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": LAR
 ZeroStage = Annotated[int, PlainValidator(_stage), WithJsonSchema(_STAGE_SCHEMA)]
 
 
-class ShardingModel(Model):
+class RanksModel(Model):
     """`data` equal ranks, of which one is modelled, and what they share out among them.
 
     The stages of ZeRO (Rajbhandari et al. 2020): 0, nothing, and gradients are added up over all ranks; from 1 on each
@@ -31,16 +31,17 @@ class ShardingModel(Model):
 
     data: Count = Field(description="How many ranks share the batch.")
     zero: ZeroStage = Field(default=0, description="Stage of ZeRO: what each rank has a share of.")
-    bucket: Size = Field(
-        default=0,
-        description="Gradients of neighbouring stages are exchanged together, once they have as many bytes; 0: each.",
-    )
 
     @model_validator(mode="after")
     def _among_several(self) -> Self:
         if self.zero and self.data == 1:
             raise fail(f"stage {self.zero} of ZeRO shares states out among several ranks, and there is one", ".data")
         return self
+
+    @property
+    def shares_gradients(self) -> bool:
+        """Whether each rank has a share of the gradients."""
+        return self.zero > 1
 
     def shares(self, parameters: int, gradients: int, states: int) -> tuple[int, int, int]:
         """Return what a rank has of a stage's parameters, their gradients and the optimizer's states, in bytes.
@@ -49,8 +50,9 @@ class ShardingModel(Model):
         """
         found: list[int] = []
         together = 0
-        for since, size in ((3, parameters), (2, gradients), (1, states)):
-            if self.zero < since:
+        kinds = ((self.zero > 2, parameters), (self.shares_gradients, gradients), (self.zero > 0, states))
+        for is_shared, size in kinds:
+            if not is_shared:
                 found.append(size)
                 continue
             found.append(self.share(together + size) - self.share(together))
@@ -66,11 +68,36 @@ class ShardingModel(Model):
         return size - size // self.data
 
 
-class PipelineSharding(ShardingModel):
-    """As of a chain; a pipeline has micro-batches, too."""
+class ShardingModel(RanksModel):
+    """Ranks that train a chain."""
+
+    bucket: Size = Field(
+        default=0,
+        description="Gradients of neighbouring stages are exchanged together, once they have as many bytes; 0: each.",
+    )
+
+
+class PipelineSharding(RanksModel):
+    """Ranks that each have a pipeline, device by device; these have micro-batches, too."""
 
     keep: Flag = Field(
         default=False,
         description="Gathered parameters and whole sums of gradients stay for the step: each layer is gathered, and its "
         "gradients reduced, once a step, and not for each micro-batch.",
     )
+
+    @property
+    def shares_gradients(self) -> bool:
+        """Whether each rank has a share of the gradients."""
+        return self.zero > 1 and not self.keep
+
+    @property
+    def gathers_each(self) -> bool:
+        """Whether each use of a layer gathers its parameters."""
+        return self.zero > 2 and not self.keep
+
+    @model_validator(mode="after")
+    def _keeps_something(self) -> Self:
+        if self.keep and self.zero < 2:
+            raise fail(f"stage {self.zero} of ZeRO gathers and reduces once a step anyway", ".keep")
+        return self

@@ -19,6 +19,7 @@ from remat.graph.names import NameRun, NumberedNames
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Part, Ragged, TaskGraph, number_array
 from remat.instance.lowering.chain import with_stage_names
 from remat.schedule.orders import Orders, Phase, PipelineTasks, tasks_of
+from remat.schedule.sharded import sharded_plan
 from remat.units import Number
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ def plan_of(
     tasks = tasks_of(instance) if tasks is None else tasks
     operations, beside = tasks.of_units(orders)
     plan = Plan(graph, orders.columns[0][orders.units.start[:-1]], operations, beside)
+    if instance.sharding is not None:
+        return sharded_plan(instance, machine, places, plan, tasks, orders)
     if not instance.closes:
         return plan
     return _Closing(instance, machine, places, plan, tasks).plan(orders)

@@ -173,7 +173,7 @@ def check_overlaps(machine: Machine, period: Number, followed: Followed, finding
             findings.add(None, "period-overlap", f"{name} is busy for {busy[name]} of each period of {period}")
             continue
         _, offset = within(begin[mine], period, slack)
-        order = np.lexsort((np.array(length) > 0, offset))
+        order = np.lexsort((np.array(length) > slack, offset))
         spans = [(offset[k].item(), length[k]) for k in order.tolist()]
         for (first, took), (following, _) in zip(spans, [*spans[1:], (None, 0)], strict=True):
             until = spans[0][0] + period if following is None else following

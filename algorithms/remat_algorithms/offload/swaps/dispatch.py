@@ -22,6 +22,9 @@ from dataclasses import dataclass
 from remat.plugin import IntArray, Machine, Number, StepBuilder, Steps, TaskGraph, number_array
 from remat_algorithms.offload.swaps.program import Program, Run, planned_profile, reused_bytes, run_time
 
+INSTANT = 1e-9
+"""Share of the makespan within which float times are one instant."""
+
 _LOOKED_AT = 8
 """Waiting transfers of a channel that are tried before it stays idle."""
 
@@ -129,6 +132,7 @@ class _Simulation:
         self.log: list[tuple[Number, str, int]] = []
         self.carried: list[list[int]] = [list(run.drops) for run in self.runs]
         self.replaced: dict[int, list[int]] = {}
+        self.run_ends: dict[int, Number] = {}
         self.carries = [False] * len(self.transfers)
 
     def simulate(self) -> Dispatched | Overfull:
@@ -197,7 +201,8 @@ class _Simulation:
         self.busy[resource] = True
         self.run_started[position] = self.now
         self.log.append((self.now, "run", position))
-        self._expect(self.now + self._run_time(position), True, position)
+        self.run_ends[position] = self.now + self._run_time(position)
+        self._expect(self.run_ends[position], True, position)
         return True
 
     def _run_time(self, position: int) -> Number:
@@ -337,11 +342,36 @@ class _Simulation:
                 waits[position] += [user for user in users[value] if user != position]
         return waits
 
+    def _untangled(self) -> list[tuple[Number, str, int]]:
+        """Return the log, in which no transfer frees its source at an instant at which a run begins that still reads it.
+
+        Float times within a share of the makespan are one instant: such a source is freed by a step of its own.
+        """
+        if isinstance(self.now, int):
+            return self.log
+        instant = 2 * INSTANT * self.now
+        place = {index: at for at, (_, what, index) in enumerate(self.log) if what == "run"}
+        late: defaultdict[int, list[int]] = defaultdict(list)
+        for at, (start, what, index) in enumerate(self.log):
+            transfer = self.transfers[index] if what == "copy" and self.carries[index] else None
+            if transfer is None or transfer.last_use is None or place.get(transfer.last_use, -1) < at:
+                continue
+            run = place[transfer.last_use]
+            end = start + self.machine.links[transfer.link].time(int(self.graph.size[transfer.value]))
+            if end - self.log[run][0] <= instant:
+                self.carries[index] = False
+                late[run].append(index)
+        found: list[tuple[Number, str, int]] = []
+        for at, entry in enumerate(self.log):
+            found.append(entry)
+            found += [(self.run_ends[entry[2]], "drop", index) for index in late.get(at, ())]
+        return found
+
     def _steps(self) -> Steps:
         """Build the steps in the order in which they started."""
         builder = StepBuilder()
         starts: list[Number] = []
-        for start, what, index in self.log:
+        for start, what, index in self._untangled():
             starts.append(start)
             if what == "run":
                 run = self.runs[index]

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
-from remat.plugin import Machine, Number, StepKind, Steps, TaskGraph, number_array
+from remat.plugin import Machine, Number, StepBuilder, StepKind, Steps, TaskGraph, number_array
 from remat_algorithms.offload.swaps.program import run_time
+
+
+INSTANT = 1e-9
+"""Share of the makespan within which float times are one instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,26 +176,45 @@ class _Repeat:
         """Return what must come before what in one step of training, by what it reads, writes and frees."""
         edges: list[Edge] = []
         writer: dict[tuple[int, int], int] = {}
-        users: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-        for step in range(self.count):
+        users: defaultdict[tuple[int, int], list[int]] = defaultdict(list)  # since the value was written or freed
+        for step, frees_now in self._in_time():
             reads, writes, frees = self._accesses(step)
+            if frees_now:
+                for place in frees:
+                    before = [*users[place], *([writer[place]] if place in writer else [])]
+                    edges += [Edge(user, step, self._before_free(user, step)) for user in before if user != step]
+                    users[place] = [step]
+                continue
             for place in reads:
                 if place in writer:
                     edges.append(Edge(writer[place], step, self.time[writer[place]]))
             for place in writes:
-                edges += [Edge(user, step, self.time[user]) for user in users[place] if user != step]
-                if place in writer:
-                    edges.append(Edge(writer[place], step, self.time[writer[place]]))
-            for place in frees:
                 before = [*users[place], *([writer[place]] if place in writer else [])]
-                edges += [Edge(user, step, self.time[user] - self.time[step]) for user in before if user != step]
+                edges += [Edge(user, step, self.time[user]) for user in before if user != step]
             for place in reads:
                 users[place].append(step)
             for place in writes:
                 writer[place], users[place] = step, []
-            for place in frees:
-                writer[place], users[place] = step, []
         return edges
+
+    def _before_free(self, user: int, step: int) -> Number:
+        """Return how long after a user of a value somebody has to begin who frees it at its own end.
+
+        At one instant what ends there frees before anything begins, so one of no length must not come at that end.
+        """
+        instant = isinstance(self.time[user], float) and self.time[user] <= INSTANT * self.makespan
+        return 0 if self.time[user] == 0 or instant else self.time[user] - self.time[step]
+
+    def _in_time(self) -> Iterator[tuple[int, bool]]:
+        """Yield when steps begin, and when they free what they do (True), in the order in which that happens."""
+        events: list[tuple[Number, int, int, bool]] = []
+        for step, begin in enumerate(self.begin):
+            events.append((begin, 1, step, False))
+            end = begin + self.time[step]
+            # At one instant what began earlier ends first; what takes no time begins and ends at its place in the list.
+            events.append((end, 1 if end == begin else 0, step, True))
+        for *_, step, frees_now in sorted(events):
+            yield step, frees_now
 
     def _turns(self) -> list[Edge]:
         """Return who comes after whom on each resource: the first one of the next step of training after the last."""
@@ -376,20 +399,45 @@ class _Repeat:
         return min(freed, int(self.graph.size[self.graph.writes[task]].sum()))
 
     def placed(self, start: Sequence[Number]) -> Steps:
-        """Return the steps with these starts, in their order."""
-        order = np.array(sorted(range(self.count), key=lambda k: (start[k], k)), dtype=np.int64)
-        steps = self.steps
-        return replace(
-            steps,
-            kind=steps.kind[order],
-            item=steps.item[order],
-            source=steps.source[order],
-            target=steps.target[order],
-            amount=steps.amount[order],
-            drop=steps.drop.gather(order),
-            on=None if steps.on is None else steps.on.gather(order),
-            start=number_array(start[k] for k in order.tolist()),
-        )
+        """Return the steps with these starts, in their order.
+
+        A transfer at whose end, within an instant, somebody begins who still reads its source, leaves freeing it to a step
+        of its own, behind that one.
+        """
+        steps, builder = self.steps, StepBuilder()
+        order = sorted(range(self.count), key=lambda k: (start[k], k))
+        place = {step: at for at, step in enumerate(order)}
+        late: defaultdict[int, list[int]] = defaultdict(list)
+        instant = 2 * INSTANT * float(self.makespan)
+        exact = all(isinstance(time, int) for time in (*self.time, *start))
+        for step in () if exact else np.flatnonzero((steps.kind == StepKind.COPY) & (steps.drop.counts > 0)).tolist():
+            end = start[step] + self.time[step]
+            readers = self.users[int(steps.source[step]), int(steps.item[step])]
+            near = [
+                other
+                for other in readers
+                if place[other] > place[step]
+                and abs(start[other] - end) <= instant
+                and self.begin[other] <= self.begin[step] + self.time[step]
+            ]
+            if near:
+                late[max(near, key=lambda other: place[other])].append(step)
+        kept = {step for listed in late.values() for step in listed}
+        starts: list[Number] = []
+        for step in order:
+            starts.append(start[step])
+            item, source = int(steps.item[step]), int(steps.source[step])
+            drops = steps.drop[step].tolist()
+            if steps.kind[step] == StepKind.RUN:
+                builder.run(item, drop=drops, on=() if steps.on is None else steps.on[step].tolist())
+            elif steps.kind[step] == StepKind.COPY:
+                builder.copy(item, source, int(steps.target[step]), drop=bool(drops) and step not in kept)
+            else:
+                builder.drop(drops, source)
+            for other in late.get(step, ()):
+                starts.append(start[step] + self.time[step])
+                builder.drop([int(steps.item[other])], int(steps.source[other]))
+        return builder.build(number_array(starts))
 
 
 def _circle(by: Sequence[Edge | None], at: int) -> list[Edge] | None:

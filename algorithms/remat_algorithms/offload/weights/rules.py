@@ -168,7 +168,10 @@ def conclude(setting: Setting, training: Training, scope: str) -> Proposal:
     if outcome.needed == 0:  # several bounded memories wait for each other
         return Proposal()
     larger = machine.with_capacities({machine.memories[outcome.memory].name: outcome.needed})
-    enough = isinstance(dispatch(graph, larger, program), Dispatched)
+    again = dispatch(graph, larger, program)
+    enough = isinstance(again, Dispatched)
+    if setting.problem.instance.is_stream and isinstance(again, Dispatched):
+        enough = cycle_of(graph, larger, again.steps) is not None
     task = program.runs[outcome.position].task
     least = LeastBudget(outcome.needed, task, enough, outcome.memory)
     return Proposal(infeasible_within=scope, least=least)

@@ -101,9 +101,9 @@ class _Lowering:
         self.e = {k: self._of_layer("e", k, [max(0, later - saved) for saved, later in kept[k]]) for k in split}
         self.parameters = {
             name: {
-                k: self.values.add(name, k + 1, [sizes[part]])
-                for k, sizes in enumerate(self._parameters())
-                if sizes[part]
+                k: self.values.add(name, k + 1, [layer.of_parameters[part]])
+                for k, (layer, whole) in enumerate(zip(self.layers, instance.whole_layers(), strict=True))
+                if whole.of_parameters[part]
             }
             for part, name in enumerate("wgo")
         }
@@ -120,9 +120,6 @@ class _Lowering:
         for sequence in range(0, self.batches, self.slices) if sizes else ():
             self.values.add(f"{name}{layer + 1}.", sequence + first, sizes)
         return found
-
-    def _parameters(self) -> list[tuple[int, int, int]]:
-        return [layer.of_parameters for layer in self.layers]
 
     def _pieces(self, layer: int, *others: int) -> int:
         """Return the pieces of what passes between a layer and others, for each micro-batch."""
