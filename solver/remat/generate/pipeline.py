@@ -8,6 +8,7 @@ from typing import Any
 from remat.generate import check
 from remat.generate.document import SECONDS_AND_BYTES, UNITLESS, Document, document
 from remat.generate.networks.operations import BYTES
+from remat.generate.networks.parameters import States
 from remat.generate.networks.transformer import PRESETS
 from remat.generate.networks.transformer import transformer as chain_of_transformer
 
@@ -16,7 +17,7 @@ MOST_PARTS = 64
 
 _OF_LAYERS = (
     *("name", "forward_time", "output_size", "saved_size", "forward_workspace", "backward_workspace", "gradient_size"),
-    *("parameter_size", "parameter_gradient_size", "optimizer_size", "repeat"),
+    *("parameter_size", "parameter_gradient_size", "bucket_size", "optimizer_size", "repeat"),
 )
 _OF_WORK = (
     *("forward_time", "backward_time", "weight_time", "output_size", "saved_size", "weight_saved_size"),
@@ -162,6 +163,11 @@ def transformer(
     dtype: str = "bf16",
     flash: bool = True,
     optimizer: str = "adam",
+    master: bool | None = None,
+    accumulation: str = "same",
+    data: int = 1,
+    zero: int = 0,
+    keep: bool = False,
     flops: float | None = None,
     bandwidth: float | None = None,
     weights: str = "flush",
@@ -173,10 +179,13 @@ def transformer(
 
     Parameters
     ----------
-    preset, dtype, flash, optimizer, flops, bandwidth
+    preset, dtype, flash, optimizer, master, accumulation, flops, bandwidth
         As of the chain.
     devices, micro_batches, batch : int
-        Devices, micro-batches of a step, and sequences in each.
+        Devices in all, micro-batches of a step (of a rank), and sequences in each.
+    data, zero, keep : int, int, bool
+        Ranks that train on parts of the batch, neighbours among the devices; the stage of ZeRO, and whether what is
+        gathered and reduced stays for the step. With several ranks a step ends with updates.
     link, network, latency : str
         Bandwidth each way between devices of a node, and of different nodes; what each transfer takes beside.
     node : int, optional
@@ -206,8 +215,9 @@ def transformer(
     """
     model: dict[str, Any] = {"preset": preset, "batch": batch, "dtype": dtype, "flash": flash, "optimizer": optimizer}
     model |= {"parameters": "device", "flops": flops, "bandwidth": bandwidth}
-    chain = chain_of_transformer(**model)
+    chain = chain_of_transformer(**model, master=master, accumulation=accumulation)
     count = check.integer("devices", devices, minimum=1)
+    ranks = _ranks(count, data, zero, keep=keep)
     batches = check.integer("micro_batches", micro_batches, minimum=1)
     levels = _levels(link, latency, network, node if node is not None and node < count else None)
     device = {"name": "gpu", "count": count} | ({} if memory is None else {"memory": memory})
@@ -217,9 +227,9 @@ def transformer(
         description=f"{chain['description']}; {batches} micro-batches on {count} devices, {link} between them",
         units=SECONDS_AND_BYTES,
         micro_batches=batches,
-        layers=_layers(chain, split=split),
+        layers=_with_updates(_layers(chain, split=split), chain, there=bool(ranks)),
         cluster={"devices": [device], "levels": levels} | ({} if transfers == "overlap" else {"transfers": transfers}),
-        **(_copied(copies, exchange) | _changing(weights, update_every, count)),
+        **(_copied(copies, exchange) | ranks | _changing(weights, update_every, count)),
         **_in_sizes(model, sizes, split=split),
         **_in_slices(model, slices, split=split),
     )
@@ -284,6 +294,24 @@ def _copied(copies: int, exchange: str) -> dict[str, Any]:
     """Return the keys that say how often a layer is there."""
     more = {} if check.integer("copies", copies, minimum=1) == 1 else {"copies": copies}
     return more | ({} if exchange == "none" else {"exchange": exchange})
+
+
+def _ranks(devices: int, data: int, zero: int, *, keep: bool) -> dict[str, Any]:
+    """Return the key that says how ranks share states out, where there are several."""
+    States(data=data, zero=zero, parameters="device")
+    if devices % data:
+        raise ValueError(f"data {data} does not divide the {devices} devices")
+    if keep and zero < 2:
+        raise ValueError("keep is of stages 2 and 3 of ZeRO: the others gather and reduce once a step anyway")
+    if data == 1:
+        return {}
+    return {"sharding": {"data": data, "zero": zero} | ({"keep": True} if keep else {})}
+
+
+def _with_updates(layers: list[dict[str, Any]], chain: Document, *, there: bool) -> list[dict[str, Any]]:
+    """Return layers with the times of their updates, if a step has such an end."""
+    times = [{"update_time": stage["update_time"]} if there and "update_time" in stage else {} for stage in chain["stages"]]
+    return [layer | time for layer, time in zip(layers, times, strict=True)]
 
 
 def _changing(weights: str, update_every: int | None, devices: int) -> dict[str, Any]:

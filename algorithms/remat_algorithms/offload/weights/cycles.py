@@ -24,6 +24,9 @@ from remat_algorithms.offload.swaps.program import run_time
 INSTANT = 1e-9
 """Share of the makespan within which float times are one instant."""
 
+ROUNDING = 2.0**-50
+"""Share of the makespan by which a sum of float times may be off."""
+
 
 @dataclass(frozen=True, slots=True)
 class Edge:
@@ -284,7 +287,7 @@ class _Repeat:
     def _settle(self, period: Number) -> tuple[list[Number] | None, list[Edge] | None]:
         """Return the earliest starts at a period, or a circle of constraints that is too long for it."""
         start = list(self.begin)
-        slack = 0 if all(isinstance(time, int) for time in (period, *start)) else 1e-12 * float(self.makespan)
+        slack = 0 if all(isinstance(time, int) for time in (period, *start)) else ROUNDING * float(self.makespan)
         leaving: list[list[Edge]] = [[] for _ in range(self.count)]
         for edge in self.edges:
             leaving[edge.source].append(edge)
@@ -336,7 +339,7 @@ class _Repeat:
         return latest if self._holds(latest, period) else start
 
     def _holds(self, start: Sequence[Number], period: Number) -> bool:
-        slack = 1e-12 * float(self.makespan)
+        slack = 4 * ROUNDING * float(self.makespan)
         return all(
             start[edge.target] + slack >= start[edge.source] + edge.time - edge.periods * period for edge in self.edges
         )
@@ -348,41 +351,41 @@ class _Repeat:
         machine, size = self.machine, self.graph.size.tolist()
         if all(memory.capacity is None for memory in machine.memories):
             return True
-        spans: list[list[tuple[Number, Number, int]]] = [[] for _ in machine.memories]
-        begun: dict[tuple[int, int], Number] = {}
+        spans: list[list[Span]] = [[] for _ in machine.memories]
+        begun: dict[tuple[int, int], Moment] = {}
+        gone: dict[tuple[int, int], Moment] = {}
         lag = {renewal.old: renewal.lag for renewal in self.graph.renewals}
         handed = {renewal.old: renewal.new for renewal in self.graph.renewals}
-        end = max(one + time for one, time in zip(start, self.time, strict=True))
         for place in self.graph.inputs:
             memory = machine.memory_index[place.memory] if place.memory else 0
             if place.value not in lag:
-                begun[memory, place.value] = 0
-        gone: dict[tuple[int, int], Number] = {}
-        order = sorted(range(self.count), key=lambda k: (start[k], k))
-        for step in order:
+                begun[memory, place.value] = (0, BEGINS, -1)
+        instant = INSTANT * self.makespan
+        for turn, step in enumerate(sorted(range(self.count), key=lambda k: (start[k], k))):
             _, writes, frees = self._accesses(step)
-            stop = start[step] + self.time[step]
-            reused = self._reused(step, frees)
+            instantly = self.time[step] <= instant
+            first: Moment = (start[step], INSTANTLY if instantly else BEGINS, 2 * turn)
+            last: Moment = (start[step] + self.time[step], INSTANTLY if instantly else ENDS, 2 * turn + 1)
             for place in writes:
                 if place in begun:
-                    spans[place[0]].append((begun[place], stop, size[place[1]]))
-                begun[place] = start[step]
-            if writes and reused:
-                spans[writes[0][0]].append((start[step], stop, -reused))
+                    spans[place[0]].append((begun[place], last, size[place[1]]))
+                begun[place] = first
             for place in frees:
                 if place in begun:
-                    spans[place[0]].append((begun.pop(place), stop, size[place[1]]))
+                    spans[place[0]].append((begun.pop(place), last, size[place[1]]))
                 else:
-                    gone[place] = stop
+                    gone[place] = last
             if self.steps.kind[step] == StepKind.RUN:
                 memory = machine.processors[self._processor(step)].memory
-                spans[memory].append((start[step], stop, int(self.graph.workspace[int(self.steps.item[step])])))
-        for (memory, value), stop in gone.items():  # handed on, and used up so many steps of training later
+                workspace = int(self.graph.workspace[int(self.steps.item[step])])
+                spans[memory].append((first, last, workspace - self._reused(step, frees)))
+        for (memory, value), (stop, *rank) in gone.items():  # handed on, and used up so many steps of training later
             made = begun.pop((memory, handed[value]), None) if value in handed else None
             if made is not None:
-                spans[memory].append((made, stop + lag[value] * period, size[value]))
+                spans[memory].append((made, (stop + lag[value] * period, rank[0], rank[1]), size[value]))
+        end = max(one + time for one, time in zip(start, self.time, strict=True))
         for (memory, value), since in begun.items():
-            spans[memory].append((since, end, size[value]))
+            spans[memory].append((since, (end, ENDS, 0), size[value]))
         return all(
             memory.capacity is None
             or self.graph.static_bytes(machine, index) + _most(spans[index], period) <= memory.capacity
@@ -454,18 +457,27 @@ def _circle(by: Sequence[Edge | None], at: int) -> list[Edge] | None:
     return path[seen[at] :]
 
 
-def _most(spans: Sequence[tuple[Number, Number, int]], period: Number) -> int:
+Moment = tuple[Number, int, int]
+"""A time, and what comes first at that instant: its rank (below), and of one rank its turn."""
+
+ENDS, INSTANTLY, BEGINS = range(3)
+"""At one instant what has ended goes, then what takes no time comes and goes, then comes what begins."""
+
+Span = tuple[Moment, Moment, int]
+"""From when to when how many bytes are there."""
+
+
+def _most(spans: Sequence[Span], period: Number) -> int:
     """Return the most bytes at any instant, if all of this happens again every period."""
-    events: list[tuple[Number, int, int]] = []
+    events: list[tuple[Number, int, int, int]] = []
     use = 0
     for begin, end, size in spans:
-        for time, amount in ((begin, size), (end, -size)):
+        for (time, rank, turn), amount in ((begin, size), (end, -size)):
             whole = time // period
             use -= int(amount * (whole + 1))
-            # What ends goes first.
-            events.append((time - whole * period, 0 if (amount < 0) == (size > 0) else 1, amount))
+            events.append((time - whole * period, rank, turn, amount))
     most = use
-    for _, group in itertools.groupby(sorted(events), key=lambda event: event[:2]):
+    for _, group in itertools.groupby(sorted(events), key=lambda event: event[:3]):
         use += sum(amount for *_, amount in group)
         most = max(most, use)
     return most

@@ -183,7 +183,7 @@ def answer(setting: Setting, training: Training, outcome: Dispatched, scope: str
         return Proposal(steps=with_places(setting, training.choices, outcome.steps), makespan=outcome.makespan)
     cycle = cycle_of(training.graph, setting.machine, outcome.steps)
     if cycle is None:
-        return Proposal(infeasible_within=scope)
+        return Proposal(notes=(f"one step of {scope} fits, and none was found that follows another in time",))
     note = f"{cycle.busiest} works all the time" if cycle.is_least else f"{cycle.busiest} works the most of the time"
     return Proposal(steps=with_places(setting, training.choices, cycle.steps), period=cycle.period, notes=(note,))
 
