@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from remat.generate import check
+from remat.generate.check import Number
 from remat.generate.document import Document
 from remat.generate.networks.operations import Device
 
@@ -26,6 +27,12 @@ MOMENTS = {
     "none": 0,
 }
 OPTIMIZERS = tuple(MOMENTS)
+STATES = {
+    # bytes of an optimizer's state per parameter at 16 and at 32 bit; Adam's at 16 bit hold a master copy
+    "adam": (12, 8),
+    "sgd": (0, 0),
+    "none": (0, 0),
+}
 BARE = ("sgd", "none")
 """Optimizers that update parameters in their own precision if nobody asks for a master copy."""
 
@@ -81,11 +88,10 @@ class States:
         }
         for name, known in choices.items():
             check.choice(name, getattr(self, name), known)
-        for name in ("link", "host_speed", "nvme", "network", "network_latency"):
+        for name in ("link", "nvme", "network", "network_latency"):
             number = check.number(name, getattr(self, name), positive=name != "network_latency")
             object.__setattr__(self, name, number)  # whole numbers as such
-        if self.host_speed > 1:
-            raise ValueError(f"host_speed must be at most 1, not {self.host_speed}")
+        object.__setattr__(self, "host_speed", checked_speed(self.host_speed))
         check.integer("data", self.data, minimum=1)
         check.integer("zero", self.zero, minimum=0, maximum=MOST_ZERO)
         check.integer("bucket", self.bucket, minimum=0)
@@ -151,7 +157,7 @@ def with_parameters(
     for stage, count, rows in zip(document["stages"], counts, factors, strict=True):
         size, gradient = element * count, states.gradient_bytes(element) * count
         state = states.state_bytes(element, count, rows)
-        moved = gradient + size + 2 * state + (0 if master else size)
+        moved = update_traffic(element, 0, mixed=master) * count + (gradient - size) + 2 * state
         given = {"parameter_size": size, "optimizer_size": state, "update_time": moved / device.bandwidth}
         if gradient != size:
             given |= {"parameter_gradient_size": gradient, "bucket_size": size}
@@ -173,23 +179,42 @@ def with_parameters(
 
 def _machine(states: States) -> dict[str, Any]:
     """Return a device, a host, NVMe where something lies there, and the way to the other ranks."""
-    ways = [("device", "host", "d2h", states.link), ("host", "device", "h2d", states.link)]
-    memories = ["device", "host"]
+    machine = offloading_machine(states.link, states.host_speed)
     if "nvme" in (states.parameters, states.states):
-        memories.append("nvme")
-        ways += [("host", "nvme", "h2n", states.nvme), ("nvme", "host", "n2h", states.nvme)]
-    links: list[dict[str, Any]] = [
-        {"source": source, "target": target, "bandwidth": bandwidth, "channel": channel}
-        for source, target, channel, bandwidth in ways
-    ]
+        machine["memories"].append({"name": "nvme"})
+        for source, target, channel in (("host", "nvme", "h2n"), ("nvme", "host", "n2h")):
+            way = {"source": source, "target": target, "bandwidth": states.nvme, "channel": channel}
+            machine["links"].append(way)
     if states.data > 1:
         latency = {"latency": states.network_latency} if states.network_latency else {}
-        links.append(
-            {"source": "device", "target": "device", "bandwidth": states.network, **latency, "channel": "network"}
-        )
-    speed = {} if states.host_speed == 1 else {"speed": states.host_speed}
+        around = {"source": "device", "target": "device", "bandwidth": states.network, **latency, "channel": "network"}
+        machine["links"].append(around)
+    return machine
+
+
+def offloading_machine(link: Number, host_speed: Number) -> Document:
+    """Return a device and its host, with a link each way of `link` bytes/s, and a processor at each."""
     return {
-        "memories": [{"name": name} for name in memories],
-        "processors": [{"name": "gpu", "memory": "device"}, {"name": "cpu", "memory": "host", **speed}],
-        "links": links,
+        "memories": [{"name": "device"}, {"name": "host"}],
+        "processors": [
+            {"name": "gpu", "memory": "device"},
+            {"name": "cpu", "memory": "host", **({} if host_speed == 1 else {"speed": host_speed})},
+        ],
+        "links": [
+            {"source": "device", "target": "host", "bandwidth": link, "channel": "d2h"},
+            {"source": "host", "target": "device", "bandwidth": link, "channel": "h2d"},
+        ],
     }
+
+
+def update_traffic(element: int, state: int, *, mixed: bool) -> int:
+    """Return the bytes that an update reads and writes for each parameter; in `mixed` the state has a master copy."""
+    return 2 * element + 2 * state + (0 if mixed else element)
+
+
+def checked_speed(given: float) -> Number:
+    """Return the speed of the host's processor after checking its range."""
+    speed = check.number("host_speed", given, positive=True)
+    if speed > 1:
+        raise ValueError(f"host_speed must be at most 1, not {speed}")
+    return speed
