@@ -1,10 +1,11 @@
 """How methods of training in little memory change computation, communication, batch and FLOP, from our own schedules.
 
-After table 1 of Gusak et al. 2022, *Survey on large scale neural network training*, which compares categories of methods by
-the direction in which they change these against training on one device that keeps everything. Read here as, for a step of
-as many samples in all: computation, the time for which the busiest device runs forwards and backwards; communication, the
-bytes that cross the links of a device; batch, the most samples in all that fit the memory that the baseline takes; FLOP, the
-time of forwards and backwards on all devices together. Every figure is measured by the referee on a solved schedule.
+After table 1 of Gusak et al. 2022, *Survey on large scale neural network training*, which compares categories of
+methods by the direction in which they change these against training on one device that keeps everything. Read here as,
+for a step of as many samples in all: computation, the time for which the busiest device runs forwards and backwards;
+communication, the bytes that cross the links of a device; batch, the most samples in all that fit the memory that the
+baseline takes; FLOP, the time of forwards and backwards on all devices together. Every figure is measured by the
+referee on a solved schedule.
 """
 
 from __future__ import annotations

@@ -174,7 +174,9 @@ def of_ranks(parameters, states):
 
     few = st.integers(0, 9)
     late = st.sampled_from([None, None, 0, 1])
-    return st.builds(build, with_parameters("device"), st.integers(1, 4), st.integers(0, 3), few, st.integers(1, 3), late)
+    return st.builds(
+        build, with_parameters("device"), st.integers(1, 4), st.integers(0, 3), few, st.integers(1, 3), late
+    )
 
 
 def without_end(strategy):

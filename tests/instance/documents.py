@@ -70,8 +70,8 @@ def machines(draw, *, third=False):
 def chains(draw, *, trained=False, sharded=False):
     """Draw a `chain`.
 
-    `trained`: with parameters, in a document of the second schema; `sharded`, too: shared out among ranks, in one of the
-    third.
+    `trained`: with parameters, in a document of the second schema; `sharded`, too: shared out among ranks, in one of
+    the third.
     """
     document = draw(common("chain"))
     document["input_size"] = draw(SIZES)
@@ -384,5 +384,14 @@ def _layers(draw, types):
     return layer
 
 
-documents = st.one_of(chains(), chains(trained=True), chains(trained=True, sharded=True), adjoints(), dags(), trees(), pipelines(), joins())
+documents = st.one_of(
+    chains(),
+    chains(trained=True),
+    chains(trained=True, sharded=True),
+    adjoints(),
+    dags(),
+    trees(),
+    pipelines(),
+    joins(),
+)
 """Any instance."""

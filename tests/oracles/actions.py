@@ -13,8 +13,8 @@ Readings of the format where it is brief
 - Between two memories the first listed link is used.
 - A collective adds its workspace in the memory of each part; part i is where the i-th processor of `on` is. It occupies
   all channels of the links from each part's memory to the next part's, and from the last to the first; a link that is
-  missing is unknown-link. One part alone occupies the link from its memory to itself, if there is one, and may drop what
-  it touches; with several parts anything in its `drop` is a bad-step. Its time is the same on any processors.
+  missing is unknown-link. One part alone occupies the link from its memory to itself, if there is one, and may drop
+  what it touches; with several parts anything in its `drop` is a bad-step. Its time is the same on any processors.
 - A copy from a memory to itself is a bad-step, if there is such a link, too.
 - A transfer over a link with a delay ends, in both memories, when the data is there: until then the source is being
   read, and the target holds the bytes. Only its channel is free before.

@@ -103,7 +103,7 @@ def _gather(tasks, values, layer, where, batches):
 def _hold_back(tasks, values, operations, emptied):
     """A gather comes no earlier than the task before its user; of a device's buckets two at most are full."""
     filled = []
-    for index, operation in enumerate(operations):
+    for operation in operations:
         for name in operation.tasks:
             if name in emptied:
                 if len(filled) >= 2:

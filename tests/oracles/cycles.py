@@ -63,8 +63,7 @@ def steady(document, schedule, budget=None):
                 listed.append({"run": f"feed {number}@{k}", "on": [feeders[memory]], "start": shift})
             elif k < lags[value][1]:
                 begun.append((f"{value}@{k}", memory))
-        for step in steps:
-            listed.append(_shifted(step, named, k, shift))
+        listed.extend(_shifted(step, named, k, shift) for step in steps)
         handed = {new for new, _ in lags.values()}
         for value, memory in graph.outputs:
             if value not in handed:

@@ -252,9 +252,11 @@ def _cluster_machine(cluster, ranks=1):
         for b, target in enumerate(memories):
             if a == b and ranks == 1:
                 continue
-            together = [{a * ranks, b * ranks}] if a != b else [
-                set(range(first, first + ranks)) for first in range(0, count, ranks)
-            ]
+            together = (
+                [{a * ranks, b * ranks}]
+                if a != b
+                else [set(range(first, first + ranks)) for first in range(0, count, ranks)]
+            )
             shared = [
                 level
                 for level in cluster.get("levels") or [{}]

@@ -59,9 +59,9 @@ Readings of the format where it is brief
 - The schedule's machine, where it has one, replaces the instance's; the default memory of inputs follows it.
 - `after` is not judged.
 - A schedule by orders that breaks a rule of the orders has no steps, and is not judged further.
-- Placeable inputs are pinned in the memories in which `initial` has them, but for those of a chain: what replaces one of
-  these has to be there at the end. An entry of `initial` for anything else is
-  no placement (initial-placement); an unknown memory is unknown-memory.
+- Placeable inputs are pinned in the memories in which `initial` has them, but for those of a chain: what replaces one
+  of these has to be there at the end. An entry of `initial` for anything else is no placement (initial-placement); an
+  unknown memory is unknown-memory.
 - A memory named twice for one input counts once.
 - Of two runs at once that break a rule, the second one does not happen, and the first one is alone.
 """

@@ -83,14 +83,14 @@ def reads_of(task):
 
 
 def _dropped(document, steps, value, memory):
-    """Drop a value with the step that touches it last there, if that is a collective of one part; else in a new step."""
+    """Drop a value with the step that touches it last there, if that is a collective of one part, or in a new step."""
     tasks = {task["id"]: task for task in document["tasks"]}
     where = {one["name"]: one["memory"] for one in document["machine"]["processors"]}
     for step in reversed(steps):
         task = tasks.get(step.get("run"), {})
         if step.get("copy") == value and memory in (step["from"], step["to"]):
             break
-        if "run" in step and where[step["on"][0]] == memory or len(step.get("on", [])) > 1:
+        if ("run" in step and where[step["on"][0]] == memory) or len(step.get("on", [])) > 1:
             parts = task.get("parts", [task])
             made = [task["id"]] if "size" in task else []
             if value in [v for part in parts for v in (*part.get("reads", []), *part.get("writes", []))] + made:

@@ -26,8 +26,8 @@ from remat.generate.options import (
     SIZES,
     STATES,
     STEP,
-    SUMS,
     STORAGE,
+    SUMS,
     TASK_COUNT,
     TASKS,
     TIMES,
@@ -403,7 +403,9 @@ _CATALOGUE = (
             boolean("flash", True, "Attention in tiles, without score matrices."),
             OPTIMIZER,
             *SUMS,
-            integer("data", 1, "Ranks, neighbours among the devices, that train on parts of the batch, a pipeline each."),
+            integer(
+                "data", 1, "Ranks, neighbours among the devices, that train on parts of the batch, a pipeline each."
+            ),
             integer("zero", 0, "Stage of ZeRO: they share out 1 optimizer states, 2 gradients, 3 parameters, too."),
             boolean("keep", False, "What ranks gather and reduce stays for the step: once, not for each micro-batch."),
             *DEVICE,

@@ -310,7 +310,9 @@ def _ranks(devices: int, data: int, zero: int, *, keep: bool) -> dict[str, Any]:
 
 def _with_updates(layers: list[dict[str, Any]], chain: Document, *, there: bool) -> list[dict[str, Any]]:
     """Return layers with the times of their updates, if a step has such an end."""
-    times = [{"update_time": stage["update_time"]} if there and "update_time" in stage else {} for stage in chain["stages"]]
+    times = [
+        {"update_time": stage["update_time"]} if there and "update_time" in stage else {} for stage in chain["stages"]
+    ]
     return [layer | time for layer, time in zip(layers, times, strict=True)]
 
 

@@ -36,7 +36,7 @@ class Processor:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """How a link packs what crosses it: what it sends, `ratio` of the bytes, at `bandwidth`, beside packing at `codec`."""
+    """How a link packs what crosses it: it sends `ratio` of the bytes at `bandwidth`, beside packing at `codec`."""
 
     bandwidth: Number | None
     ratio: Number

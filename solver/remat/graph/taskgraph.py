@@ -203,8 +203,8 @@ class TaskGraph:
     modules : sequence of str or None
         For each task, what people call the part of the program that it belongs to: a module, a stage, a layer.
     terms : mapping of str to str
-        What values are, by the letters before their number, where somebody trains: parameters, gradients, and so on; all
-        others are activations.
+        What values are, by the letters before their number, where somebody trains: parameters, gradients, and so on;
+        all others are activations.
     units : Units
     """
 

@@ -144,8 +144,8 @@ class ChainInstance(BaseInstance):
     `parameter_memory` and `optimizer_memory` name the memories in which parameters and optimizer states lie at the
     start, and must lie at the end; None is the first one, `any` leaves it to the schedule, stage by stage. With
     `master_copy` the optimizer states hold the parameters, too (mixed precision): an update then reads the gradient and
-    its optimizer state only. `sharding` says what equal ranks share out among them. With a `staleness` steps follow each
-    other without end, and each uses the parameters as they were so many updates before the newest.
+    its optimizer state only. `sharding` says what equal ranks share out among them. With a `staleness` steps follow
+    each other without end, and each uses the parameters as they were so many updates before the newest.
     """
 
     since_2 = frozenset(["parameter_memory", "optimizer_memory", "master_copy"])

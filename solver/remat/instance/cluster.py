@@ -99,8 +99,8 @@ class ClusterModel(Model):
     def build(self, ranks: int = 1) -> Machine:
         """Build the machine: a memory and a processor a device, and a link between any two of them each way.
 
-        With several `ranks`, so many neighbours are one device for the machine, the first of them, with a link to itself:
-        the way around them, which is that of the level that joins them in every group.
+        With several `ranks`, so many neighbours are one device for the machine, the first of them, with a link to
+        itself: the way around them, which is that of the level that joins them in every group.
         """
         memories: list[Memory] = []
         processors: list[Processor] = []

@@ -12,7 +12,7 @@ from remat.instance.fields import Bandwidth, Count, Many, Model, Name, NameOrNam
 MOST_PROCESSORS = 4096
 
 ANY = "any"
-"""What an instance names instead of a memory where the schedule chooses; of a memory of that name it is just the name."""
+"""What an instance names instead of a memory where the schedule chooses; of a memory of that name it is the name."""
 
 
 class MemoryModel(Model):
@@ -64,7 +64,7 @@ class LinkModel(Model):
     )
     ratio: Speed = Field(
         default=1,
-        description="Bytes that are sent for each one that crosses the link, where it packs them. Needs remat.instance/3.",
+        description="Bytes that are sent for each that crosses the link, where it packs them. Needs remat.instance/3.",
     )
     codec: Bandwidth = Field(
         default=None,

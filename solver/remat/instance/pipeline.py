@@ -349,7 +349,9 @@ class PipelineInstance(BaseInstance):
             if getattr(self, key):
                 raise fail("one rank is modelled, with whole micro-batches", f".{key}")
         if self.is_stream:
-            raise fail(f"ranks exchange gradients when a step ends, and with weights {self.weights} none does", ".weights")
+            raise fail(
+                f"ranks exchange gradients when a step ends, and with weights {self.weights} none does", ".weights"
+            )
         types = [(device.type_name, device.memory) for device in self.cluster.devices for _ in range(device.count)]
         if len(types) % ranks.data:
             raise fail(f"{ranks.data} does not divide the {len(types)} devices of the cluster", ".sharding.data")

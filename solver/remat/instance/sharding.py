@@ -82,7 +82,7 @@ class PipelineSharding(RanksModel):
 
     keep: Flag = Field(
         default=False,
-        description="Gathered parameters and whole sums of gradients stay for the step: each layer is gathered, and its "
+        description="Gathered parameters and whole sums of gradients stay for the step: each layer is gathered, its "
         "gradients reduced, once a step, and not for each micro-batch.",
     )
 

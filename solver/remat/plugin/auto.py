@@ -286,7 +286,9 @@ def _small_pipeline(problem: Problem) -> bool:
 
 TABLE: tuple[Rule, ...] = (
     Rule("chain", "parameters, and several memories", ("weight-offload",), _parameters_and_memories),
-    Rule("chain", "parameters that ranks share out, or that may lie anywhere, or without end", ("zero",), _ranks_or_open),
+    Rule(
+        "chain", "parameters that ranks share out, or that may lie anywhere, or without end", ("zero",), _ranks_or_open
+    ),
     Rule("chain", "parameters that may lie anywhere", ("granular-offload",), _open_places),
     Rule("chain", "steps without end, and several memories", ("zero-offload",), _endless_and_memories),
     Rule("chain", "steps without end, parameters elsewhere", ("zero-infinity",), _endless_and_memories),

@@ -2,13 +2,15 @@
 
 Orders say nothing of that, since it follows from them. Layer l, micro-batch m:
 
-- `A{l}` adds the gradients of a step up on all ranks, or, from stage 1 of ZeRO on, reduces them to the rank's share. Where
-  ranks share gradients out, each backward (or weight half) makes a bucket `b{l}.{m}` instead, which `A{l}.{m}` reduces into
-  the share `g{l}`. No backward begins before the bucket but one before it on its device is reduced: there are two at most.
+- `A{l}` adds the gradients of a step up on all ranks, or, from stage 1 of ZeRO on, reduces them to the rank's share.
+  Where ranks share gradients out, each backward (or weight half) makes a bucket `b{l}.{m}` instead, which `A{l}.{m}`
+  reduces into the share `g{l}`. No backward begins before the bucket but one before it on its device is reduced: there
+  are two at most.
 - `U{l}` updates, behind the device's order: stages in the order of their last backwards, of each the last layer first;
   its share of the parameters, if there is one, which `N{l}` gathers from all ranks in stages 1 and 2.
-- In stage 3 `P{l}.{m}` gathers a layer for its forward (`f{l}.{m}`), and `Q{l}.{m}` for its backward (`h{l}.{m}`), beside the
-  task before that one on the device, not earlier; or `P{l}` gathers it once, from the start of the step (`f{l}`).
+- In stage 3 `P{l}.{m}` gathers a layer for its forward (`f{l}.{m}`), and `Q{l}.{m}` for its backward (`h{l}.{m}`),
+  beside the task before that one on the device, not earlier; or `P{l}` gathers it once, from the start of the step
+  (`f{l}`).
 """
 
 from __future__ import annotations
@@ -256,7 +258,7 @@ class _Sharded:
                 yield self.device[layer], self.updates[layer]
 
     def _hold_back(self, processors: IntArray, operations: Ragged) -> None:
-        """Let each gather wait until the task before the one that uses it begins, and who fills a bucket for a free one.
+        """Let each gather wait until the task before its user begins, and who fills a bucket wait for a free one.
 
         The former is when the task before that one has ended.
         """

@@ -132,7 +132,7 @@ def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[
 def _cycled(
     problem: Problem, solver: Algorithm, proposal: Proposal
 ) -> tuple[Steps | None, Report | None, LeastBudget | None]:
-    """Verify steps of training that follow each other; where they take too much memory, return the budget that is enough.
+    """Verify steps of training that follow each other; of those that take too much memory, return what is enough.
 
     That is known only if one step alone fits.
     """

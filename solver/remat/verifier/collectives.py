@@ -1,8 +1,9 @@
 """Collectives: runs that read and write in several memories at once, spelt out part by part.
 
 Part i of a collective works in the memory of the i-th processor of its run. The run occupies the links from the memory
-of each part to that of the next, and from the last to the first, as a ring does; processors only if the task is busy. One
-part alone occupies the link from its memory to itself, where there is one: the way around equals that the graph leaves out.
+of each part to that of the next, and from the last to the first, as a ring does; processors only if the task is busy.
+One part alone occupies the link from its memory to itself, where there is one: the way around equals that the graph
+leaves out.
 """
 
 from __future__ import annotations

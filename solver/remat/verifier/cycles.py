@@ -1,8 +1,8 @@
 """Steps of training that follow each other without end: judged as they stand, with nothing unrolled.
 
 Every step does what the steps of the schedule do, one period after the one before it. What it begins with is either
-handed on by an earlier one (`TaskGraph.renewals`) or there from its own time 0, as data are; what it ends with and hands
-on to nobody is taken away at its end.
+handed on by an earlier one (`TaskGraph.renewals`) or there from its own time 0, as data are; what it ends with and
+hands on to nobody is taken away at its end.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _Cycle:
         return max(1, math.ceil(length / self.period - TOLERANCE))
 
     def check_renewals(self) -> int:
-        """Check that what is handed on comes in time; return the most copies of any of it in the place where it lies."""
+        """Check that what is handed on comes in time; return the most copies of any of it where it lies."""
         residency, timeline = self.followed.residency, self.followed.timeline
         values, most = len(self.graph.values), 1
         step = np.asarray(residency.step, dtype=np.int64)
@@ -124,9 +124,7 @@ class _Cycle:
         """Return the most bytes in each memory at any instant of a period."""
         graph, machine, followed = self.graph, self.machine, self.followed
         timeline = followed.timeline
-        memory, position, change = changes(
-            graph, machine, self.steps, timeline, followed.residency, followed.valid
-        )
+        memory, position, change = changes(graph, machine, self.steps, timeline, followed.residency, followed.valid)
         peaks: dict[str, int] = {}
         for index, place in enumerate(machine.memories):
             mine = memory == index

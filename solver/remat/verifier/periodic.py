@@ -204,9 +204,7 @@ def within(time: NumberArray, period: Number, slack: float) -> tuple[IntArray, N
     return whole.astype(np.int64), offset
 
 
-def highest(
-    resident: int, when: NumberArray, rank: IntArray, change: NumberArray, period: Number, slack: float
-) -> int:
+def highest(resident: int, when: NumberArray, rank: IntArray, change: NumberArray, period: Number, slack: float) -> int:
     """Return the most bytes at any instant of a period, if changes happen at these times, and then every period again.
 
     Parameters

@@ -451,9 +451,7 @@ def _check_ends(graph: TaskGraph, machine: Machine, residency: Residency, findin
             findings.add(None, "output-missing", f"{graph.values[place.value]} is not in {name} at the end")
 
 
-def _transferred(
-    graph: TaskGraph, machine: Machine, steps: Steps, link: IntArray, valid: BoolArray
-) -> dict[str, int]:
+def _transferred(graph: TaskGraph, machine: Machine, steps: Steps, link: IntArray, valid: BoolArray) -> dict[str, int]:
     moved = {}
     for index in range(len(machine.links)):
         mine = link == index

@@ -99,7 +99,7 @@ class _Simulation:
         self.unfinished = 0  # the first run that has not ended
         # Where a transfer found no room beside what is planned: there is none before that run has ended.
         self.full = [-1] * len(self.transfers)
-        # What runs hold: a processor, or, collectives, a channel; those without a link to go around wait for each other.
+        # What runs hold: a processor, or, collectives, a channel; those without a way around wait for each other.
         self.free_ring = len(machine.resources)
         self.resource = [self._resource(run) for run in self.runs]
         self.queue: list[list[int]] = [[] for _ in range(self.free_ring + 1)]
@@ -343,7 +343,7 @@ class _Simulation:
         return waits
 
     def _untangled(self) -> list[tuple[Number, str, int]]:
-        """Return the log, in which no transfer frees its source at an instant at which a run begins that still reads it.
+        """Return the log, in which no transfer frees its source at an instant at which a run that reads it begins.
 
         Float times within a share of the makespan are one instant: such a source is freed by a step of its own.
         """

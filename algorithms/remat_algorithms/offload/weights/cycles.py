@@ -1,9 +1,10 @@
 """Steps of training that follow each other without end: the least period that the order on each resource allows.
 
-What must come before what, in one step of training and from one to the next, are difference constraints: each start is no
-earlier than another one plus a time, less a whole number of periods. The least period without a circle of such
+What must come before what, in one step of training and from one to the next, are difference constraints: each start is
+no earlier than another one plus a time, less a whole number of periods. The least period without a circle of such
 constraints that is longer than its periods is their maximum cycle ratio, found by following too long circles until
-there are none. Nothing starts earlier than in the schedule of one step alone, so what that holds back for room stays so.
+there are none. Nothing starts earlier than in the schedule of one step alone, so what that holds back for room stays
+so.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import numpy as np
 
 from remat.plugin import Machine, Number, StepBuilder, StepKind, Steps, TaskGraph, number_array
 from remat_algorithms.offload.swaps.program import run_time
-
 
 INSTANT = 1e-9
 """Share of the makespan within which float times are one instant."""
@@ -404,8 +404,8 @@ class _Repeat:
     def placed(self, start: Sequence[Number]) -> Steps:
         """Return the steps with these starts, in their order.
 
-        A transfer at whose end, within an instant, somebody begins who still reads its source, leaves freeing it to a step
-        of its own, behind that one.
+        A transfer at whose end, within an instant, somebody begins who still reads its source, leaves freeing it to a
+        step of its own, behind that one.
         """
         steps, builder = self.steps, StepBuilder()
         order = sorted(range(self.count), key=lambda k: (start[k], k))

@@ -45,7 +45,9 @@ def solve(problem: Problem, options: GranularOptions, context: Context) -> Propo
             argument="algorithm",
         )
     if setting.helper is None:
-        raise OptionError("granular-offload updates outside the device, too; give a processor there", argument="machine")
+        raise OptionError(
+            "granular-offload updates outside the device, too; give a processor there", argument="machine"
+        )
     search = _Search(setting, again=options.recompute)
     for order in search.orders():
         search.fewest(order)

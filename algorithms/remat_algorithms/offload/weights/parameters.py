@@ -104,9 +104,7 @@ class Setting:
         If a home is a memory that the machine does not have.
     """
 
-    def __init__(
-        self, problem: Problem, name: str, *, states_away: bool = True, parameters_away: bool = False
-    ) -> None:
+    def __init__(self, problem: Problem, name: str, *, states_away: bool = True, parameters_away: bool = False) -> None:
         assert isinstance(problem.instance, ChainInstance)
         self.problem, self.name = problem, name
         self.graph, self.machine = problem.graph, problem.machine

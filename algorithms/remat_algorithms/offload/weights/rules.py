@@ -5,13 +5,13 @@ With L stages of P_i bytes of parameters, G_i of gradients and O_i of optimizer 
 - `zero` (after Rajbhandari et al. 2020): everything on the device, updates after the last backward. At the end of the
   backward a rank holds sum P + G + O, of which stages 1, 2 and 3 share out O, G and P.
 - `zero-offload` (after Ren et al. 2021): parameters stay on the device; optimizer states and updates are elsewhere, and
-  gradients leave as they come. With a master copy in the optimizer states, sum G_i bytes leave and sum P_i come back, the
-  least that any split with the optimizer elsewhere can do.
+  gradients leave as they come. With a master copy in the optimizer states, sum G_i bytes leave and sum P_i come back,
+  the least that any split with the optimizer elsewhere can do.
 - `l2l` (after Pudipeddi et al. 2020): the device holds the parameters of the stage that runs and of the one that comes
   next, and activations wait elsewhere, so that its bytes do not depend on the depth. Parameters come once for forward
   and once for backward, but for the last one's, which stay: 2 sum P_i - P_L bytes; sum G_i leave.
-- `zero-infinity` (after Rajbhandari et al. 2021): as `l2l`, from wherever parameters and states lie, also behind another
-  memory; activations stay, if nothing else is asked for.
+- `zero-infinity` (after Rajbhandari et al. 2021): as `l2l`, from wherever parameters and states lie, also behind
+  another memory; activations stay, if nothing else is asked for.
 """
 
 from __future__ import annotations
@@ -102,9 +102,7 @@ def solve_zero_offload(problem: Problem, options: OffloadOptions, context: Conte
             argument="algorithm",
         )
     choices = [Choice(updater=_updater(setting), again=options.recompute)] * len(setting.stages)
-    return conclude(
-        setting, Training(setting, choices, Manner(prefetch=options.prefetch)), "the zero-offload schedule"
-    )
+    return conclude(setting, Training(setting, choices, Manner(prefetch=options.prefetch)), "the zero-offload schedule")
 
 
 def solve_l2l(problem: Problem, options: LayerToLayerOptions, context: Context) -> Proposal:
@@ -141,9 +139,7 @@ def _stream(setting: Setting, updater: int, *, away: bool, recompute: bool | Non
     return conclude(setting, training, f"the {setting.name} schedule")
 
 
-def setting_of(
-    problem: Problem, name: str, *, states_away: bool = True, parameters_away: bool = False
-) -> Setting:
+def setting_of(problem: Problem, name: str, *, states_away: bool = True, parameters_away: bool = False) -> Setting:
     """Return the setting of a chain with parameters.
 
     Raises

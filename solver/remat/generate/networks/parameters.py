@@ -50,8 +50,8 @@ class States:
     accumulation : {"same", "fp32"}
         Type in which gradients are added up: that of the parameters, or fp32.
     parameters, states : str
-        Where they lie between iterations: ``device``, ``host``, ``nvme`` (behind the host), ``any`` (the schedule says);
-        ``static`` parameters, and all that belongs to them, are static memory.
+        Where they lie between iterations: ``device``, ``host``, ``nvme`` (behind the host), ``any`` (the schedule
+        says); ``static`` parameters, and all that belongs to them, are static memory.
     link, host_speed, nvme : float
         Bytes/s each way to the host; its speed at updates, the device's being 1; bytes/s between host and NVMe.
     data, zero : int

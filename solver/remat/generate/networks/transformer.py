@@ -187,8 +187,8 @@ def transformer(
     made = document(
         kind="chain",
         name=_name(preset, model, batch, dtype, flash, granularity),
-        description=f"{_described(kernels, dtype)}, optimizer {training.optimizer}; published formulas, roofline times at "
-        f"{machine.flops / 1e12:g} TFLOP/s and {machine.bandwidth / 1e12:g} TB/s",
+        description=f"{_described(kernels, dtype)}, optimizer {training.optimizer}; published formulas, roofline times "
+        f"at {machine.flops / 1e12:g} TFLOP/s and {machine.bandwidth / 1e12:g} TB/s",
         units=SECONDS_AND_BYTES,
         static_memory=static or None,
         input_size=TOKEN * kernels.tokens,

@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from remat.graph.names import NameRun, NumberedNames
-from remat.graph.taskgraph import GRADIENTS, PARAMETERS, STATES, IntArray, NumberArray, PairTimes, Placeable, Ragged, TaskGraph, number_array
+from remat.graph.taskgraph import (
+    GRADIENTS,
+    PARAMETERS,
+    STATES,
+    IntArray,
+    NumberArray,
+    PairTimes,
+    Placeable,
+    Ragged,
+    TaskGraph,
+    number_array,
+)
 from remat.instance.lowering.chain import with_stage_names
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ left out, but for g7, which orders the update after the backward.
 Where d equal ranks train on parts of the batch, the graph is that of one of them, and its collectives have one part:
 
 - A7 adds g7 up on all ranks, and says so (r7, which U7 reads). From stage 2 of ZeRO on B7 makes a bucket b7 instead,
-  and A7 reduces it into the rank's share g7. Neighbours whose gradients go together have one such task, the first one's.
+  and A7 reduces it into the rank's share g7. Neighbours whose gradients go together have one such task, the first
+  one's.
 - In stages 1 and 2, U7 makes p7, the rank's share of the new parameters, and P7 gathers nw7 from all ranks' shares.
 - In stage 3, w7 and nw7 are shares, and P7, any number of times, gathers f7, which F7, Fe7 and B7 read.
 """

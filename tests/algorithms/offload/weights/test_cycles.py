@@ -96,5 +96,5 @@ def test_within_a_budget(seed):
 def test_other_algorithms_know_no_steps_without_end():
     document = chain(stage(), staleness=0, schema="remat.instance/3")
     for algorithm in ("weight-offload", "keep-all", "dag-auto"):
-        with pytest.raises(remat.OptionError, match="follow each other without end|offload"):
+        with pytest.raises(remat.OptionError, match=r"follow each other without end|offload"):
             remat.solve(document, algorithm=algorithm)

@@ -1,4 +1,4 @@
-"""Table 1 of the survey of Gusak et al. 2022: which way each category of methods changes what, from our own schedules."""
+"""Table 1 of the survey of Gusak et al. 2022: which way each category changes what, from our own schedules."""
 
 from benchmarks import survey_table
 

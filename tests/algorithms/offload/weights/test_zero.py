@@ -101,7 +101,7 @@ def test_the_papers_table():
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])
 def test_traffic(ranks):
-    """A rank sends (d - 1) / d of twice the parameters' bytes a step; three times in stage 3, but for the last layer."""
+    """A rank sends (d - 1) / d of twice the parameters' bytes a step; three times in stage 3 but for the last layer."""
     layers = [stage(parameters=24 * (k + 1)) for k in range(4)]
     total, last = sum(layer["parameter_size"] for layer in layers), layers[-1]["parameter_size"]
     for zero in range(4):
@@ -117,7 +117,7 @@ def test_traffic(ranks):
 
 
 def three(zero, **more):
-    """Return three stages of F 2, B 4, 4 bytes of parameters; two ranks gather or reduce them in 1, adding up takes 2."""
+    """Return three stages of F 2, B 4, 4 bytes of parameters; two ranks gather or reduce them in 1, add up in 2."""
     return of_ranks(on_the_device(chain(stage(), stage(), stage(), master_copy=True)), 2, zero, **more)
 
 
@@ -232,8 +232,11 @@ def test_granular_offloading_against_all_places(seed):
     homes = ("device", "host")
     free = document | {"parameter_memory": "any", "optimizer_memory": "any"}
     peak = solve(free, "granular-offload").peak_memory["device"]
-    everywhere = remat.solve(document | dict.fromkeys(("parameter_memory", "optimizer_memory"), "host"), algorithm="l2l",
-                             options={"activations": "device"})
+    everywhere = remat.solve(
+        document | dict.fromkeys(("parameter_memory", "optimizer_memory"), "host"),
+        algorithm="l2l",
+        options={"activations": "device"},
+    )
     for budget in (peak, (peak + everywhere.peak_memory["device"]) // 2, everywhere.peak_memory["device"]):
         found = remat.solve(free, algorithm="granular-offload", budget=budget)
         assert found.columns is not None
@@ -278,7 +281,9 @@ def test_sixteen_gathers_or_the_bytes_of_keeping(keep):
         "schema": "remat.instance/3",
         "kind": "pipeline",
         "micro_batches": batches,
-        "layers": [{"repeat": layers, "forward_time": 2, "backward_time": 4, "parameter_size": size, "update_time": 64}],
+        "layers": [
+            {"repeat": layers, "forward_time": 2, "backward_time": 4, "parameter_size": size, "update_time": 64}
+        ],
         "sharding": sharding,
         "cluster": {"devices": [{"name": "gpu", "count": 64}], "levels": [{"bandwidth": 10**6}]},
     }
