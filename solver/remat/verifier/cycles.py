@@ -16,9 +16,9 @@ from remat.graph.taskgraph import TaskGraph
 from remat.schedule.steps import Steps
 from remat.units import Number
 from remat.verifier.findings import Findings
+from remat.verifier.following import Followed, follow
 from remat.verifier.memory import changes
 from remat.verifier.periodic import check_overlaps, highest
-from remat.verifier.referee import Followed, follow
 from remat.verifier.report import Steady, Violation
 from remat.verifier.residency import FREE, PART_READ, PART_WRITE_END, READ, WRITE_END
 from remat.verifier.timeline import TOLERANCE

@@ -15,8 +15,8 @@ from tests.generate.networks.test_unet_mlp import checked
 
 Generator = Callable[..., dict[str, Any]]
 
-# Parameters, and billions of multiply-adds of a forward, of the models that torchvision ships; He et al. 2016 count 19.6
-# for VGG-19, Szegedy et al. 2016 about 5 for Inception-v3, Huang et al. 2017 (figure 3) the same for DenseNets.
+# Parameters, and billions of multiply-adds of a forward, of the models that torchvision ships; He et al. 2016 count
+# 19.6 for VGG-19, Szegedy et al. 2016 about 5 for Inception-v3.
 PUBLISHED: list[tuple[Generator, dict[str, Any], int, float]] = [
     (vgg, {"depth": "11"}, 132_863_336, 7.6),
     (vgg, {"depth": "13"}, 133_047_848, 11.3),

@@ -366,15 +366,15 @@ class _Repeat:
             instantly = self.time[step] <= instant
             first: Moment = (start[step], INSTANTLY if instantly else BEGINS, 2 * turn)
             last: Moment = (start[step] + self.time[step], INSTANTLY if instantly else ENDS, 2 * turn + 1)
-            for place in writes:
-                if place in begun:
-                    spans[place[0]].append((begun[place], last, size[place[1]]))
-                begun[place] = first
-            for place in frees:
-                if place in begun:
-                    spans[place[0]].append((begun.pop(place), last, size[place[1]]))
+            for key in writes:
+                if key in begun:
+                    spans[key[0]].append((begun[key], last, size[key[1]]))
+                begun[key] = first
+            for key in frees:
+                if key in begun:
+                    spans[key[0]].append((begun.pop(key), last, size[key[1]]))
                 else:
-                    gone[place] = last
+                    gone[key] = last
             if self.steps.kind[step] == StepKind.RUN:
                 memory = machine.processors[self._processor(step)].memory
                 workspace = int(self.graph.workspace[int(self.steps.item[step])])

@@ -113,7 +113,8 @@ class Training:
 
     def _backwards(self) -> None:
         """Append backwards, with what comes before each of them, exchanges, and updates on the device."""
-        stages, late = self.setting.stages, [] if self.manner.late else None
+        stages = self.setting.stages
+        late: list[int] | None = [] if self.manner.late else None
         waiting: list[int] = []  # updates that wait for an exchange beside the next backward
         for index in reversed(range(len(stages))):
             stage, choice = stages[index], self.choices[index]

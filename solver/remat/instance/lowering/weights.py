@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,10 +37,12 @@ from remat.graph.taskgraph import (
     TaskGraph,
     number_array,
 )
-from remat.instance.chain import ChainInstance, Stage
 from remat.instance.machine import ANY
 from remat.instance.sharding import ShardingModel
 from remat.units import Number
+
+if TYPE_CHECKING:
+    from remat.instance.chain import ChainInstance, Stage
 
 TERMS = {
     "w": PARAMETERS,

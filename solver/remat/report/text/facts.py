@@ -92,15 +92,16 @@ def _training_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     lasting = [term.size for term in facts.terms if term.name in (PARAMETERS, GRADIENTS, STATES)]
     where = f" on each of {facts.ranks:,} ranks" if facts.ranks > 1 else ""
     yield "", f"the first {len(lasting)} together {size(sum(lasting))}{where}"
-    if facts.alone is None or facts.alone.columns is None or facts.alone.report is None:
-        return
     alone = facts.alone
+    columns, report = (None, None) if alone is None else (alone.columns, alone.report)
+    if alone is None or columns is None or report is None:
+        return
     memory = alone.machine.memory_index[facts.working_memory]
-    step = alone.report.peaks[facts.working_memory].step
-    residents = residents_at(alone.graph, alone.machine, alone.columns, alone.report, memory=memory, step=step)
+    step = report.peaks[facts.working_memory].step
+    residents = residents_at(alone.graph, alone.machine, columns, report, memory=memory, step=step)
     listed = [f"{term} {format_size(part, units)}" for term, part in by_term(alone.graph, residents).items()]
     yield "at that peak", ", ".join(listed)
-    for k, (name, row) in enumerate(traffic_by_term(alone.graph, alone.machine, alone.columns).items()):
+    for k, (name, row) in enumerate(traffic_by_term(alone.graph, alone.machine, columns).items()):
         crossing = ", ".join(f"{term} {format_size(part, units)}" for term, part in row.items())
         yield "traffic" if k == 0 else "", f"{shown_name(name)}: {crossing}"
 

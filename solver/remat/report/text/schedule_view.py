@@ -36,7 +36,7 @@ def schedule_view(examined: Examined) -> str:
 def to_dict(examined: Examined) -> dict[str, Any]:
     """Return what the view shows as JSON: figures, and all residents of each memory at its peak."""
     report = examined.report
-    memories = {}
+    memories: dict[str, dict[str, Any]] = {}
     for index, memory in enumerate(examined.machine.memories):
         peak = report.peaks[memory.name]
         listed = _residents(examined, index)

@@ -53,10 +53,10 @@ def traffic_by_term(graph: TaskGraph, machine: Machine, steps: Steps) -> dict[st
         task = int(steps.item[step])
         if task in graph.moved:
             memory = machine.processors[int(steps.on[step][0]) if steps.on is not None and len(steps.on[step]) else 0]
-            link = machine.link_index.get((memory.memory, memory.memory))
-            if link is not None:
+            around = memory.memory, memory.memory
+            if around in machine.link_index:
                 term = graph.term(int(graph.reads[task][0]))
-                add(link, GRADIENTS if term == BUCKETS else term, graph.moved[task])
+                add(machine.link_index[around], GRADIENTS if term == BUCKETS else term, graph.moved[task])
     return {
         name: dict(sorted(((t, size) for t, size in row.items() if size), key=lambda item: TERMS.index(item[0])))
         for name, row in found.items()
