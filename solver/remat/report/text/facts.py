@@ -51,7 +51,8 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     if facts.placeable:
         yield "to be placed", f"{facts.placeable:,} of {facts.values:,} values: inputs that lie where the schedule says"
     if facts.collectives:
-        yield "collectives", f"{facts.collectives:,} of {facts.tasks:,} tasks, each in several memories at once"
+        where = "all ranks together" if facts.ranks > 1 else "each in several memories at once"
+        yield "collectives", f"{facts.collectives:,} of {facts.tasks:,} tasks, {where}"
     if facts.static_memory:
         yield "static memory", size(facts.static_memory)
     yield "no recomputation", f"time {format_time(facts.no_recompute_time, units)}"
