@@ -5,6 +5,7 @@ from tests.mutants.fault import faults_of
 REFEREE, MEMORY, RESIDENCY, TIMELINE = "referee.py", "memory.py", "residency.py", "timeline.py"
 HIDDEN, OF_HIDDEN = "hidden.py", ("tests/verifier/test_hidden_time.py",)
 
+OF_CYCLES = ("tests/algorithms/offload/weights/test_cycles.py",)
 OF_COLLECTIVES = ("tests/verifier/test_dag_devices.py", "tests/instance/test_dag_devices.py")
 
 FAULTS = faults_of(
@@ -20,10 +21,31 @@ FAULTS = faults_of(
         ),
         (
             "collectives.py",
-            "[*memories[1:], memories[0]]",
-            "[*memories[1:], memories[-1]]",
+            "[*memories[1:], *memories[:1]]",
+            "[*memories[1:], *memories[-1:]]",
             "a ring is closed",
             OF_COLLECTIVES,
+        ),
+        (
+            "collectives.py",
+            "pairs if len(pairs) > 1 else [pair for pair in pairs if pair in machine.link_index]",
+            "pairs if len(pairs) > 1 else []",
+            "one part alone occupies the way to its equals",
+            OF_COLLECTIVES,
+        ),
+        (
+            "cycles.py",
+            "arrives - late > begins + self.slack",
+            "arrives - 2 * late > begins + self.slack",
+            "what a step begins with comes in time",
+            OF_CYCLES,
+        ),
+        (
+            "cycles.py",
+            "kept += (self.lag[place.value] - 1) * size",
+            "kept += 0 * size",
+            "versions that wait for their step take room",
+            OF_CYCLES,
         ),
         (
             TIMELINE,
