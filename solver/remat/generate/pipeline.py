@@ -184,8 +184,7 @@ def transformer(
     devices, micro_batches, batch : int
         Devices in all, micro-batches of a step (of a rank), and sequences in each.
     data, zero, keep : int, int, bool
-        Ranks that train on parts of the batch, neighbours among the devices; the stage of ZeRO, and whether what is
-        gathered and reduced stays for the step. With several ranks a step ends with updates.
+        Ranks, neighbours among the devices; stage of ZeRO, and whether what is gathered and reduced stays for the step.
     link, network, latency : str
         Bandwidth each way between devices of a node, and of different nodes; what each transfer takes beside.
     node, memory : int, str, optional
@@ -213,7 +212,6 @@ def transformer(
     ranks = _ranks(count, data, zero, keep=keep)
     batches = check.integer("micro_batches", micro_batches, minimum=1)
     levels = _levels(link, latency, network, node if node is not None and node < count else None)
-    device = {"name": "gpu", "count": count} | ({} if memory is None else {"memory": memory})
     made = document(
         kind="pipeline",
         name=f"{chain['name']}_p{count}_m{batches}",
@@ -221,12 +219,17 @@ def transformer(
         units=SECONDS_AND_BYTES,
         micro_batches=batches,
         layers=_with_updates(_layers(chain, split=split), chain, there=bool(ranks)),
-        cluster={"devices": [device], "levels": levels} | ({} if transfers == "overlap" else {"transfers": transfers}),
+        cluster=_cluster(count, memory, levels, transfers),
         **(_copied(copies, exchange) | ranks | _changing(weights, update_every, count)),
         **_in_sizes(model, sizes, split=split),
         **_in_slices(model, slices, split=split),
     )
     return made | {"schema": "remat.instance/3"}
+
+
+def _cluster(count: int, memory: str | None, levels: list[dict[str, Any]], transfers: str) -> dict[str, Any]:
+    device = {"name": "gpu", "count": count} | ({} if memory is None else {"memory": memory})
+    return {"devices": [device], "levels": levels} | ({} if transfers == "overlap" else {"transfers": transfers})
 
 
 def _levels(link: str, latency: str, network: str, node: int | None) -> list[dict[str, Any]]:
