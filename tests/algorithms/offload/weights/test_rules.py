@@ -270,6 +270,9 @@ def test_actions_name_updates():
     ]
     assert "restore w1 from host" in told
     assert "checkpoint g1 to host" in told
+    shared = {"schema": "remat.instance/3", "optimizer_memory": "device", "sharding": {"data": 2, "zero": 3}}
+    told = list(actions(solve(chain(stage(), stage()) | shared, "zero")))
+    assert [told.count(line) for line in ("gather 1", "gather 2", "exchange 1", "update 1")] == [2, 1, 1, 1]
 
 
 def test_parameters_do_not_grow_with_the_batch():
