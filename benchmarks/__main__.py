@@ -27,6 +27,7 @@ NAMES = (
     "chain_table",
     "offload_table",
     "offload_gap",
+    "survey_table",
     "joins",
     "dag_auto",
     "dag_large",

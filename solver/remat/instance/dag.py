@@ -26,17 +26,13 @@ from remat.instance.fields import (
     check_total,
     fail,
 )
-from remat.instance.machine import MachineModel
+from remat.instance.machine import ANY, MachineModel
 from remat.instance.tasks import Names, Task, Value
 from remat.instance.wellformed import can_all_run, graph_columns
 
 
 def _place(value: object) -> Any:
     return {"value": value} if isinstance(value, str) else value
-
-
-ANY = "any"
-"""What an input names instead of a memory where the schedule chooses; of a memory of that name it is just the name."""
 
 
 class Residency(Model):
@@ -117,7 +113,7 @@ class DagInstance(BaseInstance):
     @property
     def is_placeable(self) -> bool:
         """Whether `any` means that the schedule chooses: no memory is called so."""
-        return all(memory.name != ANY for memory in (self.machine or MachineModel()).memories)
+        return (self.machine or MachineModel()).leaves_places_open
 
     def parts_with_newer_fields(self) -> Iterator[tuple[Model, str]]:
         """Yield the instance, the parts of its machine, and the places, values and tasks that have newer fields."""

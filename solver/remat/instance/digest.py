@@ -179,7 +179,7 @@ def _numbers(node: Any, exponent: int, key: str = "") -> Any:
         return node
     if key in _TIMES:
         return _decimal(Decimal(repr(node)).scaleb(exponent))
-    if key == "bandwidth":  # per time unit: the exponent counts the other way
+    if key in ("bandwidth", "codec"):  # per time unit: the exponent counts the other way
         return _decimal(Decimal(repr(node)).scaleb(-exponent))
     return node
 

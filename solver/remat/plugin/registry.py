@@ -53,6 +53,10 @@ class Algorithm:
     devices : bool
         Whether it knows of kind `dag` times by type, tasks that are tied to processors and inputs whose place is the
         schedule's choice, and memories with static bytes of their own.
+    ranks : bool
+        Whether it knows chains whose states equal ranks share out, or lie where the schedule says.
+    streams : bool
+        Whether it knows chains whose steps follow each other without end, and answers with a period.
     slices : bool
         Whether it knows pipelines whose sequences are cut into slices.
     divide : str
@@ -90,6 +94,8 @@ class Algorithm:
     several_memories: bool = False
     any_links: bool = False
     devices: bool = False
+    ranks: bool = False
+    streams: bool = False
     slices: bool = False
     divide: str = ""
     anytime: bool = False

@@ -23,7 +23,7 @@ from remat.solving.remedies import remedies
 from remat.solving.result import Result
 from remat.solving.scopes import scope_of, scoped
 from remat.units import Number
-from remat.verifier import Report, check
+from remat.verifier import Report, check, check_cycle
 
 if TYPE_CHECKING:
     from remat.solving.orders import Followed
@@ -60,6 +60,8 @@ def conclude(
         stream, least = _streamed(problem, solver, proposal)
         if stream is not None:
             steps, report, own = stream.steps, stream.report, stream.graph
+    elif proposal.period is not None:
+        steps, report, least = _cycled(problem, solver, proposal)
     elif proposal.orders is not None:
         followed, report, excess, hangs = _followed(problem, solver, proposal)
         if followed is not None:
@@ -132,6 +134,31 @@ def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[
         if memory.capacity is not None and size > memory.capacity
     )
     return None, LeastBudget(size, None, solver.guarantee == "strategy", -index)
+
+
+def _cycled(
+    problem: Problem, solver: Algorithm, proposal: Proposal
+) -> tuple[Steps | None, Report | None, LeastBudget | None]:
+    """Verify steps of training that follow each other; of those that take too much memory, return what is enough.
+
+    That is known only if one step alone fits.
+    """
+    assert proposal.steps is not None
+    assert proposal.period is not None
+    graph, machine, steps = problem.graph, problem.machine, proposal.steps
+    report = check(graph, machine, steps, reference_time=problem.no_recompute_time)
+    steady, wrong = check_cycle(graph, machine, steps, proposal.period)
+    report = replace(report, steady=steady, violations=(*report.violations, *wrong))
+    if {violation.rule for violation in report.violations} != {"capacity"}:
+        _check_claims(problem, solver, proposal, report)
+        return steps, report, None
+    over = [
+        (max(report.peaks[memory.name].size, steady.peaks[memory.name]), -index)
+        for index, memory in enumerate(machine.memories)
+        if memory.capacity is not None
+    ]
+    size, index = max(over)
+    return None, None, LeastBudget(size, None, False, -index)
 
 
 def _followed(

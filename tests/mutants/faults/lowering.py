@@ -52,14 +52,14 @@ FAULTS = faults_of(
         ),
         (
             WEIGHTS,
-            'if instance.master_copy and number in index["o"] else',
-            "if instance.master_copy else",
+            'if self.instance.master_copy and number in self.index["o"] else',
+            "if self.instance.master_copy else",
             "without optimizer state an update reads the parameters",
         ),
         (
             WEIGHTS,
-            'if size or name == "g"}',
-            "if size}",
+            'columns["g"][number] = share',
+            'columns["g"].update({number: share} if share else {})',
             "a gradient of no bytes orders the update",
         ),
     ],

@@ -6,6 +6,7 @@ REFEREE, MEMORY, RESIDENCY, TIMELINE = "referee.py", "memory.py", "residency.py"
 FOLLOWING, IN_TURN, OF_IN_TURN = "following.py", "in_turn.py", ("tests/verifier/test_in_turn.py",)
 HIDDEN, OF_HIDDEN = "hidden.py", ("tests/verifier/test_hidden_time.py",)
 
+OF_CYCLES = ("tests/algorithms/offload/weights/test_cycles.py",)
 OF_COLLECTIVES = ("tests/verifier/test_dag_devices.py", "tests/instance/test_dag_devices.py")
 
 FAULTS = faults_of(
@@ -21,10 +22,31 @@ FAULTS = faults_of(
         ),
         (
             "collectives.py",
-            "[*memories[1:], memories[0]]",
-            "[*memories[1:], memories[-1]]",
+            "[*memories[1:], *memories[:1]]",
+            "[*memories[1:], *memories[-1:]]",
             "a ring is closed",
             OF_COLLECTIVES,
+        ),
+        (
+            "collectives.py",
+            "pairs if len(pairs) > 1 else [pair for pair in pairs if pair in machine.link_index]",
+            "pairs if len(pairs) > 1 else []",
+            "one part alone occupies the way to its equals",
+            OF_COLLECTIVES,
+        ),
+        (
+            "cycles.py",
+            "arrives - late > begins + self.slack",
+            "arrives - 2 * late > begins + self.slack",
+            "what a step begins with comes in time",
+            OF_CYCLES,
+        ),
+        (
+            "cycles.py",
+            "kept += (self.lag[place.value] - 1) * size",
+            "kept += 0 * size",
+            "versions that wait for their step take room",
+            OF_CYCLES,
         ),
         (
             TIMELINE,

@@ -25,7 +25,7 @@ def lower_dag(instance: DagInstance, machine: Machine) -> TaskGraph:
 
     Of times by type only those count that processors of the machine have.
     """
-    from remat.instance.dag import ANY
+    from remat.instance.machine import ANY
 
     columns = instance.in_columns()
     whole, index = columns.whole, columns.values.find

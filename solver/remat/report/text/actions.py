@@ -10,6 +10,8 @@ which a forward can go on: the initial state, the one that the latest forward ma
 ``loss``                               run the loss
 ``backward I``                         run B{I}
 ``update I``                           run U{I}, the update of the parameters of stage I
+``gather I``, ``exchange I``           run P{I}: parameters of stage I, from all ranks; run A{I}: its gradients (and
+                                       others that go with them), with all ranks
 ``checkpoint V``                       the state V stays in memory while the forward goes on without saving
 ``checkpoint V to LEVEL``              copy V from working memory to another memory
 ``restore V``                          go back to the state V, which lies in working memory
@@ -36,6 +38,9 @@ from remat.report.text.naming import shown_name
 from remat.report.views.layout import ChainLayout
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.solving.result import Result
+
+_OF_PARAMETERS = {"U": "update", "P": "gather", "A": "exchange"}
+"""What is done with parameters, by the first letter of the task."""
 
 
 def actions(result: Result) -> Iterator[str]:
@@ -127,8 +132,8 @@ class _Teller:
         elif task == loss:
             yield from self._start_from(length, drop, keeps=False)
             yield "loss"
-        elif self._tasks[task].startswith("U"):
-            yield f"update {self._tasks[task].removeprefix('U')}{self._own(task, task)}"
+        elif self._tasks[task][0] in _OF_PARAMETERS:
+            yield f"{_OF_PARAMETERS[self._tasks[task][0]]} {self._tasks[task][1:]}{self._own(task, task)}"
         else:
             name = self._tasks[task].removeprefix("B")
             if not self._layout.saves:
