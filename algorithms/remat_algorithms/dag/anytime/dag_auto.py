@@ -15,6 +15,7 @@ from remat_algorithms.dag.anytime.conclusion import conclude
 from remat_algorithms.dag.anytime.improving import SMALLER, Improver, aside, beside, first_plans
 from remat_algorithms.dag.anytime.programs import ask_programs
 from remat_algorithms.dag.anytime.race import Race, steps_of
+from remat_algorithms.dag.anytime.starting import Starting
 from remat_algorithms.dag.anytime.walks.reordering import Start, better_start
 from remat_algorithms.dag.plans.model import StageModel, stage_model
 from remat_algorithms.dag.plans.state import Search
@@ -37,6 +38,10 @@ ONE_BY_ONE = 1.0, 1.0, 1.0
 
 HEAD_START, HEAD_START_EACH = 0.5, 0.002
 """Seconds, and those for each task, that the first plan may take before the bounding side loads its solver."""
+
+NEAR, LARGE = 8e-6, 1000
+"""Share of the makespan within which of its bound the first program's solution is good enough at first, in graphs of more
+tasks than that."""
 
 PROGRAMS_START = 2.0
 """Seconds, or at most a third of the time, before the programs are asked where there is one thread."""
@@ -94,11 +99,20 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
     assert budget is not None
     if problem.exceeded is not None:
         return Proposal(termination=context.termination, notes=notes)
-    search = Search(model, budget, context.seed)
     race = Race(problem, model, context, budget, patience, options.reorder and speaks_for_all(problem, model))
     race.offer(start.plan)
     if start.steps is not None:
         race.offer_steps(*start.steps)
+    starting = Starting(race) if model.simple and model.stages > SMALL else None
+    if starting is not None:
+        starting.sketch()
+    search = Search(model, budget, context.seed)
+    if starting is not None:
+        if race.best is None:
+            aside(race, search, lambda: starting.mend(search))
+        overall = speaks_for_all(problem, model)
+        if not starting.prove(overall, NEAR if model.stages > LARGE else 0.0) and not race.over():
+            starting.prove(overall, 0.0)
     if options.iterations is not None or model.stages <= SMALL:
         termination = _in_turns(race, search, options)
         if options.iterations is None and not race.over() and not ask_programs(race, patience, ONE_BY_ONE):

@@ -19,7 +19,7 @@ from remat_algorithms.dag.moments.building import build
 from remat_algorithms.dag.moments.facts import Facts as MomentFacts
 from remat_algorithms.dag.moments.lineage import MOST_TASKS, Lineage
 from remat_algorithms.dag.moments.orders import Free
-from remat_algorithms.dag.moments.solving import Moment
+from remat_algorithms.dag.moments.solving import Effort, Moment
 from remat_algorithms.dag.moments.solving import solve as solve_moments
 from remat_algorithms.dag.plans.model import StageModel
 from remat_algorithms.dag.plans.state import ALPHAS, Plan, Search
@@ -138,17 +138,16 @@ class Bounding:
         if built is None:
             return False
         left, unit = race.context.seconds_left, float(facts.unit) / race.model.time_unit
-        answer = solve_moments(
-            built,
-            stopped=race.watch,
+        effort = Effort(
             relaxed_work=0,
             whole_work=self.effort,
             seconds=left if seconds is None or left is None else min(left, seconds),
             # Each program has the moments of the last one, and more.
             known=self._known,
             seed=race.context.seed,
-            raised=(lambda units: race.raise_overall(unit * units)) if self.effort is None else None,
         )
+        raised = (lambda units: race.raise_overall(unit * units)) if self.effort is None else None
+        answer = solve_moments(built, effort, stopped=race.watch, raised=raised)
         self._known = answer.bound
         race.raise_overall(unit * answer.bound)
         race.say(f"all orders, at {len(moments)} moments")
