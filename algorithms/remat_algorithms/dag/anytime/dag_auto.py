@@ -7,12 +7,12 @@ from dataclasses import replace
 from pydantic import Field
 
 from remat.placement import Unplaceable, place
-from remat.plugin import Context, Options, Problem, Proposal, Steps, reference_order, run_in_order
+from remat.plugin import Context, Options, Problem, Proposal, Steps, run_in_order
 from remat_algorithms.dag.anytime.attempt import Attempt
 from remat_algorithms.dag.anytime.bounds.bounding import speaks_for_all
 from remat_algorithms.dag.anytime.conclusion import conclude
 from remat_algorithms.dag.anytime.parted import solve_in_parts
-from remat_algorithms.dag.anytime.parts import FEWEST, Parts, find_parts
+from remat_algorithms.dag.anytime.parts import Parts, find_parts
 from remat_algorithms.dag.anytime.race import Race, steps_of
 from remat_algorithms.dag.anytime.walks.reordering import Start, better_start
 from remat_algorithms.dag.plans.model import StageModel, stage_model
@@ -92,14 +92,11 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
 
 def _parts(problem: Problem) -> Parts | None:
     """Return the parts between waists; None where there are none, or everything fits as it is."""
-    graph, machine = problem.graph, problem.machine
-    if len(graph.tasks) < 2 * FEWEST or not problem.needed.forced.all():
+    parts = find_parts(problem)
+    if parts is None:
         return None
-    order = reference_order(graph, problem.needed.once)
-    parts = find_parts(problem, order)
-    if parts is None or not isinstance(place(graph, machine, run_in_order(graph, machine, order)), Unplaceable):
-        return None
-    return parts
+    steps = run_in_order(problem.graph, problem.machine, parts.order)
+    return parts if isinstance(place(problem.graph, problem.machine, steps), Unplaceable) else None
 
 
 def keep_everything(model: StageModel, problem: Problem) -> Steps | None:

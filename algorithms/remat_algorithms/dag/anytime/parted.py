@@ -70,6 +70,7 @@ class Parted:
     attempts: list[Attempt] = field(default_factory=list)
     listed: list[Fraction] = field(default_factory=list)
     overall: list[Fraction] = field(default_factory=list)
+    _peaks: list[Peak] = field(default_factory=list)
     _told: float = -math.inf
     _answer: tuple[Steps, Number] | None = None
 
@@ -91,20 +92,28 @@ class Parted:
                 return False
         return self._join(last=True)
 
-    def prove(self) -> None:
-        """Bound the whole, kind by kind."""
+    def prove(self, near: float) -> None:
+        """Bound the whole, kind by kind, up to a share of the time of all tasks."""
+        listed, overall = list[Fraction](), list[Fraction]()
         for kind in range(len(self.parts.first)):
-            problem = self.parts.problem_of(kind, bounding=True)
-            facts = Facts.of(problem, np.arange(len(problem.graph.tasks), dtype=np.int64))
-            assert problem.budget is not None
-            peak = Peak(facts, problem.budget, self.context.seed, lambda: self.context.stopped)
+            if len(self._peaks) == kind:
+                problem = self.parts.problem_of(kind, bounding=True)
+                facts = Facts.of(problem, np.arange(len(problem.graph.tasks), dtype=np.int64))
+                assert problem.budget is not None
+                self._peaks.append(Peak(facts, problem.budget, self.context.seed, lambda: self.context.stopped))
+                if self._peaks[kind].at is not None:
+                    self._peaks[kind].relax()
+            peak = self._peaks[kind]
             bounds = 0.0, 0.0
             if peak.at is not None:
-                peak.relax()
-                answer = peak.solve(NEAR)
-                bounds = answer.bound, peak.for_all(answer, NEAR)
-            for units, kinds in zip(bounds, (self.listed, self.overall), strict=True):
-                kinds.append(Fraction(0) if units == math.inf else Fraction(units) * facts.unit)
+                answer = peak.solve(near)
+                bounds = answer.bound, peak.for_all(answer, near)
+            # That there is no schedule at all, nobody says who has one.
+            units = [Fraction(0) if bound == math.inf else Fraction(bound) * peak.facts.unit for bound in bounds]
+            listed.append(units[0])
+            overall.append(units[1])
+        self.listed = [max(pair) for pair in zip(listed, self.listed or listed, strict=True)]
+        self.overall = [max(pair) for pair in zip(overall, self.overall or overall, strict=True)]
         self.context.report(bound=self.bound(self.overall), scope=ALL_SCHEDULES)
 
     def bound(self, kinds: list[Fraction]) -> Number:
@@ -135,6 +144,8 @@ class Parted:
             self.attempts[kind].prove()
             self.attempts[kind].finish()
             self._join(last=True)
+        if not self.context.stopped:
+            self.prove(0.0)
         return self.context.termination
 
     def _told_of(self, _: Progress) -> None:
@@ -206,5 +217,5 @@ def solve_in_parts(parts: Parts, context: Context, patience: float, iterations: 
     parted = Parted(parts, context, patience, iterations)
     if not parted.begin():
         return None
-    parted.prove()
+    parted.prove(NEAR)
     return parted.conclude(parted.finish())

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from remat.plugin import BoolArray, IntArray, Names, NeededTasks, Problem, Ragged, Resident, TaskGraph
+from remat.plugin import BoolArray, IntArray, Names, NeededTasks, Problem, Ragged, Resident, TaskGraph, reference_order
 
 NARROW = 500
-"""A waist has at most this part of the budget alive."""
+"""A waist has at most this part alive of what the budget leaves for values that come and go."""
 
 FEWEST = 500
 """Tasks of a part at least."""
@@ -124,14 +124,15 @@ class _Lives:
     buffers: int
 
 
-def find_parts(problem: Problem, order: IntArray) -> Parts | None:
-    """Find the parts of a simple problem; None where there are no waists.
+def find_parts(problem: Problem) -> Parts | None:
+    """Find the parts of a simple problem in its reference order; None where there are no waists.
 
     O(accesses), array by array.
     """
     graph, budget = problem.graph, problem.budget
-    if budget is None or len(order) < 2 * FEWEST or not _is_simple(problem):
+    if budget is None or len(graph.tasks) < 2 * FEWEST or not _is_simple(problem):
         return None
+    order = reference_order(graph, problem.needed.once)
     lives, cuts = _waists(graph, order, budget)
     if not len(cuts):
         return None
@@ -180,12 +181,12 @@ def _waists(graph: TaskGraph, order: IntArray, budget: int) -> tuple[_Lives, Int
     last[ends] = count
     handed = _handed(graph, order, made, last)
     alive = _alive(graph.size, made, last, count)
-    stays = handed | (made < 0) | (last >= count)
-    narrow = _alive(np.where(stays, 0, graph.size), made, last, count) * NARROW <= budget
-    narrow[:FEWEST] = narrow[count - FEWEST + 1 :] = False
+    passing = _alive(np.where(handed | (made < 0) | (last >= count), 0, graph.size), made, last, count)
     handed[sorted(graph.pinned)] = True
     buffers = int(graph.size[handed & (made < 0)].sum())
-    return _Lives(made, last, handed, alive, buffers), np.array(list(_cuts(narrow, alive)), dtype=np.int64)
+    narrow = passing * NARROW <= budget - graph.static_memory - buffers
+    narrow[:FEWEST] = narrow[count - FEWEST + 1 :] = False
+    return _Lives(made, last, handed, alive, buffers), np.array(list(_cuts(narrow, passing)), dtype=np.int64)
 
 
 def _alive(size: IntArray, made: IntArray, last: IntArray, count: int) -> IntArray:
@@ -220,14 +221,14 @@ def _handed(graph: TaskGraph, order: IntArray, made: IntArray, last: IntArray) -
     return handed
 
 
-def _cuts(narrow: BoolArray, alive: IntArray) -> Iterator[int]:
+def _cuts(narrow: BoolArray, passing: IntArray) -> Iterator[int]:
     """Yield the narrowest place of each run of narrow places, some way from the one before."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], narrow, [False])).astype(np.int8)))
     previous = 0
     for begin, end in edges.reshape(-1, 2).tolist():
         begin = max(begin, previous + FEWEST)
         if begin < end:
-            previous = begin + int(np.argmin(alive[begin:end]))
+            previous = begin + int(np.argmin(passing[begin:end]))
             yield previous
 
 
