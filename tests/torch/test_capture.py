@@ -48,6 +48,30 @@ def test_modules_and_lines_are_known():
     assert backward["module"].startswith("net.")
 
 
+class Twice(nn.Module):
+    """Equal operators, and views of both, those of the second first: each storage once stood for the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Linear(6, 6)
+
+    def forward(self, x):
+        y = self.one(x)
+        a, b = torch.sin(y), torch.sin(y)
+        late, early = b.t(), a.t()
+        return (late * 2 + early @ y).square().mean()
+
+
+def test_views_of_merged_operators_are_merged_in_either_order():
+    torch.manual_seed(0)
+    module, x = Twice(), torch.randn(6, 6)
+    captured = remat.torch.capture(module, x)
+    assert sum(node.operator == "aten.sin.default" for node in captured.recording.nodes) == 1
+    done = remat.torch.execute(captured, remat.solve(captured.instance(), algorithm="keep-all"))
+    module(x).backward()
+    assert all(torch.equal(done.gradients[name], tensor.grad) for name, tensor in module.named_parameters())
+
+
 def test_what_lies_in_memory_throughout():
     captured = study(models.conv).captured
     split = captured.static_bytes("adam")

@@ -104,11 +104,21 @@ def _merge_equal(graph: Any) -> dict[int, int]:
         key = _frozen((node.target, node.args, node.kwargs))
         first = seen.setdefault(key, node)
         if first is not node:
-            pairs = zip(_storages(node), _storages(first), strict=True)
-            stands_for.update((storage, other) for storage, other in pairs if storage != other)
+            for storage, other in zip(_storages(node), _storages(first), strict=True):
+                # Views of two merged storages are merged, too, in either order: only what stands for both counts.
+                mine, its = left_of(stands_for, storage), left_of(stands_for, other)
+                if mine != its:
+                    stands_for[mine] = its
             node.replace_all_uses_with(first)
             graph.erase_node(node)
     return stands_for
+
+
+def left_of(stands_for: dict[int, int], storage: int) -> int:
+    """Return the storage that is left of one that was merged, maybe several times."""
+    while storage in stands_for:
+        storage = stands_for[storage]
+    return storage
 
 
 def _frozen(value: Any) -> Hashable:
@@ -190,9 +200,7 @@ class Recorder:
 
     def _tensor(self, tensor: Any) -> Held:
         storage = tensor.untyped_storage()
-        key = storage._cdata
-        while key in self.stands_for:
-            key = self.stands_for[key]
+        key = left_of(self.stands_for, storage._cdata)
         if key not in self.numbers:
             self.numbers[key] = len(self.sizes)
             self.sizes.append(int(storage.nbytes()))
