@@ -42,10 +42,28 @@ def test_modules_and_lines_are_known():
     rows = study(models.conv).captured.table()
     row = next(row for row in rows if row["operator"] == "aten.convolution.default")
     assert row["module"] == "net.0.0"
-    assert row["source"].startswith(("conv.py", "models.py"))
+    assert row["source"].startswith("models.py:")
     assert row["flops"] == 2 * 16 * 8 * 8 * 8 * 3 * 9
     backward = next(row for row in rows if row["operator"] == "aten.convolution_backward.default")
     assert backward["module"].startswith("net.")
+
+
+@pytest.mark.parametrize("factory", [models.conv, models.shared, models.named, models.vit], ids=lambda f: f.__name__)
+def test_parameters_without_data_make_the_same_program(factory):
+    found = study(factory)
+    with torch.device("meta"):
+        module, args, _ = models.make(factory)
+    before = dict(module.named_parameters())
+    captured = remat.torch.capture(module, *found.args, **found.kwargs)
+    assert captured.fingerprint == found.captured.fingerprint
+    assert captured.static_bytes() == found.captured.static_bytes()
+    assert all(parameter is before[name] for name, parameter in module.named_parameters())
+    plan = remat.solve(captured.instance(), algorithm="keep-all")
+    for runs in (remat.torch.execute, lambda captured, _: remat.torch.measure(captured)):
+        with pytest.raises(remat.torch.TorchError, match="on the device meta: there is nothing to run on"):
+            runs(captured, plan)
+    if factory is models.conv:
+        assert remat.torch.capture(module, *args).fingerprint == captured.fingerprint
 
 
 class Twice(nn.Module):
@@ -185,7 +203,8 @@ def test_collectives_are_refused():
     distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     try:
         with pytest.raises(
-            remat.torch.TorchError, match=r"^_c10d_functional\.\S+ is a collective \(.*\.py:\d+\); plans are for one"
+            remat.torch.TorchError,
+            match=r"^_c10d_functional\.\S+ is a collective \(test_capture\.py:\d+\); plans are for one",
         ):
             remat.torch.capture(Reduced("fine"), X)
     finally:

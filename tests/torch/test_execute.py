@@ -1,5 +1,7 @@
 """A schedule, executed: gradients, loss and buffers as PyTorch's own to the bit, and the peak that was verified."""
 
+import copy
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ import remat
 import remat.torch
 from remat.bridges.torch.interpreter import from_mask, mask_scale
 from tests.torch import models
-from tests.torch.studies import SHARES, equal, reruns, solve, study
+from tests.torch.studies import SHARES, WORK, equal, reruns, solve, study
 
 CLOSE = 64
 BIGGER = (models.unet, models.gpt2, models.bert, models.vit)
@@ -87,6 +89,23 @@ def test_measured_costs_know_every_operator():
     instance = found.captured.instance(costs)
     assert "measured on cpu" in instance.source
     assert any(task.workspace for task in instance.tasks)
+
+
+def test_a_plan_with_times_that_are_measured_on_the_way(tmp_path):
+    found = study(models.conv)
+    module, before = copy.deepcopy(found.module), torch.get_rng_state()
+    module.load_state_dict(found.start)
+    choices = {"costs": "measure", "cache": tmp_path, "algorithm": "dag-auto", "options": WORK}
+    planned = remat.torch.compile(module, "100%", **choices)
+    loss = planned(*found.args)
+    assert torch.equal(torch.get_rng_state(), before)
+    loss.backward()
+    assert equal({name: tensor.grad for name, tensor in module.named_parameters()}, found.eager()[1])
+    assert equal(dict(module.named_buffers()), found.eager()[2])
+    again = remat.torch.compile(copy.deepcopy(found.module), "100%", **choices)
+    again(*found.args).backward()
+    assert again.plan.source == "cache"
+    assert planned.plan.schedule["makespan"] > found.plans["keep-all"].makespan, "no CPU is as quick as the roofline's"
 
 
 @pytest.mark.parametrize(

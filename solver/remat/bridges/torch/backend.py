@@ -70,7 +70,9 @@ class Backend:
             if _has_symbols(joint):
                 return _unplanned(joint, num_fwd_outputs)
             captured = Captured(self.module, joint, num_fwd_outputs, sources, None)
+            captured.tensors = inputs
             plan = self._plan(captured, choices(), again=again)
+            captured.tensors = None
             self.plans.append(plan)
             if self.on_plan is not None:
                 self.on_plan(plan)
@@ -100,10 +102,8 @@ class Backend:
 
     def _choices_for(self, graph: Any) -> Callable[[], Choices]:
         """Find the budget of a training graph; a second one in one step needs a budget of its own."""
-        guards: Any = torch._guards
-        compile_id = guards.CompileContext.current_compile_id()
-        frame = None if compile_id is None else compile_id.frame_id
-        resumed = _is_resumed()
+        frame = _frame()
+        resumed = frame is not None and frame[1].startswith("torch_dynamo_resume")
 
         def choices() -> Choices:
             """Ask of training graphs only: others take no budget."""
@@ -128,14 +128,14 @@ class Backend:
         return choices
 
 
-def _is_resumed() -> bool:
-    """Whether the graph that is compiled begins behind a break."""
+def _frame() -> tuple[str, str, int] | None:
+    """Return file, name and line of the function that is compiled: the same whenever it is compiled again."""
     translator: Any = import_module("torch._dynamo.symbolic_convert").InstructionTranslator
     try:
-        name = translator.current_tx().f_code.co_name
+        code = translator.current_tx().f_code
     except AttributeError:  # nothing is translated
-        return False
-    return str(name).startswith("torch_dynamo_resume")
+        return None
+    return str(code.co_filename), str(code.co_name), int(code.co_firstlineno)
 
 
 def _is_input(node: Node) -> bool:

@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from remat.bridges.torch.recording import Held, Node, Recording, Role, TorchError
@@ -23,6 +24,9 @@ argument that says whether it is training (None: it always is)."""
 
 NORMALISATIONS = ("aten.native_layer_norm.default", "aten.native_group_norm.default")
 """Operators that return mean and deviation."""
+
+PYTORCH = f"{Path(torch.__file__).parent}/"
+"""Where its own files are."""
 
 UNDEFINED = ("aten.empty", "aten.new_empty", "aten.empty_like", "aten.empty_strided", "aten.new_empty_strided")
 """Operators that return whatever lies in memory."""
@@ -296,11 +300,11 @@ def module_of(node: Any) -> str:
 
 
 def source_of(node: Any) -> str:
-    """Return file and line of the user's code from which a node comes."""
+    """Return file and line of the user's code from which a node comes: the innermost outside PyTorch, if any is."""
     found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     if not found:
         return ""
-    path, line = found[-1]
+    path, line = next((entry for entry in reversed(found) if not entry[0].startswith(PYTORCH)), found[-1])
     return f"{path.rpartition('/')[2]}:{line}"
 
 
