@@ -258,12 +258,12 @@ class LossOnly(nn.Module):
         return self.model(input_ids=ids, labels=ids if labels is None else labels).loss
 
 
-def bert_base(batch=16, length=512):
+def bert_base(batch=16, length=512, **config):
     from transformers import BertConfig, BertForSequenceClassification
 
-    config = BertConfig(num_labels=3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    given = torch.randint(30000, (batch, length)), torch.randint(3, (batch,))
-    return LossOnly(BertForSequenceClassification(config)), given, {}
+    made = BertConfig(num_labels=3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **config)
+    given = torch.randint(made.vocab_size, (batch, length)), torch.randint(3, (batch,))
+    return LossOnly(BertForSequenceClassification(made)), given, {}
 
 
 def gpt2_small(batch=8, length=1024, **config):

@@ -20,7 +20,9 @@ def test_capturing_executes_nothing():
     module, args, kwargs = models.make(models.conv)
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     state = torch.get_rng_state()
+    ignored = set(torch._dynamo.config.ignore_logging_functions)
     remat.torch.capture(module, *args, **kwargs)
+    assert torch._dynamo.config.ignore_logging_functions == ignored
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
     assert all(tensor.grad is None for tensor in module.parameters())

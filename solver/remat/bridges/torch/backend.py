@@ -268,7 +268,23 @@ def compile_module(module: Any, budget: int | str | Sequence[int | str] | None =
     return planned
 
 
-def registered(graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
+def __getattr__(name: str) -> Any:
+    """Return the compiler that is registered as ``"remat"``, which `torch.compile` looks up before it traces anything.
+
+    So this is the moment for its tracer to learn to pass over calls of loggers.
+    """
+    if name != "registered":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _pass_over_loggers()
+    return _registered
+
+
+def _pass_over_loggers() -> None:
+    config: Any = import_module("torch._dynamo.config")
+    config.ignore_logging_functions = ignored_functions(config)
+
+
+def _registered(graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
     """Compile as backend ``"remat"``: with what `configure` was given, else the budget of the environment."""
     import os
 
@@ -287,14 +303,13 @@ _CONFIGURED: dict[str, Choices] = {}
 def configure(budget: int | str | None = None, **choices: Any) -> None:
     """Set what backend ``"remat"`` is for: from Trainer or Lightning arguments, which know but a name.
 
-    From then on PyTorch's compiler passes over calls of loggers, which would break a module into several graphs;
-    call it after importing transformers, which has some of its own.
+    As where the backend is looked up by its name, PyTorch's compiler passes over calls of loggers from then on, which
+    would break a module into several graphs.
     """
     if budget is not None and not isinstance(budget, (int, str)):
         raise OptionError("several budgets go with remat.torch.backend or compile", argument="budget")
-    config: Any = import_module("torch._dynamo.config")
-    config.ignore_logging_functions = ignored_functions(config)
+    _pass_over_loggers()
     _CONFIGURED["choices"] = make_choices(budget, choices)
 
 
-__all__ = ["Backend", "backend", "capture", "compile_module", "configure", "registered"]
+__all__ = ["Backend", "backend", "capture", "compile_module", "configure"]
