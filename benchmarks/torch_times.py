@@ -99,14 +99,16 @@ class Bench:
     def _compiled(self, module: Any, budget: float | None) -> Step:
         """Return PyTorch's own compiler without code of its own; `budget` is for its partitioner."""
         config: Any = import_module("torch._functorch.config")
-        compiled = self.torch.compile(module, backend="aot_eager", dynamic=False)
-        first = [nullcontext() if budget is None else config.patch(activation_memory_budget=budget)]
+        registry: Any = import_module("torch._dynamo.backends.registry")
+        plain = registry.lookup_backend("aot_eager")
 
-        def step() -> Any:
-            with first.pop() if first else nullcontext():
-                return compiled(*self.args)
+        def backend(graph: Any, inputs: Any) -> Any:
+            """Compile: a function of its own, or PyTorch would take what it compiled with another budget."""
+            with nullcontext() if budget is None else config.patch(activation_memory_budget=budget):
+                return plain(graph, inputs)
 
-        return step
+        compiled = self.torch.compile(module, backend=backend, dynamic=False)
+        return lambda: compiled(*self.args)
 
     def _checkpointed(self, module: Any, number: int) -> Step:
         blocks = blocks_of(module)[:number]
@@ -154,14 +156,16 @@ class Bench:
 
     # ------------------------------------------------------------------------------------- preparation
 
-    def prepare(self) -> dict[str, Step]:
-        """Compile all; measure peaks and plan where that is not known."""
+    def prepare(self, until: float) -> dict[str, Step]:
+        """Compile all; measure peaks and plan where that is not known, and leave it where the time is over."""
         steps: dict[str, Step] = {}
         for who, make in self.others().items():
             steps[who] = self._ready(who, make)
         steps[KEPT] = self._ready(KEPT, self.ours(KEPT))
         for who in [who for who in steps if who not in (BASE, COMPILED, KEPT)]:
             self._plan(who)
+            if time.perf_counter() > until:
+                return {}
             if self.known[OURS + who]["planned"] is not None:
                 steps[OURS + who] = self._ready(OURS + who, self.ours(OURS + who))
         return steps
@@ -304,8 +308,8 @@ def run(arguments: list[str] | None = None) -> None:
         if not asked.shown:
             bench = Bench(name, asked.store)
             if asked.prepare or len(bench.read()) < asked.rounds:
-                steps = bench.prepare()
-                bench.rounds(steps, until, 0 if asked.prepare else asked.rounds)
+                steps = bench.prepare(until)
+                bench.rounds(steps, until, 0 if asked.prepare or not steps else asked.rounds)
         rounds_file = asked.store / name / "rounds.jsonl"
         if rounds_file.exists():
             rounds = [json.loads(line) for line in rounds_file.read_text().splitlines()]
