@@ -27,6 +27,7 @@ NAMES = (
     "chain_table",
     "offload_table",
     "offload_gap",
+    "baselines",
     "joins",
     "dag_auto",
     "dag_large",

@@ -59,7 +59,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         kinds=KINDS,
         summary="whole layers, by their names or between narrow points, are made again for their backward",
         guarantee="heuristic",
-        complexity="O(n values) for each number of layers",
+        complexity="O(accesses log accesses) for each number of layers",
         reference="Chen et al. 2016; Korthikanti et al. 2022",
         anytime=True,
     ),

@@ -13,9 +13,10 @@ from typing import Literal
 from pydantic import Field
 
 from remat.plugin import Context, Options, Problem, Proposal
-from remat_algorithms.dag.layering import OUTSIDE, Layering, layers_of
+from remat_algorithms.dag.layering import Layering, layers_of
 from remat_algorithms.dag.literature.fitting import fastest
 from remat_algorithms.dag.literature.phases import Training, training_of
+from remat_algorithms.dag.remaking import MOST_TASKS, runs_with_remaking
 
 MOST_TRIED = 96
 """Most numbers of layers that are tried."""
@@ -38,9 +39,9 @@ def solve(problem: Problem, options: LayersOptions, context: Context) -> Proposa
 
     Takes instances of kind `chain`, `adjoint` or `dag`; uses the first processor and its memory. Every number of layers
     is tried (`MOST_TRIED` of them where there are more), and the quickest schedule that fits is returned. Claims
-    makespan and peak. O(layers * tasks * values).
+    makespan and peak. O(layers * accesses log accesses).
     """
-    training = training_of(problem, "layers")
+    training = training_of(problem, "layers", most=MOST_TASKS)
     layering = layers_of(training, options.layers, options.count)
     return fastest(problem, training.stages, _candidates(training, layering, options.split), context)
 
@@ -50,7 +51,7 @@ def _candidates(training: Training, layering: Layering, split: str) -> Iterator[
     steps = min(count, MOST_TRIED)
     for many in sorted({round(count * (index + 1) / steps) for index in range(steps)}):
         chosen = set(range(many)) if split == "first" else set(spread(count, many))
-        yield training.stages.runs(training.saved(_kept(training, layering, chosen)))
+        yield runs_with_remaking(training, _lost(training, layering, chosen))[0]
 
 
 def spread(count: int, many: int) -> list[int]:
@@ -58,15 +59,15 @@ def spread(count: int, many: int) -> list[int]:
     return [(2 * index + 1) * count // (2 * many) for index in range(many)]
 
 
-def _kept(training: Training, layering: Layering, chosen: set[int]) -> list[int]:
-    """Return the values that stay when some layers are made again: their boundaries, and those of all others."""
+def _lost(training: Training, layering: Layering, chosen: set[int]) -> Iterator[int]:
+    """Yield what the forward does not keep when some layers are made again.
+
+    Of these, what is not read outside of them; of all others, what the backward does not read.
+    """
     stages, layer = training.stages, layering.layer
-    found = []
     for value, maker in enumerate(stages.maker):
-        if not 0 <= maker < training.forward or not training.backward_uses[value]:
+        if not 0 <= maker < training.forward:
             continue
-        mine = layer[maker]
-        leaves = any(layer[use] != mine for use in training.forward_uses[value])
-        if mine == OUTSIDE or mine not in chosen or leaves:
-            found.append(value)
-    return found
+        inside = layer[maker] in chosen and all(layer[use] == layer[maker] for use in training.forward_uses[value])
+        if inside or not training.backward_uses[value]:
+            yield value

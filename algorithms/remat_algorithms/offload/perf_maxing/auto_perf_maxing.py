@@ -19,6 +19,7 @@ from pydantic import Field
 from remat.plugin import Context, Options, Problem, Proposal, Termination
 from remat_algorithms.dag.layering import OUTSIDE, layers_of
 from remat_algorithms.dag.literature.phases import training_of
+from remat_algorithms.dag.remaking import MOST_TASKS, runs_with_remaking
 from remat_algorithms.offload.perf_maxing.inner import INNER, REMAKE, SEND, Room
 from remat_algorithms.offload.perf_maxing.outer import Limits, frugal, shares_of
 from remat_algorithms.offload.perf_maxing.storages import Storages
@@ -72,7 +73,7 @@ def solve(problem: Problem, options: PerfMaxingOptions, context: Context) -> Pro
     choice = Choice(problem, Order.of(problem), ways)
     if choice.fits:
         return _proposal(choice.dispatched([]), context, "")
-    training = training_of(problem, NAME)
+    training = training_of(problem, NAME, most=MOST_TASKS)
     found = list(dict.fromkeys(layers_of(training, how, options.count) for how in HOW[options.layers]))
     found = [layering for layering in found if layering.count > 1]
     for layering in found:
@@ -112,7 +113,8 @@ class _Policy:
     def plan(self, share: float) -> Plan | None:
         """Return the placed schedule for a share of the budget; None where it does not fit."""
         chosen = self._chosen(share)
-        tasks, places = self._runs({node for node, what in chosen.items() if what == REMAKE})
+        lost = self._lost({node for node, what in chosen.items() if what == REMAKE})
+        tasks, places = runs_with_remaking(self.storages.training, lost)
         graph, machine = self.problem.graph, self.problem.machine
         choice = Choice(self.problem, Order(graph, machine, tasks), self.ways)
         swaps = list(self._swaps(choice, {node for node, what in chosen.items() if what == SEND}, places))
@@ -161,45 +163,14 @@ class _Policy:
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
-    def _runs(self, remade: set[int]) -> tuple[list[int], list[int]]:
-        """Return all runs, and the place of each stage's own run among them.
-
-        Behind the forward a stage's task is preceded by what makes again whatever it reads and is not there: values
-        of nodes that are remade, and those that the backward does not read otherwise. Each comes once and stays.
-        """
-        storages, training = self.storages, self.storages.training
-        stages, forward = training.stages, training.forward
-        away: set[int] = set()
+    def _lost(self, remade: set[int]) -> Iterator[int]:
+        """Yield what the forward makes in front of the head and does not keep: of some nodes, and what is not saved."""
+        storages = self.storages
         for stage in range(storages.behind):
-            for value in stages.writes[stage]:
+            for value in storages.training.stages.writes[stage]:
                 saved = storages.is_activation(value) and (stage not in remade or storages.stays(value))
-                if not (saved or stages.fixed[value] or value in stages.ends):
-                    away.add(value)
-        tasks = list(stages.tasks[:forward])
-        places = list(range(forward))
-        for stage in range(forward, len(stages)):
-            for value in stages.reads[stage]:
-                self._remake(value, away, tasks)
-            places.append(len(tasks))
-            tasks.append(stages.tasks[stage])
-        return tasks, places
-
-    def _remake(self, value: int, away: set[int], tasks: list[int]) -> None:
-        """Append what makes a value, and first what that reads, where they are away."""
-        stages = self.storages.training.stages
-        waiting = [value]
-        while waiting:
-            value = waiting[-1]
-            if value not in away:
-                waiting.pop()
-                continue
-            stage = stages.maker[value]
-            missing = [read for read in stages.reads[stage] if read in away]
-            if missing:
-                waiting += missing
-                continue
-            tasks.append(stages.tasks[stage])
-            away.difference_update(stages.writes[stage])
+                if not saved:
+                    yield value
 
     def _swaps(self, choice: Choice, sent: set[int], places: list[int]) -> Iterator[Swap]:
         """Yield when each value that is sent leaves, is waited for, and comes back."""

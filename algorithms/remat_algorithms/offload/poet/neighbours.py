@@ -45,6 +45,7 @@ class Descent:
         self.program, self.context, self.work, self.found = program, context, work, found
         self.best: IntArray | None = None
         self.random = Random(context.seed)
+        self.changed = False  # by the latest program
 
     @property
     def over(self) -> bool:
