@@ -5,10 +5,26 @@ The twin of the verifier, and independent of it on purpose: one chooses start ti
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from remat.placement.least import least_capacity
-from remat.placement.meeting import Stuck
-from remat.placement.orders import place_orders
-from remat.placement.patterns import place_pattern
 from remat.placement.place import Placement, Unplaceable, place
 
+if TYPE_CHECKING:
+    from remat.placement.meeting import Stuck
+    from remat.placement.orders import place_orders
+    from remat.placement.patterns import place_pattern
+
+_HOME = {"Stuck": "meeting", "place_orders": "orders", "place_pattern": "patterns"}
+"""What only pipelines need, and from where it is imported when it is first used."""
+
 __all__ = ["Placement", "Stuck", "Unplaceable", "least_capacity", "place", "place_orders", "place_pattern"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'remat.placement' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"remat.placement.{home}"), name)
+    return value

@@ -6,26 +6,28 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from remat.errors import ClaimError
 from remat.graph.bounds import memory_time_bound, no_recompute_time
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
-from remat.instance import PipelineInstance
+from remat.instance.kinds import is_pipeline
 from remat.placement import Unplaceable, place
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps, started
 from remat.solving.least_of_strategy import least_of_strategy
-from remat.solving.orders import Followed, follow
-from remat.solving.patterns import Stream, repeat
 from remat.solving.remedies import remedies
 from remat.solving.result import Result
 from remat.solving.scopes import scope_of, scoped
 from remat.units import Number
 from remat.verifier import Report, check
+
+if TYPE_CHECKING:
+    from remat.solving.orders import Followed
+    from remat.solving.patterns import Stream
 
 CLAIM_TOLERANCE = 1e-9
 """Float claims may differ from the verified figure by this share (sums in another order)."""
@@ -102,7 +104,9 @@ def conclude(
 def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[Stream | None, LeastBudget | None]:
     """Repeat and verify a pattern; where it takes too much memory, return the budget that is enough."""
     assert proposal.pattern is not None
-    assert isinstance(problem.instance, PipelineInstance)
+    assert is_pipeline(problem.instance)
+    from remat.solving.patterns import Stream, repeat
+
     stream = repeat(
         problem.instance,
         problem.graph,
@@ -135,7 +139,9 @@ def _followed(
     Where transfers take both ends, good orders may hang: the last entry says so.
     """
     assert proposal.orders is not None
-    assert isinstance(problem.instance, PipelineInstance)
+    assert is_pipeline(problem.instance)
+    from remat.solving.orders import Followed, follow
+
     unbounded = problem.machine.with_capacities({memory.name: None for memory in problem.machine.memories})
     followed = follow(problem.instance, problem.graph, problem.machine, proposal.orders)
     if not isinstance(followed, Followed):
