@@ -24,8 +24,9 @@ from remat_algorithms.offload.perf_maxing.inner import INNER, REMAKE, SEND, Room
 from remat_algorithms.offload.perf_maxing.outer import Limits, frugal, shares_of
 from remat_algorithms.offload.perf_maxing.storages import Storages
 from remat_algorithms.offload.swaps.choice import Choice, Plan
+from remat_algorithms.offload.swaps.copies import Swap
 from remat_algorithms.offload.swaps.routes import Route, device_of, routes
-from remat_algorithms.offload.swaps.swaps import Order, Swap
+from remat_algorithms.offload.swaps.swaps import Order
 
 NAME = "auto-perf-maxing"
 
@@ -67,7 +68,7 @@ def solve(problem: Problem, options: PerfMaxingOptions, context: Context) -> Pro
     Raises
     ------
     OptionError
-        If there are too many tasks, or a value begins or must end elsewhere than in the processor's memory.
+        If there are too many tasks.
     """
     ways = routes(problem.machine)
     choice = Choice(problem, Order.of(problem), ways)
@@ -128,7 +129,11 @@ class _Policy:
         device = device_of(machine)
         budget = problem.budget or 0
         fixed = graph.static_memory if device == 0 else 0
-        fixed += sum(int(graph.size[place.value]) for place in graph.inputs)
+        fixed += sum(
+            int(graph.size[place.value])
+            for place in graph.inputs
+            if (machine.memory_index[place.memory] if place.memory else 0) == device
+        )
         room = int(budget * share) - fixed
         if not self.ways:
             return Limits(room, 0, 0, 0)

@@ -47,7 +47,7 @@ def greedy(nodes: Sequence[Node], room: Room, stopped: Callable[[], bool]) -> li
     chosen = [KEEP] * len(nodes)
     order, sent = by_density(nodes), 0
     for index in reversed(order):
-        if nodes[index].alone and sent + nodes[index].size <= room.send:
+        if nodes[index].alone and nodes[index].size and sent + nodes[index].size <= room.send:
             sent += nodes[index].size
             chosen[index] = SEND
     remade = 0

@@ -153,6 +153,8 @@ def test_the_greedy_by_hand() -> None:
     # 8 are kept, where 7 may be: the cheapest of them goes, too.
     assert greedy(nodes, Room(keep=7, remake=4, send=6), lambda: False) == [SEND, REMAKE, KEEP, REMAKE, SEND]
     assert greedy(nodes, Room(keep=0, remake=0, send=0), lambda: False) == 5 * [REMAKE]
+    # What has no bytes is never sent.
+    assert greedy([Node(0, (0,), 0, 1, alone=True)], Room(keep=0, remake=0, send=0), lambda: False) == [REMAKE]
 
 
 @pytest.mark.parametrize("inner", INNER)
