@@ -28,6 +28,7 @@ NAMES = (
     "offload_table",
     "offload_gap",
     "survey_table",
+    "baselines",
     "joins",
     "dag_auto",
     "dag_large",

@@ -54,6 +54,9 @@ OPTIONS = {
     "vdnn-pp": ({}, {"saved": True}),
     "tflms": ({}, {"threshold": 2, "ahead": 2}, {"ahead": 0}),
     "kusumoto-approx": ({"budgets": 6}, {"budgets": 6, "objective": "memory"}),
+    "poet": ({"work": 0.1}, {"work": 0.1, "start": False, "stages": 3}),
+    "auto-perf-maxing": ({}, {"inner": "program", "split": "even"}, {"inner": "knapsack", "layers": "narrow"}),
+    "layers": ({}, {"split": "even", "layers": "narrow", "count": 2}),
 }
 
 
@@ -79,11 +82,12 @@ FAST_OPTIONS = {
     "knapsack-ilp": ({"levels": 3},),
     "dag-auto": ({"iterations": 20},),
     "offload-exact": ({"copies": 1, "work": 0.002}, {"copies": 1, "recompute": True, "work": 0.002}),
+    "poet": ({"work": 0.02}, {"work": 0.02, "start": False, "stages": 3}),
 }
 
 # Seconds for one solve, where the default of the suite would only be waited for. The fast suites end long before
-# theirs, whatever else the machine does; `poet` alone has no other limit.
-TIME_LIMITS = {"dag-auto": 1.0, "poet": 3.0}
+# theirs, whatever else the machine does.
+TIME_LIMITS = {"dag-auto": 1.0}
 AMPLE = 600.0
 
 OFFLOADING = ("offload-greedy", "offload-dp", "pofo", "remat-offload-best")
@@ -291,7 +295,7 @@ def suite(entry, *, examples, graphs, options, suffix="", **more):
 
 for _entry in catalogue:
     _few = 2
-    _more = {} if _entry.name == "poet" else {"time_limit": AMPLE}
+    _more = {"time_limit": AMPLE}
     _more |= {"moderate": short} if _entry.name in PROGRAMS else {}
     _more |= {"sparing": True}
     _fast = suite(_entry, examples=_few, graphs=2 * _few, options=OPTIONS | FAST_OPTIONS, **_more)
