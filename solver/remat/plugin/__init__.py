@@ -32,10 +32,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from remat.errors import OptionError
-    from remat.graph.bounds import makespan_bound, needed_tasks
+    from remat.graph.bounds import NeededTasks, makespan_bound, needed_tasks
     from remat.graph.chain import Chain, Variants
     from remat.graph.machine import Link, Machine, Memory, Processor
-    from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph, number_array
+    from remat.graph.names import Names
+    from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, Resident, TaskGraph, number_array
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Layer, PipelineInstance, TreeInstance
     from remat.plugin.context import Context, Progress
     from remat.plugin.emit import MOST_RUNS, check_length, run_in_order, unread_tasks, useful_places, useful_runs
@@ -71,6 +72,8 @@ _HOME = {
     "MOST_RUNS": "remat.plugin.emit",
     "Machine": "remat.graph.machine",
     "Memory": "remat.graph.machine",
+    "Names": "remat.graph.names",
+    "NeededTasks": "remat.graph.bounds",
     "Number": "remat.units",
     "NumberArray": "remat.graph.taskgraph",
     "Operation": "remat.schedule.operations",
@@ -86,6 +89,7 @@ _HOME = {
     "Progress": "remat.plugin.context",
     "Proposal": "remat.plugin.proposal",
     "Ragged": "remat.graph.taskgraph",
+    "Resident": "remat.graph.taskgraph",
     "Stage": "remat.schedule.orders",
     "Status": "remat.plugin.proposal",
     "StepBuilder": "remat.schedule.steps",
@@ -139,6 +143,8 @@ __all__ = [
     "Link",
     "Machine",
     "Memory",
+    "Names",
+    "NeededTasks",
     "Number",
     "NumberArray",
     "Operation",
@@ -154,6 +160,7 @@ __all__ = [
     "Progress",
     "Proposal",
     "Ragged",
+    "Resident",
     "Stage",
     "Status",
     "StepBuilder",

@@ -13,7 +13,7 @@ from remat_algorithms.dag.moments.building import build
 from remat_algorithms.dag.moments.facts import Facts
 from remat_algorithms.dag.moments.lineage import listed_levels
 from remat_algorithms.dag.moments.orders import Free, Listed, Order
-from remat_algorithms.dag.moments.solving import RELAXED_WORK, WHOLE_WORK, MomentAnswer, solve
+from remat_algorithms.dag.moments.solving import Effort, MomentAnswer, solve
 from remat_algorithms.kit.whole import raised
 
 APART = 40
@@ -85,11 +85,9 @@ class Setting:
     def ask(
         self,
         moments: Sequence[int],
+        effort: Effort | None = None,
         *,
         stopped: Callable[[], bool],
-        relaxed_work: float = RELAXED_WORK,
-        whole_work: float = WHOLE_WORK,
-        seed: int = 0,
         budget: int | None = None,
     ) -> MomentAnswer:
         """Build and solve the program of some moments, each before the next in all schedules of the class.
@@ -99,7 +97,7 @@ class Setting:
         built = build(self.order, self.budget if budget is None else budget, moments, self.behind, stopped)
         if built is None:
             return MomentAnswer(0.0, False, [], [])
-        return solve(built, stopped=stopped, relaxed_work=relaxed_work, whole_work=whole_work, seed=seed)
+        return solve(built, effort or Effort(), stopped=stopped)
 
     def makespan(self, units: float) -> Number:
         """Return the makespan of schedules that take so many units on top of the forced tasks, at least.

@@ -7,11 +7,11 @@ from collections.abc import Container, Iterable, Mapping
 from remat_algorithms.dag.moments.facts import Facts
 from remat_algorithms.dag.moments.solving import Moment
 
-HALF = 0.5
-"""Share from which a value, or a rerun, of a relaxed solution counts as whole."""
+HALF, WHOLE = 0.5, 1.0 - 1e-6
+"""Shares from which a value counts as kept: where room is left for it, and where the solution keeps all of it."""
 
 
-def runs_of(facts: Facts, at: int, moment: Moment) -> list[int]:
+def runs_of(facts: Facts, at: int, moment: Moment, least: float = HALF) -> list[int]:
     """Return runs for a solution: up to the moment as listed, and behind it what is gone is remade when it is wanted.
 
     What needs not run is run where nothing else makes what is read. Whether it fits elsewhere, nobody has looked.
@@ -22,15 +22,17 @@ def runs_of(facts: Facts, at: int, moment: Moment) -> list[int]:
     at : int
         The task whose first run is the moment.
     moment : Moment
+    least : float
+        The share of a value from which it is kept.
 
     Returns
     -------
     list of int
         Tasks. O(accesses).
     """
-    kept = {value for value, share in moment.kept.items() if share >= HALF}
+    kept = {value for value, share in moment.kept.items() if share >= least}
     away = {value for value, shares in moment.away.items() if value not in kept and sum(shares.values()) > 0.0}
-    again = {task: share for task, share in moment.again.items() if share >= HALF}
+    again = {task: share for task, share in moment.again.items() if share > 0.0}
     here = {value for value in facts.values if facts.here[value] or value in facts.begins}
     sequence = _Sequence(facts, here, again)
     for task in facts.order[: facts.place[at] + 1]:

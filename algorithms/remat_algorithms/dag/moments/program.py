@@ -47,6 +47,8 @@ class MomentProgram:
     idle : list of int
         W: the variable of the time before the first moment, and of each stretch, in which no first run is under way.
         Empty without other memories.
+    room : list of int
+        The row of each moment that keeps what is resident within the budget; -1 where that is so anyway.
     timeless : int
         So many rows, the first ones, know nothing of time.
     """
@@ -65,6 +67,7 @@ class MomentProgram:
     rerun: list[dict[int, int]] = field(default_factory=list)
     again: list[dict[int, int]] = field(default_factory=list)
     idle: list[int] = field(default_factory=list)
+    room: list[int] = field(default_factory=list)
     timeless: int = 0
 
     def add(self, stopped: Callable[[], bool]) -> bool:
@@ -125,6 +128,7 @@ class MomentProgram:
                 ran.append(YES if known else NO)
         self.ran.append(ran)
         wanted, tasks = self._wanted(moment)
+        seen = set(wanted)
         last = self.is_last(moment)
         resident: dict[int, int] = {}
         away: dict[int, dict[int, int]] = {}
@@ -140,7 +144,7 @@ class MomentProgram:
                 away[value] = {memory: program.add_column() for memory in places}
         self.resident.append(resident | dict.fromkeys(facts.reads[at], YES))
         self.away.append(away)
-        freed_values = [value for value in facts.reads[at] if value in wanted and self._is_freed(value, at)]
+        freed_values = [value for value in facts.reads[at] if value in seen and self._is_freed(value, at)]
         self.spared.append({value: program.add_column(integer=self._whole) for value in freed_values})
         own = [value for value in away if not last or value in facts.ends]
         self.fetched.append({value: program.add_column() for value in own})
@@ -184,7 +188,7 @@ class MomentProgram:
             and (cuts[memory].back is not None or value in self.facts.ends)
         ]
 
-    def _wanted(self, moment: int) -> tuple[set[int], list[int]]:
+    def _wanted(self, moment: int) -> tuple[list[int], list[int]]:
         """Return values that are of use after a moment, if they are there by then, and tasks to run then for them.
 
         That is, to run again, or, of those that need not run, perhaps for the first time.
@@ -207,7 +211,7 @@ class MomentProgram:
                 new = [read for read in facts.reads[task] if read not in seen]
                 seen.update(new)
                 todo += new
-        return seen, sorted(tasks)
+        return sorted(seen), sorted(tasks)
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -232,8 +236,8 @@ class MomentProgram:
         own = self.fetched[moment].get(value)
         return [own] if own is not None else list(self.away[moment].get(value, {}).values())
 
-    def row(self, terms: Iterable[Term], least: int = 0) -> None:
-        """Add a row, unless it holds anyway."""
+    def row(self, terms: Iterable[Term], least: int = 0) -> int:
+        """Add a row, unless it holds anyway; return its number, or -1."""
         row: dict[int, int] = {}
         for coefficient, variable in terms:
             if variable == YES:
@@ -242,7 +246,8 @@ class MomentProgram:
                 row[variable] = row.get(variable, 0) + coefficient
         upper = self.program.upper
         if sum(coefficient * int(upper[column]) for column, coefficient in row.items() if coefficient < 0) < least:
-            self.program.add_row(list(row.items()), lower=least)
+            return self.program.add_row(list(row.items()), lower=least)
+        return -1
 
     def _runs(self, task: int, moment: int) -> list[Term]:
         """Return the terms of n: what is positive where a task runs in the stretch after a moment."""
@@ -306,12 +311,12 @@ class MomentProgram:
         own = set(facts.writes[at]) - set(facts.reads[at])
         here = self.resident[moment].items()
         load = [(-size[value], state) for value, state in here if not facts.pinned[value] and value not in own]
-        self.row(load, always + facts.needs(at) - self.budget)
+        self.room.append(self.row(load, always + facts.needs(at) - self.budget))
         if self.spared[moment]:
             kept = [(-size[value], column) for value, column in self.spared[moment].items()]
             read = sum(size[value] for value in facts.reads[at] if not facts.pinned[value])
             written = facts.written[at] + facts.workspace[at]
-            self.row([*load, *kept], always + written - read - self.budget)
+            self.room[-1] = self.row([*load, *kept], always + written - read - self.budget)
         for memory, room in ({} if self.behind is None else self.behind.room).items():
             # What the run writes over may get there while it lasts.
             away = [(v, places) for v, places in self.away[moment].items() if v not in self.spared[moment]]

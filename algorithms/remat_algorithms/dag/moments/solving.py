@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
-from remat_algorithms.dag.moments.program import LONGEST, YES, MomentProgram
+from remat_algorithms.dag.moments.program import LONGEST, NO, YES, MomentProgram
+from remat_algorithms.dag.moments.sweep import is_read_behind, sweep
 from remat_algorithms.kit.programs.cp_sat import solve as solve_whole
 from remat_algorithms.kit.programs.program import ProgramBuilder
 from remat_algorithms.kit.programs.relaxation import relaxed
@@ -57,23 +58,55 @@ class MomentAnswer:
         The solution of the whole program; empty without one.
     relaxed : list of Moment
         That of the relaxation; likewise.
+    price : float
+        Units of time for a byte at the first moment, as the relaxation has it.
     """
 
     bound: float
     ended: bool
     whole: list[Moment]
     relaxed: list[Moment]
+    price: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """What solving a program may take, and what is enough.
+
+    Attributes
+    ----------
+    relaxed_work : float
+        Most work on the relaxation, in GLOP's units; 0: leave it out.
+    sweeps : bool
+        Whether one moment in one memory is swept, where that can be done (see `sweep`).
+    price : float
+        Units of time for a byte at the first moment: where that is known, the relaxation is not asked again.
+    whole_work : float or None
+        Most work on the whole program, in CP-SAT's units; 0: leave it out; None: no limit.
+    seconds : float or None
+        Limit of the whole program.
+    near : int
+        Units of time within which of the bound a solution is good enough; the sweep makes use of it.
+    known : float
+        A bound that is known of a part of the program.
+    seed : int
+    """
+
+    relaxed_work: float = RELAXED_WORK
+    sweeps: bool = True
+    price: float = 0.0
+    whole_work: float | None = WHOLE_WORK
+    seconds: float | None = None
+    near: int = 0
+    known: float = 0.0
+    seed: int = 0
 
 
 def solve(
     built: MomentProgram,
+    effort: Effort,
     *,
     stopped: Callable[[], bool],
-    relaxed_work: float = RELAXED_WORK,
-    whole_work: float | None = WHOLE_WORK,
-    seconds: float | None = None,
-    known: float = 0.0,
-    seed: int = 0,
     raised: Callable[[float], None] | None = None,
 ) -> MomentAnswer:
     """Solve a program, within limits of work.
@@ -81,52 +114,73 @@ def solve(
     Parameters
     ----------
     built : MomentProgram
+    effort : Effort
     stopped : callable
         Asked every `POLL_SECONDS`.
-    relaxed_work : float
-        Most work on the relaxation; 0: leave it out.
-    whole_work : float or None
-        Most work on the whole program; 0: leave it out; None: no limit.
-    seconds : float, optional
-        Limit of the whole program.
-    known : float
-        A bound that is known of a part of the program.
-    seed : int
     raised : callable, optional
         Receives better and better bounds.
     """
     program, limit = built.program, LONGEST // 2 * max(1, sum(built.facts.length))
-    bound, ended, sketch, whole = known, True, list[Moment](), list[Moment]()
-    if relaxed_work > 0:
-        answer = relaxed(program, stopped=stopped, work=relaxed_work)
+    bound, sketch = effort.known, list[Moment]()
+
+    def told(value: float) -> None:
+        if raised is not None:
+            raised(min(value, limit))
+
+    price = effort.price
+    if effort.relaxed_work > 0 and not price > 0.0:
+        answer = relaxed(program, stopped=stopped, work=effort.relaxed_work)
         if answer.infeasible:
             return _without_solution(built, limit, stopped)
         bound = max(bound, float(answer.bound))
         sketch = moments_of(built, answer.values)
-        if raised is not None:
-            raised(min(bound, limit))
-    if whole_work != 0 and not stopped():
-        scaled, lost = in_shares(program)
-        found = solve_whole(
-            scaled,
-            seconds=seconds,
-            stopped=stopped,
-            step=1,
-            work=whole_work,
-            seed=seed,
-            known=bound,
-            raised=None if raised is None else lambda value: raised(min(value - lost, limit)),
-        )
-        if found.bound == math.inf:
-            return _without_solution(built, limit, stopped)
-        ended = found.ended
-        bound = max(bound, found.bound - lost)
-        if found.values:
-            shares = [
-                value if kept else value / SHARES for value, kept in zip(found.values, program.integer, strict=True)
-            ]
-            whole = moments_of(built, shares)
-    return MomentAnswer(min(bound, limit), ended, whole, sketch)
+        told(bound)
+        if len(answer.prices) and built.room[0] >= 0:
+            price = answer.prices[built.room[0]]
+    if effort.sweeps and price > 0.0 and not stopped():
+        swept = sweep(built, price, stopped=stopped, near=effort.near)
+        if swept is not None and swept.again is not None:
+            bound = max(bound, swept.bound)
+            told(bound)
+            if swept.cost - effort.near <= bound:
+                whole = [moment_of(built, swept.again)]
+                return MomentAnswer(min(bound, limit), swept.cost <= bound, whole, sketch, price)
+    if effort.whole_work == 0 or stopped():
+        return MomentAnswer(min(bound, limit), False, [], sketch, price)
+    scaled, lost = in_shares(program)
+    found = solve_whole(
+        scaled,
+        seconds=effort.seconds,
+        stopped=stopped,
+        step=1,
+        work=effort.whole_work,
+        seed=effort.seed,
+        known=bound,
+        raised=lambda value: told(value - lost),
+    )
+    if found.bound == math.inf:
+        return _without_solution(built, limit, stopped)
+    bound, whole = max(bound, found.bound - lost), list[Moment]()
+    if found.values:
+        columns = zip(found.values, program.integer, strict=True)
+        whole = moments_of(built, [value if integer else value / SHARES for value, integer in columns])
+    return MomentAnswer(min(bound, limit), found.ended, whole, sketch, price)
+
+
+def moment_of(built: MomentProgram, chosen: set[int]) -> Moment:
+    """Return the solution at the only moment that runs some tasks again."""
+    facts, at = built.facts, built.moments[0]
+    wanted = {value for task in chosen for value in facts.reads[task]}
+    made = {value for task in chosen for value in facts.writes[task]}
+
+    def share(value: int, state: int) -> float:
+        needed = value in wanted or facts.stays[value] or is_read_behind(facts, value, at)
+        return float(state == YES or (needed and value not in made))
+
+    states = built.resident[0] | dict.fromkeys(built.spared[0], NO)
+    kept = {value: share(value, state) for value, state in states.items()}
+    again = {task: float(task in chosen) for task in built.again[0]}
+    return Moment(kept, {}, again, again)
 
 
 def _without_solution(built: MomentProgram, limit: int, stopped: Callable[[], bool]) -> MomentAnswer:

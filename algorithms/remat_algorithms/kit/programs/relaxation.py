@@ -42,11 +42,14 @@ class Relaxation:
         Of all columns; empty where the solver came to no end. Nobody has checked them.
     infeasible : bool
         Whether it is proved that there is no solution at all.
+    prices : list of float
+        Of the rows, likewise.
     """
 
     bound: int
     values: Sequence[float] = ()
     infeasible: bool = False
+    prices: Sequence[float] = ()
 
 
 def relaxed(program: ProgramBuilder, *, stopped: Callable[[], bool], work: float | None = None) -> Relaxation:
@@ -64,7 +67,7 @@ def relaxed(program: ProgramBuilder, *, stopped: Callable[[], bool], work: float
     job = _Glop(program, work)
     answer = watched(job, stopped)
     if answer.outcome is not Outcome.INFEASIBLE:
-        return Relaxation(max(0, math.ceil(proved(program, job.prices))), answer.values)
+        return Relaxation(max(0, math.ceil(proved(program, job.prices))), answer.values, prices=job.prices)
     # Of how much the rows must be missed, in all: prices that say so are the proof that none is not enough.
     missed = _Glop(program, work, elastic=True)
     watched(missed, stopped)

@@ -11,6 +11,7 @@ import remat
 from remat.solving.single import make_problem
 from remat.testing import strategies
 from remat_algorithms.dag.moments.bounds import Setting
+from remat_algorithms.dag.moments.solving import Effort
 from tests.algorithms.dag.moments.drawn import (
     best_of_all,
     chained,
@@ -25,7 +26,7 @@ from tests.oracles import search
 
 
 def asked(setting, moments, **more):
-    return setting.ask(moments, stopped=lambda: False, **more)
+    return setting.ask(moments, Effort(**more), stopped=lambda: False)
 
 
 def compare(document, budget, seed, *, listed, states=None):
@@ -38,7 +39,7 @@ def compare(document, budget, seed, *, listed, states=None):
     over, bounds = in_units(setting, best), [0.0]
     for count in (1, 2, 3):
         moments = chained(draw, setting, count)
-        for more in ({"whole_work": 0}, {}):
+        for more in ({"whole_work": 0, "sweeps": False}, {"whole_work": 0}, {"sweeps": False}):
             bounds.append(asked(setting, moments, **more).bound)
             assert bounds[-1] <= over * (1 + 1e-12)
     assert setting.makespan(max(bounds)) <= (math.inf if best is None else best)

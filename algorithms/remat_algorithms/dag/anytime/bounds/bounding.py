@@ -19,7 +19,7 @@ from remat_algorithms.dag.moments.building import build
 from remat_algorithms.dag.moments.facts import Facts as MomentFacts
 from remat_algorithms.dag.moments.lineage import MOST_TASKS, Lineage
 from remat_algorithms.dag.moments.orders import Free
-from remat_algorithms.dag.moments.solving import Moment
+from remat_algorithms.dag.moments.solving import Effort, Moment
 from remat_algorithms.dag.moments.solving import solve as solve_moments
 from remat_algorithms.dag.plans.model import StageModel
 from remat_algorithms.dag.plans.state import ALPHAS, Plan, Search
@@ -36,8 +36,9 @@ MORE, MORE_ROWS = 5, 20
 FEW_MOMENTS = 16
 """Moments of the programs of all orders that are solved first."""
 
-MOMENTS_SECONDS, MOMENTS_SECONDS_EACH, MOMENTS_SHARE = 2.0, 0.001, 0.3
-"""Seconds that they may take, those for each stage on top, and the share of the time left that they may not exceed."""
+MOMENTS_WORK, MOMENTS_WORK_EACH, MOMENTS_SHARE = 1.0, 0.0005, 0.3
+"""Work that each of them may take, in CP-SAT's units, that for each stage on top, and the share of the time left that
+all of them may not exceed."""
 
 IDLE = 2
 """Programs of more moments, one after the other, that may add nothing before something else is tried."""
@@ -48,8 +49,8 @@ MOMENT_ENTRIES = 4
 MORE_MOMENTS = 1.5
 """What the number of moments grows by, from program to program."""
 
-LARGE_COVER, COVER_SECONDS = 2000, 2.0
-"""A gap cover of more variables may take so long: it promises less than blocks do."""
+LARGE_COVER, COVER_WORK = 2000, 1.0
+"""A gap cover of more variables may take so much work: it promises less than blocks do."""
 
 MOST_ENTRIES = 2_000_000
 """Coefficients of the largest program that is built."""
@@ -86,7 +87,9 @@ class Bounding:
     def _facts(self) -> Facts:
         return facts_of(self.race.model, lives_of(self.race.model))
 
-    def _solve(self, program: ProgramBuilder, seconds: float | None, hint: Sequence[int] = ()) -> Answer:
+    def _solve(
+        self, program: ProgramBuilder, seconds: float | None, hint: Sequence[int] = (), work: float | None = None
+    ) -> Answer:
         race, left = self.race, self.race.context.seconds_left
         if left is not None:
             seconds = left if seconds is None else min(left, seconds)
@@ -96,7 +99,7 @@ class Bounding:
             stopped=race.watch,
             step=race.model.time_step,
             hint=hint,
-            work=self.effort,
+            work=self.effort if work is None else work,
             seed=race.context.seed,
             # Bounds on the way may come a moment sooner or later: with counted work only the last one is taken.
             raised=race.raise_bound if self.effort is None else None,
@@ -116,8 +119,8 @@ class Bounding:
                 self._chain = self._lineage.chain()
         return len(self._moments) < len(self._chain)
 
-    def widen(self, seconds: float | None) -> bool:
-        """Solve a program of all orders, of more moments than the last one.
+    def widen(self, seconds: float | None, work: float | None = None) -> bool:
+        """Solve a program of all orders, of more moments than the last one, with limits of time and work.
 
         Returns
         -------
@@ -138,17 +141,16 @@ class Bounding:
         if built is None:
             return False
         left, unit = race.context.seconds_left, float(facts.unit) / race.model.time_unit
-        answer = solve_moments(
-            built,
-            stopped=race.watch,
+        effort = Effort(
             relaxed_work=0,
-            whole_work=self.effort,
+            whole_work=self.effort if work is None else work,
             seconds=left if seconds is None or left is None else min(left, seconds),
             # Each program has the moments of the last one, and more.
             known=self._known,
             seed=race.context.seed,
-            raised=(lambda units: race.raise_overall(unit * units)) if self.effort is None else None,
         )
+        raised = (lambda units: race.raise_overall(unit * units)) if self.effort is None else None
+        answer = solve_moments(built, effort, stopped=race.watch, raised=raised)
         self._known = answer.bound
         race.raise_overall(unit * answer.bound)
         race.say(f"all orders, at {len(moments)} moments")
@@ -170,12 +172,14 @@ class Bounding:
 
     def widen_first(self, most: int = FEW_MOMENTS) -> bool:
         """Say what can be said of all orders soon, by programs of up to so many moments; False if one is cut short."""
-        seconds, left = MOMENTS_SECONDS + MOMENTS_SECONDS_EACH * self.race.model.stages, self.race.context.seconds_left
-        end = time.monotonic() + (seconds if left is None else min(seconds, MOMENTS_SHARE * left))
+        left, work = self.race.context.seconds_left, self.effort
+        end = math.inf if left is None else time.monotonic() + MOMENTS_SHARE * left
+        if work is None:
+            work = MOMENTS_WORK + MOMENTS_WORK_EACH * self.race.model.stages
         idle = 0
         while idle < IDLE and len(self._moments) < most and self.may_widen and not self.race.over():
-            left, known = None if self.effort is not None else end - time.monotonic(), self.race.overall
-            if (left is not None and left <= 0) or not self.widen(left):
+            known, left = self.race.overall, end - time.monotonic()
+            if left <= 0 or not self.widen(None if left == math.inf else left, work):
                 return False
             idle = 0 if self.race.overall > known else idle + 1
         return True
@@ -191,9 +195,8 @@ class Bounding:
         cover = gap_cover(self.race.model, self.race.budget, MOST_ENTRIES)
         if cover is None:
             return
-        if len(cover.program.cost) > LARGE_COVER and self.effort is None:
-            seconds = COVER_SECONDS if seconds is None else min(seconds, COVER_SECONDS)
-        self._realise(cover, self._solve(cover.program, seconds))
+        work = COVER_WORK if len(cover.program.cost) > LARGE_COVER and self.effort is None else None
+        self._realise(cover, self._solve(cover.program, seconds, work=work))
 
     def _realise(self, cover: GapCover, answer: Answer) -> None:
         """Try what a solution of the gap cover frees as a plan."""
