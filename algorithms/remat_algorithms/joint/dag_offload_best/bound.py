@@ -6,6 +6,7 @@ import math
 
 from remat.plugin import ALL_SCHEDULES
 from remat_algorithms.dag.moments.bounds import Setting as Programs
+from remat_algorithms.dag.moments.solving import Effort
 from remat_algorithms.joint.dag_offload_best.best import Best
 from remat_algorithms.joint.dag_offload_best.setting import Setting
 
@@ -27,6 +28,7 @@ def bound(setting: Setting, best: Best) -> None:
 
     Each takes about as long as a linear program with a few columns a value.
     """
+    effort = Effort(relaxed_work=WORK, whole_work=0)
     for listed, scope in ((False, ALL_SCHEDULES), (True, LISTED)):
         programs = Programs.of(setting.problem, listed=listed)
         if programs is None:
@@ -36,7 +38,7 @@ def bound(setting: Setting, best: Best) -> None:
         for row in asked:
             if best.done:
                 return
-            answer = programs.ask(row, stopped=lambda: best.done, relaxed_work=WORK, whole_work=0)
+            answer = programs.ask(row, effort, stopped=lambda: best.done)
             value = programs.makespan(answer.bound)
             if not math.isinf(value):
                 best.claim(value, scope, "dag-offload-best")
