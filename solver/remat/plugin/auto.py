@@ -54,6 +54,9 @@ class Rule:
 MOST_OFFLOADED = 200
 """Chains of more stages leave `remat-offload-best` no time beyond its first starts."""
 
+MOST_TASKS_OFFLOADED = 20_000
+"""Graphs of more tasks leave `dag-offload-best` no time beyond its first starts."""
+
 
 def _always(problem: Problem) -> bool:
     return True
@@ -95,6 +98,24 @@ def _offloads(problem: Problem) -> bool:
     """Whether values can leave, and the chain is one for `chain-best` and not too long."""
     alone = problem.machine.processors[0].memory == 0 and _way_out(problem) and not _has_parameters(problem)
     return alone and _one_saving_forward(problem) and problem.chain.length <= MOST_OFFLOADED
+
+
+def _other_offloads(problem: Problem) -> bool:
+    """Whether values can leave, and the chain is no longer than `dag-offload-best` can look at, but none for others."""
+    plain = not problem.graph.placeable and not problem.graph.parts and not _is_stream(problem)
+    return plain and _moderate_way_out(problem) and not _offloads(problem)
+
+
+def _moderate_way_out(problem: Problem) -> bool:
+    return _way_out(problem) and len(problem.graph.tasks) <= MOST_TASKS_OFFLOADED
+
+
+def _large_way_out(problem: Problem) -> bool:
+    return _way_out(problem) and not _moderate_way_out(problem)
+
+
+def _no_moderate_way_out(problem: Problem) -> bool:
+    return not _moderate_way_out(problem)
 
 
 def _uniform_adjoint(problem: Problem) -> bool:
@@ -300,6 +321,12 @@ TABLE: tuple[Rule, ...] = (
         _offloads,
         many=("rotor",),
     ),
+    Rule(
+        "chain",
+        "links to another memory and back, otherwise, at most 20000 tasks",
+        ("dag-offload-best",),
+        _other_offloads,
+    ),
     Rule("chain", "links to another memory and back", ("offload-greedy",), _way_out),
     Rule(
         "chain",
@@ -371,10 +398,18 @@ TABLE: tuple[Rule, ...] = (
     Rule("dag", "at most 1000 tasks", ("sp-order",), _moderate_graph, free=True),
     Rule("dag", "at most 1000 tasks; chains that meet in one loss", ("join-dp",), _moderate_graph, free=True),
     Rule("dag", "one processor, at most 40 tasks", ("dag-exact",), _few_tasks, free=True),
-    Rule("dag", "links to another memory and back", ("offload-greedy",), _way_out),
+    Rule("dag", "links to another memory and back, at most 20000 tasks", ("dag-offload-best",), _moderate_way_out),
+    Rule("dag", "links to another memory and back, more than 20000 tasks", ("offload-greedy",), _large_way_out),
     Rule("dag", "links to another memory and back, at most 8 tasks", ("offload-exact",), _few_moves),
-    Rule("dag", "any", ("dag-auto", "keep-all"), _always),
-    Rule("dag", "any; in a better order", ("dag-auto",), _always, options={"reorder": True}, free=True),
+    Rule("dag", "otherwise", ("dag-auto", "keep-all"), _no_moderate_way_out),
+    Rule(
+        "dag",
+        "otherwise; in a better order",
+        ("dag-auto",),
+        _no_moderate_way_out,
+        options={"reorder": True},
+        free=True,
+    ),
     Rule("pipeline", "weights that change while micro-batches are under way", ("1f1b-star",), _is_stream),
     Rule("pipeline", "any", ("pipe-search",), _is_step),
     Rule("pipeline", "at most 300 tasks", ("pipe-exact",), _small_pipeline, options={"work": 20.0}),
