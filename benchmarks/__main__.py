@@ -32,6 +32,7 @@ NAMES = (
     "joins",
     "dag_auto",
     "dag_large",
+    "dag_offload",
     "dag_reorder",
     "dag_exact",
     "dag_programs",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,6 +20,9 @@ from remat_algorithms.offload.swaps.swaps import Order
 
 LATER = 0.15
 """Share of the swaps that a drawn plan keeps from leaving, or coming back, as early as they can."""
+
+RANKINGS = 9
+"""Of what leaves first (see `offload_greedy.rankings`)."""
 
 NOISE = 0.3
 """Deviation of the logarithm of a drawn score."""
@@ -122,13 +125,14 @@ class Setting:
         except OptionError:
             return None
 
-    def plans(self, choice: Choice) -> Iterator[Plan | None]:
-        """Yield plans of an order, values leaving in each of the rankings."""
+    def plans(self, choice: Choice, order: Sequence[int]) -> Iterator[tuple[int, Plan | None]]:
+        """Yield plans of an order, values leaving in each of some rankings, with the number of each."""
         if choice.fits:
-            yield choice.plan([])
+            yield 0, choice.plan([])
             return
-        for ranking in rankings(choice):
-            yield choice.plan(choice.select(ranking.tolist()))
+        found = rankings(choice)
+        for number in order:
+            yield number, choice.plan(choice.select(found[number].tolist()))
 
     def drawn(self, choice: Choice, draw: random.Random) -> Plan | None:
         """Return a plan of an order, values leaving in a drawn ranking."""
