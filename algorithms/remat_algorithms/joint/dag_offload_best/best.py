@@ -72,7 +72,10 @@ class Best(Incumbent[Found]):
 
     def consider(self, plan: Plan | None, runs: Runs, message: str = "") -> bool:
         """Take a plan over if it is quicker; return whether it is."""
-        if plan is None or not self.take(Found(plan.outcome.steps, runs), plan.makespan, message=message):
+        if plan is None or not (self.best is None or quicker(plan.makespan, self.makespan)):
+            return False
+        steps = self.setting.tidied(plan.outcome.steps, plan.makespan)
+        if not self.take(Found(steps, runs), plan.makespan, message=message):
             return False
         self.start = runs
         return True

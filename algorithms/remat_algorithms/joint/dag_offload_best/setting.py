@@ -9,7 +9,18 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.plugin import Number, OptionError, Problem, reference_order, useful_runs
+from remat.plugin import (
+    Number,
+    OptionError,
+    Problem,
+    StepBuilder,
+    StepKind,
+    Steps,
+    concatenate,
+    number_array,
+    reference_order,
+    useful_runs,
+)
 from remat_algorithms.dag.plans.model import StageModel, stage_model
 from remat_algorithms.offload.offload_greedy import rankings
 from remat_algorithms.offload.swaps.choice import Choice, Plan
@@ -107,6 +118,28 @@ class Setting:
             if read.isdisjoint(self.writes[task])
             and not self.elsewhere.isdisjoint((*self.reads[task], *self.writes[task]))
         ]
+
+    @cached_property
+    def left(self) -> list[tuple[int, int]]:
+        """Memories and values that lie there from the start, and need not at the end (adjoints leave nothing)."""
+        names, device = self.machine.memory_index, self.device
+        if self.problem.kind != "adjoint":
+            return []
+        stay = {(names[place.memory] if place.memory else 0, place.value) for place in self.graph.outputs}
+        begin = {(names[place.memory] if place.memory else 0, place.value) for place in self.graph.inputs}
+        return sorted(place for place in begin - stay if place[0] != device and place[1] not in self.graph.pinned)
+
+    def tidied(self, steps: Steps, makespan: Number) -> Steps:
+        """Return the steps, and at their end the drops of what would stay elsewhere for nobody."""
+        drop = np.flatnonzero(steps.kind != StepKind.RUN).tolist()
+        gone = {(int(steps.source[step]), value) for step in drop for value in steps.drop[step].tolist()}
+        rest = [place for place in self.left if place not in gone]
+        if not rest:
+            return steps
+        builder = StepBuilder()
+        for memory in sorted({memory for memory, _ in rest}):
+            builder.drop([value for where, value in rest if where == memory], memory)
+        return concatenate([steps, builder.build(number_array([makespan] * len(builder)))])
 
     def helped_time(self, task: int) -> Number:
         """Return how long the helper takes for a task."""
