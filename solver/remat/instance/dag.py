@@ -25,6 +25,7 @@ from remat.instance.fields import (
     fail,
 )
 from remat.instance.machine import MachineModel
+from remat.instance.streaming import check_stream
 from remat.instance.wellformed import quick_tasks, quick_values
 from remat.units import LARGEST_SIZE, Number, brief
 
@@ -230,6 +231,7 @@ Place = Annotated[
 class DagInstance(BaseInstance):
     """Tasks and the values they read and write; the listed order is the reference order."""
 
+    since_3 = frozenset(["stream"])
     annotations = MappingProxyType({"values": ("shape", "dtype"), "tasks": ("origin",)})
     kind: Literal["dag"] = "dag"
     values: Annotated[tuple[Value, ...], Many, quick_values(lambda: Value)] = Field(
@@ -253,6 +255,27 @@ class DagInstance(BaseInstance):
     outputs: Annotated[tuple[Place, ...], Many] = Field(
         default=(), description="Values that must be resident at the end."
     )
+    stream: Count | None = Field(
+        default=None,
+        description="All tasks are run for one sample after the other, without end, and so many samples are looked at "
+        "step by step; null: they are run once. Needs remat.instance/3.",
+    )
+
+    @property
+    def staying(self) -> frozenset[str]:
+        """Inputs that stay where they are: pinned, or where the schedule puts them."""
+        placed = {place.value for place in self.inputs if place.memory == ANY} if self.is_placeable else set[str]()
+        return frozenset(placed.union(self.pinned_inputs))
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the tasks are run for samples without end."""
+        return self.stream is not None
+
+    @property
+    def samples_seen(self) -> int | None:
+        """How many samples of a stream are looked at step by step."""
+        return self.stream
 
     @property
     def is_placeable(self) -> bool:
@@ -280,6 +303,8 @@ class DagInstance(BaseInstance):
         if not self._plainly_sound():
             self._check_references()
         self._check_devices()
+        if self.stream is not None:
+            check_stream(self, self.stream)
         return self
 
     def _check_devices(self) -> None:

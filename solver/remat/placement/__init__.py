@@ -10,5 +10,17 @@ from remat.placement.meeting import Stuck
 from remat.placement.orders import place_orders
 from remat.placement.patterns import place_pattern
 from remat.placement.place import Placement, Unplaceable, place
+from remat.placement.samples import place_samples
+from remat.placement.streams import PlacedStream, place_stream
 
-__all__ = ["Placement", "Stuck", "Unplaceable", "least_capacity", "place", "place_orders", "place_pattern"]
+__all__ = [
+    "Placement",
+    "Stuck",
+    "Unplaceable",
+    "least_capacity",
+    "place",
+    "place_orders",
+    "place_pattern",
+    "place_samples",
+    "place_stream",
+]

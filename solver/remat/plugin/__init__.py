@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from remat.graph.bounds import makespan_bound, needed_tasks
     from remat.graph.chain import Chain, Variants
     from remat.graph.machine import Link, Machine, Memory, Processor
+    from remat.graph.samples import Samples
     from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph, number_array
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Layer, PipelineInstance, TreeInstance
     from remat.plugin.context import Context, Progress
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, task_sequence
     from remat.schedule.orders import Orders, Pass, Phase, Stage, degrees_of, initial_of, tasks_of
     from remat.schedule.patterns import Beat, Pattern
+    from remat.schedule.samples import SamplePattern, Turn
     from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps, concatenate
     from remat.units import Number, format_size
 
@@ -86,6 +88,8 @@ _HOME = {
     "Progress": "remat.plugin.context",
     "Proposal": "remat.plugin.proposal",
     "Ragged": "remat.graph.taskgraph",
+    "SamplePattern": "remat.schedule.samples",
+    "Samples": "remat.graph.samples",
     "Stage": "remat.schedule.orders",
     "Status": "remat.plugin.proposal",
     "StepBuilder": "remat.schedule.steps",
@@ -94,6 +98,7 @@ _HOME = {
     "TaskGraph": "remat.graph.taskgraph",
     "Termination": "remat.plugin.proposal",
     "TreeInstance": "remat.instance",
+    "Turn": "remat.schedule.samples",
     "Variants": "remat.graph.chain",
     "WHOLE": "remat.schedule.steps",
     "check_length": "remat.plugin.emit",
@@ -153,6 +158,8 @@ __all__ = [
     "Progress",
     "Proposal",
     "Ragged",
+    "SamplePattern",
+    "Samples",
     "Stage",
     "Status",
     "StepBuilder",
@@ -161,6 +168,7 @@ __all__ = [
     "TaskGraph",
     "Termination",
     "TreeInstance",
+    "Turn",
     "Variants",
     "check_length",
     "concatenate",

@@ -9,6 +9,7 @@ from typing import Any
 
 from remat.schedule.orders import Orders
 from remat.schedule.patterns import Pattern
+from remat.schedule.samples import SamplePattern
 from remat.schedule.steps import Steps
 from remat.units import Number
 
@@ -113,8 +114,9 @@ class Proposal:
         Ordered steps, usually without start times; None if no schedule was found.
     orders : Orders or None
         Of a pipeline, instead of steps: one order per device, from which the steps follow.
-    pattern : Pattern or None
-        Of a pipeline whose micro-batches follow each other without end, instead of steps: what each of them does.
+    pattern : Pattern, SamplePattern or None
+        Of a stream, whose micro-batches or samples follow each other without end, instead of steps: what is done for
+        each of them.
     makespan : int, float or None
         The claimed makespan. An algorithm that only promises an upper bound claims nothing.
     peak : int or None
@@ -137,7 +139,7 @@ class Proposal:
 
     steps: Steps | None = None
     orders: Orders | None = None
-    pattern: Pattern | None = None
+    pattern: Pattern | SamplePattern | None = None
     makespan: Number | None = None
     peak: int | None = None
     bounds: tuple[Bound, ...] = ()

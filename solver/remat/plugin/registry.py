@@ -54,6 +54,8 @@ class Algorithm:
     devices : bool
         Whether it knows of kind `dag` times by type, tasks that are tied to processors and inputs whose place is the
         schedule's choice, and memories with static bytes of their own.
+    streams : bool
+        Whether it knows task graphs that are run for one sample after the other, without end.
     slices : bool
         Whether it knows pipelines whose sequences are cut into slices.
     divide : str
@@ -91,6 +93,7 @@ class Algorithm:
     several_memories: bool = False
     any_links: bool = False
     devices: bool = False
+    streams: bool = False
     slices: bool = False
     divide: str = ""
     anytime: bool = False

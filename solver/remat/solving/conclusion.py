@@ -17,12 +17,14 @@ from remat.placement import Unplaceable, place
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
+from remat.schedule.samples import SamplePattern
 from remat.schedule.steps import Steps, started
 from remat.solving.least_of_strategy import least_of_strategy
 from remat.solving.orders import Followed, follow
 from remat.solving.patterns import Stream, repeat
 from remat.solving.remedies import remedies
 from remat.solving.result import Result
+from remat.solving.samples import repeat_samples
 from remat.solving.scopes import scope_of, scoped
 from remat.units import Number
 from remat.verifier import Report, check
@@ -101,15 +103,14 @@ def conclude(
 
 def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[Stream | None, LeastBudget | None]:
     """Repeat and verify a pattern; where it takes too much memory, return the budget that is enough."""
-    assert proposal.pattern is not None
-    assert isinstance(problem.instance, PipelineInstance)
-    stream = repeat(
-        problem.instance,
-        problem.graph,
-        problem.machine,
-        proposal.pattern,
-        reference_time=problem.no_recompute_time,
-    )
+    instance, graph, machine = problem.instance, problem.graph, problem.machine
+    pattern, reference = proposal.pattern, problem.no_recompute_time
+    assert pattern is not None
+    if isinstance(pattern, SamplePattern):
+        stream = repeat_samples(instance, graph, machine, pattern, reference_time=reference)
+    else:
+        assert isinstance(instance, PipelineInstance)
+        stream = repeat(instance, graph, machine, pattern, reference_time=reference)
     if not isinstance(stream, Stream):
         raise ClaimError(f"{solver.name}: the verifier rejects the pattern: {stream[0]}")
     rules = {violation.rule for violation in stream.report.violations}
@@ -193,15 +194,16 @@ def _check_bounds(solver: Algorithm, proposal: Proposal) -> None:
 def _check_claims(problem: Problem, solver: Algorithm, proposal: Proposal, report: Report) -> None:
     if report.violations:
         raise ClaimError(f"{solver.name}: the verifier rejects the schedule: {report.violations[0]}")
-    if proposal.makespan is not None and not _equal(proposal.makespan, report.makespan):
-        raise ClaimError(f"{solver.name} claims makespan {proposal.makespan}, verified is {report.makespan}")
+    verified = report.objective
+    if proposal.makespan is not None and not _equal(proposal.makespan, verified):
+        raise ClaimError(f"{solver.name} claims makespan {proposal.makespan}, verified is {verified}")
     memory = problem.machine.memories[problem.machine.processors[0].memory].name
     if proposal.peak is not None and proposal.peak != report.peaks[memory].size:
         raise ClaimError(f"{solver.name} claims peak {proposal.peak}, verified is {report.peaks[memory].size}")
     for bound in proposal.bounds:
         holds = bound.scope == ALL_SCHEDULES or proposal.optimal_within == bound.scope
-        if holds and bound.value > report.makespan and not _equal(bound.value, report.makespan):
-            raise ClaimError(f"{solver.name} claims bound {bound.value}, above the verified makespan {report.makespan}")
+        if holds and bound.value > verified and not _equal(bound.value, verified):
+            raise ClaimError(f"{solver.name} claims bound {bound.value}, above the verified makespan {verified}")
 
 
 def _equal(claimed: Number, verified: Number) -> bool:
@@ -218,7 +220,7 @@ def _no_more(bound: Bound, makespan: Number) -> Bound:
 
 def _met(lower: Number, report: Report, steps: int) -> bool:
     """Whether a makespan is a lower bound, but for what rounding so many steps may have added."""
-    makespan = report.makespan
+    makespan = report.objective
     if isinstance(lower, int) and isinstance(makespan, int):
         return lower >= makespan
     return makespan - lower <= ROUNDING * steps * makespan
@@ -239,15 +241,16 @@ def _judge(
     stream: Stream | None = None,
     own: TaskGraph | None = None,
 ) -> Result:
-    simple = Bound(problem.least_makespan, ALL_SCHEDULES, "needed tasks")
-    bounds = (*proposal.bounds, simple)
-    if len(problem.machine.processors) > 1 and not problem.in_parts:
+    is_stream = problem.instance.is_stream
+    simple = problem.least_period if is_stream else problem.least_makespan
+    bounds = (*proposal.bounds, Bound(simple, ALL_SCHEDULES, "needed tasks"))
+    if len(problem.machine.processors) > 1 and not problem.in_parts and not is_stream:
         value = memory_time_bound(problem.graph, problem.machine, problem.needed)
         bounds = (*bounds, Bound(value, ALL_SCHEDULES, "memory x time"))
     optimal_within = proposal.optimal_within
     if report is not None:
         holding = (ALL_SCHEDULES, optimal_within)
-        bounds = tuple(_no_more(bound, report.makespan) if bound.scope in holding else bound for bound in bounds)
+        bounds = tuple(_no_more(bound, report.objective) if bound.scope in holding else bound for bound in bounds)
     lower = max(bound.value for bound in bounds if bound.scope == ALL_SCHEDULES)
     if report is not None:
         scope, least = None, None

@@ -120,8 +120,9 @@ class _Answer:
     def rank(self) -> tuple[Any, ...]:
         """What makes an answer better: a shorter schedule (of a stream, a shorter period), or more that is proved."""
         proof = {ALL_SCHEDULES: 0, None: 2}.get(self.result.optimal_within, 1)
-        period = 0 if self.result.pattern is None else self.result.pattern.period
-        return (self.result.makespan is None, period, self.result.makespan or 0, proof)
+        report = self.result.report
+        length = 0 if report is None else report.makespan
+        return (self.result.makespan is None, self.result.makespan or 0, length, proof)
 
 
 @dataclass
@@ -206,10 +207,12 @@ class _Portfolio:
         known = self.context.best_makespan
         better = known is None or (result.makespan is not None and result.makespan <= known)
         # The steps of a stream are a stretch of it, and no answer without their pattern.
-        steps = result.columns if better and result.pattern is None else None
+        pattern = result.pattern if better else None
+        steps = result.columns if better and pattern is None else None
         self.context.source = result.algorithm
         makespan = result.makespan if better else None
-        self.context.report(steps, makespan=makespan, bound=result.lower_bound, scope=ALL_SCHEDULES)
+        bound = result.lower_bound
+        self.context.report(steps, pattern=pattern, makespan=makespan, bound=bound, scope=ALL_SCHEDULES)
 
     def _others(self, solver: registry.Algorithm) -> dict[str, Any]:
         model = solver.load_options() if self.options.others else None

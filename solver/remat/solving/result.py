@@ -19,6 +19,7 @@ from remat.schedule import document as schedule
 from remat.schedule.document import StepView
 from remat.schedule.orders import Orders
 from remat.schedule.patterns import Pattern
+from remat.schedule.samples import SamplePattern
 from remat.schedule.steps import StepKind, Steps
 from remat.shown import Shown
 from remat.units import Number, Units
@@ -102,7 +103,8 @@ class Result(Shown):
         Its digest: computed when somebody asks, as that takes a while for large ones.
     status : Status
     makespan : int, float or None
-        Verified; None without a schedule.
+        Verified; None without a schedule. Of a stream, which has no end, the time per sample or micro-batch: bounds and
+        gap are then of that, too.
     lower_bound : int or float
         The best lower bound on the makespan that holds for all schedules.
     bounds : tuple of Bound
@@ -127,9 +129,9 @@ class Result(Shown):
         Each better schedule and each better bound on the way, with its time; as the algorithms reported them.
     orders : Orders or None
         Of a pipeline: what each device runs, in order; the steps follow from that.
-    pattern : Pattern or None
-        Of a pipeline whose micro-batches follow each other without end: what each of them does; the steps are those of
-        as many as the instance looks at. What each period takes is `report.steady`.
+    pattern : Pattern, SamplePattern or None
+        Of a stream, whose micro-batches or samples follow each other without end: what is done for each of them; the
+        steps are those of as many as the instance looks at. What each period takes is `report.steady`.
     """
 
     instance_name: str
@@ -156,7 +158,7 @@ class Result(Shown):
     answer: Answer | None = None
     history: tuple[Progress, ...] = ()
     orders: Orders | None = None
-    pattern: Pattern | None = None
+    pattern: Pattern | SamplePattern | None = None
 
     @property
     def instance_digest(self) -> str:
@@ -170,8 +172,8 @@ class Result(Shown):
 
     @property
     def makespan(self) -> Number | None:
-        """The verified makespan."""
-        return None if self.report is None else self.report.makespan
+        """The verified makespan; of a stream the time per sample (`report.makespan` is that of those looked at)."""
+        return None if self.report is None else self.report.objective
 
     @property
     def peak_memory(self) -> dict[str, int]:
@@ -185,8 +187,8 @@ class Result(Shown):
 
     @property
     def overhead(self) -> float | None:
-        """Makespan over the no-recompute time, minus 1."""
-        if self.makespan is None or not self.no_recompute_time:
+        """Makespan over the no-recompute time, minus 1; None for streams."""
+        if self.makespan is None or not self.no_recompute_time or self.pattern is not None:
             return None
         return self.makespan / self.no_recompute_time - 1
 
@@ -221,7 +223,7 @@ class Result(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Return the schedule document."""
         document = self.head()
-        if self.columns is not None and self.orders is None:
+        if self.columns is not None and self.orders is None and self.pattern is None:
             lines = schedule.step_lines(self.columns, self.graph, self.machine)
             document["steps"] = json.loads("[" + ",".join(lines) + "]")
         return document
@@ -244,7 +246,7 @@ class Result(Shown):
             head["scope"] = self.scope
         if report is not None:
             head |= {
-                "makespan": report.makespan,
+                "makespan": report.objective,
                 "peak_memory": report.peak_memory,
                 "recompute_time": report.recompute_time,
                 "transferred": dict(report.transferred),
@@ -266,7 +268,9 @@ class Result(Shown):
         if self.notes:
             head["notes"] = list(self.notes)
         head |= self._division()
-        if self.pattern is not None:
+        if isinstance(self.pattern, SamplePattern):
+            head |= self.pattern.to_document(self.machine)
+        elif self.pattern is not None:
             head |= self.pattern.to_document([processor.name for processor in self.machine.processors])
         elif self.orders is not None:
             head |= self.orders.to_document([processor.name for processor in self.machine.processors])
@@ -283,7 +287,7 @@ class Result(Shown):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schedule document atomically; ``-`` is standard output, ``.gz`` is compressed."""
-        steps = self.columns if self.orders is None else None
+        steps = self.columns if self.orders is None and self.pattern is None else None
         write_text(path, schedule.document_chunks(self.head(), steps, self.graph, self.machine))
 
     @property

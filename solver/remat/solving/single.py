@@ -38,11 +38,12 @@ def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: 
         with interruptible(context), contained(solver):
             proposal: Proposal = solver.load()(problem, chosen, context)
     except KeyboardInterrupt:
-        if context.best_steps is None:
+        if not context.has_schedule:
             raise
         proposal = Proposal(termination=Termination.INTERRUPTED)
-    if proposal.steps is None and context.best_steps is not None:
-        proposal = replace(proposal, steps=context.best_steps, infeasible_within=None, least=None)
+    if proposal.steps is None and proposal.pattern is None and context.has_schedule:
+        found = {"steps": context.best_steps, "pattern": context.best_pattern}
+        proposal = replace(proposal, **found, infeasible_within=None, least=None)  # type: ignore[arg-type]
     return with_reported(proposal, solver, context), time.perf_counter() - started
 
 
@@ -99,6 +100,8 @@ def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
     machine = problem.machine
     if isinstance(problem.instance, PipelineInstance) and problem.instance.cut and not solver.slices:
         raise OptionError(f"{solver.name!r} knows no sequences that are cut into slices", argument="algorithm")
+    if problem.instance.samples_seen is not None and not solver.streams:
+        raise OptionError(f"{solver.name!r} knows no stream of samples without end", argument="algorithm")
     if beyond := _of_devices(problem, solver):
         raise OptionError(f"{solver.name!r} knows no {beyond}", argument="algorithm")
     if solver.several_memories and not solver.any_links:

@@ -6,7 +6,7 @@ peaks that remat shows.
 
 from __future__ import annotations
 
-from remat.verifier.periodic import Updates, check_beats, check_pattern, versioned
+from remat.verifier.periodic import Updates, check_beats, check_pattern, check_samples, versioned
 from remat.verifier.referee import check, nothing_run
 from remat.verifier.report import Peak, Profile, Report, Steady, Violation
 from remat.verifier.waits import check_orders
@@ -22,6 +22,7 @@ __all__ = [
     "check_beats",
     "check_orders",
     "check_pattern",
+    "check_samples",
     "nothing_run",
     "versioned",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from remat.graph.chain import Chain
 from remat.graph.machine import Machine
+from remat.graph.samples import Samples
 from remat.graph.taskgraph import TaskGraph
 from remat.instance import (
     AdjointInstance,
@@ -23,7 +24,7 @@ from remat.instance.lowering.join import lower_join
 from remat.instance.lowering.pipeline import lower_pipeline
 from remat.instance.lowering.tree import lower_tree
 
-__all__ = ["chain_of", "lower", "machine_of"]
+__all__ = ["chain_of", "lower", "machine_of", "samples_of"]
 
 
 def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[int] = ()) -> TaskGraph:
@@ -31,6 +32,8 @@ def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[
 
     `degrees`, of a pipeline, says for each layer how many devices share every micro-batch; by default one.
     """
+    if (samples := samples_of(instance, machine)) is not None:
+        return samples.repeated()
     match instance:
         case ChainInstance():
             return lower_chain(instance)
@@ -44,6 +47,19 @@ def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[
             return lower_pipeline(instance, degrees)
         case JoinInstance():
             return lower_join(instance)
+
+
+def samples_of(instance: Instance, machine: Machine | None = None, count: int | None = None) -> Samples | None:
+    """Return the graph of one sample, and of how many the instance looks at (or `count`).
+
+    None where an instance is no stream whose tasks are run for one sample after the other.
+    """
+    seen = instance.samples_seen
+    if seen is None:
+        return None
+    assert isinstance(instance, DagInstance)
+    graph = lower_dag(instance, machine_of(instance) if machine is None else machine)
+    return Samples(graph, seen if count is None else count)
 
 
 def chain_of(instance: Instance) -> Chain:
