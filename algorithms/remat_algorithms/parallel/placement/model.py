@@ -85,6 +85,8 @@ class Model:
     star : Star or None
     certain : bool
         Whether every schedule runs these tasks: there are no alternatives.
+    parameters : tuple of tuple of int
+        The placeable inputs that each unit reads.
     """
 
     graph: TaskGraph
@@ -98,6 +100,7 @@ class Model:
     room: tuple[int | None, ...]
     star: Star | None
     certain: bool = True
+    parameters: tuple[tuple[int, ...], ...] = ()
 
     @property
     def units(self) -> int:
@@ -118,6 +121,17 @@ class Model:
     def unit_of(self) -> dict[int, int]:
         """The unit of each task."""
         return {task: unit for unit, tasks in enumerate(self.tasks) for task in tasks}
+
+    @cached_property
+    def free(self) -> bool:
+        """Whether no copy keeps anything busy."""
+        links = range(len(self.machine.links))
+        return not any(self.copy_time(link, flow.size) for link in links for flow in self.flows)
+
+    @property
+    def counted(self) -> bool:
+        """Whether what transfers keep busy is known, whichever ways they take: on a star, or where that is nothing."""
+        return self.star is not None or self.free
 
     @cached_property
     def alone(self) -> bool:
@@ -244,7 +258,7 @@ def build(graph: TaskGraph, machine: Machine) -> Model:
     """Read the graph of one sample on a machine."""
     needed = needed_tasks(graph)
     chosen = np.flatnonzero(needed.once).tolist()
-    units, single = _units(graph, chosen, len({processor.memory for processor in machine.processors}))
+    units = _units(graph, chosen, len({processor.memory for processor in machine.processors}))
     unit_of = {task: unit for unit, tasks in enumerate(units) for task in tasks}
     fixed = {place.value: place.memory for place in graph.inputs}
     room = _room(graph, machine)
@@ -254,23 +268,25 @@ def build(graph: TaskGraph, machine: Machine) -> Model:
     if star is None:
         _check_reachable(machine)
     sizes: list[int] = graph.size.tolist()
+    parameters = _parameters(graph, units)
     return Model(
         graph,
         machine,
         units,
         time,
         _is_whole(graph, machine, flows),
-        tuple(sum(sizes[value] for value in own) for own in _parameters(graph, units, single)),
+        tuple(sum(sizes[value] for value in own) for own in parameters),
         tuple(max(_working(graph, task) for task in tasks) for tasks in units),
         flows,
         room,
         star,
         bool((needed.once == needed.forced).all()),
+        tuple(tuple(sorted(own)) for own in parameters),
     )
 
 
-def _units(graph: TaskGraph, chosen: Sequence[int], memories: int) -> tuple[tuple[tuple[int, ...], ...], set[int]]:
-    """Return the tasks of each unit, and the inputs that keep them together."""
+def _units(graph: TaskGraph, chosen: Sequence[int], memories: int) -> tuple[tuple[int, ...], ...]:
+    """Return the tasks of each unit: those that read an input of which there may not be enough copies."""
     parent = {task: task for task in chosen}
 
     def find(task: int) -> int:
@@ -293,10 +309,10 @@ def _units(graph: TaskGraph, chosen: Sequence[int], memories: int) -> tuple[tupl
     found: dict[int, list[int]] = defaultdict(list)
     for task in chosen:
         found[find(task)].append(task)
-    return tuple(tuple(tasks) for tasks in found.values()), single
+    return tuple(tuple(tasks) for tasks in found.values())
 
 
-def _parameters(graph: TaskGraph, units: Sequence[Sequence[int]], single: set[int]) -> list[set[int]]:
+def _parameters(graph: TaskGraph, units: Sequence[Sequence[int]]) -> list[set[int]]:
     """Return the placeable inputs that each unit reads: those of several copies count for each unit."""
     placeable = {place.value for place in graph.placeable}
     return [{value for task in tasks for value in graph.reads[task].tolist() if value in placeable} for tasks in units]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from remat.placement import place_stream
 from remat.placement.streams import PlacedStream
@@ -14,6 +14,9 @@ CONTIGUOUS = "contiguous placements"
 """Each device runs a difference of down-sets, and in some order of the devices nothing goes back."""
 
 ONE_PLACE = "placements of each task on one processor"
+
+SAME = 1e-11
+"""Share by which two times may differ that are one, but for the rounding of sums."""
 
 ROUNDS = 6
 """How often devices are given less room, where what is passing does not fit beside parameters."""
@@ -76,7 +79,8 @@ class Best:
         termination: Termination | None = None,
     ) -> Proposal:
         """Return the answer."""
-        context = self.context
+        context, time = self.context, self.time
+        bounds = [sharpened(bound, time) for bound in bounds]
         ended = context.termination if context.stopped else (termination or Termination.COMPLETED)
         if self.placed is None:
             return Proposal(
@@ -98,6 +102,13 @@ def time_of(placed: PlacedStream) -> Number:
     if isinstance(period, int) and period % samples == 0:
         return period // samples
     return period / samples
+
+
+def sharpened(bound: Bound, time: Number | None) -> Bound:
+    """Return a bound that is a time but for rounding as that time."""
+    if time is not None and abs(time - bound.value) <= SAME * time:
+        return replace(bound, value=time)
+    return bound
 
 
 def over_all(value: float, source: str, *, whole: bool = False) -> Bound:

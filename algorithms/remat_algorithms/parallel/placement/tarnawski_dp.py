@@ -22,7 +22,7 @@ from remat_algorithms.parallel.placement.downsets import DownSets, down_sets, of
 from remat_algorithms.parallel.placement.feasibility import refuse
 from remat_algorithms.parallel.placement.groups import Groups, coarser, groups_of
 from remat_algorithms.parallel.placement.model import Model, model_of
-from remat_algorithms.parallel.placement.placing import CONTIGUOUS, ROUNDS, Best
+from remat_algorithms.parallel.placement.placing import CONTIGUOUS, ROUNDS, Best, sharpened
 from remat_algorithms.parallel.placement.stages import Search, Staged, homes_of, orders, staged
 
 MOST_CELLS = 2 * 10**7
@@ -54,9 +54,9 @@ def solve(problem: Problem, options: DownSetOptions, context: Context) -> Propos
     found = contiguous(best, options)
     within = None
     if found.bound is not None:
-        bounds.append(Bound(found.bound, CONTIGUOUS, "down-sets"))
-        if best.time is not None and best.time <= found.bound * (1 + 1e-12):
-            within = CONTIGUOUS
+        bound = sharpened(Bound(found.bound, CONTIGUOUS, "down-sets"), best.time)
+        bounds.append(bound)
+        within = CONTIGUOUS if bound.value == best.time else None
     infeasible = CONTIGUOUS if found.none else None
     return best.proposal(bounds, optimal_within=within, infeasible_within=infeasible, termination=found.termination)
 
@@ -107,8 +107,9 @@ def contiguous(best: Best, options: DownSetOptions) -> Found:
 
 def _conclude(found: Found, search: Search, costs: Staged, stages: Sequence[tuple[int, int]] | None) -> None:
     """Say what a search has proved of all contiguous placements."""
-    star = costs.groups.model.star
-    if not (costs.groups.exact and star is not None and star.separable and costs.groups.model.certain):
+    model = costs.groups.model
+    separable = model.star is not None and model.star.separable
+    if not (costs.groups.exact and (separable or model.free) and model.certain):
         return
     if stages is not None:
         value = max(search.loads(stages)) - costs.error
