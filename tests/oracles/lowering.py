@@ -25,6 +25,7 @@ Readings of the format where it is brief
 - In recompute times a task with times by type counts the least that a device here takes, wherever it ran.
 - A forward of a pipeline is not `required`: its backward needs it anyway.
 - A machine's processor without a type is of none, and cannot run a task with times by type.
+- Samples of a stream are listed one after the other, each with all its tasks in the listed order.
 """
 
 import math
@@ -268,7 +269,8 @@ def lower(document, on=None, degrees=None):
     if document["kind"] == "pipeline":
         return _lower_pipeline(document, on or machine(document), degrees)
     if document["kind"] == "dag":
-        return _lower_dag(document, on or machine(document))
+        graph = _lower_dag(document, on or machine(document))
+        return graph if document.get("stream") is None else _each_sample(graph, document["stream"])
     by_kind = {"chain": _lower_chain, "adjoint": _lower_adjoint, "tree": _lower_tree}
     by_kind["join"] = _lower_join
     return by_kind[document["kind"]](document, first)
@@ -515,6 +517,22 @@ def _lower_dag(document, on):
         max(free.values(), default=1),
         free,
     )
+
+
+def _each_sample(graph, samples):
+    """Return the graph of so many samples: task t of sample m is ``t.m``; what is there at the start serves all."""
+    staying = {value for value, _ in graph.inputs} | graph.placeable
+    values = {name: size for name, size in graph.values.items() if name in staying}
+    tasks = {}
+
+    def of(names, m):
+        return tuple(name if name in staying else f"{name}.{m}" for name in names)
+
+    for m in range(samples):
+        values |= {f"{name}.{m}": size for name, size in graph.values.items() if name not in staying}
+        for name, task in graph.tasks.items():
+            tasks[f"{name}.{m}"] = replace(task, reads=of(task.reads, m), writes=of(task.writes, m))
+    return replace(graph, tasks=tasks, values=values)
 
 
 def _placed_by_the_schedule(document):

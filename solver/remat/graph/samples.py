@@ -38,8 +38,9 @@ class Samples:
     @cached_property
     def first(self) -> IntArray:
         """Where the values of the first sample stand, by the value of the graph of one sample."""
-        each = np.where(self.shared, 1, self.count)
-        return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(each)[:-1].astype(np.int64)))
+        each = np.where(self.shared, 1, self.count).astype(np.int64)
+        before: IntArray = np.cumsum(each) - each
+        return before
 
     def tasks(self, task: IntArray, sample: IntArray) -> IntArray:
         """Return where tasks of samples stand."""

@@ -14,6 +14,7 @@ from remat.placement.samples import place_samples
 from remat.placement.streams import PlacedStream, place_stream
 
 __all__ = [
+    "PlacedStream",
     "Placement",
     "Stuck",
     "Unplaceable",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from remat.errors import OptionError
@@ -37,6 +39,12 @@ def link_between(machine: Machine, source: int, target: int) -> Link:
 def copy_time(graph: TaskGraph, machine: Machine, value: int, source: int, target: int) -> Number:
     """Return the time from the start of a copy until it has arrived."""
     return link_between(machine, source, target).time(int(graph.size[value]))
+
+
+def copy_held(graph: TaskGraph, machine: Machine, value: int, source: int, target: int) -> Number:
+    """Return for how long a copy holds its link."""
+    link = link_between(machine, source, target)
+    return replace(link, delay=0).time(int(graph.size[value]))
 
 
 def instants(start: NumberArray, slack: float) -> NumberArray:

@@ -9,7 +9,7 @@ import numpy as np
 from remat.graph.machine import Machine
 from remat.graph.samples import Samples
 from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph, number_array
-from remat.placement.lasting import copy_time, instants, run_time
+from remat.placement.lasting import copy_held, copy_time, instants, run_time
 from remat.schedule.samples import SamplePattern, Turn
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.units import Number
@@ -31,8 +31,9 @@ def place_samples(samples: Samples, machine: Machine, pattern: SamplePattern) ->
     Returns
     -------
     Steps
-        By start; at one instant what takes no time first, then as the pattern lists it. Each value is dropped, in each
-        memory, by the step of its sample that uses it last there.
+        By start; at one instant what holds nothing for any time comes first, and of two of these the one of the smaller
+        shift; then as the pattern lists it. Each value is dropped, in each memory, by the step of its sample that uses
+        it last there.
 
     Raises
     ------
@@ -53,8 +54,9 @@ def place_samples(samples: Samples, machine: Machine, pattern: SamplePattern) ->
     seen = number < samples.count
     index, number, begins = index[seen], number[seen], begins[seen]
     slack = _slack(pattern, lasting, begins)
-    takes = np.array([time > slack for time in lasting], dtype=bool)[index]
-    order = np.lexsort((number, index, takes, instants(begins, slack)))
+    takes = np.array([_held(graph, machine, turn, time) > slack for turn, time in zip(turns, lasting, strict=True)])
+    shift = np.array([turn.shift for turn in turns], dtype=np.int64)[index]
+    order = np.lexsort((number, index, shift, takes[index], instants(begins, slack)))
     index, number, begins = index[order], number[order], begins[order]
     dropped = _drops(samples, machine, pattern, lasting).gather(index)
     kind = np.array([int(turn.kind) for turn in turns], dtype=np.int8)[index]
@@ -89,6 +91,11 @@ def _time(graph: TaskGraph, machine: Machine, turn: Turn) -> Number:
     if turn.kind == StepKind.RUN:
         return run_time(graph, machine, turn.item, turn.on)
     return copy_time(graph, machine, turn.item, turn.source, turn.target)
+
+
+def _held(graph: TaskGraph, machine: Machine, turn: Turn, time: Number) -> Number:
+    """Return for how long a turn holds its processor, or the way of its copy."""
+    return time if turn.kind == StepKind.RUN else copy_held(graph, machine, turn.item, turn.source, turn.target)
 
 
 def _slack(pattern: SamplePattern, lasting: list[Number], begins: NumberArray) -> float:

@@ -239,7 +239,7 @@ class _Jobs:
         return len(self.listed) - 1
 
     def places(self, initial: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-        """Return where placeable inputs lie: as said, and wherever they are read; what nobody reads, where there is room."""
+        """Return where placeable inputs lie: as said, and wherever they are read; those nobody reads, where room is."""
         found: dict[int, set[int]] = {place.value: set() for place in self.graph.placeable}
         for value, memory in initial:
             found.setdefault(value, set()).add(memory)
@@ -420,20 +420,18 @@ class _Memory:
             fixed[memory] += self.size[value]
         for place in graph.inputs:
             fixed[0 if place.memory is None else machine.memory_index[place.memory]] += self.size[place.value]
-        events: list[list[tuple[Number, int, int]]] = [[] for _ in fixed]
-        for (memory, value, _), (begin, end) in self._lives().items():
-            events[memory].append((begin, 1, self.size[value]))
-            events[memory].append((end, -1, self.size[value]))
+        lives: list[list[tuple[Number, Number, bool, int]]] = [[] for _ in fixed]
+        for (memory, value, _), (begin, end, late) in self._lives().items():
+            lives[memory].append((begin, end, late, self.size[value]))
         for job, begin in zip(self.jobs, self.times, strict=True):
             work = int(graph.workspace[job.item]) if job.kind is RUN else 0
             if work:
-                memory = machine.processors[job.on].memory
-                events[memory] += [(begin, 1, work), (begin + job.length, -1, work)]
-        return tuple(held + self._most(own) for held, own in zip(fixed, events, strict=True))
+                lives[machine.processors[job.on].memory].append((begin, begin + job.length, not job.length, work))
+        return tuple(held + self._most(own) for held, own in zip(fixed, lives, strict=True))
 
-    def _lives(self) -> dict[tuple[int, int, int], tuple[Number, Number]]:
-        """Return from when to when each value of a sample is in each memory."""
-        lives: dict[tuple[int, int, int], tuple[Number, Number]] = {}
+    def _lives(self) -> dict[tuple[int, int, int], tuple[Number, Number, bool]]:
+        """Return from when to when each value of a sample is in each memory, and whether the last use takes no time."""
+        lives: dict[tuple[int, int, int], tuple[Number, Number, bool]] = {}
         reads, writes, shared = self.graph.reads.to_lists(), self.graph.writes.to_lists(), self.graph.available
         for job, begin in zip(self.jobs, self.times, strict=True):
             end = begin + job.length + job.later
@@ -443,25 +441,27 @@ class _Memory:
             else:
                 used = [(job.source, job.item), (job.target, job.item)]
             for memory, value in used:
-                known = lives.get((memory, value, job.sample), (begin, end))
-                lives[memory, value, job.sample] = (min(known[0], begin), max(known[1], end))
+                first, last, late = lives.get((memory, value, job.sample), (begin, end, False))
+                late = end == begin if end > last else late or (end == begin and end == last)
+                lives[memory, value, job.sample] = (min(first, begin), max(last, end), late)
         return lives
 
-    def _most(self, events: list[tuple[Number, int, int]]) -> int:
-        """Return the largest sum at any instant of a period; what takes no time, and what ends, in the way that is more."""
-        held, offsets = 0, []
+    def _most(self, lives: list[tuple[Number, Number, bool, int]]) -> int:
+        """Return the largest sum at any instant of a period, or a little more where steps take no time."""
+        held, events = 0, []
         slack = 0.0 if isinstance(self.period, int) else 1e-9 * self.period
-        for time, sign, size in events:
-            whole = math.floor(time / self.period + (1e-9 if slack else 0))
-            offset = max(0, time - whole * self.period)
-            held -= sign * size * (whole + 1)
-            offsets.append((offset, sign, size))
+        for begin, end, late, size in lives:
+            # What ends comes first, then what begins, and last goes what steps of no time have used.
+            ends = 2 if late or end - begin <= slack else 0
+            for time, sign, rank in ((begin, 1, 1), (end, -1, ends)):
+                whole = math.floor(time / self.period + (1e-9 if slack else 0))
+                held -= sign * size * (whole + 1)
+                events.append((max(0, time - whole * self.period), rank, sign * size))
         most = held
-        clusters = _clustered(sorted(offsets), slack)
-        for cluster in clusters:
-            for sign in (-1, 1):
-                held += sum(sign * size for _, own, size in cluster if own == sign)
-            most = max(most, held)
+        for cluster in _clustered(sorted(events), slack):
+            for _, _, change in sorted(cluster, key=lambda event: event[1]):
+                held += change
+                most = max(most, held)
         return most
 
 

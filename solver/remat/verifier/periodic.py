@@ -209,7 +209,7 @@ def _of_samples(period: Number, followed: Followed, sample: IntArray) -> tuple[N
     for _, change in sorted(events):  # at one instant, what ends comes first
         at_once += change
         most = max(most, at_once)
-    return (ends - begins).max().item(), most
+    return (ends - begins).max().item(), max(1, most)
 
 
 def _followed(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> Followed:

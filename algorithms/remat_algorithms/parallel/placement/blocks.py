@@ -92,7 +92,7 @@ class Blocks:
         speeds = [self._speed(own[0], least) for own in model.classes]
         together = sum(len(own) * speed for own, speed in zip(model.classes, speeds, strict=True))
         if not together:
-            return True
+            return False
         limits = [speed / together for speed in speeds]
         spent = self.work
         for _ in range(ROUNDS):

@@ -249,23 +249,22 @@ def model_of(problem: Problem, name: str) -> Model:
     samples = problem.samples
     if samples is None:
         raise OptionError(
-            f"{name} is for streams: a task graph says \"stream\", how many samples are looked at", argument="algorithm"
+            f'{name} is for streams: a task graph says "stream", how many samples are looked at', argument="algorithm"
         )
     return build(samples.graph, problem.machine)
 
 
-def build(graph: TaskGraph, machine: Machine) -> Model:
-    """Read the graph of one sample on a machine."""
+def build(graph: TaskGraph, machine: Machine, *, fixed: bool = True) -> Model:
+    """Read a graph, of one sample or one that runs once, on a machine; `fixed` inputs are read where they lie only."""
     needed = needed_tasks(graph)
     chosen = np.flatnonzero(needed.once).tolist()
     units = _units(graph, chosen, len({processor.memory for processor in machine.processors}))
     unit_of = {task: unit for unit, tasks in enumerate(units) for task in tasks}
-    fixed = {place.value: place.memory for place in graph.inputs}
     room = _room(graph, machine)
-    time = _times(graph, machine, units, fixed)
+    time = _times(graph, machine, units, {place.value: place.memory for place in graph.inputs} if fixed else {})
     flows = tuple(_flows(graph, units, unit_of))
     star = _star(machine)
-    if star is None:
+    if star is None and fixed:
         _check_reachable(machine)
     sizes: list[int] = graph.size.tolist()
     parameters = _parameters(graph, units)

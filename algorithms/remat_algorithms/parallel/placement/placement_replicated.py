@@ -12,6 +12,7 @@ run each task once a sample.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator
 
 from pydantic import Field
@@ -86,21 +87,23 @@ class _Search:
         root = self.fractions.solve({})
         if root is None:
             return
+        # Choices that are whole, and may not be met for what passes, or as samples are whole.
+        settled = math.inf
         queue: list[tuple[float, int, Copies, Split]] = [(root.bound, 0, {}, root)]
         nodes = ticket = 0
         while queue:
             bound, _, copies, split = heapq.heappop(queue)
-            self.bound = bound
+            self.bound = min(bound, settled)
             time = self.best.time
             if time is not None and bound >= float(time) * (1 - SAME / 2):
-                self.ended = True
-                return
+                break
             if nodes >= self.options.nodes or context.stopped:
                 return
             nodes += 1
             place = self._open(split, copies)
             self._weigh(self._rounded(split, copies))
             if place is None:
+                settled = min(settled, bound)
                 continue
             for there in (True, False):
                 chosen = {**copies, place: there}
@@ -112,8 +115,10 @@ class _Search:
                     heapq.heappush(queue, (max(bound, part.bound), ticket, chosen, part))
         # Nothing is left: no choice is better than the best one.
         self.ended = True
-        if self.best.time is not None:
-            self.bound = max(self.bound or 0.0, float(self.best.time) * (1 - SAME / 2))
+        time = self.best.time
+        self.bound = min(settled, math.inf if time is None else float(time) * (1 - SAME / 2))
+        if not math.isfinite(self.bound):
+            self.bound = None
 
     def _known(self) -> Copies | None:
         """Return the copies of the best placement so far, with as many more as there is room for."""

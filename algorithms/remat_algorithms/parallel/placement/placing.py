@@ -50,7 +50,7 @@ class Best:
         return None if self.placed is None else time_of(self.placed)
 
     def consider(self, placed: Sequence[int]) -> list[int]:
-        """Place units on processors in time; return by how many bytes each memory has too little, at the last period."""
+        """Place units on processors in time; return how many bytes each memory lacks, at the last period."""
         return self.consider_all([placed])
 
     def consider_all(self, homes: Sequence[Sequence[int]]) -> list[int]:

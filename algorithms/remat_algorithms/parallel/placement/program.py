@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -50,10 +50,10 @@ class Steps:
 
     def down(self, time: float) -> int:
         """Return a time in steps, rounded down."""
-        return math.floor(_exact(time) / self.step)
+        return math.floor(exact_time(time) / self.step)
 
 
-def _exact(time: float) -> Fraction:
+def exact_time(time: float) -> Fraction:
     """Return a time as it is written: 0.1 as one tenth."""
     return Fraction(repr(time)) if isinstance(time, float) else Fraction(time)
 
@@ -63,14 +63,17 @@ def steps_of(model: Model) -> Steps:
     times = {float(time) for time in model.time[np.isfinite(model.time)].tolist()}
     sizes = {flow.size for flow in model.flows}
     times |= {float(model.copy_time(link, size)) for link in range(len(model.machine.links)) for size in sizes}
-    total = sum(_exact(time) for time in times) + sum(
-        _exact(float(time)) for time in np.where(np.isfinite(model.time), model.time, 0).max(axis=0).tolist()
-    )
+    longest = np.where(np.isfinite(model.time), model.time, 0).max(axis=0)
+    return step_of(times, sum(times) + float(longest.sum()))
+
+
+def step_of(times: Iterable[float], total: float) -> Steps:
+    """Return a step of which some times are multiples; one of so many that all are `MOST_STEPS` where there is none."""
     step = Fraction(0)
     for time in sorted(times):
-        step = _gcd(step, _exact(time))
-        if step and total / step > MOST_STEPS:
-            return Steps(total / MOST_STEPS, exact=False)
+        step = _gcd(step, exact_time(time))
+        if step and exact_time(total) / step > MOST_STEPS:
+            return Steps(exact_time(total) / MOST_STEPS, exact=False)
     return Steps(step or Fraction(1), exact=True)
 
 

@@ -165,9 +165,7 @@ def load_of(devices: Devices, walked: Walked, kind: int, time: int) -> int:
     return max(own, ways)
 
 
-def take(
-    sets: Sets, devices: Devices, table: Table, ideal: int, larger: int, kind: int, load: int, bound: int
-) -> None:
+def take(sets: Sets, devices: Devices, table: Table, ideal: int, larger: int, kind: int, load: int, bound: int) -> None:
     """Put a stage behind all that is known of where it begins."""
     size = sets.size[larger] - sets.size[ideal]
     held = sets.held[larger] - sets.held[ideal]

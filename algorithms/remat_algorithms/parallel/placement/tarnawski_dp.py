@@ -2,8 +2,8 @@
 
 The class: every unit on one processor, each device with the difference of two down-sets, so that nothing goes back to a
 device that comes earlier in some order of them. In a training graph that is asked of the forward pass; a backward task
-goes where its unit is. The recurrence is that of `stages`, by classes of equal devices; on a star (accelerators around a
-host), a stage's load is its work, what it receives and what it sends, each value once. On other machines ways are
+goes where its unit is. The recurrence is that of `stages`, by classes of equal devices; on a star (accelerators around
+a host), a stage's load is its work, what it receives and what it sends, each value once. On other machines ways are
 counted as if each value were sent and received once over the slowest link, and nothing is proved of the class.
 
 Where there are more down-sets than `sets`, groups that follow each other are joined until there are not.

@@ -11,13 +11,16 @@ room the next time.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from pydantic import Field
 
 from remat.plugin import ALL_SCHEDULES, Bound, Context, Options, Problem, Proposal, Termination
+from remat_algorithms.parallel.placement.blocks import Blocks
 from remat_algorithms.parallel.placement.bounds import cheap_bounds, pinned
 from remat_algorithms.parallel.placement.feasibility import pack, refuse
 from remat_algorithms.parallel.placement.model import Model, model_of
-from remat_algorithms.parallel.placement.placing import ONE_PLACE, ROUNDS, Best, sharpened
+from remat_algorithms.parallel.placement.placing import ONE_PLACE, ROUNDS, Best, over_all, sharpened
 from remat_algorithms.parallel.placement.program import Outlook, PlacementProgram
 from remat_algorithms.parallel.placement.tarnawski_dp import DownSetOptions, contiguous
 from remat_algorithms.parallel.placement.walking import walked
@@ -27,6 +30,9 @@ class ProgramOptions(Options):
     """Options of `tarnawski-ip`."""
 
     contiguous: bool = Field(default=False, description="each device runs units that follow each other")
+    bound_work: float = Field(
+        default=5.0, ge=0, le=1e6, description="limit of the bound of blocks in CP-SAT's units, where it holds"
+    )
     moves: int = Field(default=5_000_000, ge=0, le=10**10, description="moves of the walk that comes first")
     work: float = Field(
         default=20.0, gt=0, le=1e6, description="limit of the program in CP-SAT's units, for answers without a clock"
@@ -62,7 +68,20 @@ def solve(problem: Problem, options: ProgramOptions, context: Context) -> Propos
             bound = sharpened(Bound(value, scope, "placement program"), best.time)
             bounds += [bound] if value > 0 else []
             within = scope if bound.value == best.time and scope != ALL_SCHEDULES else None
+            bounds += block_bound(best, bounds, options.bound_work)
     return best.proposal(bounds, optimal_within=within, termination=termination)
+
+
+def block_bound(best: Best, bounds: Sequence[Bound], work: float) -> list[Bound]:
+    """Return the bound of blocks, where the star is separable, and every unit stays in one place."""
+    model, time = best.model, best.time
+    star = model.star
+    known = max((float(bound.value) for bound in bounds if bound.scope == ALL_SCHEDULES), default=0.0)
+    useful = everywhere(model) and star is not None and star.separable and model.alone
+    if not useful or time is None or known >= float(time) or work <= 0:
+        return []
+    value = Blocks(model, best.context, work).bound(known, float(time))
+    return [sharpened(over_all(value, "blocks"), time)] if value > known else []
 
 
 def walk_on(best: Best, moves: int) -> None:
@@ -76,9 +95,7 @@ def walk_on(best: Best, moves: int) -> None:
         if start is None or context.stopped or moves <= 0:
             return
         last: list[int] | None = None
-        for homes in walked(
-            model, start, moves=moves, seed=context.seed, less=less, stop=lambda: context.stopped
-        ):
+        for homes in walked(model, start, moves=moves, seed=context.seed, less=less, stop=lambda: context.stopped):
             last = homes
         if last is None:
             return
@@ -98,7 +115,7 @@ def improve(best: Best, context: Context, work: float, scope: str) -> Outlook:
     model = best.model
     less = [0] * len(model.machine.memories)
     first: Outlook | None = None
-    for turn in range(ROUNDS):
+    for _ in range(ROUNDS):
         hint = best.homes[0] if best.homes is not None and len(best.homes) == 1 else None
         excess: list[int] = []
 
@@ -111,7 +128,7 @@ def improve(best: Best, context: Context, work: float, scope: str) -> Outlook:
         outlook = PlacementProgram(model, less, upper=None if best.time is None else float(best.time)).solve(
             hint=hint,
             found=consider,
-            bounded=lambda bound: context.report(bound=bound, scope=scope) if model.counted and not any(less) else None,
+            bounded=_reporting(context, scope) if model.counted and first is None else lambda bound: None,
             stop=lambda: context.stopped,
             work=work,
             seed=context.seed,
@@ -123,6 +140,11 @@ def improve(best: Best, context: Context, work: float, scope: str) -> Outlook:
         less = [room + more for room, more in zip(less, excess, strict=True)]
     assert first is not None
     return first
+
+
+def _reporting(context: Context, scope: str) -> Callable[[float], object]:
+    """Return who passes bounds on."""
+    return lambda bound: context.report(bound=bound, scope=scope)
 
 
 def packed(model: Model, context: Context) -> list[int] | None:

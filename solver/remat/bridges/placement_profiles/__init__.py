@@ -1,1 +1,1 @@
-"""Two public JSON formats of profiles for placement: layer graphs with accelerators and CPUs, and tensor-parallel ones."""
+"""Two public JSON formats of profiles: layer graphs for accelerators and CPUs, and tensor-parallel layers."""

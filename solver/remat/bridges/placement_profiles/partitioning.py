@@ -216,7 +216,7 @@ class _Outputs:
 
 
 def _bandwidth(cost: dict[int, float], given: dict[int, int]) -> float:
-    """Return the bytes a millisecond of most edges; of none that say both, enough for the times to be exact to 1e-12."""
+    """Return the bytes a millisecond of most edges; where none says both, so many that times are exact to 1e-12."""
     ratios = Counter(given[source] / time for source, time in cost.items() if time and given[source])
     if not ratios:
         return 1e12
