@@ -42,6 +42,8 @@ AUTO = registry.Algorithm(
     reference="docs/auto.md",
     several_memories=True,
     any_links=True,
+    devices=True,
+    streams=True,
     slices=True,
     anytime=True,
 )
@@ -103,6 +105,11 @@ def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
     a schedule, and none is proved not to exist, the other algorithms that accept the kind are asked one after the
     other. Where a memory is too small for every schedule, the rows are asked all the same, for a budget that would do.
     """
+    if problem.kind == "dag" and problem.graph.parts:
+        task = problem.graph.described(min(problem.graph.parts), repr)
+        raise OptionError(
+            f"{NAME!r} knows no task such as {task}, which is a collective of several memories", argument="algorithm"
+        )
     if context.gap is None and len(problem.graph.tasks) > SMALL:
         context.gap = GAP
     return _Portfolio(problem, options, context).propose()
@@ -296,7 +303,7 @@ class _Portfolio:
 
     def _worth(self, best: _Answer) -> Iterator[str]:
         """Compare the best schedule with the best one of the other kind of order, where both are known."""
-        if self.problem.kind != "dag":
+        if self.problem.kind != "dag" or self.problem.instance.is_stream:
             return
         solved = [answer for answer in self.answers if answer.result.columns is not None]
         listed = [a for a in solved if a.result.columns is not None and in_listed_order(self.problem, a.result.columns)]

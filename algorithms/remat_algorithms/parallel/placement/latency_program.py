@@ -155,9 +155,8 @@ class LatencyProgram:
             program.add(there[memory] >= known).only_enforce_if(on)
         for source, target in self._hops(made):
             on = program.new_bool_var("")
-            if source in made and made[source] is not True:
-                program.add_implication(on, made[source])
-            elif source not in made:
+            # Copies to the hub come before those from there: all ways by which it may be at the source are known.
+            if not any(way is True for way in ways[source]):
                 program.add_bool_or([*ways[source], ~on])
             link = self.model.machine.link_index[source, target]
             begin = self._instant()

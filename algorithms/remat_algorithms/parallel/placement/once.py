@@ -222,7 +222,7 @@ class Once:
         order = sorted(range(len(timed.jobs)), key=lambda k: (timed.start[k], timed.jobs[k].length > 0, k))
         fixed = {place.value for place in graph.placeable} | set(graph.pinned)
         kept = set(self.wanted)
-        last: dict[tuple[int, int], int] = {}
+        last: dict[tuple[int, int], tuple[Number, int]] = {}
         for place, index in enumerate(order):
             job = timed.jobs[index]
             if job.kind is RUN:
@@ -232,9 +232,10 @@ class Once:
                 used = [(job.source, job.item)]
             for where in used:
                 if where[1] not in fixed and (where[1], where[0]) not in kept:
-                    last[where] = place
+                    end = timed.start[index] + job.length + job.later
+                    last[where] = max(last.get(where, (end, place)), (end, place))
         dropped: dict[int, list[int]] = defaultdict(list)
-        for (_, value), place in last.items():
+        for (_, value), (_, place) in last.items():
             dropped[place].append(value)
         builder = StepBuilder()
         for place, index in enumerate(order):
