@@ -11,6 +11,7 @@ from importlib import import_module
 NAMES = (
     "startup",
     "spine",
+    "generators",
     "referee",
     "journal",
     "compiler",

@@ -45,6 +45,8 @@ def best_known(path: Path) -> str:
         return "; ".join(f"{_size(budget, units)} -> {_solved(instance, budget)}" for budget in budgets)
     if instance.kind == "dag":
         result = remat.solve(instance)
+        if result.makespan is None:
+            return f"unbounded -> {result.status}"
         peak = _size(max(result.peak_memory.values()), units)
         return f"unbounded -> {_solved(instance, None)}, peak {peak}"
     budget = 4 if not instance.storage else None

@@ -49,12 +49,14 @@ MOST_KEYS = 100_000
 MOST_DIGITS = 4300
 """Digits of a number; Python converts no longer whole ones by default."""
 
+DEAREST = 256
+"""Bytes of memory that a character of JSON can cost, and more: see `_Toll.memory`."""
+
 _CHUNK = 2**20
 _SAMPLE = 2**11
 _FEW = 32
 _GZIP_MAGIC = b"\x1f\x8b"
 _KEY = re.compile(rb'"([^"]{0,200})"[ \t\r\n]*:')
-_DIGITS_ALIKE = bytes.maketrans(b"123456789E", b"000000000e")
 
 
 class _Duplicate:
@@ -100,8 +102,36 @@ def read_document(source: str | os.PathLike[str] | IO[Any], what: str = "instanc
     InstanceError
         For anything that is not one well-formed JSON document without duplicate keys.
     """
-    name, text = _read_all(source, what, lambda name: _Toll(name, what).charge)
-    return _parsed(text, name)
+    return read_unparsed(source, what).parse()
+
+
+@dataclass(frozen=True, slots=True)
+class Unparsed:
+    """The bytes of a JSON document, read, unpacked and bounded, of which nothing else is known yet.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    data : bytes
+    what : str
+        A key of `LIMITS`.
+    """
+
+    name: str
+    data: bytes
+    what: str = "instance"
+
+    def parse(self) -> Any:
+        """Return what `read_document` does."""
+        _Toll(self.name, self.what).check_keys(self.data)
+        return _parsed(self.data, self.name)
+
+
+def read_unparsed(source: str | os.PathLike[str] | IO[Any], what: str = "instance") -> Unparsed:
+    """Read a document from where `read_document` reads, for those who take it apart themselves."""
+    name, data = _read_all(source, what, lambda name: _Toll(name, what).charge)
+    return Unparsed(name, data, what)
 
 
 def read_text(source: str | os.PathLike[str] | IO[Any], what: str, largest: int) -> tuple[str, str]:
@@ -126,23 +156,24 @@ def read_text(source: str | os.PathLike[str] | IO[Any], what: str, largest: int)
 
         return charge
 
-    return _read_all(source, what, charging)
+    name, data = _read_all(source, what, charging)
+    return name, _decoded(data, name)
 
 
 def _read_all(
     source: str | os.PathLike[str] | IO[Any], what: str, charging: Callable[[str], Callable[[bytes], None]]
-) -> tuple[str, str]:
-    """Return the name and the text of a source; each chunk is charged before the next one is read."""
+) -> tuple[str, bytes]:
+    """Return the name and the bytes of a source; each chunk is charged before the next one is read."""
     if not isinstance(source, (str, os.PathLike)):
         name = str(getattr(source, "name", what))
-        return name, _text(source, name, charging(name))
+        return name, _joined(source, name, charging(name))
     if os.fspath(source) == "-":
         name = "standard input"
-        return name, _text(sys.stdin.buffer, name, charging(name))
+        return name, _joined(sys.stdin.buffer, name, charging(name))
     path = Path(source)
     try:
         with path.open("rb") as file:
-            return str(path), _text(file, str(path), charging(str(path)))
+            return str(path), _joined(file, str(path), charging(str(path)))
     except OSError as error:
         reason = error.strerror or str(error)
         raise InstanceError(f"cannot read {what} {str(path)!r}: {reason}") from None
@@ -154,7 +185,7 @@ def _read_all(
 
 def parse_document(data: bytes, name: str) -> Any:
     """Parse the bytes of one JSON document (see `read_document`)."""
-    return _parsed(_text(io.BytesIO(data), name, _Toll(name, "instance").charge), name)
+    return Unparsed(name, _joined(io.BytesIO(data), name, _Toll(name, "instance").charge)).parse()
 
 
 class _Toll:
@@ -172,32 +203,59 @@ class _Toll:
         self._bytes = self._content = 0
         self._width = 1
         self._escape = b""
-        self._keys: set[bytes] = set()
+        self._keys: set[bytes] | None = None
         self._usual: set[bytes] = set()
+        self._waiting: list[bytes] = []
 
     def charge(self, chunk: bytes) -> None:
-        """Count a chunk of the text; refuse the document when it becomes too dear."""
+        """Take note of a chunk of the text; refuse the document when it becomes too dear.
+
+        Nothing is counted while no text of that length could be.
+        """
         self._bytes += len(chunk)
         if self._bytes > self._limit.text:
             raise self._refused(f"more than {_shown(self._limit.text)} of JSON")
-        counts = _counts(chunk)
-        self._braces += counts[ord("{")]
-        self._brackets += counts[ord("[")]
-        self._commas += counts[ord(",")]
-        self._colons += counts[ord(":")]
-        quotes = self._quotes_of(chunk, counts[ord('"')], escapes=counts[ord("\\")] > 0)
-        self._fractions += counts[ord(".")]
-        if counts[ord("e")] or counts[ord("E")]:
-            self._fractions += chunk.translate(_DIGITS_ALIKE).count(b"0e")
-        width = 4 if any(counts[0xF0:]) else 2 if any(counts[0x80:]) else 1
-        self._width = max(self._width, width)
-        if quotes or self._quotes % 2:  # some of it is, or may be, in strings
-            self._content += len(chunk) * (4 if b"\\u" in chunk or not quotes else width)
-        self._note_keys(chunk)
+        self._waiting.append(chunk)
+        if self._bytes * DEAREST > self._limit.memory and self.memory > self._limit.memory:
+            raise self._refused(f"it would take more than {_shown(self._limit.memory)} of memory")
+
+    def check_keys(self, data: bytes) -> None:
+        """Refuse a text of too many different keys: without them, it is not so dear as it may be."""
+        if len(data) <= 4 * MOST_KEYS:  # each has two quotes, a colon and a value
+            return
+        self.note_keys(data)
+        assert self._keys is not None
         if len(self._keys) > MOST_KEYS:
             raise self._refused(f"more than {MOST_KEYS:,} different keys")
-        if self.memory > self._limit.memory:
-            raise self._refused(f"it would take more than {_shown(self._limit.memory)} of memory")
+
+    def note_keys(self, data: bytes) -> None:
+        """Find all keys, of which there may be as many as colons otherwise."""
+        self._keys = set()
+        for begin in range(0, len(data), _CHUNK):
+            self._note_keys(data[begin : begin + _CHUNK])
+
+    def _count(self, chunk: bytes) -> None:
+        import numpy as np
+
+        text = np.frombuffer(chunk, dtype=np.uint8)
+
+        def count(letter: str) -> int:
+            return int(np.count_nonzero(text == ord(letter)))
+
+        self._braces += count("{")
+        self._brackets += count("[")
+        self._commas += count(",")
+        self._colons += count(":")
+        escapes = b"\\" in chunk
+        quotes = self._quotes_of(chunk, count('"'), escapes=escapes)
+        self._fractions += count(".")
+        exponents = (text[:-1] - np.uint8(ord("0")) < 10) & (text[1:] | 32 == ord("e"))
+        self._fractions += int(np.count_nonzero(exponents))
+        largest = int(text.max(initial=0))
+        width = 4 if largest >= 0xF0 else 2 if largest >= 0x80 else 1
+        self._width = max(self._width, width)
+        if quotes or self._quotes % 2:  # some of it is, or may be, in strings
+            self._content += len(chunk) * (4 if not quotes or (escapes and b"\\u" in chunk) else width)
 
     def _note_keys(self, chunk: bytes) -> None:
         """Add the keys of a chunk to those that are known.
@@ -216,6 +274,7 @@ class _Toll:
         if left:
             usual = {match[1] for match in _KEY.finditer(chunk, 0, seen)}.union(_KEY.findall(chunk, seen))
         self._usual = usual
+        assert self._keys is not None
         self._keys |= usual
 
     def _quotes_of(self, chunk: bytes, quotes: int, *, escapes: bool) -> int:
@@ -230,6 +289,10 @@ class _Toll:
     @property
     def memory(self) -> int:
         """Bytes, at most, for the text and what it becomes."""
+        for chunk in self._waiting:
+            self._count(chunk)
+        self._waiting.clear()
+        keys = min(self._colons, MOST_KEYS) if self._keys is None else len(self._keys)
         strings = self._quotes // 2
         numbers = max(0, self._commas + 1 - max(0, strings - self._colons))
         decimals = min(numbers, self._fractions)
@@ -237,7 +300,7 @@ class _Toll:
         entries = max(0, self._commas - self._colons + self._braces)
         containers = 184 * self._braces + 75 * beyond + 88 * self._brackets + 16 * entries
         values = 64 * max(0, strings - self._colons) + 112 * decimals + 32 * (numbers - decimals)
-        return self._bytes * self._width + self._content + containers + values + 160 * len(self._keys)
+        return self._bytes * self._width + self._content + containers + values + 160 * keys
 
     def _refused(self, why: str) -> InstanceError:
         remedy = {
@@ -249,14 +312,6 @@ class _Toll:
 
 def _colons_of(keys: set[bytes], chunk: bytes, begin: int) -> int:
     return sum(chunk.count(b'"%b":' % key, begin) for key in keys)
-
-
-def _counts(chunk: bytes) -> list[int]:
-    """Return how often each byte is in a chunk."""
-    import numpy as np
-
-    counts: list[int] = np.bincount(np.frombuffer(chunk, dtype=np.uint8), minlength=256).tolist()
-    return counts
 
 
 def _article(what: str) -> str:
@@ -281,24 +336,34 @@ QUICK = 2**16
 """Characters from which a document is worth the import of a quicker parser."""
 
 
-def _parsed(text: str, name: str) -> Any:
-    document = _parsed_quickly(text) if len(text) >= QUICK else None
-    return _parsed_strictly(text, name) if document is None else document
+def _parsed(data: bytes, name: str) -> Any:
+    document = parsed_quickly(data) if len(data) >= QUICK else None
+    return _parsed_strictly(_decoded(data, name), name) if document is None else document
 
 
-def _parsed_quickly(text: str) -> Any:
-    """Parse a document if nothing about it is unusual; None otherwise: `_parsed_strictly` says what is wrong."""
+def parsed_quickly(data: bytes) -> Any:
+    """Parse a document if nothing about it is unusual; None otherwise: the strict parser says what is wrong."""
     import msgspec
 
     try:
         with collector_paused():
-            document = msgspec.json.Decoder(float_hook=_decimal).decode(text)
-            # A key that comes twice is lost: there are more keys than entries. A quote and a colon within a string
-            # count as one; where a blank is before a colon, nothing is counted.
-            apart = any(text.count(f"{blank}:") for blank in " \n\t\r")
-            return document if not apart and _entries(document, text.count("{")) == text.count('":') else None
+            document = msgspec.json.Decoder(float_hook=_decimal).decode(data)
+            # A key that comes twice is lost: there are more keys than entries.
+            return document if _entries(document, data.count(b"{")) == keys_in(data) else None
     except (msgspec.MsgspecError, _LongNumberError, RecursionError, ValueError, ArithmeticError):
         return None
+
+
+def keys_in(data: bytes, begin: int = 0, end: int | None = None) -> int:
+    """Return how many keys the objects of a JSON text have, or more; -1 where that takes a closer look.
+
+    A quote and a colon within a string count as one, so that there may be fewer; where a blank is before a colon,
+    nothing is counted.
+    """
+    end = len(data) if end is None else end
+    if any(data.count(blank, begin, end) for blank in (b" :", b"\n:", b"\t:", b"\r:")):
+        return -1
+    return data.count(b'":', begin, end)
 
 
 def _entries(document: Any, objects: int) -> int:
@@ -394,21 +459,20 @@ def _find_duplicate(document: Any) -> tuple[str, str]:
     raise AssertionError("a duplicate key was seen and is not there")
 
 
-def _text(file: IO[Any], name: str, charge: Callable[[bytes], None]) -> str:
-    """Read, unpack and decode a document, a chunk at a time; each is charged before the next one is read."""
-    decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    pieces: list[str] = []
-    seen = 0
+def _joined(file: IO[Any], name: str, charge: Callable[[bytes], None]) -> bytes:
+    """Read and unpack a document, a chunk at a time; each is charged before the next one is read."""
+    pieces: list[bytes] = []
+    for chunk in _chunks(file, name):
+        charge(chunk)
+        pieces.append(chunk)
+    return b"".join(pieces).removeprefix(codecs.BOM_UTF8)
+
+
+def _decoded(data: bytes, name: str) -> str:
     try:
-        for chunk in _chunks(file, name):
-            charge(chunk)
-            pieces.append(decoder.decode(chunk))
-            seen += len(chunk)
-        pieces.append(decoder.decode(b"", final=True))
+        return data.decode()
     except UnicodeDecodeError as error:
-        at = seen - len(decoder.getstate()[0]) + error.start
-        raise InstanceError(f"{name}: not UTF-8 text (byte {at})") from None
-    return "".join(pieces)
+        raise InstanceError(f"{name}: not UTF-8 text (byte {error.start})") from None
 
 
 def _chunks(file: IO[Any], name: str) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remat.graph.names import Names, NumberedNames, StageNames
+from remat.graph.names import FEW, Names, NumberedNames, StageNames
 
 RUNS = st.lists(
     st.tuples(
@@ -36,6 +36,45 @@ def test_numbered_names_are_the_plain_ones(runs):
     assert numbered[::-1] == expected[::-1]
     for name in ("", "F", "F01", "Fx", "F13", "F-1", "f1", "F1 ", "9", "Fe", "loss1", "x" + "9" * 30, "F٣"):
         assert numbered.find(name) == plain.find(name)
+
+
+STRANGE = [
+    "",
+    "F",
+    "F01",
+    "Fx",
+    "F13",
+    "F-1",
+    "f1",
+    "F1 ",
+    "9",
+    "Fe",
+    "loss1",
+    "x" + "9" * 17,
+    "F\u0663",
+    "\0",
+    "F\0",
+    "é1",
+]
+AWKWARD = ["x" + "9" * 30, "F\n1", "a long prefix 7", "F\ud8001"]
+
+
+@settings(deadline=None)
+@given(RUNS, st.lists(st.sampled_from(STRANGE), max_size=9), st.lists(st.sampled_from(AWKWARD), max_size=1), st.data())
+def test_many_names_are_found_as_each_one_is(runs, strange, awkward, data):
+    numbered = NumberedNames([*runs, ("longer than most", 0, 5), ("é", 1, 3)])
+    plain = Names(list(numbered))
+    asked = data.draw(st.permutations([*list(numbered) * 4, *strange, *awkward, *["F1"] * FEW]))
+    expected = [-1 if (index := plain.find(name)) is None else index for name in asked]
+    assert numbered.find_all(asked).tolist() == plain.find_all(asked).tolist() == expected
+    assert numbered.find_all(asked[:3]).tolist() == expected[:3]
+
+
+def test_many_names_of_several_runs_of_one_prefix():
+    names = NumberedNames([("B", 1, 5), ("B7.", 1, 2), ("B", 8, 90), ("loss", None, 1)])
+    asked = [*names, "B6", "B7", "B7.3", "B98", "B0", "loss"]
+    expected = [*range(len(names)), -1, -1, -1, -1, -1, len(names) - 1]
+    assert names.find_all(asked).tolist() == expected
 
 
 @pytest.mark.parametrize("index", [3, -4, 10**9])

@@ -3,7 +3,7 @@
 import pytest
 
 import remat
-from remat.instance.lowering import lower, machine_of
+from remat.instance.lowering import lower
 from remat.plugin import unread_tasks, useful_runs
 
 DOCUMENT = {
@@ -36,7 +36,7 @@ DOCUMENT = {
 def test_runs_that_nobody_has_any_use_for_are_left_out(runs, kept):
     instance = remat.load(DOCUMENT)
     graph = lower(instance)
-    found = useful_runs(graph, machine_of(instance), [graph.task(name) for name in runs.split()])
+    found = useful_runs(graph, [graph.task(name) for name in runs.split()])
     assert " ".join(graph.tasks[task] for task in found) == kept
 
 

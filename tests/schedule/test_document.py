@@ -12,8 +12,9 @@ from remat.documents import read_document
 from remat.errors import InstanceError
 from remat.graph.taskgraph import Ragged
 from remat.placement import place
-from remat.schedule.document import SCHEMA, Copy, Drop, Run, StepView, document_chunks, parse_steps, step_lines
+from remat.schedule.document import SCHEMA, Copy, Drop, Run, StepView, parse_steps
 from remat.schedule.steps import StepBuilder, Steps, concatenate
+from remat.schedule.writing import document_chunks, step_lines
 from remat.units import Units
 from tests.placement.step_lists import world_of
 from tests.verifier.judges import Case

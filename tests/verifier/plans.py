@@ -2,8 +2,8 @@
 
 import json
 
-from remat.schedule.document import step_lines
 from remat.schedule.steps import StepKind
+from remat.schedule.writing import step_lines
 from remat.solving.verifying import examine
 from tests.oracles import lowering, orders, referee
 from tests.verifier.judges import close

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remat.plugin import ALL_SCHEDULES, AdjointInstance, Layout, LeastBudget, Number, NumberArray, Problem, Proposal
+from remat.plugin import ALL_SCHEDULES, Layout, LeastBudget, Number, NumberArray, Problem, Proposal
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Facts:
     def of(problem: Problem) -> Facts:
         """Read a problem of kind `adjoint`; O(1) for equal steps."""
         instance = problem.instance
-        if isinstance(instance, AdjointInstance) and isinstance(instance.steps, int):
+        if instance.kind == "adjoint" and isinstance(instance.steps, int):
             state = instance.state_size
             adjoint = state if instance.adjoint_size is None else instance.adjoint_size
             own = instance.backward_time

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from math import isqrt
 from typing import overload
 
-from remat.plugin import Entry, Operation
+import numpy as np
+
+from remat.plugin import Entry, IntArray, Operation, entry_array
 
 # Plain integers: they go into arrays faster than members of the enumeration.
 ADVANCE, BACK, WRITE, READ, READ_LAST, DISCARD = (int(operation) for operation in Operation)
@@ -140,3 +142,87 @@ def reversal(
     if steps > 1 and not stored and not given:
         yield (WRITE, first, levels[0])
     yield from reverse_ranges([(first, steps, 0, stored)], levels, split or Splits(steps))
+
+
+SMALL = 256
+"""Steps of a range of which the operations are kept: longer ones are put together from these."""
+
+
+class Blocks:
+    """Revolve's operations as arrays, with all checkpoints in one level: ranges that are alike are worked out once.
+
+    What `reverse_ranges` yields for a range of `count` steps and `free` slots, its own one counted, is that of the two
+    ranges it is split into, each moved to where it starts.
+
+    Parameters
+    ----------
+    level : int
+        Memory of all slots.
+    split : callable
+        As for `reverse_ranges`.
+    """
+
+    def __init__(self, level: int, split: Split) -> None:
+        self._level, self._split = level, split
+        self._known: dict[tuple[int, int], tuple[IntArray, IntArray]] = {}
+
+    def reversal(self, steps: int, slots: int, *, given: bool = False) -> Iterator[IntArray]:
+        """Yield (entries, 3) arrays that together are `reversal` from step 0 on with so many slots."""
+        level = self._level
+        if steps == 1 and given:
+            yield entry_array([(DISCARD, 0, level)])
+        if steps > 1 and not given:
+            yield entry_array([(WRITE, 0, level)])
+        stack = [(0, steps, slots, False)]
+        few: list[Entry] = []
+        while stack:
+            start, count, free, waits = stack.pop()
+            if waits:
+                few.append((READ_LAST if count == 1 else READ, start, level))
+            while count > SMALL and free > 1:
+                ahead = self._split(count, free)
+                few.append((ADVANCE, start, start + ahead))
+                stack.append((start, ahead, free, True))
+                start, count, free = start + ahead, count - ahead, free - 1
+                if count > 1:
+                    few.append((WRITE, start, level))
+            if few:
+                yield entry_array(few)
+                few = []
+            block, moves = self._block(count, free)
+            yield block + start * moves
+
+    def _block(self, count: int, free: int) -> tuple[IntArray, IntArray]:
+        """Return the operations of a range that starts at 0 and is live, and which of their numbers are states."""
+        free = min(free, count)  # more than that are of no use
+        known = self._known.get((count, free))
+        if known is None:
+            block = self._made(count, free)
+            moves = np.zeros_like(block)
+            moves[:, 1] = 1
+            moves[:, 2] = block[:, 0] == ADVANCE
+            known = block, moves
+            if count <= SMALL:
+                self._known[count, free] = known
+        return known
+
+    def _made(self, count: int, free: int) -> IntArray:
+        if count == 1:
+            return entry_array([(BACK, 0, 0)])
+        if free == 1:
+            return self._again_from_the_first(count)
+        ahead = self._split(count, free)
+        behind, moves = self._block(count - ahead, free - 1)
+        between = [(ADVANCE, 0, ahead), *([(WRITE, ahead, self._level)] if count - ahead > 1 else [])]
+        read = entry_array([(READ_LAST if ahead == 1 else READ, 0, self._level)])
+        return np.concatenate((entry_array(between), behind + ahead * moves, read, self._block(ahead, free)[0]))
+
+    def _again_from_the_first(self, count: int) -> IntArray:
+        """Return the operations where no slot is left: for each step, all steps before it once more."""
+        step = np.arange(count - 1, 0, -1, dtype=np.int64)
+        rows = np.zeros((count - 1, 3, 3), dtype=np.int64)
+        rows[:, 0, 0], rows[:, 0, 2] = ADVANCE, step
+        rows[:, 1, 0], rows[:, 1, 1] = BACK, step
+        rows[:, 2, 0], rows[:, 2, 2] = READ, self._level
+        rows[-1, 2, 0] = READ_LAST
+        return np.concatenate((rows.reshape(-1, 3), entry_array([(BACK, 0, 0)])))

@@ -109,7 +109,7 @@ def _in_working_memory(
         return _with_storage_alone(problem, answer, at)
     outcome = place(problem.graph, problem.machine, steps)
     if not isinstance(outcome, Unplaceable):
-        return answer
+        return replace(answer, steps=steps.placed(outcome.start))
     need = least_capacity(problem.graph, problem.machine, steps, outcome)
     least = None if need is None else LeastBudget(need, None, True, outcome.memory)
     return Proposal(infeasible_within=f"the schedule of {name}", least=least, notes=answer.notes)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from remat.plugin import Chain, Context, OptionError, Options, Problem, Proposal, check_length, run_in_order
-from remat_algorithms.adjoint import strategies as adjoint
 from remat_algorithms.chain.segments import RunList, Segments
 
 
@@ -36,6 +35,8 @@ class PeriodicOptions(Options):
 def solve_store_all(problem: Problem, options: None, context: Context) -> Proposal:
     """Keep everything: one forward and one backward sweep, no recomputation (O(L))."""
     if problem.kind == "adjoint":
+        from remat_algorithms.adjoint import strategies as adjoint
+
         return adjoint.store_all(problem)
     return _segmented(problem, [0])
 
@@ -43,6 +44,8 @@ def solve_store_all(problem: Problem, options: None, context: Context) -> Propos
 def solve_recompute_all(problem: Problem, options: None, context: Context) -> Proposal:
     """Keep only x0 and go forward again for every backward: O(L^2) runs."""
     if problem.kind == "adjoint":
+        from remat_algorithms.adjoint import strategies as adjoint
+
         return adjoint.recompute_all(problem)
     segments = Segments.of(problem.chain)
     check_length(segments.length * (segments.length - 1) // 2, "recompute-all")
@@ -68,6 +71,8 @@ def solve_fixed(problem: Problem, options: FixedOptions, context: Context) -> Pr
     """
     named = _numbers(options.checkpoints)
     if problem.kind == "adjoint":
+        from remat_algorithms.adjoint import strategies as adjoint
+
         return adjoint.fixed(problem, named)
     length = problem.chain.length
     for stage in named:

@@ -29,4 +29,16 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         anytime=True,
     ),
+    Algorithm(
+        name="dag-offload-best",
+        solver="remat_algorithms.joint.dag_offload_best.dag_offload_best:solve",
+        options="remat_algorithms.joint.dag_offload_best.dag_offload_best:DagOffloadBestOptions",
+        kinds=("chain", "adjoint", "dag"),
+        summary="anytime: keep, remake or offload each value of a task graph, with bounds",
+        guarantee="heuristic",
+        complexity="O(accesses) and more for each round; the bounds are mixed-integer programs",
+        reference="-",
+        several_memories=True,
+        anytime=True,
+    ),
 )

@@ -34,10 +34,11 @@ from remat_algorithms.offload.offload_greedy import greedy_plan, greedy_plans
 from remat_algorithms.offload.pofo.pofo import OFFLOAD_SLOTS, POFO_SLOTS, modelled_plans, rotor_plan
 from remat_algorithms.offload.rules.catalogue import ALGORITHMS as RULES
 from remat_algorithms.offload.swaps.choice import BestPlan, Choice, Plan, quicker
+from remat_algorithms.offload.swaps.copies import Swap
 from remat_algorithms.offload.swaps.fluid import volume_bound
 from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.routes import Route, routes
-from remat_algorithms.offload.swaps.swaps import Order, Swap
+from remat_algorithms.offload.swaps.swaps import Order
 
 BETWEEN = 32
 """Budgets above the given one for which rotor's schedules are taken as starts."""

@@ -155,11 +155,11 @@ def load_instance(source: str) -> Instance:
 
 def load_schedule(path: str) -> Any:
     """Read a schedule document: a path, or ``-``."""
-    from remat.documents import read_document
+    from remat.schedule.reading import read_schedule
 
     if path == STANDARD_STREAM:
         require_standard_input()
-    document = read_document(path, "schedule")
+    document = read_schedule(path)
     refuse_answers_without_steps(document, path)
     return document
 

@@ -13,7 +13,8 @@ from click.shell_completion import CompletionItem
 from remat.cli import common
 from remat.cli.session import ExitCode, Session, writing
 from remat.errors import OptionError
-from remat.generate import KINDS, Family, Parameter, families, find, generate
+from remat.generate import KINDS, Family, Parameter, families, find, generate_rows
+from remat.generate.document import Rows
 from remat.units import parse_size
 
 HELP = """Make an instance: random, synthetic, or of a real architecture.
@@ -149,7 +150,7 @@ def _kind_command(kind: str) -> click.Command:
         chosen = find(kind, family)
         given = {key: value for key, value in parameters.items() if value is not None}
         try:
-            document = generate(kind, family, name=name, **given)
+            document = generate_rows(kind, family, name=name, **given)
         except ValueError as error:
             raise OptionError(_naming_option(str(error), chosen)) from None
         session.remark(f"generated {document.get('name')}")
@@ -186,10 +187,14 @@ def _rendered(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield the JSON text: a line per key, and a line per entry of a list of objects."""
     separator = "{\n"
     for key, value in document.items():
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            text = "[\n  " + ",\n  ".join(json.dumps(entry) for entry in value) + "\n ]"
+        yield f"{separator} {json.dumps(key)}: "
+        if isinstance(value, Rows) or (isinstance(value, list) and value and isinstance(value[0], dict)):
+            before = "[\n  "
+            for entry in value:
+                yield before + json.dumps(entry)
+                before = ",\n  "
+            yield "\n ]"
         else:
-            text = json.dumps(value)
-        yield f"{separator} {json.dumps(key)}: {text}"
+            yield json.dumps(value)
         separator = ",\n"
     yield "\n}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -141,6 +142,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if "_REMAT_COMPLETE" in os.environ:
         cli.main(prog_name="remat")  # writes completions, and exits
+    if arguments is None:
+        # Modules, records and models are made to stay: nobody need look through them again and again.
+        gc.set_threshold(500_000, 10, 10)
     session = Session(sys.argv[1:] if arguments is None else arguments)
     try:
         with _remarks_as_lines(session):
@@ -150,6 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 stream.flush()
         if arguments is None:
             _ignore_interrupts()
+            gc.freeze()  # nor need the interpreter do so three times before it ends
         return code
     except BrokenPipeError:
         abandon(sys.stdout, sys.stderr)

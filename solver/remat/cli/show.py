@@ -92,9 +92,9 @@ def _print_examples(format_: str) -> None:
 
 def _schedule(path: str, of: str | None) -> dict[str, Any] | None:
     """Read the document if it is a schedule; None if it is anything else, or does not even begin as one."""
-    from remat.documents import read_document
     from remat.errors import InstanceError
     from remat.schedule.document import SCHEMAS
+    from remat.schedule.reading import read_schedule
 
     if path.startswith(common.EXAMPLE) or path == common.STANDARD_STREAM:
         return None
@@ -104,7 +104,7 @@ def _schedule(path: str, of: str | None) -> dict[str, Any] | None:
         says_so = any(_begins_as(path, schema) for schema in SCHEMAS)
         if of is None and not says_so:
             return None
-        document = read_document(path, "schedule")
+        document = read_schedule(path)
     except (InstanceError, OSError, ValueError):
         if says_so:
             raise

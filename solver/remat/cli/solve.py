@@ -189,7 +189,8 @@ def command(session: Session, /, **given: Any) -> int:
                 threads=asked.threads,
                 progress=listener,
             )
-    session.remark(f"{result.algorithm}: {result.status}, {len(result.steps):,} steps verified")
+    steps = 0 if result.columns is None else len(result.columns)
+    session.remark(f"{result.algorithm}: {result.status}, {steps:,} steps verified")
     _write(result, outputs, session)
     return _exit_code(result)
 

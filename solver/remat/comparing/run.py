@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from remat.comparing.cells import FAILED, Answer, Cell, Job, Outcome
 from remat.comparing.comparison import Comparison
@@ -18,9 +18,12 @@ from remat.comparing.journal import Journal
 from remat.comparing.plan import Described, Request, Source, find_sources, jobs_of, unreadable
 from remat.comparing.supervision import Limits
 from remat.errors import OptionError
-from remat.instance import Instance, MachineModel
+from remat.instance import MachineModel
 from remat.solving.single import read_seconds, read_share
 from remat.units import parse_size
+
+if TYPE_CHECKING:
+    from remat.instance import Instance
 
 JOURNAL = "journal.jsonl"
 """Name of the journal in the output folder."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import shlex
 
 from remat.generate import check
-from remat.generate.catalogue import FAMILIES, KINDS, Family, Parameter, ParameterValue, flag
-from remat.generate.document import Document
+from remat.generate.catalogue import FAMILIES, KINDS
+from remat.generate.document import Document, Rows
+from remat.generate.options import Family, Parameter, ParameterValue, flag
 
-__all__ = ["FAMILIES", "KINDS", "Family", "Parameter", "families", "find", "generate"]
+__all__ = ["FAMILIES", "KINDS", "Family", "Parameter", "families", "find", "generate", "generate_rows"]
 
 
 def families(kind: str) -> tuple[Family, ...]:
@@ -56,6 +57,15 @@ def generate(kind: str, family: str, /, *, name: str | None = None, **parameters
     ------
     ValueError
         Unknown kind, family or parameter; a value of the wrong type or out of range.
+    """
+    made = generate_rows(kind, family, name=name, **parameters)
+    return {key: list(value) if isinstance(value, Rows) else value for key, value in made.items()}
+
+
+def generate_rows(kind: str, family: str, /, *, name: str | None = None, **parameters: ParameterValue) -> Document:
+    """Generate an instance, its long lists as `Rows` where the family can make them one by one.
+
+    Parameters, document and errors are those of `generate`.
     """
     chosen = find(kind, family)
     known = {parameter.name: parameter for parameter in chosen.parameters}

@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Document: TypeAlias = dict[str, Any]
 """A JSON object of `remat.instance/1`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A list of objects that are made when they are asked for, each time anew.
+
+    Parameters
+    ----------
+    count : int
+        How many there are.
+    make : callable
+        Yields them.
+    """
+
+    count: int
+    make: Callable[[], Iterator[Document]]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Document]:
+        return self.make()
+
 
 SECONDS_AND_BYTES = {"time": "s", "memory": "B"}
 UNITLESS = {"time": "unit", "memory": "unit"}

@@ -275,7 +275,7 @@ def _in_slices(model: dict[str, Any], slices: int, *, split: bool) -> dict[str, 
             own: dict[str, Any] = {**model, "sequence": size * part, "before": first * part}
             works = _works(chain_of_transformer(**own), split=split)
             for work in works[1:-1]:  # of a block: the gradients of keys and values
-                work["cache_gradient_size"] = 2 * model["batch"] * size * part * shape.hidden * BYTES[model["dtype"]]
+                work["cache_gradient_size"] = 2 * model["batch"] * size * part * shape.key_width * BYTES[model["dtype"]]
             rows.append({"tokens": size * part, "before": first * part, "layers": works})
     return {"tokens": {"length": shape.sequence, "slices": rows}}
 

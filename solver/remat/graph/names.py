@@ -9,6 +9,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import overload
 
+import numpy as np
+from numpy.typing import NDArray
+
 NameRun = tuple[str, int | None, int]
 """Prefix, first number (None: the bare prefix) and how many."""
 
@@ -23,7 +26,6 @@ class Names(Sequence[str]):
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = tuple(names)
-        self._index: dict[str, int] | None = None
 
     def __len__(self) -> int:
         return len(self._names)
@@ -37,9 +39,23 @@ class Names(Sequence[str]):
 
     def find(self, name: str) -> int | None:
         """Return the index of a name, or None."""
-        if self._index is None:
-            self._index = {name: i for i, name in enumerate(self._names)}
-        return self._index.get(name)
+        return self._indices.get(name)
+
+    def find_all(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Return the indices of many names, -1 for those that are not among these."""
+        index = self._indices
+        return np.fromiter((index.get(name, -1) for name in names), dtype=np.int64, count=len(names))
+
+    @cached_property
+    def _indices(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self._names)}
+
+
+FEW = 64
+"""Names that are found one by one; prefixes, up to which many names are found in array operations."""
+
+_LONGEST_PREFIX = 8
+_TOGETHER = 1 << 12
 
 
 class NumberedNames(Names):
@@ -80,7 +96,8 @@ class NumberedNames(Names):
     def __getitem__(self, index: slice) -> Sequence[str]: ...
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._total))]
+            begin, end, stride = index.indices(self._total)
+            return self._listed(begin, end) if stride == 1 else [self[i] for i in range(begin, end, stride)]
         if index < 0:
             index += self._total
         if not 0 <= index < self._total:
@@ -89,13 +106,18 @@ class NumberedNames(Names):
         prefix, first, _ = self._runs[run]
         return prefix if first is None else f"{prefix}{first + index - self._starts[run]}"
 
+    def _listed(self, first: int, last: int) -> list[str]:
+        """Return the names from one to before another."""
+        listed: list[str] = []
+        for (prefix, number, count), start in zip(self._runs, self._starts, strict=True):
+            begin, end = max(first, start) - start, min(last, start + count) - start
+            if begin < end:
+                listed += [prefix] if number is None else [f"{prefix}{k}" for k in range(number + begin, number + end)]
+        return listed
+
     def __iter__(self) -> Iterator[str]:
-        for prefix, first, count in self._runs:
-            if first is None:
-                yield prefix
-            else:
-                for number in range(first, first + count):
-                    yield f"{prefix}{number}"
+        for first in range(0, self._total, _TOGETHER):
+            yield from self._listed(first, first + _TOGETHER)
 
     def find(self, name: str) -> int | None:
         """Return the index of a name, or None."""
@@ -108,6 +130,66 @@ class NumberedNames(Names):
         number = int(digits) if digits else -1
         first, count, start = runs[max(0, bisect_right(runs, number, key=_first) - 1)]
         return start + number - first if 0 <= number - first < count else None
+
+    def find_all(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Return the indices of many names, -1 for those that are not among these."""
+        if len(names) > FEW and len(self._by_prefix) <= FEW:
+            taken_apart = _taken_apart(names)
+            if taken_apart is not None:
+                return self._find_all(*taken_apart)
+        found = map(self.find, names)
+        return np.fromiter((-1 if index is None else index for index in found), dtype=np.int64, count=len(names))
+
+    def _find_all(self, prefix: NDArray[np.uint64], number: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Find names by the code of their prefix, and their number."""
+        found = np.full(len(number), -1, dtype=np.int64)
+        for text, runs in self._by_prefix.items():
+            data = text.encode()
+            if len(data) > _LONGEST_PREFIX:
+                continue
+            at = np.flatnonzero(prefix == int.from_bytes(data, "little"))
+            if not len(at):
+                continue
+            first, count, start = np.array(runs, dtype=np.int64).T
+            run = np.maximum(np.searchsorted(first, number[at], side="right") - 1, 0) if len(runs) > 1 else 0
+            offset = number[at] - first[run]
+            found[at] = np.where((offset >= 0) & (offset < count[run]), start[run] + offset, -1)
+        return found
+
+
+def _taken_apart(names: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]] | None:
+    """Return a code of each name's prefix (its bytes as a number), and its number: -1 if it has none.
+
+    None where some name has an unusual form: long prefixes, many digits, a number that begins with 0.
+    """
+    text = np.frombuffer("\n".join(names).encode("utf-8", "surrogatepass") + b"\n", dtype=np.uint8)
+    ends = np.flatnonzero(text == ord("\n"))
+    if len(ends) != len(names) or not text.all():  # a zero byte in a prefix would be lost in its code
+        return None
+    starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1] + 1))
+    number, digits = np.zeros((2, len(names)), dtype=np.int64)
+    digit = text - np.uint8(ord("0"))  # others wrap to more than 9
+    going = ends > starts
+    place, power = ends - 1, 1
+    while going.any():
+        if power >= 10**18:
+            return None
+        last = digit[place]
+        going &= last <= 9
+        number += np.multiply(last, power, dtype=np.int64) * going
+        digits += going
+        power *= 10
+        place -= 1
+        going &= place >= starts
+        place[~going] = 0
+    length = ends - starts - digits
+    if length.max(initial=0) > _LONGEST_PREFIX or ((digits > 1) & (digit[starts + length] == 0)).any():
+        return None
+    prefix = np.zeros(len(names), dtype=np.uint64)
+    for position in range(int(length.max(initial=0))):
+        letter = text[np.minimum(starts + position, len(text) - 1)].astype(np.uint64)
+        prefix |= np.where(position < length, letter << np.uint64(8 * position), np.uint64(0))
+    return prefix, np.where(digits == 0, -1, number)
 
 
 def _first(run: tuple[int, int, int]) -> int:

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from remat.instance.adjoint import AdjointInstance, Step, StorageLevel
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from remat.instance.base import SCHEMA, BaseInstance, UnitsModel
-from remat.instance.chain import ChainInstance, Loss, Stage
-from remat.instance.cluster import ClusterModel, DeviceModel, LevelModel
-from remat.instance.dag import DagInstance, Parallel, Task, Value
 from remat.instance.digest import digest
-from remat.instance.divisions import SizeModel, SliceModel, SliceWork, TokensModel
-from remat.instance.join import Branch, JoinInstance
-from remat.instance.layers import Layer, LayerWork
-from remat.instance.loading import Instance, instance_from_document, json_schema, load, load_machine
+from remat.instance.loading import instance_from_document, json_schema, load, load_machine
 from remat.instance.machine import LinkModel, MachineModel, MemoryModel, ProcessorModel
-from remat.instance.pipeline import PipelineInstance
 from remat.instance.saving import instance_document, save_instance
-from remat.instance.tree import TreeInstance
+
+if TYPE_CHECKING:
+    from remat.instance.adjoint import AdjointInstance, Step, StorageLevel
+    from remat.instance.chain import ChainInstance, Loss, Stage
+    from remat.instance.cluster import ClusterModel, DeviceModel, LevelModel
+    from remat.instance.dag import DagInstance, Parallel, Task, Value
+    from remat.instance.divisions import SizeModel, SliceModel, SliceWork, TokensModel
+    from remat.instance.join import Branch, JoinInstance
+    from remat.instance.kinds import Instance
+    from remat.instance.layers import Layer, LayerWork
+    from remat.instance.pipeline import PipelineInstance
+    from remat.instance.tree import TreeInstance
+
+_HOME = {
+    **dict.fromkeys(("AdjointInstance", "Step", "StorageLevel"), "adjoint"),
+    **dict.fromkeys(("ChainInstance", "Loss", "Stage"), "chain"),
+    **dict.fromkeys(("ClusterModel", "DeviceModel", "LevelModel"), "cluster"),
+    **dict.fromkeys(("DagInstance", "Parallel", "Task", "Value"), "dag"),
+    **dict.fromkeys(("SizeModel", "SliceModel", "SliceWork", "TokensModel"), "divisions"),
+    **dict.fromkeys(("Branch", "JoinInstance"), "join"),
+    "Instance": "kinds",
+    **dict.fromkeys(("Layer", "LayerWork"), "layers"),
+    "PipelineInstance": "pipeline",
+    "TreeInstance": "tree",
+}
+"""What is imported when it is first used, and from where."""
 
 __all__ = [
     "SCHEMA",
@@ -57,3 +77,16 @@ __all__ = [
     "load_machine",
     "save_instance",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'remat.instance' has no attribute {name!r}")
+    value = getattr(import_module(f"remat.instance.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,6 +1,6 @@
 """What all instance kinds have in common."""
 
-from __future__ import annotations
+# Annotations are not put off here: pydantic would have to evaluate each from its text, at every start.
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module

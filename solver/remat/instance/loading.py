@@ -5,41 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import cache
-from typing import IO, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from remat.documents import collector_paused, read_document
 from remat.errors import InstanceError, ScheduleForInstanceError
-from remat.instance.adjoint import AdjointInstance
 from remat.instance.base import SCHEMA, SCHEMA_3, SCHEMAS, BaseInstance
-from remat.instance.chain import ChainInstance
-from remat.instance.dag import DagInstance
 from remat.instance.fields import MOST_COUNTED, MOST_NAMED, UNCOUNTED, units_scope
-from remat.instance.join import JoinInstance
+from remat.instance.kinds import KINDS, model_of
 from remat.instance.machine import MachineModel
-from remat.instance.pipeline import PipelineInstance
-from remat.instance.tree import TreeInstance
 from remat.units import Units, brief
 
-Instance = ChainInstance | AdjointInstance | DagInstance | TreeInstance | PipelineInstance | JoinInstance
-
-KINDS: dict[
-    str,
-    type[ChainInstance]
-    | type[AdjointInstance]
-    | type[DagInstance]
-    | type[TreeInstance]
-    | type[PipelineInstance]
-    | type[JoinInstance],
-] = {
-    "chain": ChainInstance,
-    "adjoint": AdjointInstance,
-    "dag": DagInstance,
-    "tree": TreeInstance,
-    "pipeline": PipelineInstance,
-    "join": JoinInstance,
-}
+if TYPE_CHECKING:
+    from remat.instance.kinds import Instance
 
 
 def load(source: str | os.PathLike[str] | IO[Any] | dict[str, Any] | BaseInstance) -> Instance:
@@ -76,13 +55,13 @@ def instance_from_document(document: Any) -> Instance:
             raise ScheduleForInstanceError(f"an instance is wanted, and this is a schedule: {hint}", "$.schema")
         raise InstanceError(f"expected {SCHEMA!r} to {SCHEMA_3!r}: {hint}", "$.schema")
     kind = document.get("kind")
-    model = KINDS.get(kind) if isinstance(kind, str) else None
-    if model is None:
+    if not isinstance(kind, str) or kind not in KINDS:
         found = "the key is missing" if kind is None else f"unknown kind {brief(kind)}"
         raise InstanceError(f"{found}; it is one of {', '.join(KINDS)}", "$.kind")
     try:
         with collector_paused():
-            return model.model_validate(document)
+            loaded: Instance = model_of(kind).model_validate(document)
+            return loaded
     except ValidationError as error:
         raise instance_error(error) from None
 
@@ -149,6 +128,8 @@ def _json_type(value: object) -> str:
 @cache
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of `remat.instance/3`, which reads documents of `/1` and `/2`, too."""
+    from remat.instance.kinds import Instance
+
     adapter: TypeAdapter[Any] = TypeAdapter(Annotated[Instance, Field(discriminator="kind")])
     schema = adapter.json_schema(by_alias=True)
     return {

@@ -1,6 +1,6 @@
 """The `machine` part of an instance: memories, processors and the links between memories."""
 
-from __future__ import annotations
+# Annotations are not put off here: pydantic would have to evaluate each from its text, at every start.
 
 from typing import Annotated, Self
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +16,8 @@ def _folder() -> Path:
     checkout = Path(__file__).resolve().parents[3] / "instances"
     if (checkout / "README.md").is_file() and (checkout.parent / "solver").is_dir():
         return checkout
+    from importlib import resources
+
     with resources.as_file(resources.files("remat") / "_instances") as installed:
         return installed
 
@@ -45,6 +45,8 @@ def example_path(name: str) -> Path:
         return listed[matches[0]]
     if matches:
         raise OptionError(f"several shipped instances begin with {name!r}: {', '.join(matches)}")
+    import difflib
+
     short = {key.partition("/")[2]: key for key in listed}
     near = difflib.get_close_matches(name, short, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(listed)}"

@@ -5,13 +5,28 @@ The twin of the verifier, and independent of it on purpose: one chooses start ti
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from remat.placement.least import least_capacity
-from remat.placement.meeting import Stuck
-from remat.placement.orders import place_orders
-from remat.placement.patterns import place_pattern
 from remat.placement.place import Placement, Unplaceable, place
-from remat.placement.samples import place_samples
-from remat.placement.streams import PlacedStream, place_stream
+
+if TYPE_CHECKING:
+    from remat.placement.meeting import Stuck
+    from remat.placement.orders import place_orders
+    from remat.placement.patterns import place_pattern
+    from remat.placement.samples import place_samples
+    from remat.placement.streams import PlacedStream, place_stream
+
+_HOME = {
+    "Stuck": "meeting",
+    "place_orders": "orders",
+    "place_pattern": "patterns",
+    "PlacedStream": "streams",
+    "place_samples": "samples",
+    "place_stream": "streams",
+}
+"""What only pipelines and streams need, and from where it is imported when it is first used."""
 
 __all__ = [
     "PlacedStream",
@@ -25,3 +40,11 @@ __all__ = [
     "place_samples",
     "place_stream",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'remat.placement' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"remat.placement.{home}"), name)
+    return value

@@ -6,7 +6,6 @@ import numpy as np
 
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
-from remat.placement.general import place_general
 from remat.placement.outcome import Placement, Unplaceable
 from remat.placement.sequential import place_sequential
 from remat.schedule.steps import StepKind, Steps, started
@@ -43,6 +42,8 @@ def place(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement | Unpla
     graph = started(graph, machine, steps)
     if graph.times is None and not graph.parts and _one_resource(machine, steps):
         return place_sequential(graph, machine, steps)
+    from remat.placement.general import place_general
+
     return place_general(graph, machine, steps)
 
 
@@ -50,16 +51,19 @@ def _one_resource(machine: Machine, steps: Steps) -> bool:
     """Whether all runs and copies occupy the first processor, with whole values only."""
     if steps.unknown or (steps.amount >= 0).any() or (steps.item == -2).any():
         return False
-    if steps.on is not None and (steps.on.items != 0).any():
+    if steps.on is not None and steps.on.items.any():
         return False
     if steps.after is not None and (steps.kind == StepKind.DROP).any():
         return False
     copies = steps.kind == StepKind.COPY
     if not copies.any():
         return True
-    pairs = np.unique(np.column_stack((steps.source[copies], steps.target[copies])), axis=0)
-    for source, target in pairs.tolist():
-        link = machine.link_index.get((source, target))
+    count = len(machine.memories)
+    ends = steps.source[copies] * count + steps.target[copies]
+    if int(ends.min()) < 0:
+        return False
+    for pair in np.flatnonzero(np.bincount(ends)).tolist():
+        link = machine.link_index.get(divmod(pair, count))
         if link is None or machine.held_by_link[link] != (0,) or machine.links[link].delay != 0:
             return False
     return True

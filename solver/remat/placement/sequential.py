@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph
+from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph
 from remat.placement.outcome import Placement, Unplaceable
 from remat.schedule.steps import StepKind, Steps
 
@@ -23,11 +23,9 @@ def place_sequential(graph: TaskGraph, machine: Machine, steps: Steps) -> Placem
     if duration.dtype == np.int64 and (end < 0).any():
         raise OverflowError("the schedule's times leave the range of 64-bit integers")
     drops = np.flatnonzero(steps.kind == StepKind.DROP)
-    accesses = _Accesses(graph, machine, steps)
     if len(drops):
         _place_drops(graph, steps, start, end, drops, own=machine.processors[0].memory)
-    overrun = _first_overrun(graph, machine, steps, accesses)
-    return overrun or Placement(start)
+    return _first_overrun(graph, machine, steps) or Placement(start)
 
 
 def _durations(graph: TaskGraph, machine: Machine, steps: Steps) -> NumberArray:
@@ -89,80 +87,84 @@ def _place_drops(
         start[drop] = latest
 
 
-class _Accesses:
-    """Every write and every free, as (key, step) pairs; keys are memory * values + value."""
+class _Presence:
+    """Who finds what there: the accesses that make or free a value, by memory.
+
+    A code is key, then moment: 0 for what lies there from the start, 2 x step + 1 for a write, 2 x step + 2 for a free.
+    In sorted order each access acts on what the one before it has left of its key.
+
+    Attributes
+    ----------
+    memory, step, value : (accesses,) ints
+        Of the accesses that find the value there: a free gives its bytes back, a write replaces them.
+    frees : (accesses,) bool
+        Which of these are frees.
+    initial : dict of int to list of int
+        By memory, the values that lie there from the start.
+    """
 
     def __init__(self, graph: TaskGraph, machine: Machine, steps: Steps) -> None:
         values = len(graph.values)
         own = machine.processors[0].memory
         runs = np.flatnonzero(steps.kind == StepKind.RUN)
         copies = np.flatnonzero(steps.kind == StepKind.COPY)
+        self.initial: dict[int, list[int]] = {}
+        for place in graph.inputs:
+            where = 0 if place.memory is None else machine.memory_index.get(place.memory, 0)
+            self.initial.setdefault(where, []).append(place.value)
+        initial = [memory * values + value for memory, listed in self.initial.items() for value in listed]
+        bits = (2 * len(steps) + 2).bit_length()
         lists = graph.writes.gather(steps.item[runs])
-        self.write_step = np.concatenate((np.repeat(runs, lists.counts), copies))
-        self.write_key = np.concatenate(
-            (own * values + lists.items, steps.target[copies] * values + steps.item[copies])
+        freed = steps.drop.rows
+        home = np.where(steps.kind == StepKind.RUN, own, steps.source) * values
+        codes = np.concatenate(
+            (
+                np.array(initial, dtype=np.int64) << bits,
+                ((own * values + lists.items) << bits) + (2 * runs + 1).repeat(lists.counts),
+                ((steps.target[copies] * values + steps.item[copies]) << bits) + (2 * copies + 1),
+                ((home[freed] + steps.drop.items) << bits) + (2 * freed + 2),
+            )
         )
-        self.free_step = steps.drop.rows
-        memory = np.where(steps.kind == StepKind.RUN, own, steps.source)
-        self.free_key = memory[self.free_step] * values + steps.drop.items
+        codes.sort()
+        moment = codes & ((1 << bits) - 1)
+        makes = (moment & 1 == 1) | (moment == 0)
+        codes >>= bits
+        there = np.flatnonzero((codes[1:] == codes[:-1]) & makes[:-1]) + 1
+        there = there[moment[there] > 0]
+        self.memory, self.value = np.divmod(codes[there], values)
+        self.step = (moment[there] - 1) >> 1
+        self.frees = ~makes[there]
 
 
-def _first_overrun(graph: TaskGraph, machine: Machine, steps: Steps, accesses: _Accesses) -> Unplaceable | None:
+def _first_overrun(graph: TaskGraph, machine: Machine, steps: Steps) -> Unplaceable | None:
     """Find the first step whose bytes do not fit when everything before it has ended."""
-    values, count = len(graph.values), len(steps)
-    write_step, write_key = accesses.write_step, accesses.write_key
-    free_step, free_key = accesses.free_step, accesses.free_key
-    # Presence: sort writes and frees by key and time; a write or free acts on what the entry before it left.
-    initial = np.array(
-        [
-            (0 if place.memory is None else machine.memory_index.get(place.memory, 0)) * values + place.value
-            for place in graph.inputs
-        ],
-        dtype=np.int64,
-    )
-    key = np.concatenate((initial, write_key, free_key))
-    moment = np.concatenate((np.zeros(len(initial), dtype=np.int64), 2 * write_step + 1, 2 * free_step + 2))
-    makes = np.concatenate((np.ones(len(initial) + len(write_key), dtype=bool), np.zeros(len(free_key), dtype=bool)))
-    order = np.lexsort((moment, key))
-    sorted_key = key[order]
-    there = np.zeros(len(key), dtype=bool)
-    there[order[1:]] = (sorted_key[1:] == sorted_key[:-1]) & makes[order[:-1]]
-    size = graph.size[key % values]
-    if (
-        size.sum(dtype=np.float64) + sum(graph.static_bytes(machine, k) for k in range(len(machine.memories)))
-        >= 2.0**62
-    ):
-        size = size.astype(object)  # Python's integers: what is produced in all could leave int64
-    gone = np.where(there, size, 0)  # what each write replaces and each free gives back
-    writes = slice(len(initial), len(initial) + len(write_key))
-    frees = slice(len(initial) + len(write_key), None)
-
-    reused = _reused(graph, steps, accesses, gone[frees])
-    memory_of_write, memory_of_free = write_key // values, free_key // values
-    runs = steps.kind == StepKind.RUN
+    limited = [(index, memory) for index, memory in enumerate(machine.memories) if memory.capacity is not None]
+    if not limited:
+        return None
+    size, written = _bytes_written(graph, machine, steps)
+    runs, copies = steps.kind == StepKind.RUN, steps.kind == StepKind.COPY
     own = machine.processors[0].memory
+    found = _Presence(graph, machine, steps)
+    gone = size[found.value]  # what each write replaces and each free gives back
     first: Unplaceable | None = None
-    workspace = np.where(runs, graph.workspace[np.where(runs, steps.item, 0)], 0)
-    for index, memory in enumerate(machine.memories):
-        if memory.capacity is None:
-            continue
-        written = np.zeros(count, dtype=size.dtype)
-        mine = memory_of_write == index
-        np.add.at(written, write_step[mine], size[writes][mine])
-        left = np.zeros(count, dtype=size.dtype)
-        np.add.at(left, write_step[mine], gone[writes][mine])
-        mine = memory_of_free == index
-        np.add.at(left, free_step[mine], gone[frees][mine])
-        resident = int(graph.size[initial[initial // values == index] % values].sum())
-        resident += graph.static_bytes(machine, index)
-        after = resident + np.cumsum(written - left)
-        before = np.concatenate(([resident], after[:-1]))
-        during = before + written
+    for index, memory in limited:
+        assert memory.capacity is not None
+        comes = np.where(copies & (steps.target == index), written, 0)
         if index == own:
-            during = during - reused + workspace
+            comes = np.where(runs, written, comes)
+        mine = found.memory == index
+        left = np.zeros(len(steps), dtype=size.dtype)
+        np.add.at(left, found.step[mine], gone[mine])
+        resident = sum(int(graph.size[value]) for value in found.initial.get(index, ()))
+        resident += graph.static_bytes(machine, index)
+        after = resident + np.cumsum(comes - left)
+        during = np.concatenate((np.array([resident], dtype=after.dtype), after[:-1])) + comes
+        if index == own:
+            workspace = np.where(runs, graph.workspace[np.where(runs, steps.item, 0)], 0)
+            during = during - _reused(graph, steps, found, written, gone) + workspace
         over = (during > memory.capacity) & (steps.kind != StepKind.DROP)
         if index != own:  # a step that takes nothing in this memory need not fit
-            over &= written > 0
+            over &= comes > 0
         if over.any():
             step = int(np.argmax(over))
             if first is None or step < first.step:
@@ -170,23 +172,45 @@ def _first_overrun(graph: TaskGraph, machine: Machine, steps: Steps, accesses: _
     return first
 
 
-def _reused(graph: TaskGraph, steps: Steps, accesses: _Accesses, gone: IntArray) -> IntArray:
+def _bytes_written(graph: TaskGraph, machine: Machine, steps: Steps) -> tuple[IntArray, IntArray]:
+    """Return the values' sizes and the bytes that each step writes; Python's integers where int64 may be too small."""
+    size = graph.size
+    most = np.bincount(graph.writes.rows, weights=size[graph.writes.items].astype(np.float64), minlength=1).max()
+    static = sum(graph.static_bytes(machine, k) for k in range(len(machine.memories)))
+    if float(most + size.max(initial=0)) * (len(steps) + len(graph.inputs) + 1) + static >= 2.0**62:
+        size = size.astype(object)
+    of_task = np.zeros(len(graph.tasks), dtype=size.dtype)
+    np.add.at(of_task, graph.writes.rows, size[graph.writes.items])
+    written = np.zeros(len(steps), dtype=size.dtype)
+    runs = steps.kind == StepKind.RUN
+    written[runs] = of_task[steps.item[runs]]
+    copies = steps.kind == StepKind.COPY
+    written[copies] = size[steps.item[copies]]
+    return size, written
+
+
+_FEW = 8
+
+
+def _reused(graph: TaskGraph, steps: Steps, found: _Presence, written: IntArray, gone: IntArray) -> IntArray:
     """Bytes of dropped inputs that each in-place run's outputs take over."""
-    count = len(steps)
-    reused = np.zeros(count, dtype=gone.dtype)
-    runs = np.flatnonzero(steps.kind == StepKind.RUN)
-    runs = runs[graph.in_place[steps.item[runs]]]
-    if len(runs) == 0:
+    reused = np.zeros(len(steps), dtype=gone.dtype)
+    if not graph.in_place.any():
         return reused
-    values = len(graph.values)
-    reads: Ragged = graph.reads.gather(steps.item[runs])
-    codes = np.sort(np.repeat(runs, reads.counts) * values + reads.items)
-    step, value = accesses.free_step, accesses.free_key % values
-    wanted = step * values + value
-    at = np.minimum(np.searchsorted(codes, wanted), max(len(codes) - 1, 0))
-    is_read = codes[at] == wanted if len(codes) else np.zeros(len(wanted), dtype=bool)
-    np.add.at(reused, step[is_read], gone[is_read])
-    written = np.zeros(count, dtype=np.int64)
-    lists = graph.writes.gather(steps.item[runs])
-    np.add.at(written, np.repeat(runs, lists.counts), graph.size[lists.items])
+    by_run = found.frees & (steps.kind[found.step] == StepKind.RUN)
+    at = np.flatnonzero(by_run)
+    task = steps.item[found.step[at]]
+    at, task = at[graph.in_place[task]], task[graph.in_place[task]]
+    value = found.value[at]
+    begin, counts = graph.reads.start[task], graph.reads.counts[task]
+    if counts.max(initial=0) <= _FEW:
+        is_read = np.zeros(len(at), dtype=bool)
+        for k in range(int(counts.max(initial=0))):
+            has = k < counts
+            is_read |= has & (graph.reads.items[np.where(has, begin + k, 0)] == value)
+    else:
+        codes = np.sort(graph.reads.rows * len(graph.values) + graph.reads.items)
+        wanted = task * len(graph.values) + value
+        is_read = codes[np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)] == wanted
+    np.add.at(reused, found.step[at[is_read]], gone[at[is_read]])
     return np.minimum(reused, written)

@@ -8,12 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from remat.plugin.proposal import ALL_SCHEDULES, Termination
-from remat.schedule.patterns import Pattern
-from remat.schedule.samples import SamplePattern
 from remat.schedule.steps import Steps
 from remat.units import Number
+
+if TYPE_CHECKING:
+    from remat.schedule.patterns import Pattern
+    from remat.schedule.samples import SamplePattern
 
 
 @dataclass(frozen=True, slots=True)

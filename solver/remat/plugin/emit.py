@@ -26,7 +26,7 @@ def check_length(runs: int, name: str) -> None:
         )
 
 
-def useful_runs(graph: TaskGraph, machine: Machine, tasks: IntArray | list[int]) -> list[int]:
+def useful_runs(graph: TaskGraph, tasks: IntArray | list[int]) -> list[int]:
     """Leave out runs all of whose values are dropped unread; a task that must run keeps one.
 
     What remains can run in the same order, takes no more memory at any run, and has no such run: a gradient that is
@@ -34,9 +34,9 @@ def useful_runs(graph: TaskGraph, machine: Machine, tasks: IntArray | list[int])
 
     Parameters
     ----------
-    graph, machine
+    graph : TaskGraph
     tasks : (runs,) ints
-        Tasks in execution order in one memory, repeats allowed.
+        Tasks in execution order, repeats allowed.
 
     Returns
     -------
@@ -47,9 +47,8 @@ def useful_runs(graph: TaskGraph, machine: Machine, tasks: IntArray | list[int])
     runs: list[int] = order.tolist()
     left = np.bincount(order, minlength=len(graph.tasks)).tolist()
     must = (graph.required | graph.once).tolist()
-    memory, first = machine.memories[machine.processors[0].memory].name, machine.memories[0].name
     pinned = graph.pinned
-    alive = {place.value for place in graph.outputs if (place.memory or first) == memory} | pinned
+    alive = {place.value for place in graph.outputs} | pinned
     reads, writes = graph.reads.gather(order).to_lists(), graph.writes.gather(order).to_lists()
     kept = []
     for task, read, written in zip(reversed(runs), reversed(reads), reversed(writes), strict=True):

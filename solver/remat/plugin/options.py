@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -23,7 +22,7 @@ class Options(BaseModel):
 
     gone: ClassVar[Mapping[str, str]] = {}
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 def make_options(algorithm: Algorithm, given: Mapping[str, Any]) -> Any:
@@ -46,10 +45,14 @@ def make_options(algorithm: Algorithm, given: Mapping[str, Any]) -> Any:
                 f"{algorithm.name} has no options, so {min(given)!r} means nothing to it", argument="options"
             )
         return None
+    if not given and _plain(model):
+        return model.model_construct()
     for name in given:
         if name in (gone := getattr(model, "gone", {})):
             raise OptionError(f"{algorithm.name}'s option {name!r} is gone: {gone[name]}", argument="options")
         if name not in model.model_fields:
+            import difflib
+
             near = difflib.get_close_matches(name, model.model_fields, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(model.model_fields)}"
             raise OptionError(f"{algorithm.name} has no option {name!r}; {hint}", argument="options")
@@ -63,3 +66,11 @@ def make_options(algorithm: Algorithm, given: Mapping[str, Any]) -> Any:
             # What a regular expression means, the description says in words.
             first["msg"] = (model.model_fields[name].description or first["msg"]).rstrip(".")
         raise OptionError(f"{first['msg']}{shown}", option=name) from None
+
+
+def _plain(model: type[BaseModel]) -> bool:
+    """Whether the defaults of a model are the options without a validator's doing: its schema need not be built."""
+    decorators = model.__pydantic_decorators__
+    free = not decorators.validators and not decorators.field_validators and not decorators.model_validators
+    lenient = not model.model_config.get("validate_default") and not decorators.root_validators
+    return free and lenient and not any(field.is_required() for field in model.model_fields.values())

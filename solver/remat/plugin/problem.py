@@ -109,10 +109,10 @@ class Problem:
     @cached_property
     def least_makespan(self) -> Number:
         """A lower bound on the makespan of every schedule: the needed tasks, shared, or the longest path of them."""
-        from remat.instance import PipelineInstance
+        from remat.instance.kinds import is_pipeline
         from remat.instance.lowering import lower
 
-        if not isinstance(self.instance, PipelineInstance) or not self.in_parts:
+        if not is_pipeline(self.instance) or not self.in_parts:
             return makespan_bound(self.graph, self.machine, self.needed)
         shared, one = (lower(self.instance.loosened(work=work), self.machine) for work in (True, False))
         return max(share_bound(shared, self.machine, needed_tasks(shared)), path_bound(one, needed_tasks(one)))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from remat.schedule.orders import Orders
-from remat.schedule.patterns import Pattern
-from remat.schedule.samples import SamplePattern
-from remat.schedule.steps import Steps
 from remat.units import Number
+
+if TYPE_CHECKING:
+    from remat.schedule.orders import Orders
+    from remat.schedule.patterns import Pattern
+    from remat.schedule.samples import SamplePattern
+    from remat.schedule.steps import Steps
 
 
 class Status(enum.StrEnum):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -196,6 +195,8 @@ def find(name: str, kind: str) -> Algorithm:
     known = _registered()
     algorithm = known.get(name)
     if algorithm is None:
+        import difflib
+
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known for {kind}: {_names(algorithms(kind))}"
         raise OptionError(f"unknown algorithm {name!r}{hint}", argument="algorithm")

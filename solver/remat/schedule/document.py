@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, NoReturn, overload
@@ -17,6 +15,7 @@ from remat.graph.machine import Machine
 from remat.graph.names import Names
 from remat.graph.taskgraph import NumberArray, TaskGraph
 from remat.instance.fields import units_scope
+from remat.schedule.reading import StepText
 from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps
 from remat.units import LARGEST_SIZE, LARGEST_TOTAL, Number, Units, parse_size, parse_time
 
@@ -129,77 +128,6 @@ class StepView(Sequence[Step]):
         return Copy(value, source, target, start, bool(drop), None if amount == WHOLE else amount, after)
 
 
-def step_lines(steps: Steps, graph: TaskGraph, machine: Machine) -> Iterator[str]:
-    """Yield each step as one line of JSON (without the separating comma); about 10^6 lines a second or two."""
-    quote = json.dumps
-    memories = [quote(memory.name, ensure_ascii=False) for memory in machine.memories]
-    processors = [quote(processor.name, ensure_ascii=False) for processor in machine.processors]
-    tasks, values = _Quoted(graph.tasks), _Quoted(graph.values)
-    starts = [None] * len(steps) if steps.start is None else steps.start.tolist()
-    drops = steps.drop.to_lists()
-    ons = None if steps.on is None else steps.on.to_lists()
-    afters = None if steps.after is None else steps.after.to_lists()
-    paired = None if steps.paired is None else steps.paired.tolist()
-    columns = zip(
-        steps.kind.tolist(), steps.item.tolist(), steps.source.tolist(), steps.target.tolist(), starts, strict=True
-    )
-    for index, (kind, item, source, target, start) in enumerate(columns):
-        at = "" if start is None else f', "start": {start!r}'
-        drop = drops[index]
-        if afters is not None and afters[index]:
-            at = f', "after": {afters[index]}{at}'
-        if kind == StepKind.RUN:
-            on = ""
-            if ons is not None and ons[index]:
-                on = f', "on": [{", ".join(processors[p] for p in ons[index])}]'
-            freed = f', "drop": [{", ".join([values[value] for value in drop])}]' if drop else ""
-            if paired is not None and paired[index]:
-                freed += ', "paired": true'
-            yield f'{{"run": {tasks[item]}{on}{at}{freed}}}'
-        elif kind == StepKind.COPY:
-            amount = int(steps.amount[index])
-            part = "" if amount == WHOLE else f', "bytes": {amount}'
-            freed = ', "drop": true' if drop else ""
-            yield f'{{"copy": {values[item]}, "from": {memories[source]}, "to": {memories[target]}{at}{part}{freed}}}'
-        else:
-            yield f'{{"drop": [{", ".join([values[value] for value in drop])}], "memory": {memories[source]}{at}}}'
-
-
-class _Quoted:
-    """Names as JSON strings, quoted when first used."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-        self._known: dict[int, str] = {}
-
-    def __getitem__(self, index: int) -> str:
-        text = self._known.get(index)
-        if text is None:
-            text = self._known[index] = json.dumps(self._names[index], ensure_ascii=False)
-        return text
-
-
-def document_chunks(head: dict[str, Any], steps: Steps | None, graph: TaskGraph, machine: Machine) -> Iterator[str]:
-    """Yield a schedule document: the head's keys, then one line per step."""
-    lines = [f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items()]
-    yield "{\n" + ",\n".join(lines)
-    if steps is None:
-        yield "\n}\n"
-        return
-    yield ',\n  "steps": ['
-    batch: list[str] = []
-    separator = "\n    "
-    for line in step_lines(steps, graph, machine):
-        batch.append(line)
-        if len(batch) == 10_000:
-            yield separator + ",\n    ".join(batch)
-            separator = ",\n    "
-            batch = []
-    if batch:
-        yield separator + ",\n    ".join(batch)
-    yield "\n  ]\n}\n"
-
-
 def read_head(document: Any) -> dict[str, Any]:
     """Check that a document is a schedule, with keys that its schema knows; return it.
 
@@ -208,6 +136,15 @@ def read_head(document: Any) -> dict[str, Any]:
     InstanceError
         For anything else.
     """
+    try:
+        return _checked_head(document)
+    except InstanceError:
+        if isinstance(document, dict) and isinstance(document.get("steps"), StepText):
+            document["steps"].listed()  # what is no document at all is said first
+        raise
+
+
+def _checked_head(document: Any) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InstanceError("a schedule is a JSON object", "$")
     schema = document.get("schema")
@@ -231,14 +168,22 @@ def parse_steps(document: Any, graph: TaskGraph, machine: Machine, units: Units)
         For what is no schedule at all: wrong types, unknown keys anywhere, start times on some steps only.
     """
     listed = read_head(document).get("steps")
-    if not isinstance(listed, list):
-        raise InstanceError("the schedule has no list of steps", "$.steps")
-    with units_scope(units), collector_paused():
-        steps = _StepParser(graph, machine, units).parse(listed)
+    steps = listed.columns(graph, machine) if isinstance(listed, StepText) else None
+    if steps is None:
+        steps = _listed_steps(listed, graph, machine, units)
     if steps.paired is not None and document["schema"] == SCHEMA:
         step = int(np.flatnonzero(steps.paired)[0])
         raise InstanceError(f"only {SCHEMA_2!r} has steps that go on at once", f"$.steps[{step}].paired")
     return replace(steps, initial=read_initial(document, graph, machine) or ())
+
+
+def _listed_steps(listed: Any, graph: TaskGraph, machine: Machine, units: Units) -> Steps:
+    if isinstance(listed, StepText):
+        listed = listed.listed()
+    if not isinstance(listed, list):
+        raise InstanceError("the schedule has no list of steps", "$.steps")
+    with units_scope(units), collector_paused():
+        return _StepParser(graph, machine, units).parse(listed)
 
 
 def read_initial(document: dict[str, Any], graph: TaskGraph, machine: Machine) -> tuple[tuple[int, int], ...] | None:
@@ -299,6 +244,8 @@ def _check_keys(document: dict[str, Any]) -> None:
 
 def _refuse_unknown(document: dict[str, Any], known: Collection[str], where: str, path: str) -> None:
     if extra := document.keys() - known:
+        import difflib
+
         key = min(extra)
         near = difflib.get_close_matches(key, sorted(known), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"

@@ -150,6 +150,8 @@ def expand(entries: IntArray, layout: Layout, before: Entry = (int(Operation.DIS
         stored = kept & (earlier[:, 1] == entries[:, 1])
         taking_steps = (entries[:, 0] <= Operation.BACK) | (entries[:, 0] == Operation.DISCARD)
         entries, stored = entries[taking_steps], stored[taking_steps]
+    if not layout.taped:
+        return _untaped(entries, stored, layout)
     entry, offset = expanded(entries, layout)
     operation, state, level = entries[entry].T
     runs = operation <= Operation.BACK
@@ -195,28 +197,63 @@ def task_sequence(entries: IntArray, entry: IntArray, offset: IntArray, layout: 
     return np.where(operation == Operation.ADVANCE, forward, taped_backward)
 
 
+def _untaped(entries: IntArray, stored: BoolArray, layout: Layout) -> Steps:
+    """Turn operations into steps where each but an advance is one step: as `expand`, with fewer passes."""
+    operation, first, second = entries.T.copy()
+    length = layout.stages
+    advance, back = operation == Operation.ADVANCE, operation == Operation.BACK
+    count = np.where(advance, second - first, 1)
+    begin = np.cumsum(count) - count
+    total = int(count.sum())
+
+    def spread(column: IntArray) -> IntArray:
+        return np.repeat(column, count)
+
+    # The state that each step begins with, or moves; F1..FL, loss, B1..BL: the last step's backward is the loss.
+    state = spread(first - begin) + np.arange(total, dtype=np.int64)
+    ahead = np.where(back & (first < length), length + 1, 0)
+    item = state + spread(ahead)
+    item[begin[operation == Operation.DISCARD]] = -1
+    writes = operation == Operation.WRITE
+    moves = (operation >= Operation.WRITE) & (operation <= Operation.READ_LAST)
+    kind = np.select((operation <= Operation.BACK, moves), (StepKind.RUN, StepKind.COPY), StepKind.DROP).astype(np.int8)
+    source = np.where(operation <= Operation.BACK, -1, np.where(writes, 0, second))
+    # A step frees the state that it uses up, and the adjoint that a backward has used: y_0 .. y_L follow x_0 .. x_L.
+    uses_up = (operation <= Operation.BACK) | (operation >= Operation.READ_LAST)
+    frees = spread((uses_up & ~(stored & back)).astype(np.int8))
+    frees[begin[stored & advance & (count > 0)]] = 0
+    both = begin[back & (first < length)]
+    frees[both] += 1
+    ends = np.cumsum(frees, dtype=np.int64)
+    items = np.repeat(state, frees)
+    items[ends[both] - 1] = length + 2 + state[both]
+    return Steps(
+        kind=np.repeat(kind, count),
+        item=item,
+        source=spread(source),
+        target=spread(np.where(moves, np.where(writes, second, 0), -1)),
+        amount=np.full(total, WHOLE, dtype=np.int64),
+        drop=Ragged(np.concatenate((np.zeros(1, dtype=np.int64), ends)), items),
+    )
+
+
 def _drops(operation: IntArray, state: IntArray, offset: IntArray, stored: BoolArray, layout: Layout) -> Ragged:
-    """Return what each step frees: the state that it uses up, and the adjoint that a backward has used."""
+    """Return what each step frees: the state that it uses up, its tape, and the adjoint that a backward has used."""
     length, count = layout.stages, len(operation)
     advance, back = operation == Operation.ADVANCE, operation == Operation.BACK
     freed = np.full((count, 2), -1, dtype=np.int64)
     used_up = ~(stored & (offset == 0))
     freed[:, 0] = np.where(advance & used_up, state + offset, -1)
     freed[:, 0] = np.where(operation >= Operation.READ_LAST, state, freed[:, 0])
-    if not layout.taped:
-        freed[:, 0] = np.where(back & used_up, state, freed[:, 0])
-        # y_0 .. y_L follow x_0 .. x_L; a backward frees the adjoint of the step behind it.
-        freed[:, 1] = np.where(back & (state < length), length + 2 + state, -1)
-    else:
-        saved, adjoint = length + 1 + state, 2 * length + 2 + state
-        last = back & (state == layout.last)
-        tape = back & (offset == 0)
-        final = back & (offset == np.where(last, 2, 1))
-        # The tape's forward also makes x_{i+1}, which only the loss reads.
-        freed[:, 0] = np.where(tape & used_up, state, freed[:, 0])
-        freed[:, 1] = np.where(tape & ~last, state + 1, -1)
-        freed[:, 0] = np.where(last & (offset == 1), state + 1, freed[:, 0])
-        freed[:, 0] = np.where(final, saved, freed[:, 0])
-        freed[:, 1] = np.where(final, adjoint, freed[:, 1])
+    saved, adjoint = length + 1 + state, 2 * length + 2 + state
+    last = back & (state == layout.last)
+    tape = back & (offset == 0)
+    final = back & (offset == np.where(last, 2, 1))
+    # The tape's forward also makes x_{i+1}, which only the loss reads.
+    freed[:, 0] = np.where(tape & used_up, state, freed[:, 0])
+    freed[:, 1] = np.where(tape & ~last, state + 1, -1)
+    freed[:, 0] = np.where(last & (offset == 1), state + 1, freed[:, 0])
+    freed[:, 0] = np.where(final, saved, freed[:, 0])
+    freed[:, 1] = np.where(final, adjoint, freed[:, 1])
     present = freed >= 0
     return Ragged(np.concatenate(([0], np.cumsum(present.sum(axis=1)))), freed[present])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from remat.errors import InstanceError
+from remat.graph.machine import Machine
 from remat.schedule.orders import Phase, Stage, read_stages, stages_document
 from remat.units import LARGEST_TOTAL, Number, Units, parse_time
 
@@ -67,9 +68,9 @@ class Pattern:
         """Return when micro-batch 0 does it."""
         return beat.start + beat.shift * self.period
 
-    def to_document(self, devices: Sequence[str]) -> dict[str, Any]:
+    def to_document(self, machine: Machine) -> dict[str, Any]:
         """Return the keys `stages`, `period` and `pattern` of a `remat.schedule/2` document."""
-        stages = stages_document(self.stages, devices)
+        stages = stages_document(self.stages, [processor.name for processor in machine.processors])
         if self.versions is not None:
             for stage, versions in zip(stages, self.versions, strict=True):
                 stage["versions"] = versions

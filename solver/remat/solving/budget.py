@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from remat.errors import OptionError
 from remat.graph.machine import Machine
-from remat.instance import Instance
 from remat.plugin.problem import Problem
-from remat.solving.shares import Wholes, share_of
 from remat.units import Units, parse_size
+
+if TYPE_CHECKING:
+    from remat.instance import Instance
+    from remat.solving.shares import Wholes
 
 Budget = int | str | Mapping[str, int | str | None] | None
 
@@ -34,6 +37,8 @@ def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Un
         bare = {memory.name: given[""] for memory in machine.memories}
         given = {name: size for name, size in (bare | dict(given)).items() if name}
     default = machine.memories[budget_memory(instance, machine)].name
+    from remat.solving.shares import Wholes
+
     wholes = Wholes(instance, machine)
     capacities: dict[str, int | None] = {}
     for key, size in given.items():
@@ -73,6 +78,8 @@ def read_capacity(size: int | str, wholes: Wholes, memory: str, units: Units) ->
         For anything else.
     """
     try:
+        from remat.solving.shares import share_of
+
         share = share_of(size) if isinstance(size, str) else None
         if share is None:
             return parse_size(size, units)

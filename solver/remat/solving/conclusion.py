@@ -6,28 +6,28 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from remat.errors import ClaimError
 from remat.graph.bounds import memory_time_bound, no_recompute_time
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
-from remat.instance import PipelineInstance
+from remat.instance.kinds import is_pipeline
 from remat.placement import Unplaceable, place
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
-from remat.schedule.samples import SamplePattern
 from remat.schedule.steps import Steps, started
 from remat.solving.least_of_strategy import least_of_strategy
-from remat.solving.orders import Followed, follow
-from remat.solving.patterns import Stream, repeat
 from remat.solving.remedies import remedies
 from remat.solving.result import Result
-from remat.solving.samples import repeat_samples
 from remat.solving.scopes import scope_of, scoped
 from remat.units import Number
 from remat.verifier import Report, check
+
+if TYPE_CHECKING:
+    from remat.solving.orders import Followed
+    from remat.solving.patterns import Stream
 
 CLAIM_TOLERANCE = 1e-9
 """Float claims may differ from the verified figure by this share (sums in another order)."""
@@ -103,14 +103,14 @@ def conclude(
 
 def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[Stream | None, LeastBudget | None]:
     """Repeat and verify a pattern; where it takes too much memory, return the budget that is enough."""
-    instance, graph, machine = problem.instance, problem.graph, problem.machine
-    pattern, reference = proposal.pattern, problem.no_recompute_time
+    pattern = proposal.pattern
     assert pattern is not None
-    if isinstance(pattern, SamplePattern):
-        stream = repeat_samples(instance, graph, machine, pattern, reference_time=reference)
-    else:
-        assert isinstance(instance, PipelineInstance)
-        stream = repeat(instance, graph, machine, pattern, reference_time=reference)
+    from remat.solving.patterns import Stream
+    from remat.solving.streams import stream_of
+
+    stream = stream_of(
+        problem.instance, problem.graph, problem.machine, pattern, reference_time=problem.no_recompute_time
+    )
     if not isinstance(stream, Stream):
         raise ClaimError(f"{solver.name}: the verifier rejects the pattern: {stream[0]}")
     rules = {violation.rule for violation in stream.report.violations}
@@ -136,7 +136,9 @@ def _followed(
     Where transfers take both ends, good orders may hang: the last entry says so.
     """
     assert proposal.orders is not None
-    assert isinstance(problem.instance, PipelineInstance)
+    assert is_pipeline(problem.instance)
+    from remat.solving.orders import Followed, follow
+
     unbounded = problem.machine.with_capacities({memory.name: None for memory in problem.machine.memories})
     followed = follow(problem.instance, problem.graph, problem.machine, proposal.orders)
     if not isinstance(followed, Followed):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from remat.errors import InstanceError, OptionError
 from remat.graph.machine import Machine
-from remat.instance import Instance, PipelineInstance
+from remat.instance.kinds import is_pipeline
 from remat.plugin import registry
 from remat.plugin.context import Context
 from remat.plugin.options import make_options
@@ -19,6 +19,9 @@ from remat.solving.portfolio import AUTO
 from remat.solving.result import Result
 from remat.solving.warm import WarmStart
 from remat.units import Number, format_time
+
+if TYPE_CHECKING:
+    from remat.instance import Instance, PipelineInstance
 
 SOURCE = "every division of the batch"
 """Who is said to prove a bound that holds whatever the division is."""
@@ -38,7 +41,7 @@ def divisions(
         If an algorithm refuses the instance, or for a warm start, which is of one division.
     """
     instance = problem.instance
-    if not isinstance(instance, PipelineInstance) or not instance.is_open:
+    if not is_pipeline(instance) or not instance.is_open:
         return []
     if warm_start is not None:
         raise OptionError("the batch may be divided in several ways, and this is of one", argument="warm_start")
@@ -60,7 +63,7 @@ def divisions(
 
 def _asked(problem: Problem, solver: registry.Algorithm, options: Any) -> Iterable[PipelineInstance]:
     divide = solver.load_divide()
-    assert isinstance(problem.instance, PipelineInstance)
+    assert is_pipeline(problem.instance)
     return (problem.instance,) if divide is None else divide(problem, options)
 
 
@@ -101,7 +104,7 @@ def best_of(
             context.report(result.columns, makespan=result.makespan, message=f"{result.algorithm}, {_named(part)}")
     if refused is not None and not results:
         raise refused
-    assert isinstance(problem.instance, PipelineInstance)
+    assert is_pipeline(problem.instance)
     return _merged(problem.instance, problem.machine, results, whole=len(results) == len(parts))
 
 
@@ -154,7 +157,7 @@ def _summary(results: Sequence[Result]) -> str:
     """Say what each division takes."""
     said = []
     for result in sorted(results, key=_rank):
-        assert isinstance(result.instance, PipelineInstance)
+        assert is_pipeline(result.instance)
         took = "no schedule found" if result.makespan is None else format_time(result.makespan, result.units)
         said.append(f"{_named(result.instance)}: {took}")
     listed = said if len(said) <= MOST_NAMED else [*said[:MOST_NAMED], f"{len(said) - MOST_NAMED} more"]
@@ -175,7 +178,7 @@ def _named(instance: PipelineInstance) -> str:
 
 def described(instance: Instance) -> str:
     """Say what an instance leaves open of how its batch is divided; nothing if it leaves nothing open."""
-    if not isinstance(instance, PipelineInstance) or not instance.is_open:
+    if not is_pipeline(instance) or not instance.is_open:
         return ""
     if instance.sizes:
         return "micro-batches of " + " or ".join(
@@ -230,7 +233,7 @@ def of_schedule(instance: Instance, document: Mapping[str, Any]) -> Instance:
         If it names none where the instance leaves that open, or one that the instance does not have.
     """
     given = [key for key in ("samples", "cut") if key in document]
-    if not isinstance(instance, PipelineInstance):
+    if not is_pipeline(instance):
         if given:
             raise InstanceError(f"{given[0]} is for pipelines, and the instance is a {instance.kind}", f"$.{given[0]}")
         return instance
@@ -263,7 +266,7 @@ def one_division(instance: Instance) -> Instance:
     remat.OptionError
         For any other.
     """
-    if isinstance(instance, PipelineInstance) and instance.is_open:
+    if is_pipeline(instance) and instance.is_open:
         key, hint = ("sizes", "layers of one size, without sizes") if instance.sizes else ("tokens", "a cut")
         raise OptionError(
             f"the instance leaves the division of its batch to the schedule ({key}), and this is asked of one: "

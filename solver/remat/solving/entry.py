@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from remat.instance import PipelineInstance, load
+from remat.instance import load
+from remat.instance.kinds import is_pipeline
 from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Author, Proposal
@@ -15,7 +16,6 @@ from remat.plugin.registry import Algorithm
 from remat.solving import portfolio
 from remat.solving.budget import Budget
 from remat.solving.conclusion import conclude
-from remat.solving.divisions import best_of, divisions
 from remat.solving.result import Result
 from remat.solving.single import (
     AUTO_SECONDS,
@@ -29,7 +29,9 @@ from remat.solving.single import (
     read_whole,
     values_of,
 )
-from remat.solving.warm import AUTHOR, Warm, WarmStart, read_warm_start
+
+if TYPE_CHECKING:
+    from remat.solving.warm import Warm, WarmStart
 
 
 def solve(
@@ -109,9 +111,9 @@ def solve(
         solver = portfolio.find(algorithm, problem.kind)
         check_reach(problem, solver)
         chosen = portfolio.read_options(problem, solver, options or {})
-        if parts := divisions(problem, solver, chosen, warm_start):
-            return _divided(problem, parts, solver, chosen, context)
-        return _solved(problem, solver, chosen, context, read_warm_start(problem, warm_start))
+        if is_pipeline(problem.instance) and problem.instance.is_open:
+            return _divided(problem, solver, chosen, context, warm_start)
+        return _solved(problem, solver, chosen, context, warm_start)
 
 
 def _deadline(time_limit: float | str | None, algorithm: str) -> float | None:
@@ -119,17 +121,25 @@ def _deadline(time_limit: float | str | None, algorithm: str) -> float | None:
     return None if limit is None else time.monotonic() + limit
 
 
-def _divided(
-    problem: Problem, parts: Sequence[PipelineInstance], solver: Algorithm, chosen: Any, context: Context
-) -> Result:
+def _divided(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm_start: WarmStart) -> Result:
     """Solve all divisions of an instance that leaves its division open."""
+    from remat.solving.divisions import best_of, divisions
+
+    parts = divisions(problem, solver, chosen, warm_start)
+    if not parts:
+        return _solved(problem, solver, chosen, context, warm_start)
     result = best_of(problem, parts, lambda part, inner: _solved(part, solver, chosen, inner, None), context)
     return replace(result, history=(*context.history, *_end(result, context)))
 
 
-def _solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm: Warm | None) -> Result:
-    if warm is not None and warm.steps is not None:
-        context.report(warm.steps, makespan=warm.makespan, message=AUTHOR)
+def _solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm_start: WarmStart) -> Result:
+    warm = None
+    if warm_start is not None:
+        from remat.solving.warm import AUTHOR, read_warm_start
+
+        warm = read_warm_start(problem, warm_start)
+        if warm is not None and warm.steps is not None:
+            context.report(warm.steps, makespan=warm.makespan, message=AUTHOR)
     proposal, taken = propose(problem, solver, chosen, context)
     result = conclude(problem, solver, proposal, values_of(chosen), seed=context.seed, solve_seconds=taken)
     if warm is not None:
@@ -147,6 +157,8 @@ def _end(result: Result, context: Context) -> Iterator[Progress]:
 
 def _at_least_as_good(problem: Problem, solver: Algorithm, proposal: Proposal, result: Result, warm: Warm) -> Result:
     """Return the warm start instead of a worse result, with all that was proved."""
+    from remat.solving.warm import AUTHOR
+
     if warm.steps is None:
         return replace(result, notes=(*result.notes, warm.note))
     assert warm.makespan is not None

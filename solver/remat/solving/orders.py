@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
-from remat.instance import Instance, PipelineInstance
+from remat.instance.kinds import is_pipeline
 from remat.instance.lowering import lower
 from remat.placement import Stuck, place_orders
 from remat.schedule.closing import plan_of
 from remat.schedule.orders import Orders, degrees_of, initial_of, tasks_of
 from remat.schedule.steps import Steps
 from remat.verifier import Violation, check_orders
+
+if TYPE_CHECKING:
+    from remat.instance import Instance
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ def follow(
 
     `initial` says where parameters lie from the start; by default on the devices of the stages that hold their layers.
     """
-    assert isinstance(instance, PipelineInstance)
+    assert is_pipeline(instance)
     degrees = degrees_of(instance, orders.stages)
     if degrees:
         graph = lower(instance, machine, degrees)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
-from remat.instance import PipelineInstance
 from remat.instance.lowering import lower
 from remat.placement import place_pattern
 from remat.schedule.orders import Orders, Pass, Stage, initial_of, tasks_of
@@ -16,6 +16,9 @@ from remat.schedule.samples import SamplePattern
 from remat.schedule.steps import Steps
 from remat.units import Number
 from remat.verifier import Report, Steady, Updates, Violation, check, check_beats, check_pattern, versioned
+
+if TYPE_CHECKING:
+    from remat.instance import PipelineInstance
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ The table that says whom it asks, and in which order, is `remat.plugin.auto`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -88,6 +87,8 @@ def read_options(problem: Problem, solver: registry.Algorithm, given: Mapping[st
             known.update(set() if model is None else model.model_fields)
     for name in others:
         if name not in known:
+            import difflib
+
             near = difflib.get_close_matches(name, [*known, "order"], n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"here there are {', '.join(sorted({*known, 'order'}))}"
             raise OptionError(f"no algorithm that auto asks has an option {name!r}; {hint}", argument="options")

@@ -13,13 +13,8 @@ from remat.graph.bounds import MemoryBound
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance.digest import digest
-from remat.instance.pipeline import PipelineInstance
+from remat.instance.kinds import is_pipeline
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
-from remat.schedule import document as schedule
-from remat.schedule.document import StepView
-from remat.schedule.orders import Orders
-from remat.schedule.patterns import Pattern
-from remat.schedule.samples import SamplePattern
 from remat.schedule.steps import StepKind, Steps
 from remat.shown import Shown
 from remat.units import Number, Units
@@ -28,6 +23,10 @@ from remat.verifier import Report
 if TYPE_CHECKING:
     from remat.instance import Instance
     from remat.plugin.context import Progress
+    from remat.schedule.document import Step
+    from remat.schedule.orders import Orders
+    from remat.schedule.patterns import Pattern
+    from remat.schedule.samples import SamplePattern
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,8 +165,10 @@ class Result(Shown):
         return "" if self.instance is None else digest(self.instance)
 
     @property
-    def steps(self) -> Sequence[schedule.Step]:
+    def steps(self) -> Sequence[Step]:
         """The steps, with names; empty without a schedule."""
+        from remat.schedule.document import StepView
+
         return StepView(self.columns, self.graph, self.machine) if self.columns is not None else ()
 
     @property
@@ -204,11 +205,13 @@ class Result(Shown):
         index = None if self.report is None else self.report.peaks[memory].step
         if index is None:
             return "initial residency"
+        from remat.schedule.document import Copy, Run
+
         step = self.steps[index]
         match step:
-            case schedule.Run():
+            case Run():
                 return step.task
-            case schedule.Copy():
+            case Copy():
                 return f"copy of {step.value} to {step.target}"
             case _:
                 return f"drop of {', '.join(step.values)}"
@@ -222,17 +225,21 @@ class Result(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schedule document."""
+        from remat.schedule.writing import step_lines
+
         document = self.head()
         if self.columns is not None and self.orders is None and self.pattern is None:
-            lines = schedule.step_lines(self.columns, self.graph, self.machine)
+            lines = step_lines(self.columns, self.graph, self.machine)
             document["steps"] = json.loads("[" + ",".join(lines) + "]")
         return document
 
     def head(self) -> dict[str, Any]:
         """Return the schedule document without its steps."""
+        from remat.schedule.document import initial_document, schema_of
+
         report = self.report
         head: dict[str, Any] = {
-            "schema": schedule.schema_of(self.columns, self.pattern or self.orders or self._division() or None),
+            "schema": schema_of(self.columns, self.pattern or self.orders or self._division() or None),
             "instance": {"name": self.instance_name, "digest": self.instance_digest},
             "machine": self.machine.to_document(),
             "algorithm": self.algorithm,
@@ -268,27 +275,27 @@ class Result(Shown):
         if self.notes:
             head["notes"] = list(self.notes)
         head |= self._division()
-        if isinstance(self.pattern, SamplePattern):
+        if self.pattern is not None:
             head |= self.pattern.to_document(self.machine)
-        elif self.pattern is not None:
-            head |= self.pattern.to_document([processor.name for processor in self.machine.processors])
         elif self.orders is not None:
             head |= self.orders.to_document([processor.name for processor in self.machine.processors])
         elif self.columns is not None and self.columns.initial:
-            head["initial"] = schedule.initial_document(self.columns, self.graph, self.machine)
+            head["initial"] = initial_document(self.columns, self.graph, self.machine)
         return head
 
     def _division(self) -> dict[str, Any]:
         """Return how a pipeline's batch is divided, where its instance says that, or leaves it to the schedule."""
-        if not isinstance(self.instance, PipelineInstance) or self.columns is None:
+        if not is_pipeline(self.instance) or self.columns is None:
             return {}
         found: dict[str, Any] = {} if self.instance.samples is None else {"samples": self.instance.samples}
         return found | ({"cut": list(self.instance.cut)} if self.instance.cut else {})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schedule document atomically; ``-`` is standard output, ``.gz`` is compressed."""
+        from remat.schedule.writing import document_chunks
+
         steps = self.columns if self.orders is None and self.pattern is None else None
-        write_text(path, schedule.document_chunks(self.head(), steps, self.graph, self.machine))
+        write_text(path, document_chunks(self.head(), steps, self.graph, self.machine))
 
     @property
     def proved_optimal(self) -> bool:

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from remat.errors import ClaimError, OptionError
 from remat.graph.machine import Machine
-from remat.instance import Instance
 from remat.plugin import registry
 from remat.plugin.context import Context
 from remat.plugin.options import make_options
 from remat.plugin.problem import Problem
 from remat.solving.conclusion import conclude
+
+if TYPE_CHECKING:
+    from remat.instance import Instance
 
 NO_RECOMPUTE_ALGORITHM = "keep-all"
 STORE_ALL_ALGORITHM = "store-all"

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from remat.errors import OptionError
-from remat.instance import Instance, MachineModel, PipelineInstance, load_machine
+from remat.instance import MachineModel, load_machine
+from remat.instance.kinds import is_pipeline
 from remat.instance.lowering import machine_of
 from remat.plugin import registry
 from remat.plugin.context import Context, interruptible
@@ -21,8 +22,11 @@ from remat.plugin.proposal import ALL_SCHEDULES, Bound, Proposal, Termination
 from remat.solving.budget import Budget, apply_budget
 from remat.units import parse_duration
 
+if TYPE_CHECKING:
+    from remat.instance import Instance
+
 AnyMachine = str | os.PathLike[str] | dict[str, Any] | MachineModel | None
-AnyInstance = str | os.PathLike[str] | IO[Any] | dict[str, Any] | Instance
+AnyInstance: TypeAlias = "str | os.PathLike[str] | IO[Any] | dict[str, Any] | Instance"
 
 AUTO_SECONDS = 60.0
 """Default time limit of the algorithm ``auto``."""
@@ -73,7 +77,7 @@ def contained(solver: registry.Algorithm) -> Iterator[None]:
 
 def values_of(chosen: Any) -> dict[str, Any]:
     """Return the options that differ from their defaults, as a result records them."""
-    if chosen is None:
+    if chosen is None or not chosen.model_fields_set:
         return {}
     values: dict[str, Any] = chosen.model_dump(mode="json", exclude_defaults=True)
     return {**values.pop("others", {}), **values}
@@ -98,7 +102,7 @@ def make_problem(
 def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
     """Refuse what begins or ends beyond the one memory that an algorithm knows."""
     machine = problem.machine
-    if isinstance(problem.instance, PipelineInstance) and problem.instance.cut and not solver.slices:
+    if is_pipeline(problem.instance) and problem.instance.cut and not solver.slices:
         raise OptionError(f"{solver.name!r} knows no sequences that are cut into slices", argument="algorithm")
     if problem.instance.samples_seen is not None and not solver.streams:
         raise OptionError(f"{solver.name!r} knows no stream of samples without end", argument="algorithm")

@@ -5,28 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from remat.documents import read_document
 from remat.errors import InstanceError, OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
-from remat.instance import Instance, MachineModel, PipelineInstance, digest, load, load_machine
+from remat.instance import MachineModel, digest, load, load_machine
+from remat.instance.kinds import is_pipeline
 from remat.instance.lowering import lower, machine_of, samples_of
 from remat.placement import Unplaceable, place
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.schedule.document import parse_steps, read_head, read_initial
 from remat.schedule.orders import Orders, read_orders
 from remat.schedule.patterns import Pattern, read_pattern
+from remat.schedule.reading import read_schedule
 from remat.schedule.samples import SamplePattern, read_samples
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.divisions import of_schedule
-from remat.solving.orders import Followed, follow
-from remat.solving.patterns import Stream, repeat
 from remat.solving.result import Result
-from remat.solving.samples import repeat_samples
 from remat.units import Number
 from remat.verifier import Report, Violation, check, nothing_run
+
+if TYPE_CHECKING:
+    from remat.instance import Instance
 
 AS_STATED = "status and lower bound are as the file states them"
 """Note on what no verifier can tell from a schedule."""
@@ -149,7 +150,7 @@ def examine(
 ) -> Examined:
     """Verify a schedule as `verify` does, and return what was judged as well."""
     loaded = load(instance)
-    document = schedule if isinstance(schedule, dict) else read_document(schedule, "schedule")
+    document = schedule if isinstance(schedule, dict) else read_schedule(schedule)
     loaded = of_schedule(loaded, read_head(document))
     units = loaded.units.build()
     own = machine_of(loaded)
@@ -187,6 +188,8 @@ def examine(
     if orders is None:
         steps = parse_steps(document, graph, used, units)
     else:
+        from remat.solving.orders import Followed, follow
+
         followed = follow(loaded, graph, used, orders, read_initial(document, graph, used))
         if not isinstance(followed, Followed):
             refused = replace(nothing_run(used), violations=followed, notes=tuple(notes))
@@ -220,11 +223,10 @@ def _streamed(
     judged: Callable[[Report], Report],
 ) -> Examined:
     """Repeat and judge the pattern of a schedule document."""
-    if isinstance(pattern, SamplePattern):
-        stream = repeat_samples(instance, graph, machine, pattern)
-    else:
-        assert isinstance(instance, PipelineInstance)
-        stream = repeat(instance, graph, machine, pattern)
+    from remat.solving.patterns import Stream
+    from remat.solving.streams import stream_of
+
+    stream = stream_of(instance, graph, machine, pattern)
     if not isinstance(stream, Stream):
         refused = judged(replace(nothing_run(machine), violations=stream))
         return Examined(instance, document, graph, machine, StepBuilder().build(), refused)
@@ -237,14 +239,14 @@ def _streamed(
 def _pattern_of(instance: Instance, document: Any, machine: Machine) -> Pattern | SamplePattern | None:
     """Return the pattern of a schedule document; None where it has none."""
     given = [key for key in ("period", "pattern") if key in read_head(document)]
-    what = "micro-batches" if isinstance(instance, PipelineInstance) else "samples"
+    what = "micro-batches" if is_pipeline(instance) else "samples"
     if not given:
         if instance.is_stream:
             raise InstanceError(f"{what} follow each other without end: expected a period and a pattern", "$")
         return None
     if not instance.is_stream:
         raise InstanceError(
-            "a pattern is for task graphs with a stream, and for pipelines whose weights are stash, double or single",
+            "a pattern is for pipelines whose weights are stash, double or single, and for task graphs with a stream",
             f"$.{given[0]}",
         )
     for key in ("steps", "orders"):
@@ -256,21 +258,21 @@ def _pattern_of(instance: Instance, document: Any, machine: Machine) -> Pattern 
         if "stages" in document:
             raise InstanceError("stages beside a pattern of samples, which says where everything runs", "$.stages")
         return read_samples(document, samples.graph, machine, units)
-    assert isinstance(instance, PipelineInstance)
+    assert is_pipeline(instance)
     return read_pattern(document, [processor.name for processor in machine.processors], instance.length, units)
 
 
 def _orders_of(instance: Instance, document: Any, machine: Machine) -> Orders | None:
     """Return the orders of a schedule document; None where it lists steps."""
     if "orders" not in read_head(document):
-        if isinstance(instance, PipelineInstance) and instance.closes:
+        if is_pipeline(instance) and instance.closes:
             raise InstanceError(
                 "a step that ends with an exchange or updates is planned by stages and orders", "$.steps"
             )
         if "stages" in document:
             raise InstanceError("stages without orders: what does each device run?", "$.stages")
         return None
-    if not isinstance(instance, PipelineInstance):
+    if not is_pipeline(instance):
         raise InstanceError(f"orders are for pipelines, and the instance is a {instance.kind}", "$.orders")
     if "steps" in document:
         raise InstanceError("steps beside orders: the steps follow from the orders", "$.steps")

@@ -6,12 +6,12 @@ import os
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
-from remat.documents import read_document
 from remat.errors import InstanceError, OptionError
 from remat.instance import digest
 from remat.placement import Unplaceable, place
 from remat.plugin.problem import Problem
 from remat.schedule.document import parse_steps
+from remat.schedule.reading import read_schedule
 from remat.schedule.steps import Steps
 from remat.solving.result import Result
 from remat.units import Number, format_size
@@ -56,7 +56,7 @@ def read_warm_start(problem: Problem, given: WarmStart) -> Warm | None:
     if isinstance(given, Result):
         document = given.to_dict()
     else:
-        document = given if isinstance(given, dict) else read_document(given, "schedule")
+        document = given if isinstance(given, dict) else read_schedule(given)
     named = document.get("instance") if isinstance(document, dict) else None
     stated = named.get("digest") if isinstance(named, dict) else None
     if stated is not None and stated != digest(problem.instance):

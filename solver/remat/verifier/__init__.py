@@ -6,10 +6,21 @@ peaks that remat shows.
 
 from __future__ import annotations
 
-from remat.verifier.periodic import Updates, check_beats, check_pattern, check_samples, versioned
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from remat.verifier.referee import check, nothing_run
 from remat.verifier.report import Peak, Profile, Report, Steady, Violation
-from remat.verifier.waits import check_orders
+
+if TYPE_CHECKING:
+    from remat.verifier.periodic import Updates, check_beats, check_pattern, check_samples, versioned
+    from remat.verifier.waits import check_orders
+
+_HOME = {
+    **dict.fromkeys(("Updates", "check_beats", "check_pattern", "check_samples", "versioned"), "periodic"),
+    "check_orders": "waits",
+}
+"""What only pipelines need, and from where it is imported when it is first used."""
 
 __all__ = [
     "Peak",
@@ -26,3 +37,11 @@ __all__ = [
     "nothing_run",
     "versioned",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'remat.verifier' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"remat.verifier.{home}"), name)
+    return value

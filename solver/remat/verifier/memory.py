@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ from remat.verifier.collectives import collective_runs, memories_of
 from remat.verifier.exact import LARGEST
 from remat.verifier.report import Peak, Profile
 from remat.verifier.residency import (
+    CHUNK,
     FREE,
     INITIAL,
     PART_FREE,
@@ -70,30 +72,13 @@ def changes(
     graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timeline, residency: Residency, valid: BoolArray
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Return (memory, position, bytes) of every change of a memory's use; position -1 is before the first event."""
-    values = len(graph.values)
-    key, position, operation, step = residency.key, residency.position, residency.operation, residency.step
-    memory_of_key = key // max(values, 1)
-    exact = residency.before.dtype
-    size = (graph.size[key % max(values, 1)] if len(key) else key).astype(exact, copy=False)
-    amount = (steps.amount[np.maximum(step, 0)] if len(steps) else key).astype(exact, copy=False)
-    parts: list[tuple[IntArray, IntArray, IntArray]] = []
-
-    def add(mask: BoolArray, change: IntArray) -> None:
-        parts.append((memory_of_key[mask], position[mask], change[mask]))
-
-    reusing = np.zeros(len(steps), dtype=bool)
+    reusing = np.zeros(len(steps) + 1, dtype=bool)  # one more for step -1, the beginning
     runs = np.flatnonzero((steps.kind == RUN) & valid)
     reusing[runs] = graph.in_place[steps.item[runs]]
-    of_reusing = reusing[np.maximum(step, 0)] & (step >= 0) if len(steps) else np.zeros(len(key), dtype=bool)
-
-    add(operation == INITIAL, size)
-    add((operation == WRITE) & ~of_reusing, size)
-    add(operation == PART_WRITE, amount)
-    # When a write is complete, what was there before goes.
-    add(operation == WRITE_END, -residency.before)
-    add(operation == FREE, -residency.before)
-    add(operation == PART_FREE, -np.minimum(amount, residency.before))
-
+    exact = residency.before.dtype
+    parts: list[tuple[IntArray, IntArray, IntArray]] = []
+    for begin in range(0, len(residency.key), CHUNK):
+        parts += _of_events(graph, steps, residency, slice(begin, begin + CHUNK), reusing)
     at = memory_of_steps(machine, steps)[runs]
     working = runs
     collective = collective_runs(graph, steps, valid)
@@ -112,6 +97,34 @@ def changes(
         np.concatenate([part[1] for part in parts]),
         np.concatenate([part[2] for part in parts]),
     )
+
+
+def _of_events(
+    graph: TaskGraph, steps: Steps, residency: Residency, rows: slice, reusing: BoolArray
+) -> list[tuple[IntArray, IntArray, IntArray]]:
+    """Return what some events take and give back; outputs of `reusing` steps are left out while they run."""
+    values = len(graph.values)
+    key, position, operation = residency.key[rows], residency.position[rows], residency.operation[rows]
+    step, before = residency.step[rows], residency.before[rows]
+    memory, value = np.divmod(key, values)
+    exact = before.dtype
+
+    def change(mask: BoolArray, amount: Callable[[IntArray], IntArray]) -> tuple[IntArray, IntArray, IntArray]:
+        at = np.flatnonzero(mask)
+        return memory[at], position[at], amount(at).astype(exact, copy=False)
+
+    parts = [
+        change(operation == INITIAL, lambda at: graph.size[value[at]]),
+        change((operation == WRITE) & ~reusing[step], lambda at: graph.size[value[at]]),
+        # When a write is complete, what was there before goes.
+        change(((operation == WRITE_END) | (operation == FREE)) & (before != 0), lambda at: -before[at]),
+    ]
+    if (steps.amount >= 0).any():
+        parts += [
+            change(operation == PART_WRITE, lambda at: steps.amount[step[at]]),
+            change(operation == PART_FREE, lambda at: -np.minimum(steps.amount[step[at]].astype(exact), before[at])),
+        ]
+    return parts
 
 
 def _reused(

@@ -22,8 +22,8 @@ from remat.schedule.patterns import Pattern
 from remat.schedule.steps import Steps
 from remat.units import Number
 from remat.verifier.findings import Findings
+from remat.verifier.following import Followed, follow
 from remat.verifier.memory import changes
-from remat.verifier.referee import Followed, follow
 from remat.verifier.report import Steady, Violation
 from remat.verifier.timeline import TOLERANCE
 

@@ -1,4 +1,4 @@
-"""The verifier's entry: checks the shape of each step, then time, resources, residency and memory."""
+"""The verifier's entry: how steps are judged, and what the report says of them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,15 @@ import numpy as np
 
 from remat.graph.bounds import needed_tasks, no_recompute_time
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
+from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph
 from remat.schedule.steps import Steps
 from remat.units import Number
-from remat.verifier.collectives import check_collectives, collective_runs, resources_of
 from remat.verifier.exact import total
 from remat.verifier.findings import Findings
-from remat.verifier.hidden import check_hidden_time
-from remat.verifier.initial import settled
-from remat.verifier.memory import memory_use
-from remat.verifier.report import Peak, Report
-from remat.verifier.residency import Residency, follow_values
-from remat.verifier.timeline import Timeline, build_timeline, delays, durations, first_processor
+from remat.verifier.in_turn import follow_in_turn
+from remat.verifier.report import Peak, Profile, Report
 
-RUN, COPY, DROP = 0, 1, 2
+RUN = 0
 
 
 def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: Number | None = None) -> Report:
@@ -46,95 +41,135 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
     All checks are array operations on one sorted list of events: O(E log E) for E events.
     """
     findings = Findings()
-    followed = follow(graph, machine, steps, findings)
-    asked, graph = graph, followed.graph
-    valid, link, uses = followed.valid, followed.link, followed.uses
-    timeline, residency = followed.timeline, followed.residency
-    busy = _check_resources(machine, followed.occupying, uses, findings)
-    peaks, profiles = memory_use(graph, machine, steps, timeline, residency, valid, findings)
-    if not findings:
-        delay = delays(machine, link)
-        check_hidden_time(graph, machine, steps, timeline, residency, valid, uses, delay=delay, findings=findings)
-    run_count = followed.run_count
-    ran = np.flatnonzero(run_count)
-    run_time = _exact_sum(graph.time[ran], run_count[ran])
+    judged = _in_turn(graph, machine, steps) or _in_any_way(graph, machine, steps, findings)
+    asked, graph = graph, judged.graph
+    ran = np.flatnonzero(judged.run_count)
+    run_time = _exact_sum(graph.time[ran], judged.run_count[ran])
     reference = no_recompute_time(asked, needed_tasks(asked)) if reference_time is None else reference_time
     recompute_time = run_time - reference
     if isinstance(recompute_time, float) and abs(recompute_time) <= 1e-12 * run_time:
         recompute_time = 0.0  # what rounding leaves of a difference of equal sums
-    end = timeline.end
+    start, end = judged.start, judged.end
     return Report(
         violations=findings.sorted(),
         makespan=end.max().item() if len(end) else 0,
-        peaks=peaks,
-        transferred=_transferred(graph, machine, steps, link),
-        busy=busy,
-        overlap=_overlap(graph, machine, steps, followed.occupying, link),
+        peaks=judged.peaks,
+        transferred=_transferred(graph, machine, steps, judged.link),
+        busy=judged.busy,
+        overlap=_overlap(graph, machine, steps, judged.occupied_from_to, judged.link),
         run_time=run_time,
         recompute_time=recompute_time,
-        profiles=profiles,
-        start=timeline.start,
-        end=timeline.end,
-        spans=_spans(machine, timeline, uses),
+        profiles=judged.profiles,
+        start=start,
+        end=end,
+        spans=_spans(machine, start, end, judged.uses),
     )
 
 
 @dataclass(frozen=True)
-class Followed:
-    """What steps do, whatever they cost: who occupies what, and which values are where.
+class _Judged:
+    """What the figures of a report are made of.
 
     Attributes
     ----------
     graph : TaskGraph
         With its placeable inputs where the steps say that they lie.
-    valid : (steps,) bool
-        Which steps can take part.
+    start, end : (steps,) NumberArray
+    occupied_from_to : two (steps,) NumberArrays
+        As `start` and `end`, but for transfers with a delay, whose channel is free before they end.
     link : (steps,) int64
         The link of each copy; -1 for others.
-    occupying, timeline : Timeline
-        While a transfer is delayed, its channel is free for others: it occupies that for its duration alone.
     uses : (steps,), (resources,) arrays
         Each processor and channel that a step occupies.
     run_count : (tasks,) int64
-    residency : Residency
     """
 
     graph: TaskGraph
-    valid: BoolArray
+    start: NumberArray
+    end: NumberArray
+    occupied_from_to: tuple[NumberArray, NumberArray]
     link: IntArray
-    occupying: Timeline
-    timeline: Timeline
     uses: tuple[IntArray, IntArray]
     run_count: IntArray
-    residency: Residency
+    busy: dict[str, Number]
+    peaks: dict[str, Peak]
+    profiles: dict[str, Profile]
 
 
-def follow(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> Followed:
-    """Follow placed steps and report what they may not do; what they take is not looked at."""
-    if steps.start is None:
-        raise ValueError("steps without start times are placed before they are verified")
-    graph = settled(graph, machine, steps, findings)
-    valid, link = _check_shapes(graph, machine, steps, findings)
-    duration = durations(graph, machine, steps, valid=valid, link=link)
-    delay = delays(machine, link)
-    for step in np.flatnonzero(steps.start < 0).tolist():
-        findings.add(step, "bad-step", f"starts at {steps.start[step]}, before time 0")
-    occupying = build_timeline(steps.start, duration)
-    timeline = build_timeline(steps.start, duration + delay) if delay.any() else occupying
-    uses = _occupied(graph, machine, steps, valid, link)
-    run_count = _check_counts(graph, steps, timeline, valid, findings)
-    residency = follow_values(graph, machine, steps, timeline, valid, findings)
-    _check_ends(graph, machine, residency, findings)
-    return Followed(graph, valid, link, occupying, timeline, uses, run_count, residency)
+def _in_turn(graph: TaskGraph, machine: Machine, steps: Steps) -> _Judged | None:
+    """Judge steps that follow each other, and break no rule; None for all others."""
+    found = follow_in_turn(graph, machine, steps)
+    if found is None:
+        return None
+    step, used = uses = _occupied(machine, steps, found.link)
+    took = found.end - found.start
+    busy: dict[str, Number] = {}
+    for index, name in enumerate(machine.resources):
+        mine = np.sort(step[used == index])
+        busy[name] = total(took[mine]) if len(mine) else 0
+    return _Judged(
+        graph=graph,
+        start=found.start,
+        end=found.end,
+        occupied_from_to=(found.start, found.end),
+        link=found.link,
+        uses=uses,
+        run_count=found.run_count,
+        busy=busy,
+        peaks=found.peaks,
+        profiles=found.profiles,
+    )
 
 
-def _spans(machine: Machine, timeline: Timeline, uses: tuple[IntArray, IntArray]) -> dict[str, Number]:
+def _occupied(machine: Machine, steps: Steps, link: IntArray) -> tuple[IntArray, IntArray]:
+    """Return (step, resource) for each processor and channel that a step occupies: all runs are on the first one."""
+    runs, copies = np.flatnonzero(steps.kind == RUN), np.flatnonzero(link >= 0)
+    held = Ragged.from_lists(machine.held_by_link).gather(link[copies])
+    return (
+        np.concatenate((runs, copies[held.rows])),
+        np.concatenate((np.zeros(len(runs), dtype=np.int64), held.items)),
+    )
+
+
+def _in_any_way(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> _Judged:
+    """Judge any steps, and report what they break."""
+    from remat.verifier.following import check_resources, follow
+    from remat.verifier.hidden import check_hidden_time
+    from remat.verifier.memory import memory_use
+    from remat.verifier.timeline import delays
+
+    followed = follow(graph, machine, steps, findings)
+    graph = followed.graph
+    valid, link, uses = followed.valid, followed.link, followed.uses
+    timeline, residency = followed.timeline, followed.residency
+    busy = check_resources(machine, followed.occupying, uses, findings)
+    peaks, profiles = memory_use(graph, machine, steps, timeline, residency, valid, findings)
+    if not findings:
+        delay = delays(machine, link)
+        check_hidden_time(graph, machine, steps, timeline, residency, valid, uses, delay=delay, findings=findings)
+    return _Judged(
+        graph=graph,
+        start=timeline.start,
+        end=timeline.end,
+        occupied_from_to=(followed.occupying.start, followed.occupying.end),
+        link=link,
+        uses=uses,
+        run_count=followed.run_count,
+        busy=busy,
+        peaks=peaks,
+        profiles=profiles,
+    )
+
+
+def _spans(
+    machine: Machine, start: NumberArray, end: NumberArray, uses: tuple[IntArray, IntArray]
+) -> dict[str, Number]:
     """Return for each processor how long it takes from its first start to its last end."""
     step, used = uses
     found: dict[str, Number] = {}
     for index, processor in enumerate(machine.processors):
         mine = step[used == index]
-        found[processor.name] = (timeline.end[mine].max() - timeline.start[mine].min()).item() if len(mine) else 0
+        found[processor.name] = (end[mine].max() - start[mine].min()).item() if len(mine) else 0
     return found
 
 
@@ -156,16 +191,23 @@ def nothing_run(machine: Machine) -> Report:
     )
 
 
-def _overlap(graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timeline, link: IntArray) -> dict[str, Number]:
+def _overlap(
+    graph: TaskGraph, machine: Machine, steps: Steps, times: tuple[NumberArray, NumberArray], link: IntArray
+) -> dict[str, Number]:
     """Return for each channel that is no processor how long it works while some processor runs a task.
 
-    What any processor has run by an instant is a piecewise linear function: its differences are the overlaps.
+    What any processor has run by an instant is a piecewise linear function: its differences are the overlaps. `times`
+    are when each step begins and ends to occupy its channel.
     """
+    channels = {ends.channel for ends in machine.links} - machine.processor_index.keys()
+    if not channels:
+        return {}
+    start, end_of = times
     runs = np.flatnonzero(steps.kind == RUN)
     if graph.parts:
         runs = runs[~np.isin(steps.item[runs], list(graph.parts.keys() - graph.busy))]
-    runs = runs[np.argsort(timeline.start[runs], kind="stable")]
-    begin, end = timeline.start[runs], timeline.end[runs]
+    runs = runs[np.argsort(start[runs], kind="stable")]
+    begin, end = start[runs], end_of[runs]
     # Runs on several processors may overlap each other: each counts from where the ones before it have ended.
     begin = np.maximum(begin, np.concatenate((begin[:1], np.maximum.accumulate(end)[:-1])))
     end = np.maximum(begin, end)
@@ -177,14 +219,13 @@ def _overlap(graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timelin
         return np.where(which < 0, 0, done[which] + np.maximum(inside, 0))
 
     found: dict[str, Number] = {}
-    processors = machine.processor_index
     for index, ends in enumerate(machine.links):
-        if ends.channel in processors:
+        if ends.channel not in channels:
             continue
         copies = np.flatnonzero(link == index)
         time = found.get(ends.channel, 0)
         if len(runs) and len(copies):
-            time += total(worked(timeline.end[copies]) - worked(timeline.start[copies]))
+            time += total(worked(end_of[copies]) - worked(start[copies]))
         found[ends.channel] = time
     return found
 
@@ -195,251 +236,6 @@ def _exact_sum(times: Any, counts: IntArray) -> Number:
             return int(times @ counts)
         return sum(int(time) * int(count) for time, count in zip(times.tolist(), counts.tolist(), strict=True))
     return float((times * counts).sum())
-
-
-def _check_shapes(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> tuple[BoolArray, IntArray]:
-    """Check names and forms; return which steps can take part, and the link of each copy (-1: none)."""
-    count = len(steps)
-    valid = np.ones(count, dtype=bool)
-    link = np.full(count, -1, dtype=np.int64)
-    kind, item = steps.kind, steps.item
-
-    def refuse(mask: BoolArray, rule: str, message: str) -> None:
-        for step in np.flatnonzero(mask & valid).tolist():
-            findings.add(step, rule, message)
-        valid[mask] = False
-
-    for step, (rule, name) in steps.unknown.items():
-        findings.add(step, rule, f"{name!r} is not known")
-        valid[step] = False
-    values, memories = len(graph.values), len(machine.memories)
-    is_run, is_copy, is_drop = kind == RUN, kind == COPY, kind == DROP
-    refuse(~(is_run | is_copy | is_drop), "bad-step", "neither a run, nor a copy, nor a drop")
-    refuse(is_run & ((item < 0) | (item >= len(graph.tasks))), "unknown-task", "no such task")
-    refuse(is_copy & ((item < 0) | (item >= values)), "unknown-value", "no such value")
-    drop_rows = steps.drop.rows
-    unknown_drop = np.zeros(count, dtype=bool)
-    unknown_drop[drop_rows[(steps.drop.items < 0) | (steps.drop.items >= values)]] = True
-    refuse(unknown_drop, "unknown-value", "drops a value that does not exist")
-    bad_source = (steps.source < 0) | (steps.source >= memories)
-    bad_target = (steps.target < 0) | (steps.target >= memories)
-    refuse((is_copy & (bad_source | bad_target)) | (is_drop & bad_source), "unknown-memory", "no such memory")
-
-    copies = np.flatnonzero(is_copy & valid)
-    table = np.full((memories, memories), -1, dtype=np.int64)
-    for (source, target), index in machine.link_index.items():
-        table[source, target] = index
-    link[copies] = table[steps.source[copies], steps.target[copies]]
-    for step in copies[link[copies] < 0].tolist():
-        ends = [machine.memories[m].name for m in (steps.source[step], steps.target[step])]
-        findings.add(step, "unknown-link", f"no link from {ends[0]} to {ends[1]}")
-        valid[step] = False
-
-    _check_partial_moves(graph, steps, valid, is_copy, findings)
-    _check_drop_lists(graph, steps, valid, findings)
-    _check_processors(graph, machine, steps, valid, findings)
-    _check_pairs(graph, steps, valid, findings)
-    link[~valid] = -1
-    return valid, link
-
-
-def _check_partial_moves(
-    graph: TaskGraph, steps: Steps, valid: BoolArray, is_copy: BoolArray, findings: Findings
-) -> None:
-    partial = np.flatnonzero((steps.amount >= 0) & valid)
-    for step in partial.tolist():
-        amount, size = int(steps.amount[step]), int(graph.size[steps.item[step]]) if is_copy[step] else 0
-        if not is_copy[step] or not 0 < amount < size or steps.drop.counts[step] == 0:
-            findings.add(
-                step, "bad-bytes", f"bytes: {amount} needs a copy with drop, and more than 0 and less than {size} bytes"
-            )
-            valid[step] = False
-
-
-def _check_drop_lists(graph: TaskGraph, steps: Steps, valid: BoolArray, findings: Findings) -> None:
-    """A run frees only what it reads or writes, a copy only its value; nothing is listed twice."""
-    items, rows = steps.drop.items, steps.drop.rows
-    keep = valid[rows]
-    items, rows = items[keep], rows[keep]
-    if len(items) == 0:
-        return
-    values = len(graph.values)
-    order = np.argsort(rows * values + items, kind="stable")
-    same = (np.diff(rows[order]) == 0) & (np.diff(items[order]) == 0)
-    bad = dict.fromkeys(rows[order][1:][same].tolist(), "drops a value twice")
-    kinds = steps.kind[rows]
-    of_copy = kinds == COPY
-    for step in rows[of_copy & (items != steps.item[rows])].tolist():
-        bad.setdefault(step, "a copy may only drop the value that it copies")
-    of_run = kinds == RUN
-    tasks = steps.item[rows[of_run]]
-    # Membership in the task's reads and writes, by searching (task, value) codes.
-    touched = np.sort(
-        np.concatenate((graph.reads.rows * values + graph.reads.items, graph.writes.rows * values + graph.writes.items))
-    )
-    codes = tasks * values + items[of_run]
-    place = np.minimum(np.searchsorted(touched, codes), max(len(touched) - 1, 0))
-    foreign = touched[place] != codes if len(touched) else np.ones(len(codes), dtype=bool)
-    for step in rows[of_run][foreign].tolist():
-        bad.setdefault(step, "drops a value that the task neither reads nor writes")
-    for step, message in bad.items():
-        findings.add(step, "bad-step", message)
-        valid[step] = False
-
-
-def _check_processors(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, findings: Findings) -> None:
-    check_collectives(graph, machine, steps, valid, findings)
-    _check_types(graph, machine, steps, valid, findings)
-    _check_ties(graph, machine, steps, valid, findings)
-    if steps.on is None:
-        return
-    plain = valid.copy()
-    plain[collective_runs(graph, steps, valid)] = False
-    several = np.flatnonzero((steps.on.counts > 0) & plain)
-    known = len(machine.processors)
-    for step in several.tolist():
-        on = steps.on[step].tolist()
-        if any(not 0 <= processor < known for processor in on):
-            findings.add(step, "unknown-processor", "no such processor")
-        elif steps.kind[step] != RUN or len(set(on)) < len(on):
-            findings.add(step, "bad-step", "on: names processors of a run, each once")
-        elif len({machine.processors[processor].memory for processor in on}) > 1:
-            findings.add(step, "bad-step", "runs on processors of different memories")
-        elif len(on) > (1 if graph.parallel_max is None else graph.parallel_max[steps.item[step]]):
-            findings.add(step, "bad-step", f"{len(on)} processors are more than the task can use")
-        else:
-            continue
-        valid[step] = False
-
-
-def _check_types(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, findings: Findings) -> None:
-    """A processor runs only what has a time on its type."""
-    if graph.times is None:
-        return
-    known = np.array([graph.types.index(p.type) if p.type in graph.types else -1 for p in machine.processors])
-    runs = np.flatnonzero((steps.kind == RUN) & valid)
-    first = first_processor(steps, len(machine.processors))[runs]
-    unable = (known[first] < 0) | (graph.times[known[first], steps.item[runs]] < 0)
-    for step, processor in zip(runs[unable].tolist(), first[unable].tolist(), strict=True):
-        findings.add(step, "bad-step", f"{machine.processors[processor].name} cannot run this task")
-        valid[step] = False
-
-
-def _check_ties(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, findings: Findings) -> None:
-    """A task that is tied to processors runs on these only; a step that names none runs on the machine's first."""
-    if not graph.tied:
-        return
-    names = [processor.name for processor in machine.processors]
-    for step in np.flatnonzero((steps.kind == RUN) & valid).tolist():
-        allowed = graph.tied.get(int(steps.item[step]))
-        if allowed is None:
-            continue
-        named = [] if steps.on is None else steps.on[step].tolist()
-        strange = [names[on] for on in named or [0] if 0 <= on < len(names) and names[on] not in allowed]
-        if strange:
-            findings.add(step, "bad-step", f"{strange[0]} is not a processor that this task is tied to")
-            valid[step] = False
-
-
-def _check_pairs(graph: TaskGraph, steps: Steps, valid: BoolArray, findings: Findings) -> None:
-    """What goes on at once with the run before it: a forward and a backward, on one processor, from one time on."""
-    if steps.paired is None:
-        return
-    assert steps.start is not None
-    for step in np.flatnonzero(steps.paired).tolist():
-        first = step - 1
-        if not valid[step]:
-            continue
-        runs = first >= 0 and bool(valid[first]) and steps.kind[step] == RUN and steps.kind[first] == RUN
-        if not runs or steps.paired[first]:
-            problem = "goes on at once with the run before it: there is none"
-        elif graph.pairs is None or {*graph.pairs.side[steps.item[[first, step]]].tolist()} != {1, 2}:
-            problem = "goes on at once with the run before it: one is a forward, the other a backward"
-        elif steps.on is None or steps.on[first].tolist() != steps.on[step].tolist() or len(steps.on[step]) != 1:
-            problem = "goes on at once with the run before it: both are on the same one processor"
-        elif steps.start[first] != steps.start[step]:
-            problem = f"goes on at once with the run before it, which starts at {steps.start[first]}"
-        else:
-            continue
-        findings.add(step, "bad-step", problem)
-        valid[step] = False
-
-
-def _occupied(
-    graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, link: IntArray
-) -> tuple[IntArray, IntArray]:
-    """Return (step, resource) for each processor and channel that a step occupies."""
-    runs = (steps.kind == RUN) & valid
-    collective = collective_runs(graph, steps, valid)
-    runs[collective] = False
-    if steps.paired is not None:
-        runs &= ~steps.paired  # the run before it occupies their processor for both
-    step = np.flatnonzero(runs)
-    used = np.zeros(len(step), dtype=np.int64)
-    if steps.on is not None:
-        named = (steps.on.counts[step] > 0) & runs[step]
-        rows = np.flatnonzero(runs & (steps.on.counts > 0))
-        lists = steps.on.gather(rows)
-        step = np.concatenate((step[~named], np.repeat(rows, lists.counts)))
-        used = np.concatenate((used[~named], lists.items))
-    copies = np.flatnonzero(link >= 0)
-    if len(copies):
-        held = Ragged.from_lists(machine.held_by_link).gather(link[copies])
-        step = np.concatenate((step, copies[held.rows]))
-        used = np.concatenate((used, held.items))
-    if len(collective):
-        held = Ragged.from_lists([resources_of(graph, machine, steps, one) for one in collective.tolist()])
-        step = np.concatenate((step, collective[held.rows]))
-        used = np.concatenate((used, held.items))
-    return step, used
-
-
-def _check_resources(
-    machine: Machine, timeline: Timeline, uses: tuple[IntArray, IntArray], findings: Findings
-) -> dict[str, Number]:
-    """Each processor and channel serves one step at a time; return how long each is busy."""
-    step, used = uses
-    busy: dict[str, Number] = {}
-    for index, name in enumerate(machine.resources):
-        mine = step[used == index]
-        mine = mine[np.argsort(timeline.start_position[mine], kind="stable")]
-        busy[name] = total(timeline.end[mine] - timeline.start[mine]) if len(mine) else 0
-        released = np.maximum.accumulate(timeline.release_position[mine])
-        clash = np.flatnonzero(timeline.start_position[mine][1:] < released[:-1])
-        for k in clash.tolist():
-            other = int(mine[int(np.argmax(timeline.release_position[mine[: k + 1]]))])
-            at = int(mine[k + 1])
-            findings.add(
-                at,
-                "resource-busy",
-                f"{name} serves step {other} until {timeline.end[other]}, this starts at {timeline.start[at]}",
-            )
-    return busy
-
-
-def _check_counts(graph: TaskGraph, steps: Steps, timeline: Timeline, valid: BoolArray, findings: Findings) -> IntArray:
-    """Required tasks run, `once` tasks exactly once, non-recomputable ones at most once."""
-    runs = np.flatnonzero((steps.kind == RUN) & valid)
-    tasks = steps.item[runs]
-    run_count = np.bincount(tasks, minlength=len(graph.tasks))
-    for task in np.flatnonzero((graph.required | graph.once) & (run_count == 0)).tolist():
-        findings.add(None, "required-missing", f"task {graph.described(task)} never runs")
-    single = graph.once | ~graph.recomputable
-    for task in np.flatnonzero(single & (run_count > 1)).tolist():
-        rule = "once-repeated" if graph.once[task] else "not-recomputable"
-        mine = runs[tasks == task]
-        again = mine[np.argsort(timeline.start_position[mine])][1:]
-        for step in again.tolist():
-            findings.add(step, rule, f"task {graph.described(task)} may run only once; {run_count[task]} runs")
-    return run_count
-
-
-def _check_ends(graph: TaskGraph, machine: Machine, residency: Residency, findings: Findings) -> None:
-    for place in graph.outputs:
-        memory = 0 if place.memory is None else machine.memory_index.get(place.memory, -1)
-        if memory < 0 or not residency.complete_at_end(memory * len(graph.values) + place.value):
-            name = machine.memories[memory].name if memory >= 0 else place.memory
-            findings.add(None, "output-missing", f"{graph.values[place.value]} is not in {name} at the end")
 
 
 def _transferred(graph: TaskGraph, machine: Machine, steps: Steps, link: IntArray) -> dict[str, int]:

@@ -32,6 +32,7 @@ RUN, COPY, DROP = 0, 1, 2
 
 # Operations, in the order in which those of one step count at one position.
 INITIAL, READ, PART_READ, READ_END, WRITE, PART_WRITE, WRITE_END, PART_WRITE_END, FREE, PART_FREE = range(10)
+OPERATION_BITS = 4
 
 
 @dataclass(frozen=True)
@@ -73,15 +74,15 @@ def memory_of_steps(machine: Machine, steps: Steps) -> IntArray:
     return memory
 
 
-CHUNK = 1 << 20
-"""Events that are looked at together: those of one key always are."""
+CHUNK = 1 << 16
+"""Events that are looked at together, as the processor's cache holds them: those of one key always are."""
 
 
 def follow_values(
     graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timeline, valid: BoolArray, findings: Findings
 ) -> Residency:
     """Follow every value through every memory and report what a step may not do with it."""
-    key, position, operation, step = _sorted(_events(graph, machine, steps, timeline, valid), len(timeline.step_at) + 1)
+    key, position, operation, step = _sorted(_events(graph, machine, steps, timeline, valid), timeline.step_at)
     exact = exact_dtype(graph, steps, valid)
     before = np.empty(len(key), dtype=exact)
     complete = [np.zeros(0, dtype=np.int64)]
@@ -96,20 +97,31 @@ def follow_values(
     return Residency(key, position, operation, step, before, np.concatenate(complete))
 
 
-def _sorted(columns: tuple[Column, ...], events: int) -> tuple[Column, ...]:
-    """Order events by key, then position, then operation."""
+def _sorted(columns: tuple[Column, ...], step_at: IntArray) -> tuple[Column, ...]:
+    """Order events by key, then position, then operation.
+
+    Where the three fit into one number, that is sorted, and taken apart again: no other column has to follow. The step
+    is the one whose event stands at the position.
+    """
     key, position, operation, _ = columns
-    if len(key) and float(key.max() + 1) * (events + 1) * 10 > 2.0**62:
+    bits = len(step_at).bit_length()  # of a position + 1
+    if not len(key) or int(key.max()).bit_length() + bits + OPERATION_BITS > 62:
         order = np.lexsort((operation, position, key))
-    else:
-        code = key.astype(np.int64)  # all three in one
-        code *= events + 1
-        code += position
-        code += 1
-        code *= 10
-        code += operation
-        order = np.argsort(code, kind="stable")
-    return tuple(column[order] for column in columns)
+        return tuple(column[order] for column in columns)
+    code = key.astype(np.int64)
+    code <<= bits
+    code += position
+    code += 1
+    code <<= OPERATION_BITS
+    code += operation
+    code.sort()
+    operation = (code & (1 << OPERATION_BITS) - 1).astype(np.int8)
+    code >>= OPERATION_BITS
+    position = ((code & (1 << bits) - 1) - 1).astype(position.dtype)
+    code >>= bits
+    step = step_at.astype(position.dtype)[position] if len(step_at) else np.zeros_like(position)
+    step[position < 0] = -1
+    return code.astype(key.dtype), position, operation, step
 
 
 def _chunks(key: Column) -> Iterator[slice]:

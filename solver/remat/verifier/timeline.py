@@ -146,14 +146,21 @@ def _at_their_speed(times: NumberArray, machine: Machine, steps: Steps, is_run: 
     return result
 
 
+def ends(start: NumberArray, duration: NumberArray) -> tuple[NumberArray, NumberArray]:
+    """Return when steps start and end, in one type.
+
+    What ends beyond int64 is a float, and nothing else that is whole: ends are all that is added up.
+    """
+    beyond = len(start) > 0 and int(start.max()) + int(duration.max()) >= 2**63
+    if start.dtype != duration.dtype or beyond:
+        start, duration = start.astype(np.float64), duration.astype(np.float64)
+    return start, start + duration
+
+
 def build_timeline(start: NumberArray, duration: NumberArray) -> Timeline:
     """Order all events (O(steps log steps))."""
     count = len(start)
-    # What ends beyond int64 is a float, and nothing else that is whole: ends are all that is added up.
-    beyond = count > 0 and int(start.max()) + int(duration.max()) >= 2**63
-    if start.dtype != duration.dtype or beyond:
-        start, duration = start.astype(np.float64), duration.astype(np.float64)
-    end = start + duration
+    start, end = ends(start, duration)
     first, last, merged = _instants(start, end)
     listed = np.arange(count, dtype=np.int64)
     instantly = first == last

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from remat.generate.networks.operations import Device
+from remat.generate.networks.training import Network, training_graph
 from remat.generate.networks.transformer import PRESETS, Kernels
-from remat.generate.networks.unet_mlp import mlp, training_graph, unet
+from remat.generate.networks.unet_mlp import mlp, unet
 from tests import places
 from tests.generate.test_dag import check_structure
 
@@ -106,14 +107,9 @@ def test_gradients_pass_through_residual_sums() -> None:
     operations = [*kernels.attention(), *kernels.mlp()]
     made = checked(
         training_graph(
-            operations,
-            source=operations[0].reads[0],
-            device=Device(flops=1e12, bandwidth=1e12),
+            Network(operations, operations[0].reads[0], loss_size=8, element=2, name="block", what="One block"),
+            Device(flops=1e12, bandwidth=1e12),
             keep_gradients=True,
-            loss_size=8,
-            name="block",
-            what="One block",
-            element=2,
         )
     )
     tasks = {task["id"]: task for task in made["tasks"]}

@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from math import inf
 
-from remat.plugin import Bound, Context, Entry, Problem, Proposal, check_length, entry_array, expand
+from remat.plugin import Bound, Context, Entry, Problem, Proposal, check_length, expand
 from remat_algorithms.adjoint.binomial.revolve import if_built, refused_by_revolve, scope_of
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
@@ -157,7 +157,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     forward, scope = facts.forward or 0, scope_of(slots)
     bound = Bound(least * forward + facts.backward, scope, "revolve")
     # Not `Plan.steps`: in one memory, too, a discarded state leaves when that is decided.
-    steps = expand(entry_array(plan.entries), facts.layout(problem))
+    steps = expand(plan.entries, facts.layout(problem))
     costs = transfer_times(problem, slots.level)
     if costs is None:
         return Proposal(steps=steps, bounds=(bound,))

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
+import numpy as np
+
 from remat.plugin import MOST_RUNS, Bound, Context, Entry, Number, OptionError, Problem, Proposal, check_length
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.ranges import Alike, reversal
+from remat_algorithms.adjoint.ranges import Alike, Blocks, Splits, reversal
 from remat_algorithms.adjoint.room import within_room
 from remat_algorithms.adjoint.slots import Slots, forgotten, initially_in, slot_notes, transfer_times
 from remat_algorithms.kit.binomial import advances
@@ -135,5 +137,5 @@ def plan_revolve(steps: int, slots: int, level: int, *, given: bool = False) -> 
         Whether x0 already lies there.
     """
     plan = Plan()
-    plan.extend(reversal(0, steps, Alike(level, slots), given=given))
+    plan.add(np.concatenate([*Blocks(level, Splits(steps)).reversal(steps, slots, given=given)]))
     return plan

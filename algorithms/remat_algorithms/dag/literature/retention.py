@@ -196,7 +196,7 @@ class Stages:
 
     def useful(self, runs: Sequence[int]) -> list[int]:
         """Leave out of a schedule the runs all of whose values are dropped unread."""
-        return useful_runs(self.graph, self.machine, list(runs))
+        return useful_runs(self.graph, list(runs))
 
     def replay(self, runs: Sequence[int]) -> Replay:
         """Measure a list of runs (O(accesses log accesses)): the peak is exact, reuse in place included."""

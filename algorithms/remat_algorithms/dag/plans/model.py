@@ -151,7 +151,7 @@ class StageModel:
 
     def runs_of(self, items: Row, full: Row) -> list[int]:
         """Return the graph's tasks that are run for a sequence of items: none is whose values nobody uses."""
-        return useful_runs(self.graph, self.machine, self.tasks_of(items, full))
+        return useful_runs(self.graph, self.tasks_of(items, full))
 
     def makespan(self, tasks: list[int]) -> Number:
         """Return the time of a sequence of tasks, exactly where times are integers."""

@@ -83,8 +83,8 @@ class Search(Incumbent[Execution]):
 
     def offer_runs(self, runs: list[int], chosen: Runs | None = None) -> bool:
         """Likewise for an order of tasks."""
-        graph, machine = self.problem.graph, self.problem.machine
-        found = execute(self.problem, useful_runs(graph, machine, runs))
+        graph = self.problem.graph
+        found = execute(self.problem, useful_runs(graph, runs))
         if found.peak > self.budget:
             return False
         if self.take(found, found.makespan):

@@ -14,9 +14,10 @@ from pydantic import Field
 
 from remat.plugin import Context, Options, Problem, Proposal
 from remat_algorithms.offload.swaps.choice import Choice, Plan
+from remat_algorithms.offload.swaps.copies import Swap
 from remat_algorithms.offload.swaps.proposals import nothing_fits, rule_proposal
 from remat_algorithms.offload.swaps.routes import required_routes
-from remat_algorithms.offload.swaps.swaps import Order, Swap
+from remat_algorithms.offload.swaps.swaps import Order
 
 
 class TflmsOptions(Options):

@@ -22,10 +22,11 @@ from pydantic import Field
 
 from remat.plugin import Context, OptionError, Options, Problem, Proposal
 from remat_algorithms.offload.swaps.choice import Choice
+from remat_algorithms.offload.swaps.copies import Swap
 from remat_algorithms.offload.swaps.proposals import nothing_fits, rule_proposal
 from remat_algorithms.offload.swaps.routes import Route, required_routes
 from remat_algorithms.offload.swaps.stages import named, stage_names, stages_named
-from remat_algorithms.offload.swaps.swaps import Order, Swap
+from remat_algorithms.offload.swaps.swaps import Order
 
 
 class VdnnOptions(Options):

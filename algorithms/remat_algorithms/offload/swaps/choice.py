@@ -9,12 +9,13 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.plugin import Context, IntArray, Number, Problem
+from remat.plugin import BoolArray, Context, IntArray, Number, Problem
 from remat_algorithms.kit.incumbent import Incumbent
+from remat_algorithms.offload.swaps.copies import Swap, leaves
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
 from remat_algorithms.offload.swaps.program import planned_profile
 from remat_algorithms.offload.swaps.routes import Route, device_of
-from remat_algorithms.offload.swaps.swaps import Order, Swap
+from remat_algorithms.offload.swaps.swaps import Order
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,15 @@ class Choice:
         """Gaps with a run between, of values that take room."""
         # An output that leaves for good would have to come back for nothing.
         inner = (self.before - self.after > 1) & (self.size > 0) & (self.before < len(self.order.tasks))
-        return np.flatnonzero(inner)
+        gaps, copies = self.order.gaps, self.order.copies
+        found = [index for index in np.flatnonzero(inner).tolist() if leaves(copies[gaps[index].copy], gaps[index])]
+        return np.array(found, dtype=np.int64)
+
+    @cached_property
+    def goes_anyhow(self) -> BoolArray:
+        """Whether each gap's value lies in another memory whatever is chosen, so that nothing has to be sent."""
+        copies = self.order.copies
+        return np.array([copies[gap.copy].refuge is not None for gap in self.order.gaps], dtype=bool)
 
     @cached_property
     def length(self) -> np.ndarray:
@@ -96,11 +105,14 @@ class Choice:
 
     @cached_property
     def round_trip(self) -> np.ndarray:
-        """Time of each gap's transfers on the nearest route."""
+        """Time of each gap's transfers on the nearest route; of what leaves anyhow, of the way back."""
         machine, route = self.problem.machine, self.routes[0]
         sizes, which = np.unique(self.size, return_inverse=True)  # many values are of one size
-        times = [route.out_time(machine, size) + route.back_time(machine, size) for size in sizes.tolist()]
-        return np.array(times, dtype=np.float64)[which]
+        out, back = (
+            np.array([way(machine, size) for size in sizes.tolist()], dtype=np.float64)[which]
+            for way in (route.out_time, route.back_time)
+        )
+        return np.where(self.goes_anyhow, 0.0, out) + back
 
     @cached_property
     def legs(self) -> list[Leg]:
@@ -110,17 +122,12 @@ class Choice:
             size: (route.out_time(machine, size), route.back_time(machine, size)) for size in set(self.size.tolist())
         }
         rows = zip(self.after.tolist(), self.before.tolist(), self.size.tolist(), strict=True)
-        return [
-            Leg(
-                gap,
-                after,
-                before,
-                float(begins[after + 1]),
-                float(begins[before]),
-                *times[size],
-            )
-            for gap, (after, before, size) in enumerate(rows)
-        ]
+        legs = []
+        for gap, (after, before, size) in enumerate(rows):
+            out, back = times[size]
+            begin, end = float(begins[after + 1]), float(begins[before])
+            legs.append(Leg(gap, after, before, begin, end, 0 if self.goes_anyhow[gap] else out, back))
+        return legs
 
     @property
     def fits(self) -> bool:
@@ -168,12 +175,18 @@ class Choice:
         if not gaps:
             return []
         order, machine = self.order, self.problem.machine
-        route_of = dict.fromkeys((order.gaps[gap].copy for gap in gaps), 0)
+        fixed = {copy: order.anyhow(copy) for copy in {order.gaps[gap].copy for gap in gaps}}
+        route_of = {copy: 0 for copy, route in fixed.items() if route is None}
         capacities = [memory.capacity for memory in machine.memories]
-        if capacities[self.routes[0].memory] is None and len(self.routes[0].out) == len(self.routes[0].back) == 1:
-            return [Swap(gap=gap, route=self.routes[0]) for gap in gaps]
+        straight = len(self.routes[0].out) == len(self.routes[0].back) == 1
+        free = capacities[self.routes[0].memory] is None and straight
         while True:
-            swaps = [Swap(gap=gap, route=self.routes[route_of[order.gaps[gap].copy]]) for gap in gaps]
+            swaps = [
+                Swap(gap=gap, route=fixed[copy] or self.routes[route_of[copy]])
+                for gap, copy in ((gap, order.gaps[gap].copy) for gap in gaps)
+            ]
+            if free:
+                return swaps
             profile = planned_profile(self.problem.graph, machine, order.program(swaps))
             moved = False
             for number, route in enumerate(self.routes):
@@ -184,7 +197,7 @@ class Choice:
                 there = [
                     gap
                     for gap in gaps
-                    if route_of[order.gaps[gap].copy] == number and self.after[gap] <= at <= self.before[gap]
+                    if route_of.get(order.gaps[gap].copy) == number and self.after[gap] <= at <= self.before[gap]
                 ]
                 if number + 1 == len(self.routes) or not there:
                     return None

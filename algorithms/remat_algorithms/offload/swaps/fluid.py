@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from remat.plugin import Context, Link, Number
+from remat.plugin import Context, IntArray, Link, Number
 from remat_algorithms.kit.programs.answers import Outcome
 from remat_algorithms.kit.programs.program import INFINITY, ProgramBuilder
 from remat_algorithms.kit.programs.solvers import LINEAR, solve_program
@@ -44,10 +44,20 @@ def volume_bound(choice: Choice) -> Number:
     assert choice.budget is not None
     away = np.maximum(choice.profile - choice.budget, 0)
     out, back = _links(choice)
-    before = np.maximum(times[:-1], away * _time_per_byte(out))
+    sent = np.maximum(away - _free_to_leave(choice), 0)
+    before = np.maximum(times[:-1], sent * _time_per_byte(out))
     after = np.maximum(total - times[1:], away * _time_per_byte(back))
     longest = float((before + (times[1:] - times[:-1]) + after).max())
     return max(total, raised(choice.problem, longest * (1 - 1e-12)))
+
+
+def _free_to_leave(choice: Choice) -> IntArray:
+    """Return for each run the bytes across it that lie elsewhere anyhow, and need not be sent."""
+    change = np.zeros(len(choice.order.tasks) + 1, dtype=np.int64)
+    gaps = choice.candidates[choice.goes_anyhow[choice.candidates]]
+    np.add.at(change, choice.after[gaps] + 1, choice.size[gaps])
+    np.subtract.at(change, choice.before[gaps], choice.size[gaps])
+    return np.cumsum(change[:-1])
 
 
 def fluid_bound(choice: Choice, context: Context, *, seconds: float | None = None) -> Number:
@@ -113,26 +123,33 @@ class _Relaxation:
         size = float(choice.size[index]) / self.byte_unit
         written = choice.order.gaps[choice.order.gaps_of_copy[gap.copy][0]].after
         sent = missing = -1
-        for slot in range(written + 1, gap.before):
-            following = builder.add_column(upper=size)
-            self.leaving[slot].append((following, self.out_time))
-            if sent >= 0:
-                self.leaving[slot].append((sent, -self.out_time))
-                builder.add_row([(following, 1.0), (sent, -1.0)], lower=0)
-            sent = following
-            if slot <= gap.after:
-                continue
-            missing = builder.add_column(upper=size)  # still to come back after this slot
-            if slot > gap.after + 1:
-                earlier = missing - 3
-                self.coming[slot].extend([(earlier, self.back_time), (missing, -self.back_time)])
-                builder.add_row([(earlier, 1.0), (missing, -1.0)], lower=0)
+        # What lies elsewhere anyhow has nothing to send, and whatever else crosses the links is left out.
+        anyhow = bool(choice.goes_anyhow[index])
+        for slot in range((gap.after if anyhow else written) + 1, gap.before):
+            if not anyhow:
+                sent = self._add_sent(slot, size, sent)
+                if slot <= gap.after:
+                    continue
+            before, missing = missing, builder.add_column(upper=size)  # still to come back after this slot
+            if before >= 0:
+                self.coming[slot].extend([(before, self.back_time), (missing, -self.back_time)])
+                builder.add_row([(before, 1.0), (missing, -1.0)], lower=0)
             away = builder.add_column(upper=size)
-            builder.add_row([(sent, 1.0), (away, -1.0)], lower=0)
+            if not anyhow:
+                builder.add_row([(sent, 1.0), (away, -1.0)], lower=0)
             builder.add_row([(missing, 1.0), (away, -1.0)], lower=0)
             self.away[slot].append((away, 1.0))
         self.coming[gap.before].append((missing, self.back_time))
         self.urgent[gap.before].append((missing, self.back_time))
+
+    def _add_sent(self, slot: int, size: float, before: int) -> int:
+        """Add the bytes that have left by the end of a slot, after those by the end of the one before (-1: none)."""
+        sent = self.builder.add_column(upper=size)
+        self.leaving[slot].append((sent, self.out_time))
+        if before >= 0:
+            self.leaving[slot].append((before, -self.out_time))
+            self.builder.add_row([(sent, 1.0), (before, -1.0)], lower=0)
+        return sent
 
     def _add_slots(self, out: Sequence[Link], back: Sequence[Link]) -> None:
         choice, machine = self.choice, self.choice.problem.machine

@@ -109,7 +109,7 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
         arrives.append(at)
         opens[link.target, transfer.value].append(at)
         if transfer.last_use is not None:
-            last = transfer.last_use if transfer.leaves else transfer.needed - 1
+            last = transfer.last_use if transfer.leaves else max(transfer.last_use, transfer.needed - 1)
             if transfer.previous >= 0:
                 # What only passes through a memory goes on as soon as it has come.
                 last = max(last, min(arrives[transfer.previous], count - 1))

@@ -73,12 +73,19 @@ def required_routes(problem: Problem, name: str) -> tuple[Route, ...]:
     raise OptionError(f"{name} needs a way back to {device!r}; from {names} there is none", argument="machine")
 
 
-def paths(machine: Machine, memory: int, *, backward: bool = False) -> dict[int, tuple[int, ...]]:
-    """Return the fewest links from a memory to each that can be reached (or, `backward`, from each of those to it)."""
+def paths(
+    machine: Machine, memory: int, *, backward: bool = False, avoided: int | None = None
+) -> dict[int, tuple[int, ...]]:
+    """Return the fewest links from a memory to each that can be reached (or, `backward`, from each of those to it).
+
+    No way leads through the memory `avoided`; one may end there.
+    """
     found: dict[int, tuple[int, ...]] = {memory: ()}
     waiting = deque([memory])
     while waiting:
         here = waiting.popleft()
+        if here == avoided:
+            continue
         for index, link in enumerate(machine.links):
             start, end = (link.target, link.source) if backward else (link.source, link.target)
             if start == here and end not in found:

@@ -1,104 +1,61 @@
-"""Swaps: what leaves the processor's memory between two runs, as the transfers of a program.
+"""Orders of runs: when each copy of a value is written and read, and what may or must be elsewhere between.
 
-An order of runs fixes when each copy of a value is written and read. Between two such accesses lies a *gap*; a *swap*
-says that the value spends one elsewhere. Everything else follows: when the value can leave, when its bytes are free,
-by when it must be back.
+Between two accesses to a copy in the first processor's memory lies a *gap*; a *swap* says that the value spends one
+elsewhere. Everything else follows: when the value can leave, when its bytes are free, by when it must be back.
+
+Some transfers are no choice. What begins elsewhere has to come before its first use: that gap is `away`, whoever says
+so. What a run on a processor of another memory reads, or what must end in another memory, has to be sent there. A copy
+that lies elsewhere anyhow leaves for nothing: it is dropped, and comes back from there.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from remat.plugin import IntArray, Machine, OptionError, Problem, TaskGraph, reference_order
-from remat_algorithms.offload.swaps.program import Program, Run, Transfer, planned_profile
-from remat_algorithms.offload.swaps.routes import Route, device_of
-
-BEFORE_ALL = -1
-"""Position of what is resident at the start."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """The time between two accesses to one copy of a value, by positions of runs.
-
-    Attributes
-    ----------
-    value : int
-    after, before : int
-        The two runs; `BEFORE_ALL` for an input, the number of runs for an output.
-    copy : int
-        Which copy of which value: equal for the gaps of one copy.
-    """
-
-    value: int
-    after: int
-    before: int
-    copy: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swap:
-    """A gap that its value spends elsewhere.
-
-    Attributes
-    ----------
-    gap : int
-        Index of the gap.
-    route : Route
-    leave_with : int
-        The run with whose start the copy may start at the earliest; -1: as soon as the value is there.
-    gone_by : int or None
-        A run that waits until the copy has ended; None: only when it needs the room.
-    return_with : int
-        The run with whose start it comes back; -1: as early as it is in nobody's way.
-    back_by : int or None
-        The run that waits for its return; None: the gap's end.
-    """
-
-    gap: int
-    route: Route
-    leave_with: int = -1
-    gone_by: int | None = None
-    return_with: int = -1
-    back_by: int | None = None
+from remat_algorithms.offload.swaps.copies import BEFORE_ALL, Copy, Gap, Swap
+from remat_algorithms.offload.swaps.program import Program, planned_profile
+from remat_algorithms.offload.swaps.routes import Route, device_of, paths
+from remat_algorithms.offload.swaps.transfers import program_of
 
 
 class Order:
-    """An order of runs on one processor and the gaps between accesses.
+    """An order of runs and the gaps between accesses in the first processor's memory.
 
     Parameters
     ----------
     graph : TaskGraph
     machine : Machine
     tasks : sequence of int
-        Tasks in execution order, repeats allowed; all on the first processor.
+        Tasks in execution order, repeats allowed.
+    processors : sequence of int, optional
+        The processor of each run; default: the first one. What those in other memories read is sent to them.
 
     Raises
     ------
     remat.OptionError
-        If a value that is read, or an output that nothing writes, begins elsewhere than in the processor's memory, or
-        if an output ends elsewhere.
+        If a value is in no memory when it is needed.
     """
 
-    def __init__(self, graph: TaskGraph, machine: Machine, tasks: Sequence[int]) -> None:
+    def __init__(
+        self, graph: TaskGraph, machine: Machine, tasks: Sequence[int], processors: Sequence[int] | None = None
+    ) -> None:
         self.graph, self.machine, self.tasks = graph, machine, list(tasks)
-        device = machine.memories[device_of(machine)].name
-        first = machine.memories[0].name
-        elsewhere = [place.value for place in graph.outputs if (place.memory or first) != device]
-        if elsewhere:
-            raise OptionError(
-                f"{graph.values[elsewhere[0]]!r} must end elsewhere than in {device!r}", argument="algorithm"
-            )
-        self.inputs = [place.value for place in graph.inputs if (place.memory or first) == device]
-        self.outputs = {place.value for place in graph.outputs if (place.memory or first) == device}
+        self.processors = [0] * len(self.tasks) if processors is None else list(processors)
+        self.device = device_of(machine)
+        self._ways: dict[int, dict[int, tuple[int, ...]]] = {}
+        self.homes = self._homes()
+        self.inputs = list(self.homes)
+        places = [(place.value, machine.memory_index[place.memory] if place.memory else 0) for place in graph.outputs]
+        self.outputs = {value for value, memory in places if memory == self.device}
         self.gaps: list[Gap] = []
+        self.copies: list[Copy] = []
         self.drops: list[list[int]] = [[] for _ in self.tasks]
-        self._walk()
+        self._walk([place for place in places if place[1] != self.device])
 
     @staticmethod
     def of(problem: Problem) -> Order:
@@ -107,115 +64,127 @@ class Order:
 
     @cached_property
     def gaps_of_copy(self) -> dict[int, list[int]]:
-        """Indices of the gaps of each copy, in order."""
-        found: defaultdict[int, list[int]] = defaultdict(list)
-        for index, gap in enumerate(self.gaps):
-            found[gap.copy].append(index)
-        return found
+        """Indices of the gaps of each copy that has some, in order."""
+        return {copy.number: copy.gaps for copy in self.copies if copy.gaps}
 
     @cached_property
     def start_times(self) -> IntArray:
-        """When each run would start if nothing made it wait, and, last, when the last one would end."""
-        return np.concatenate(([0], np.cumsum(self.graph.time[self.tasks])))
+        """When each run would start if nothing made it wait, and, last, when the last one would end.
+
+        Runs in other memories go on beside those of the first processor, and count nothing.
+        """
+        times = self.graph.time[self.tasks]
+        if any(self.processors):
+            memories = [self.machine.processors[processor].memory for processor in self.processors]
+            times = np.where(np.array(memories) == self.device, times, 0)
+        return np.concatenate(([0], np.cumsum(times)))
+
+    def anyhow(self, copy: int) -> Route | None:
+        """Return the way from where a copy lies whatever is chosen; None if it is only in the processor's memory."""
+        memory = self.copies[copy].refuge
+        return None if memory is None else Route(memory, (), self.way(memory, self.device))
 
     def program(self, swaps: Iterable[Swap] = ()) -> Program:
-        """Return the runs, and the transfers of the given swaps: of distinct gaps, those of one copy on one route.
+        """Return the runs, and the transfers: those of the given swaps, and those that have to be.
 
-        A copy that comes back stays where it waited, too, if it will leave again: it need not be sent twice.
+        The swaps are of distinct gaps, those of one copy on one route. A copy that comes back stays where it waited,
+        too, if it will leave again: it need not be sent twice.
         """
-        chosen = {swap.gap: swap for swap in swaps}
-        transfers: list[Transfer] = []
-        drops = [list(row) for row in self.drops]
-        for copies in self.gaps_of_copy.values():
-            self._transfers_of_copy([chosen[index] for index in copies if index in chosen], transfers, drops)
-        runs = [Run(task, drops=tuple(row)) for task, row in zip(self.tasks, drops, strict=True)]
-        return Program(runs, transfers)
+        return program_of(self, swaps)
 
     def profile(self, swaps: Iterable[Swap] = ()) -> IntArray:
         """Return the bytes in the processor's memory during each run, nothing staying longer than it must."""
-        return planned_profile(self.graph, self.machine, self.program(swaps))[device_of(self.machine)]
+        return planned_profile(self.graph, self.machine, self.program(swaps))[self.device]
 
-    def _walk(self) -> None:
-        """Find the gaps and the last uses."""
-        copies = 0
-        current: dict[int, tuple[int, int]] = {}  # value: its copy and the run of its latest access
-        for value in self.inputs:
-            current[value] = (copies, BEFORE_ALL)
-            copies += 1
-        for position, task in enumerate(self.tasks):
-            writes = self.graph.writes[task].tolist()
+    def way(self, source: int, target: int) -> tuple[int, ...]:
+        """Return the fewest links from one memory to another, through the processor's only if it is one of them.
+
+        Raises
+        ------
+        remat.OptionError
+            If there is no way.
+        """
+        known = self._ways.get(source)
+        if known is None:
+            avoided = None if source == self.device else self.device
+            known = self._ways[source] = paths(self.machine, source, avoided=avoided)
+        if target not in known:
+            names = [self.machine.memories[memory].name for memory in (source, target)]
+            raise OptionError(
+                f"a value must go from {names[0]!r} to {names[1]!r}, and there is no way", argument="machine"
+            )
+        return known[target]
+
+    @cached_property
+    def _rank(self) -> dict[int, int]:
+        """How many links each memory is away from the processor's; those without a way come last."""
+        ways = paths(self.machine, self.device, backward=True)
+        far = len(self.machine.links) + 1
+        return {memory: len(ways[memory]) if memory in ways else far for memory in range(len(self.machine.memories))}
+
+    def _homes(self) -> dict[int, list[int]]:
+        """Return the memories in which each input begins, the processor's first, then the nearest."""
+        index = self.machine.memory_index
+        found: defaultdict[int, list[int]] = defaultdict(list)
+        for place in self.graph.inputs:
+            found[place.value].append(index[place.memory] if place.memory else 0)
+        return {value: self._by_distance(row) for value, row in found.items()}
+
+    def _by_distance(self, memories: Iterable[int]) -> list[int]:
+        return sorted(set(memories), key=lambda memory: (self._rank[memory], memory))
+
+    def _walk(self, ends: Sequence[tuple[int, int]]) -> None:
+        """Find the copies, their gaps and their last uses."""
+        current: dict[int, Copy] = {}
+        for value, memories in self.homes.items():
+            away = [memory for memory in memories if memory != self.device]
+            here = len(away) < len(memories)
+            self._begin(current, value, BEFORE_ALL, here=here, home=away[0] if away else None)
+        memory_of = [processor.memory for processor in self.machine.processors]
+        for position, (task, processor) in enumerate(zip(self.tasks, self.processors, strict=True)):
+            memory = memory_of[processor]
+            here = memory == self.device
             for value in self.graph.reads[task].tolist():
-                self._require(value, current)
-                copy, latest = current[value]
-                if value not in self.graph.pinned:
-                    self.gaps.append(Gap(value, latest, position, copy))
-                current[value] = (copy, position)
-            for value in writes:
-                if value in current:
-                    self._drop(value, current[value][1], rewritten_by=position)
-                current[value] = (copies, position)
-                copies += 1
+                self._read(self._current(current, value), position, memory)
+            for value in self.graph.writes[task].tolist():
+                old = current.get(value)
+                if old is not None:
+                    # A run that reads and writes a value replaces the old copy itself.
+                    self._end(old, stays=here and old.last == position)
+                self._begin(current, value, position, here=here, home=None if here else memory)
+        for value, memory in ends:
+            self._current(current, value).ends.append(memory)
         for value in sorted(self.outputs):
-            self._require(value, current)
-        for value, (copy, latest) in current.items():
-            if value in self.outputs and value not in self.graph.pinned:
-                self.gaps.append(Gap(value, latest, len(self.tasks), copy))
-            elif value not in self.outputs:
-                self._drop(value, latest)
+            self._read(self._current(current, value), len(self.tasks), self.device)
+        for value, copy in current.items():
+            self._end(copy, stays=value in self.outputs)
 
-    def _require(self, value: int, current: Container[int]) -> None:
+    def _begin(self, current: dict[int, Copy], value: int, position: int, *, here: bool, home: int | None) -> None:
+        copy = Copy(len(self.copies), value, position, here, home, position)
+        self.copies.append(copy)
+        current[value] = copy
+
+    def _current(self, current: dict[int, Copy], value: int) -> Copy:
         if value not in current:
-            name = self.machine.memories[device_of(self.machine)].name
-            raise OptionError(f"{self.graph.values[value]!r} does not begin in {name!r}", argument="algorithm")
+            raise OptionError(f"{self.graph.values[value]!r} is in no memory when it is needed", argument="algorithm")
+        return current[value]
 
-    def _drop(self, value: int, latest: int, rewritten_by: int | None = None) -> None:
-        # A run that reads and writes a value replaces the old copy itself.
-        if value not in self.graph.pinned and latest != BEFORE_ALL and latest != rewritten_by:
-            self.drops[latest].append(value)
+    def _read(self, copy: Copy, position: int, memory: int) -> None:
+        """Note an access; what may not be freed has no gaps."""
+        if memory != self.device:
+            copy.remote.setdefault(memory, []).append(position)
+            return
+        away = not copy.here and not copy.gaps
+        if away or copy.value not in self.graph.pinned:
+            copy.gaps.append(len(self.gaps))
+            self.gaps.append(Gap(copy.value, copy.last, position, copy.number, away))
+        copy.last = position
 
-    def _transfers_of_copy(self, swaps: Sequence[Swap], transfers: list[Transfer], drops: list[list[int]]) -> None:
-        """Append the transfers of one copy's swaps, in order of their gaps."""
-        for number, swap in enumerate(swaps):
-            gap = self.gaps[swap.gap]
-            out = -1
-            if number == 0:
-                out = self._out(swap, gap, transfers)
-            else:
-                drops[gap.after].append(gap.value)  # what is elsewhere already is only dropped here
-            self._back(swap, gap, out, transfers, keep=number + 1 < len(swaps))
-
-    def _out(self, swap: Swap, gap: Gap, transfers: list[Transfer]) -> int:
-        """Append the way out; return the index of its last transfer."""
-        written = self.gaps[self.gaps_of_copy[gap.copy][0]].after
-        count = len(self.tasks)
-        for hop, link in enumerate(swap.route.out):
-            is_last = hop + 1 == len(swap.route.out)
-            transfers.append(
-                Transfer(
-                    value=gap.value,
-                    link=link,
-                    ready=written,
-                    needed=count if swap.gone_by is None or not is_last else swap.gone_by,
-                    last_use=gap.after if hop == 0 else BEFORE_ALL,
-                    previous=-1 if hop == 0 else len(transfers) - 1,
-                    begin=swap.leave_with,
-                )
-            )
-        return len(transfers) - 1
-
-    def _back(self, swap: Swap, gap: Gap, out: int, transfers: list[Transfer], *, keep: bool) -> None:
-        """Append the way back, after the transfer `out` (-1: it is there already)."""
-        for hop, link in enumerate(swap.route.back):
-            is_first = hop == 0
-            transfers.append(
-                Transfer(
-                    value=gap.value,
-                    link=link,
-                    ready=gap.after,
-                    needed=gap.before if swap.back_by is None else swap.back_by,
-                    last_use=None if is_first and keep else BEFORE_ALL,
-                    previous=out if is_first else len(transfers) - 1,
-                    begin=swap.return_with,
-                    leaves=False,
-                )
-            )
+    def _end(self, copy: Copy, *, stays: bool) -> None:
+        """Free a copy with its last use, unless it is sent away then."""
+        if copy.home is not None or copy.remote or copy.ends:
+            known = self._by_distance(m for m in (copy.home, *copy.remote, *copy.ends) if m is not None)
+            copy.targets, copy.refuge = [memory for memory in known if memory != copy.home], known[0]
+        copy.freed = not stays and copy.value not in self.graph.pinned
+        if copy.freed and not copy.sent and copy.last != BEFORE_ALL and (copy.here or copy.gaps):
+            self.drops[copy.last].append(copy.value)

@@ -241,9 +241,10 @@ class Search:
         table.value[:] = -1
         table.value[0, 0] = 0
         fill = self._bound(records)
-        for first in range(0, len(self.sets) - 1, SLICE):
+        walked.next = 0
+        while walked.next < len(self.sets) - 1:
             before = walked.visits
-            fill(first, min(first + SLICE, len(self.sets) - 1), limit)
+            fill(min(walked.next + SLICE, len(self.sets) - 1), limit)
             self.visits += walked.visits - before
             if self.stopped() or self.visits > self.most:
                 self.ended = False
@@ -288,7 +289,7 @@ class Search:
             steps.append(steps[-1] * (len(own) + 1))
         return steps
 
-    def _bound(self, records: Any) -> Callable[[int, int, int], None]:
+    def _bound(self, records: Any) -> Callable[[int, int], None]:
         if self._first is None:
             if len(self.sets) >= COMPILED_FROM:
                 from remat_algorithms.parallel.placement.stages_compiled import FILL

@@ -72,10 +72,12 @@ class Scratch(NamedTuple):
 
 @cells
 class Walked(ctypes.Structure):
-    """Down-sets that were looked at; the stamp of the last walk; transfers of the stage at hand."""
+    """Stages that were looked at; the stamp of the last walk; the next down-set; and the stage at hand."""
 
     visits: int
     stamp: int
+    next: int
+    kind: int
     away: int
     back: int
 
@@ -87,14 +89,14 @@ def fill(
     table: Table,
     scratch: Scratch,
     walked: Walked,
-    first: int,
     last: int,
     bound: int,
 ) -> None:
-    """Extend the down-sets from first to last - 1 by stages of a load of at most `bound`."""
+    """Extend the next down-sets, up to last - 1, by stages of a load of at most `bound`."""
     classes = devices.count.shape[0]
     states = table.value.shape[1]
-    for ideal in range(first, last):
+    while walked.next < last:
+        ideal = walked.next
         for kind in range(classes):
             some = False
             for state in range(states):
@@ -102,7 +104,9 @@ def fill(
                 if table.value[ideal, state] >= 0 and used < devices.count[kind]:
                     some = True
             if some:
-                extend(sets, passes, devices, table, scratch, walked, ideal, kind, bound)
+                walked.kind = kind
+                extend(sets, passes, devices, table, scratch, walked, bound)
+        walked.next += 1
 
 
 def extend(
@@ -112,11 +116,11 @@ def extend(
     table: Table,
     scratch: Scratch,
     walked: Walked,
-    ideal: int,
-    kind: int,
     bound: int,
 ) -> None:
-    """Try all stages of a class that begin at a down-set."""
+    """Try all stages of a class that begin at the next down-set."""
+    ideal = walked.next
+    kind = walked.kind
     walked.stamp += 1
     walked.away = 0
     walked.back = 0
@@ -149,7 +153,7 @@ def extend(
                     walked.visits += 1
                     load = load_of(devices, walked, kind, time)
                     if load <= bound:
-                        take(sets, devices, table, ideal, larger, kind, load, bound)
+                        take(sets, devices, table, walked, larger, load, bound)
 
 
 def load_of(devices: Devices, walked: Walked, kind: int, time: int) -> int:
@@ -165,8 +169,10 @@ def load_of(devices: Devices, walked: Walked, kind: int, time: int) -> int:
     return max(own, ways)
 
 
-def take(sets: Sets, devices: Devices, table: Table, ideal: int, larger: int, kind: int, load: int, bound: int) -> None:
+def take(sets: Sets, devices: Devices, table: Table, walked: Walked, larger: int, load: int, bound: int) -> None:
     """Put a stage behind all that is known of where it begins."""
+    ideal = walked.next
+    kind = walked.kind
     size = sets.size[larger] - sets.size[ideal]
     held = sets.held[larger] - sets.held[ideal]
     rest = sets.least[sets.least.shape[0] - 1] - sets.least[larger]

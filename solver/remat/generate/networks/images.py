@@ -1,8 +1,8 @@
-"""Convolutions, norms and pools as operations: what the image networks (ResNet, U-Net) are built from."""
+"""Convolutions, norms and pools as operations: what the networks for images are built from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from remat.generate.networks.operations import Operation, Tensor
 
@@ -36,19 +36,20 @@ class ImageKernels:
         read: Image,
         channels: int,
         *,
-        kernel: int,
+        kernel: int | tuple[int, int],
         stride: int = 1,
         padding: int | None = None,
         bias: bool = False,
     ) -> tuple[Operation, Image]:
         """Convolve: ``2*B*K*E^2*C*k^2`` FLOP for C channels in, K out and an output of edge E.
 
-        Padding defaults to half the kernel. The backward saves the input.
+        Padding defaults to half the kernel, in each direction of its own. The backward saves the input.
         """
-        around = kernel // 2 if padding is None else padding
-        edge = (read.edge + 2 * around - kernel) // stride + 1
+        high, wide = (kernel, kernel) if isinstance(kernel, int) else kernel
+        around = high // 2 if padding is None else padding
+        edge = (read.edge + 2 * around - high) // stride + 1
         write = self.image(name, channels, edge)
-        products = channels * read.channels * kernel * kernel
+        products = channels * read.channels * high * wide
         operation = Operation(
             name,
             (read.tensor,),
@@ -73,19 +74,43 @@ class ImageKernels:
         )
         return operation, write
 
-    def norm(self, name: str, read: Image) -> tuple[Operation, Image]:
-        """Batch norm; saves its input and the fp32 mean and deviation of each channel."""
-        write = self.image(name, read.channels, read.edge)
-        kept = Tensor(f"{name}.statistics", 2 * FLOAT32 * read.channels, differentiable=False)
-        operation = Operation(
-            name, (read.tensor,), (write.tensor, kept), (read.tensor, kept), weights=2 * self.element * read.channels
-        )
-        return operation, write
+    def norm(self, name: str, *reads: Image, again: bool = False) -> tuple[Operation, Image]:
+        """Batch norm; saves its input and the fp32 mean and deviation of each channel.
 
-    def relu(self, name: str, read: Image) -> tuple[Operation, Image]:
+        Of several inputs it takes the channels of all, which then lie side by side in one storage, and so do their
+        gradients.
+        """
+        channels = sum(read.channels for read in reads)
+        write = self.image(name, channels, reads[0].edge)
+        tensors = tuple(read.tensor for read in reads)
+        kept = Tensor(f"{name}.statistics", 2 * FLOAT32 * channels, differentiable=False)
+        weights = 2 * self.element * channels
+        operation = Operation(name, tensors, (write.tensor, kept), (*tensors, kept), weights=weights, again=again)
+        return replace(operation, accumulates=len(reads) > 1), write
+
+    def activated_norm(self, name: str, read: Image) -> tuple[Operation, Image]:
+        """In-place activated batch norm; saves its output and each channel's deviation, and inverts the activation."""
+        write = self.image(name, read.channels, read.edge)
+        kept = Tensor(f"{name}.statistics", FLOAT32 * read.channels, differentiable=False)
+        weights = 2 * self.element * read.channels
+        saves = (write.tensor, kept)
+        return Operation(name, (read.tensor,), saves, saves, weights=weights, in_place=True), write
+
+    def relu(self, name: str, read: Image, *, again: bool = False) -> tuple[Operation, Image]:
         """In-place rectifier; saves its output."""
         write = self.image(name, read.channels, read.edge)
-        return Operation(name, (read.tensor,), (write.tensor,), (write.tensor,), in_place=True), write
+        return Operation(name, (read.tensor,), (write.tensor,), (write.tensor,), in_place=True, again=again), write
+
+    def dropout(self, name: str, read: Image) -> tuple[Operation, Image]:
+        """Dropout; saves a mask of one byte an entry."""
+        write = self.image(name, read.channels, read.edge)
+        mask = Tensor(f"{name}.mask", read.tensor.size // self.element, differentiable=False)
+        return Operation(name, (read.tensor,), (write.tensor, mask), (mask,)), write
+
+    def linear(self, name: str, read: Image, channels: int) -> tuple[Operation, Image]:
+        """Fully connected layer with biases, of all entries of an image."""
+        flat = Image(read.tensor, read.channels * read.edge**2, 1)
+        return self.convolution(name, flat, channels, kernel=1, bias=True)
 
     def unit(
         self, name: str, read: Image, channels: int, *, kernel: int, stride: int = 1, rectify: bool = True
@@ -107,17 +132,26 @@ class ImageKernels:
         indices = Tensor(f"{name}.indices", write.tensor.size // self.element * INDEX, differentiable=False)
         return Operation(name, (read.tensor,), (write.tensor, indices), (read.tensor, indices)), write
 
+    def average_pool(
+        self, name: str, read: Image, *, kernel: int, stride: int, padding: int = 0
+    ) -> tuple[Operation, Image]:
+        """Average pool; its backward needs nothing."""
+        edge = (read.edge + 2 * padding - kernel) // stride + 1
+        write = self.image(name, read.channels, edge)
+        return Operation(name, (read.tensor,), (write.tensor,)), write
+
     def average(self, name: str, read: Image) -> tuple[Operation, Image]:
         """Mean over each channel; its backward needs nothing."""
         write = self.image(name, read.channels, 1)
         return Operation(name, (read.tensor,), (write.tensor,)), write
 
-    def sum(self, name: str, first: Image, second: Image) -> tuple[Operation, Image]:
-        """Add two images of one shape."""
+    def sum(self, name: str, first: Image, second: Image, *, in_place: bool = False) -> tuple[Operation, Image]:
+        """Add two images of one shape; in place, the second one to the first."""
         write = self.image(name, first.channels, first.edge)
-        return Operation(name, (first.tensor, second.tensor), (write.tensor,), passes_gradient=True), write
+        reads = (first.tensor, second.tensor)
+        return Operation(name, reads, (write.tensor,), in_place=in_place, passes_gradient=True), write
 
-    def concatenate(self, name: str, first: Image, second: Image) -> tuple[Operation, Image]:
-        """Join the channels of two images; the backward copies the two parts."""
-        write = self.image(name, first.channels + second.channels, first.edge)
-        return Operation(name, (first.tensor, second.tensor), (write.tensor,)), write
+    def concatenate(self, name: str, *reads: Image, again: bool = False) -> tuple[Operation, Image]:
+        """Join the channels of several images; the backward copies the parts."""
+        write = self.image(name, sum(read.channels for read in reads), reads[0].edge)
+        return Operation(name, tuple(read.tensor for read in reads), (write.tensor,), again=again), write

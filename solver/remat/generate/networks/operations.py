@@ -72,6 +72,10 @@ class Operation:
         The output takes over the bytes of the only input.
     passes_gradient : bool
         The gradients of the inputs are that of the output (sums): no kernel, no bytes.
+    again : bool
+        The first output is not saved: training graphs make it again before the backward that needs it.
+    accumulates : bool
+        The backward adds to the gradients of the inputs that are there, in place.
     """
 
     name: str
@@ -83,6 +87,8 @@ class Operation:
     gathered: bool = False
     in_place: bool = False
     passes_gradient: bool = False
+    again: bool = False
+    accumulates: bool = False
     backward_extra_flops: int = 0
 
     def forward_time(self, device: Device) -> float:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from remat.generate import check
+from remat.generate.check import Number
 from remat.generate.document import Document
 from remat.generate.networks.operations import Device
 
@@ -25,8 +27,8 @@ def with_parameters(
     optimizer: str,
     element: int,
     device: Device,
-    link: float,
-    host_speed: float,
+    link: Number,
+    host_speed: Number,
 ) -> Document:
     """Return a chain's document with parameters instead of static memory.
 
@@ -56,7 +58,7 @@ def with_parameters(
     """
     mixed = element == 2 and optimizer == "adam"
     state = STATES[optimizer][element == 4]
-    moved = 2 * element + 2 * state + (0 if mixed else element)
+    moved = update_traffic(element, state, mixed=mixed)
     stages = [
         stage
         | (
@@ -70,7 +72,14 @@ def with_parameters(
         )
         for stage, count in zip(document["stages"], counts, strict=True)
     ]
-    machine = {
+    kept = {key: value for key, value in document.items() if key != "static_memory"}
+    kept |= {"schema": "remat.instance/2", "stages": stages, "machine": offloading_machine(link, host_speed)}
+    return kept | {"parameter_memory": home, "optimizer_memory": "host"} | ({"master_copy": True} if mixed else {})
+
+
+def offloading_machine(link: Number, host_speed: Number) -> Document:
+    """Return a device and its host, with a link each way of `link` bytes/s, and a processor at each."""
+    return {
         "memories": [{"name": "device"}, {"name": "host"}],
         "processors": [
             {"name": "gpu", "memory": "device"},
@@ -81,6 +90,16 @@ def with_parameters(
             {"source": "host", "target": "device", "bandwidth": link, "channel": "h2d"},
         ],
     }
-    kept = {key: value for key, value in document.items() if key != "static_memory"}
-    kept |= {"schema": "remat.instance/2", "stages": stages, "machine": machine}
-    return kept | {"parameter_memory": home, "optimizer_memory": "host"} | ({"master_copy": True} if mixed else {})
+
+
+def update_traffic(element: int, state: int, *, mixed: bool) -> int:
+    """Return the bytes that an update reads and writes for each parameter; in `mixed` the state has a master copy."""
+    return 2 * element + 2 * state + (0 if mixed else element)
+
+
+def checked_speed(given: float) -> Number:
+    """Return the speed of the host's processor after checking its range."""
+    speed = check.number("host_speed", given, positive=True)
+    if speed > 1:
+        raise ValueError(f"host_speed must be at most 1, not {speed}")
+    return speed

@@ -11,13 +11,14 @@ model training on GPU clusters*, plus the final norm).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from remat.generate import check
 from remat.generate.document import SECONDS_AND_BYTES, Document, document
 from remat.generate.networks.operations import BYTES, Device, Operation, Tensor, check_stages, device, stage
-from remat.generate.networks.parameters import HOMES, with_parameters
+from remat.generate.networks.parameters import HOMES, checked_speed, with_parameters
 
 TOKEN = 8  # bytes of a token or position id (int64)
 FLOAT32 = 4
@@ -37,7 +38,8 @@ class Architecture:
     """Hyper-parameters of a transformer language model.
 
     `gated` stands for the Llama style: SwiGLU with three matrices, RMSNorm, no biases. `rotary` means that
-    no table of positions is learned, `tied` that the head shares the embedding's matrix.
+    no table of positions is learned, `tied` that the head shares the embedding's matrix. `key_heads` says how many
+    keys and values the heads' queries share (0: each has its own).
     """
 
     layers: int
@@ -50,6 +52,17 @@ class Architecture:
     rotary: bool = False
     tied: bool = True
     dropout: bool = True
+    key_heads: int = 0
+
+    @property
+    def head_width(self) -> int:
+        """Width of one head."""
+        return self.hidden // self.heads
+
+    @property
+    def key_width(self) -> int:
+        """Width of all keys, or of all values."""
+        return (self.key_heads or self.heads) * self.head_width
 
     @property
     def norm_parameters(self) -> int:
@@ -59,9 +72,16 @@ class Architecture:
     @property
     def layer_parameters(self) -> int:
         """Parameters of one block: ``12*h^2 + 13*h`` for the classical one."""
-        matrices = 4 * self.hidden**2 + (3 if self.gated else 2) * self.hidden * self.feedforward
-        biases = 0 if self.gated else 5 * self.hidden + self.feedforward
-        return matrices + biases + 2 * self.norm_parameters
+        inner = (3 if self.gated else 2) * self.hidden * self.feedforward
+        biases = 0 if self.gated else self.hidden + self.feedforward
+        return self.attention_parameters + inner + biases + self.norm_parameters
+
+    @property
+    def attention_parameters(self) -> int:
+        """Parameters of a block's first half, its norm included."""
+        matrices = 2 * self.hidden * (self.hidden + self.key_width)
+        biases = 0 if self.gated else 2 * (self.hidden + self.key_width)
+        return matrices + biases + self.norm_parameters
 
     @property
     def parameters(self) -> int:
@@ -77,9 +97,11 @@ class Architecture:
         head = self.norm_parameters + (0 if self.tied else table)
         if granularity == "block":
             return [embedding, self.layer_parameters, head]
-        attention = 4 * self.hidden**2 + (0 if self.gated else 4 * self.hidden) + self.norm_parameters
+        attention = self.attention_parameters
         return [embedding, *[attention, self.layer_parameters - attention] * self.layers, head]
 
+
+SomeArchitecture = TypeVar("SomeArchitecture", bound=Architecture)
 
 PRESETS = {
     # Radford et al. 2019; head counts from the released models
@@ -87,11 +109,15 @@ PRESETS = {
     "gpt2-xl": Architecture(48, 1600, 25, 1024, 50257, 6400),
     # Touvron et al. 2023, table 2; 11008 and 2048 from the released model
     "llama-7b-like": Architecture(32, 4096, 32, 2048, 32000, 11008, gated=True, rotary=True, tied=False, dropout=False),
+    # Touvron et al. 2023 (Llama 2), whose released model has these widths, groups of 8 queries and 4096 tokens
+    "llama-70b": Architecture(
+        80, 8192, 64, 4096, 32000, 28672, gated=True, rotary=True, tied=False, dropout=False, key_heads=8
+    ),
     # Devlin et al. 2019, without the segment embeddings and the pooler
     "bert-large": Architecture(24, 1024, 16, 512, 30522, 4096),
 }
 
-SHAPE = ("layers", "hidden", "heads", "sequence", "vocabulary", "feedforward")
+SHAPE = ("layers", "hidden", "heads", "sequence", "vocabulary", "feedforward", "key_heads")
 
 
 def transformer(
@@ -103,6 +129,7 @@ def transformer(
     sequence: int | None = None,
     vocabulary: int | None = None,
     feedforward: int | None = None,
+    key_heads: int | None = None,
     dropout: bool | None = None,
     batch: int = 8,
     dtype: str = "bf16",
@@ -120,9 +147,9 @@ def transformer(
 
     Parameters
     ----------
-    preset : {"gpt2-small", "gpt2-xl", "llama-7b-like", "bert-large"}
-    layers, hidden, heads, sequence, vocabulary, feedforward : int, optional
-        l, h, a, s and V of the papers (`heads` must divide `hidden`), and the MLP's inner width (4*h with `hidden`).
+    preset : {"gpt2-small", "gpt2-xl", "llama-7b-like", "llama-70b", "bert-large"}
+    layers, hidden, heads, sequence, vocabulary, feedforward, key_heads : int, optional
+        l, h, a, s, V, the MLP's inner width (4*h with `hidden`), the heads of keys and values, which queries share.
     dropout : bool, optional
         Whether dropout masks (one byte per element) are drawn and saved.
     batch, dtype, flash
@@ -145,9 +172,9 @@ def transformer(
         ValueError for a parameter out of range, or sizes beyond 2^62 bytes.
     """
     _check_choices(preset=preset, dtype=dtype, granularity=granularity, optimizer=optimizer, parameters=parameters)
-    host = {"link": check.number("link", link, positive=True), "host_speed": _speed(host_speed)}
-    given = (layers, hidden, heads, sequence, vocabulary, feedforward)
-    model = _architecture(preset, dict(zip(SHAPE, given, strict=True)), dropout)
+    host = {"link": check.number("link", link, positive=True), "host_speed": checked_speed(host_speed)}
+    given = (layers, hidden, heads, sequence, vocabulary, feedforward, key_heads)
+    model = architecture(preset, dict(zip(SHAPE, given, strict=True)), dropout)
     many = check.integer("batch", batch, minimum=1)
     kernels = Kernels(model, many, BYTES[dtype], flash, check.integer("before", before, maximum=LONGEST))
     machine = device(dtype, flops, bandwidth)
@@ -187,13 +214,6 @@ CHOICES = {
 def _check_choices(**given: str) -> None:
     for name, value in given.items():
         check.choice(name, value, CHOICES[name])
-
-
-def _speed(given: float) -> float:
-    speed = check.number("host_speed", given, positive=True)
-    if speed > 1:
-        raise ValueError(f"host_speed must be at most 1, not {speed}")
-    return speed
 
 
 def _described(kernels: Kernels, dtype: str) -> str:
@@ -272,11 +292,13 @@ class Kernels:
         """Norm, projections, attention, output projection, dropout, residual sum: x -> middle."""
         h = self.model.hidden
         x, normed, middle = self._wide("x"), self._wide("normed1"), self._wide("middle")
-        qkv, mixed, projected = Tensor("qkv", 3 * normed.size), self._wide("mixed"), self._wide("projected")
+        columns = h + 2 * self.model.key_width
+        qkv = Tensor("qkv", self.element * self.tokens * columns)
+        mixed, projected = self._wide("mixed"), self._wide("projected")
         dropped = self._wide("dropped1") if self.model.dropout else projected
         return [
             self._norm("norm1", x, normed),
-            self._matrix("qkv", normed, qkv, h, 3 * h),
+            self._matrix("qkv", normed, qkv, h, columns),
             *(self._tiled(qkv, mixed) if self.flash else self._scored(qkv, mixed)),
             self._matrix("project", mixed, projected, h, h),
             *self._dropout("mask1", projected, dropped),
@@ -368,7 +390,19 @@ class Kernels:
         ]
 
 
-def _architecture(preset: str, given: dict[str, int | None], dropout: bool | None) -> Architecture:
+def architecture(preset: str, given: Mapping[str, int | None], dropout: bool | None) -> Architecture:
+    """Return the architecture of a preset with what is given changed (see `changed`)."""
+    return changed(PRESETS[preset], given, dropout)
+
+
+def changed(model: SomeArchitecture, given: Mapping[str, int | None], dropout: bool | None) -> SomeArchitecture:
+    """Return an architecture with what is given changed.
+
+    Raises
+    ------
+    ValueError
+        A number out of range, or heads that do not divide what they should.
+    """
     changes: dict[str, Any] = {
         name: check.integer(name, value, minimum=1) for name, value in given.items() if value is not None
     }
@@ -376,7 +410,7 @@ def _architecture(preset: str, given: dict[str, int | None], dropout: bool | Non
         changes.setdefault("feedforward", 4 * changes["hidden"])
     if dropout is not None:
         changes["dropout"] = dropout
-    model = replace(PRESETS[preset], **changes)
+    model = replace(model, **changes)
     check.integer("layers", model.layers, maximum=1_000_000)
     if model.hidden % model.heads:
         multiple = model.heads * max(1, round(model.hidden / model.heads))
@@ -384,6 +418,8 @@ def _architecture(preset: str, given: dict[str, int | None], dropout: bool | Non
             f"hidden {model.hidden} is not a multiple of heads {model.heads}; "
             f"give heads that divide it, or hidden {multiple}"
         )
+    if model.key_heads and model.heads % model.key_heads:
+        raise ValueError(f"key_heads {model.key_heads} do not divide the {model.heads} heads; give key_heads that do")
     return model
 
 

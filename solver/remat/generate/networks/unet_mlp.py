@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from remat.generate import check
-from remat.generate.document import SECONDS_AND_BYTES, Document, document
+from remat.generate.document import Document
 from remat.generate.networks.images import FLOAT32, Image, ImageKernels
-from remat.generate.networks.operations import BYTES, Device, Operation, Tensor, device
+from remat.generate.networks.operations import BYTES, Operation, Tensor, device
+from remat.generate.networks.training import Network, training_graph
 
 DEEPEST = 12
 MOST_LAYERS = 20_000
@@ -70,16 +69,15 @@ def unet(
         raise ValueError(f"image {image} is not a multiple of 2^depth = {2**depth}; take {rounded}, or a smaller depth")
     operations, source = _unet_operations(ImageKernels(batch, BYTES[dtype]), depth, channels, image, classes)
     machine = device(dtype, flops, bandwidth)
-    return training_graph(
+    network = Network(
         operations,
-        source=source,
-        device=machine,
-        keep_gradients=keep_gradients,
+        source,
         loss_size=FLOAT32 * batch * classes * image * image,
+        element=BYTES[dtype],
         name=f"unet_d{depth}_c{channels}_b{batch}_{image}_{dtype}",
         what=f"U-Net, depth {depth}, {channels} channels, {batch} images of {image}x{image}, {dtype}",
-        element=BYTES[dtype],
     )
+    return training_graph(network, machine, keep_gradients=keep_gradients)
 
 
 def mlp(
@@ -135,139 +133,15 @@ def mlp(
             mask = Tensor(f"mask{layer}", batch * width, differentiable=False)
             operations.append(Operation(kept.name, (hidden,), (kept, mask), (mask,)))
             hidden = kept
-    return training_graph(
+    network = Network(
         operations,
-        source=source,
-        device=device(dtype, flops, bandwidth),
-        keep_gradients=keep_gradients,
+        source,
         loss_size=FLOAT32 * batch * width,
+        element=element,
         name=f"mlp_l{layers}_w{width}_b{batch}_{dtype}",
         what=f"Multilayer perceptron, {layers} layers of {width}, batch {batch}, {dtype}",
-        element=element,
     )
-
-
-def training_graph(
-    operations: Sequence[Operation],
-    *,
-    source: Tensor,
-    device: Device,
-    keep_gradients: bool,
-    loss_size: int,
-    name: str,
-    what: str,
-    element: int,
-) -> Document:
-    """Return the joint forward and backward graph of a list of operations.
-
-    Every kernel is a task; its backward reads what the operation saves and the gradients of what it wrote,
-    and writes the gradients of what it read and of its weights. Gradients that reach a tensor from several
-    readers are added by a task of their own; through sums they pass without one. Nothing works in place.
-
-    Parameters
-    ----------
-    operations : sequence of Operation
-        In order; the last writes the network's output.
-    source : Tensor
-        The network's input: resident at the start, its gradient is not wanted.
-    device : Device
-    keep_gradients : bool
-        Whether the weights' gradients are `outputs`.
-    loss_size : int
-        Bytes of the fp32 probabilities between the loss and its backward.
-    name, what : str
-        The document's name, and the beginning of its description.
-    element : int
-        Bytes of a weight.
-
-    Returns
-    -------
-    dict
-        Kind ``dag``; the weights are `static_memory`.
-    """
-    graph = _Graph(source, device)
-    for operation in operations:
-        graph.forward(operation)
-    graph.loss(operations[-1].writes[0], loss_size)
-    for operation in reversed(operations):
-        graph.backward(operation)
-    weights = sum(operation.weights for operation in operations)
-    check.total([weights, *graph.sizes.values()], "make the batch or the network smaller")
-    return document(
-        kind="dag",
-        name=name,
-        description=f"{what}, {weights // element:,} parameters, joint forward and backward graph; roofline times at "
-        f"{device.flops / 1e12:g} TFLOP/s and {device.bandwidth / 1e12:g} TB/s",
-        units=SECONDS_AND_BYTES,
-        static_memory=weights or None,
-        values=[{"id": value, "size": size} for value, size in graph.sizes.items()],
-        tasks=graph.tasks,
-        inputs=[source.name],
-        outputs=["loss", *graph.weight_gradients] if keep_gradients else ["loss"],
-    )
-
-
-class _Graph:
-    """Values and tasks of a training graph in the making."""
-
-    def __init__(self, source: Tensor, device: Device) -> None:
-        self.source = source
-        self.device = device
-        self.sizes = {source.name: source.size}
-        self.tasks: list[Document] = []
-        self.weight_gradients: list[str] = []
-        self.gradients: dict[Tensor, list[str]] = {}  # contributions so far
-
-    def forward(self, operation: Operation) -> None:
-        """Append the task of an operation."""
-        self.sizes.update((tensor.name, tensor.size) for tensor in operation.writes)
-        reads, writes = ([tensor.name for tensor in tensors] for tensors in (operation.reads, operation.writes))
-        self._task(operation.name, operation.forward_time(self.device), reads, writes, "forward")
-
-    def loss(self, output: Tensor, size: int) -> None:
-        """Append the loss and its backward."""
-        gradient = f"d.{output.name}"
-        self.sizes.update({"loss": FLOAT32, "probabilities": size, gradient: output.size})
-        self.gradients[output] = [gradient]
-        time = self.device.time(0, output.size + size)
-        self._task("loss", time, [output.name], ["loss", "probabilities"], "forward")
-        self._task("loss.backward", time, ["probabilities"], [gradient], "backward")
-
-    def backward(self, operation: Operation) -> None:
-        """Append the backward of an operation, after the sums of the gradients that it needs."""
-        arriving = [self._gradient(tensor) for tensor in operation.writes if tensor.differentiable]
-        wanted = [tensor for tensor in operation.reads if tensor.differentiable and tensor != self.source]
-        if operation.passes_gradient:
-            for tensor in wanted:
-                self.gradients.setdefault(tensor, []).extend(arriving)
-            return
-        writes = []
-        for tensor in wanted:
-            contributions = self.gradients.setdefault(tensor, [])
-            contributions.append(f"d.{tensor.name}" + (f".{len(contributions)}" if contributions else ""))
-            writes.append(contributions[-1])
-            self.sizes[writes[-1]] = tensor.size
-        if operation.weights:
-            writes.append(f"dW.{operation.name}")
-            self.sizes[writes[-1]] = operation.weights
-            self.weight_gradients.append(writes[-1])
-        if writes:
-            reads = [*arriving, *(tensor.name for tensor in operation.saves)]
-            time = operation.backward_time(self.device, input_gradient=bool(wanted))
-            self._task(f"{operation.name}.backward", time, reads, writes, "backward")
-
-    def _gradient(self, tensor: Tensor) -> str:
-        contributions = self.gradients[tensor]
-        if len(contributions) == 1:
-            return contributions[0]
-        total = f"d.{tensor.name}.sum"
-        self.sizes[total] = tensor.size
-        time = self.device.time(0, (len(contributions) + 1) * tensor.size)
-        self._task(f"{tensor.name}.accumulate", time, list(contributions), [total], "backward")
-        return total
-
-    def _task(self, name: str, time: float, reads: list[str], writes: list[str], phase: str) -> None:
-        self.tasks.append({"id": name, "time": time, "reads": reads, "writes": writes, "phase": phase})
+    return training_graph(network, device(dtype, flops, bandwidth), keep_gradients=keep_gradients)
 
 
 def _unet_operations(

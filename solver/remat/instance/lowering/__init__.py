@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from remat.graph.chain import Chain
 from remat.graph.machine import Machine
-from remat.graph.samples import Samples
 from remat.graph.taskgraph import TaskGraph
-from remat.instance import (
-    AdjointInstance,
-    ChainInstance,
-    DagInstance,
-    Instance,
-    JoinInstance,
-    PipelineInstance,
-    TreeInstance,
-)
-from remat.instance.lowering.chain import lower_adjoint, lower_chain, machine_of_adjoint
-from remat.instance.lowering.chain_arrays import adjoint_arrays, chain_arrays
-from remat.instance.lowering.dag import lower_dag
-from remat.instance.lowering.join import lower_join
-from remat.instance.lowering.pipeline import lower_pipeline
-from remat.instance.lowering.tree import lower_tree
+from remat.instance.kinds import is_adjoint, is_dag, is_pipeline
+
+if TYPE_CHECKING:
+    from remat.graph.samples import Samples
+    from remat.instance import Instance
 
 __all__ = ["chain_of", "lower", "machine_of", "samples_of"]
+
+
+def _of(module: str, function: str) -> Any:
+    """Import what lowers a kind, when an instance of that kind is there."""
+    return getattr(import_module(f"remat.instance.lowering.{module}"), function)
 
 
 def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[int] = ()) -> TaskGraph:
@@ -34,19 +30,15 @@ def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[
     """
     if (samples := samples_of(instance, machine)) is not None:
         return samples.repeated()
-    match instance:
-        case ChainInstance():
-            return lower_chain(instance)
-        case AdjointInstance():
-            return lower_adjoint(instance)
-        case DagInstance():
-            return lower_dag(instance, machine_of(instance) if machine is None else machine)
-        case TreeInstance():
-            return lower_tree(instance)
-        case PipelineInstance():
-            return lower_pipeline(instance, degrees)
-        case JoinInstance():
-            return lower_join(instance)
+    graph: TaskGraph
+    if is_dag(instance):
+        graph = _of("dag", "lower_dag")(instance, machine_of(instance) if machine is None else machine)
+    elif is_pipeline(instance):
+        graph = _of("pipeline", "lower_pipeline")(instance, degrees)
+    else:
+        module = "chain" if is_adjoint(instance) else instance.kind
+        graph = _of(module, f"lower_{instance.kind}")(instance)
+    return graph
 
 
 def samples_of(instance: Instance, machine: Machine | None = None, count: int | None = None) -> Samples | None:
@@ -57,28 +49,27 @@ def samples_of(instance: Instance, machine: Machine | None = None, count: int | 
     seen = instance.samples_seen
     if seen is None:
         return None
-    assert isinstance(instance, DagInstance)
-    graph = lower_dag(instance, machine_of(instance) if machine is None else machine)
+    from remat.graph.samples import Samples
+
+    graph = _of("dag", "lower_dag")(instance, machine_of(instance) if machine is None else machine)
     return Samples(graph, seen if count is None else count)
 
 
 def chain_of(instance: Instance) -> Chain:
     """Return a chain or an adjoint as arrays (O(stages)); TypeError for other kinds (see `BaseInstance.is_chain`)."""
-    match instance:
-        case ChainInstance():
-            return chain_arrays(instance)
-        case AdjointInstance():
-            return adjoint_arrays(instance)
-        case _:
-            raise TypeError(f"a {instance.kind} instance is not a chain")
+    if not instance.is_chain:
+        raise TypeError(f"a {instance.kind} instance is not a chain")
+    arrays: Chain = _of("chain_arrays", f"{instance.kind}_arrays")(instance)
+    return arrays
 
 
 def machine_of(instance: Instance) -> Machine:
     """Return the machine of an instance: its own, the one built from an adjoint's storage, or the default."""
     if instance.machine is not None:
         return instance.machine.build()
-    if isinstance(instance, PipelineInstance):
+    if is_pipeline(instance):
         return instance.build_machine()
-    if isinstance(instance, AdjointInstance) and instance.has_storage:
-        return machine_of_adjoint(instance)
+    if is_adjoint(instance) and instance.has_storage:
+        machine: Machine = _of("chain", "machine_of_adjoint")(instance)
+        return machine
     return Machine()

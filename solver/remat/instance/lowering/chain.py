@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -18,16 +18,19 @@ from remat.graph.chain import Chain
 from remat.graph.machine import Link, Machine, Memory, Processor
 from remat.graph.names import NumberedNames, StageNames
 from remat.graph.taskgraph import BoolArray, IntArray, Ragged, Resident, TaskGraph
-from remat.instance import AdjointInstance, ChainInstance
 from remat.instance.lowering.chain_arrays import adjoint_arrays, chain_arrays
-from remat.instance.lowering.weights import with_parameters
 from remat.units import Units
+
+if TYPE_CHECKING:
+    from remat.instance import AdjointInstance, ChainInstance
 
 
 def lower_chain(instance: ChainInstance) -> TaskGraph:
     """Lower a `chain` instance, with its parameters where it has any."""
     graph = graph_of_chain(chain_arrays(instance), (Resident(0),), instance.units.build())
     if instance.has_parameters:
+        from remat.instance.lowering.weights import with_parameters
+
         graph = with_parameters(graph, instance)
     return with_stage_names(graph, [instance.stages])
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from remat.errors import InstanceError
 from remat.graph.chain import Chain, Variants
 from remat.graph.taskgraph import IntArray, NumberArray, Ragged, number_array
-from remat.instance.adjoint import AdjointInstance
-from remat.instance.chain import ChainInstance
 from remat.units import Number
+
+if TYPE_CHECKING:
+    from remat.instance.adjoint import AdjointInstance
+    from remat.instance.chain import ChainInstance
 
 MOST_STAGES = 20_000_000
 """Most stages that are expanded into arrays; longer adjoints are for streaming algorithms only."""

@@ -8,14 +8,17 @@ Of a stage with several variants, ``Fe{j}.{i}.{v}`` and so on.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from remat.graph.names import NameRun, NumberedNames
 from remat.graph.taskgraph import IntArray, Ragged, Resident, TaskGraph, number_array
-from remat.instance import JoinInstance
 from remat.instance.lowering.chain import cheapest_tasks, graph_of_chain, with_stage_names
 from remat.instance.lowering.chain_arrays import chain_arrays
+
+if TYPE_CHECKING:
+    from remat.instance import JoinInstance
 
 
 def lower_join(instance: JoinInstance) -> TaskGraph:

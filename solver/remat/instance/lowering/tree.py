@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from remat.graph.names import NumberedNames
 from remat.graph.taskgraph import Ragged, Resident, TaskGraph, number_array
-from remat.instance import TreeInstance
+
+if TYPE_CHECKING:
+    from remat.instance import TreeInstance
 
 
 def lower_tree(instance: TreeInstance) -> TaskGraph:

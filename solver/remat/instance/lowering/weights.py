@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from remat.graph.names import NameRun, Names, NumberedNames
 from remat.graph.taskgraph import Ragged, Resident, TaskGraph, number_array
-from remat.instance.chain import ChainInstance
+
+if TYPE_CHECKING:
+    from remat.instance.chain import ChainInstance
 
 
 def with_parameters(graph: TaskGraph, instance: ChainInstance) -> TaskGraph:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from remat.graph.machine import Machine
 from remat.graph.names import with_module
 from remat.graph.taskgraph import TaskGraph
-from remat.schedule.document import Copy, Drop, Run, StepView
-from remat.schedule.steps import Steps
+from remat.schedule.steps import StepKind, Steps
 from remat.units import printable
 
 LONGEST_NAME = 48
@@ -36,10 +35,11 @@ def shown_step(graph: TaskGraph, machine: Machine, steps: Steps, index: int | No
     """Name a step by what it does (`short`: without where to, and which values); None is the time before the first."""
     if index is None:
         return "initial residency"
-    match StepView(steps, graph, machine)[index]:
-        case Run():
-            return shown_task(graph, int(steps.item[index]))
-        case Copy(value=value, target=target):
-            return f"copy of {shown_name(value)}" + ("" if short else f" to {shown_name(target)}")
-        case Drop(values=values):
-            return "drop" if short else f"drop of {', '.join(map(shown_name, values))}"
+    item = int(steps.item[index])
+    if steps.kind[index] == StepKind.RUN:
+        return shown_task(graph, item)
+    if steps.kind[index] == StepKind.COPY:
+        target = machine.memories[int(steps.target[index])].name
+        return f"copy of {shown_name(graph.values[item])}" + ("" if short else f" to {shown_name(target)}")
+    values = [graph.values[int(value)] for value in steps.drop[index]]
+    return "drop" if short else f"drop of {', '.join(map(shown_name, values))}"

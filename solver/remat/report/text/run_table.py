@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from remat.instance import DagInstance
+from remat.instance.kinds import is_dag
 from remat.report.text.naming import shown_name
 from remat.schedule.document import Run, StepView
 from remat.solving.verifying import Examined
@@ -32,7 +32,7 @@ def run_table(examined: Examined) -> Iterator[str]:
 def _rows(examined: Examined) -> Iterator[tuple[str, ...]]:
     instance = examined.instance
     units = instance.units.build()
-    known = {task.id: task for task in instance.tasks} if isinstance(instance, DagInstance) else {}
+    known = {task.id: task for task in instance.tasks} if is_dag(instance) else {}
     runs: Counter[str] = Counter()
     for step in StepView(examined.steps, examined.graph, examined.machine):
         if not isinstance(step, Run):

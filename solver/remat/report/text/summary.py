@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from remat.graph.machine import Machine
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
-from remat.report.glossary import terms_in
 from remat.report.text.columns import text_width
 from remat.report.text.naming import shown_name, shown_step, shown_task
-from remat.schedule.document import SUMMARY_SCHEMA
 from remat.solving.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time, printable
 from remat.verifier import Report, Steady
@@ -41,9 +38,18 @@ def table(lines: Iterable[tuple[str, str]]) -> str:
     width = text_width(WIDTH)
     rows = []
     for label, text in listed:
-        wrapped = textwrap.wrap(printable(text), width - indent, break_on_hyphens=False) or [""]
+        wrapped = _wrapped(printable(text), width - indent)
         rows += [f"{label if k == 0 else '':<{indent}}{part}".rstrip() for k, part in enumerate(wrapped)]
     return "\n".join(rows)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Break a text into lines; most are short, and importing what breaks lines costs as much as all of a table."""
+    if len(text) <= width and text == " ".join(text.split()):
+        return [text]
+    import textwrap
+
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def figures(result: Result) -> dict[str, Any]:
@@ -51,6 +57,8 @@ def figures(result: Result) -> dict[str, Any]:
 
     Its schema is a name of its own: without the steps it is no schedule.
     """
+    from remat.schedule.document import SUMMARY_SCHEMA
+
     document = result.head() | {"schema": SUMMARY_SCHEMA}
     document["no_recompute_time"] = result.no_recompute_time
     document["memory_bounds"] = {
@@ -107,14 +115,18 @@ def lines_of(result: Result) -> Iterator[tuple[str, str]]:
         yield label, f"{format_time(bound.value, units)} for {bound.scope} ({bound.source})"
     if result.report is not None:
         yield from traffic(result.report, result.machine, units, idle=result.orders is None)
-        yield "steps", f"{len(result.steps):,}"
+        yield "steps", f"{len(result.report.start):,}"
     yield "solve time", format_time(result.solve_seconds)
     for label, note in _labelled("notes", result.notes):
         yield label, note
     least = result.least_budget
-    words = terms_in(result.optimal_within, result.scope, None if least is None else least.scope)
-    if words:
-        yield "words", ", ".join(f"remat explain {word}" for word in words)
+    scopes = {result.optimal_within, result.scope, None if least is None else least.scope} - {None, ALL_SCHEDULES}
+    if scopes:
+        from remat.report.glossary import terms_in
+
+        words = terms_in(result.optimal_within, result.scope, None if least is None else least.scope)
+        if words:
+            yield "words", ", ".join(f"remat explain {word}" for word in words)
 
 
 def _algorithm(result: Result) -> str:

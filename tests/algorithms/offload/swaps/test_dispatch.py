@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from remat.graph.machine import Link, Machine, Memory, Processor
 from remat.plugin.problem import Problem
 from remat.testing.strategies import chains, dags
 from remat.verifier import check
+from remat_algorithms.offload.swaps.copies import Swap
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
 from remat_algorithms.offload.swaps.routes import routes
-from remat_algorithms.offload.swaps.swaps import Order, Swap
+from remat_algorithms.offload.swaps.swaps import Order
 
 CHANNELS = {
     "full duplex": ("out", "in", "deep"),
@@ -113,3 +115,63 @@ def judge(
         assert report.ok, report.violations
         assert report.makespan == pytest.approx(outcome.makespan)
         assert report.makespan >= problem.no_recompute_time - 1e-9
+
+
+ELSEWHERE = st.tuples(
+    dags(),
+    st.sampled_from(sorted(CHANNELS)),
+    st.sampled_from([None, 1, 3, 0.7]),
+    st.sampled_from([None, 2, 5]),
+    st.integers(0, 3),
+    st.booleans(),
+    st.integers(0, 2**32),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(ELSEWHERE)
+def test_values_begin_and_end_elsewhere_and_others_run_tasks(case: Any) -> None:
+    judge_elsewhere(*case)
+
+
+@pytest.mark.slow
+@settings(max_examples=5000, deadline=None)
+@given(ELSEWHERE)
+def test_values_begin_and_end_elsewhere_and_others_run_tasks_thoroughly(case: Any) -> None:
+    judge_elsewhere(*case)
+
+
+def judge_elsewhere(
+    document: dict[str, Any], channels: str, out: float | None, back: float | None, latency: int, deep: bool, seed: int
+) -> None:
+    """Let inputs begin, outputs end and tasks run in other memories, at random; then as `judge`."""
+    draw = random.Random(seed)
+    machine = machine_of(channels, out, back, latency, deep)
+    names = [memory.name for memory in machine.memories]
+    moved = {"device": 0.5, "host": 0.35, "disk": 0.15}
+    weights = [moved[name] for name in names]
+    document["machine"] = machine.to_document()
+    for key in ("inputs", "outputs"):
+        places = [place if isinstance(place, str) else place["value"] for place in document.get(key, [])]
+        document[key] = [{"value": value, "memory": draw.choices(names, weights)[0]} for value in dict.fromkeys(places)]
+    instance = remat.load(document)
+    processors = (Processor("gpu", 0), Processor("cpu", 1, speed=draw.choice([1, 0.5, 0.25])))
+    problem = Problem(instance, replace(machine, processors=processors))
+    graph = problem.graph
+    runs = Order.of(problem).tasks
+    assume(runs)
+    beside = draw.random() * 0.5
+    helpers = [int(draw.random() < beside) for _ in runs]
+    order = Order(graph, problem.machine, runs, helpers)
+    swaps = [
+        replace(swap, route=order.anyhow(order.gaps[swap.gap].copy) or swap.route) for swap in some_swaps(order, draw)
+    ]
+    program = order.program(swaps)
+    least = int(order.profile(swaps).max(initial=0))
+    for budget in {least, least + least // 8}:
+        smaller = problem.machine.with_capacities({"device": budget})
+        outcome = dispatch(graph, smaller, program)
+        assert isinstance(outcome, Dispatched)
+        report = check(graph, smaller, outcome.steps)
+        assert report.ok, report.violations
+        assert report.makespan == pytest.approx(outcome.makespan)

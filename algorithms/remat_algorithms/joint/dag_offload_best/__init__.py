@@ -1,0 +1,1 @@
+"""`dag-offload-best`: recomputation and offloading together, on any task graph."""

@@ -1,0 +1,63 @@
+"""`dag-offload-best`: of every value, keep it, make it again, or send it away; on any task graph; anytime."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic import Field
+
+from remat.plugin import Context, Options, Problem, Proposal, Termination
+from remat_algorithms.dag.anytime.dag_auto import DagAutoOptions
+from remat_algorithms.dag.anytime.dag_auto import solve as solve_dag_auto
+from remat_algorithms.joint.dag_offload_best.best import Best
+from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
+from remat_algorithms.joint.dag_offload_best.starts import others, relaxed
+from remat_algorithms.joint.dag_offload_best.walk import walk
+
+ROUNDS, WORK = 4000, 1_000_000
+"""Rounds of the walk: so many, or fewer for large graphs, whose rounds take O(runs)."""
+
+
+class DagOffloadBestOptions(Options):
+    """Options of `dag-offload-best`."""
+
+    iterations: int | None = Field(
+        None,
+        ge=0,
+        description="rounds of the walk; the same seed and rounds, the same schedule. Default: some seconds' worth, or "
+        "until the time limit",
+    )
+    reorder: bool = Field(
+        True,
+        description="look at other orders of first runs, too; `false` keeps the listed one, as frameworks may need",
+    )
+
+
+def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) -> Proposal:
+    """Solve a task graph by recomputation and offloading together.
+
+    Takes instances of kinds `chain`, `adjoint` and `dag`; tasks run on the first processor, but for those whose results
+    nobody reads and that have to do with other memories (updates of parameters): a processor there may do them. Without
+    a way out of the processor's memory and back, the answer is that of `dag-auto`.
+    """
+    setting = Setting(problem)
+    if not setting.ways:
+        return solve_dag_auto(problem, DagAutoOptions(iterations=None, patience=None, reorder=False), context)
+    if problem.exceeded is not None:
+        return Proposal(termination=context.termination)
+    best = Best(setting, context)
+    best.consider_runs(Runs(tuple(setting.listed)), message="as listed")
+    if not best.done:
+        relaxed(setting, best)
+    if not best.done:
+        others(setting, best)
+    rounds = options.iterations
+    limited = rounds is not None
+    if rounds is None:
+        rounds = ROUNDS if context.deadline is not None else min(ROUNDS, WORK // max(1, len(setting.listed)))
+    if best.start is not None and not best.done:
+        walk(setting, best, best.start, rounds, reorder=options.reorder)
+    proposal = best.proposal()
+    if limited and not context.stopped and not best.proved:
+        proposal = replace(proposal, termination=Termination.ITERATION_LIMIT)
+    return proposal

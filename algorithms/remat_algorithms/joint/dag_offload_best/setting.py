@@ -1,0 +1,167 @@
+"""What the search of `dag-offload-best` works on: runs, where they run, and how long they take with what must leave."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from remat.plugin import Number, OptionError, Problem, reference_order, useful_runs
+from remat_algorithms.dag.plans.model import StageModel, stage_model
+from remat_algorithms.offload.offload_greedy import rankings
+from remat_algorithms.offload.swaps.choice import Choice, Plan
+from remat_algorithms.offload.swaps.copies import Swap
+from remat_algorithms.offload.swaps.program import run_time
+from remat_algorithms.offload.swaps.routes import device_of, routes
+from remat_algorithms.offload.swaps.swaps import Order
+
+LATER = 0.15
+"""Share of the swaps that a drawn plan keeps from leaving, or coming back, as early as they can."""
+
+WANTED = 8.0
+"""What a gap that a program chose is worth in a drawn ranking: more than what the others differ by."""
+
+NOISE = 0.3
+"""Deviation of the logarithm of a drawn score."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs in order, and which of them the helper does.
+
+    Attributes
+    ----------
+    tasks : tuple of int
+    helped : frozenset of int
+        Tasks that the helper runs, wherever they stand.
+    """
+
+    tasks: tuple[int, ...]
+    helped: frozenset[int] = frozenset()
+
+
+class Setting:
+    """A problem on a machine with memories behind the processor's.
+
+    Parameters
+    ----------
+    problem : Problem
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.graph, self.machine = problem, problem.graph, problem.machine
+        self.ways = routes(self.machine)
+        self.device = device_of(self.machine)
+        self.listed: list[int] = reference_order(self.graph, problem.needed.once).tolist()
+        self.reads, self.writes = self.graph.reads.to_lists(), self.graph.writes.to_lists()
+        self.times: list[Number] = self.graph.time.tolist()
+
+    @cached_property
+    def model(self) -> StageModel:
+        """The tables of the search that only makes values again."""
+        return stage_model(self.problem)
+
+    @cached_property
+    def repeatable(self) -> list[bool]:
+        """Whether each task may run again."""
+        return [bool(each) for each in (self.graph.recomputable & ~self.graph.once).tolist()]
+
+    @cached_property
+    def maker(self) -> list[int]:
+        """The task that makes each value again, -1 where none may."""
+        items, task = self.model.tables.maker, self.model.task
+        return [task[item] if item >= 0 else -1 for item in items]
+
+    @cached_property
+    def helper(self) -> int | None:
+        """The fastest processor in another memory; None if there is none."""
+        processors = self.machine.processors
+        found = [number for number, each in enumerate(processors) if each.memory != self.device]
+        return max(found, key=lambda number: (processors[number].speed, -number), default=None)
+
+    @cached_property
+    def movable(self) -> list[int]:
+        """Tasks that the helper may do: nobody reads what they make, some of which begins or ends elsewhere."""
+        if self.helper is None:
+            return []
+        first = self.machine.memories[0].name
+        own = self.machine.memories[self.device].name
+        away = {place.value for place in (*self.graph.inputs, *self.graph.outputs) if (place.memory or first) != own}
+        read = {value for task in self.listed for value in self.reads[task]}
+        return [
+            task
+            for task in self.listed
+            if read.isdisjoint(self.writes[task]) and not away.isdisjoint((*self.reads[task], *self.writes[task]))
+        ]
+
+    def helped_time(self, task: int) -> Number:
+        """Return how long the helper takes for a task."""
+        assert self.helper is not None
+        return run_time(self.machine.processors[self.helper], self.times[task])
+
+    def choice(self, runs: Runs) -> Choice | None:
+        """Return what is known of an order of runs, those of the helper last; None if it makes no sense."""
+        own = [task for task in runs.tasks if task not in runs.helped]
+        others = [task for task in self.listed if task in runs.helped]
+        tasks = useful_runs(self.graph, own + others)
+        processors = [0] * (len(tasks) - len(others)) + [self.helper or 0] * len(others) if others else None
+        try:
+            return Choice(self.problem, Order(self.graph, self.machine, tasks, processors), self.ways)
+        except OptionError:
+            return None
+
+    def gaps_at(self, choice: Choice, wanted: Iterable[tuple[int, int]]) -> set[int]:
+        """Return the gaps of values across the first run of a task, given as (value, task)."""
+        first: dict[int, int] = {}
+        for place, task in enumerate(choice.order.tasks):
+            first.setdefault(task, place)
+        places: defaultdict[int, list[int]] = defaultdict(list)
+        for value, task in wanted:
+            places[value].append(first[task])
+        found = set()
+        for gap in choice.candidates.tolist():
+            low, high = choice.after[gap], choice.before[gap]
+            if any(low < place < high for place in places.get(choice.order.gaps[gap].value, ())):
+                found.add(gap)
+        return found
+
+    def plans(self, choice: Choice, wanted: Collection[int] = ()) -> Iterator[Plan | None]:
+        """Yield plans of an order, values leaving in each of the rankings, those of the gaps `wanted` first."""
+        if choice.fits:
+            yield choice.plan([])
+            return
+        for ranking in rankings(choice):
+            row = ranking.tolist()
+            if wanted:
+                row.sort(key=lambda gap: gap not in wanted)  # stable
+            yield choice.plan(choice.select(row))
+
+    def drawn(self, choice: Choice, draw: random.Random, wanted: Collection[int] = ()) -> Plan | None:
+        """Return a plan of an order, values leaving in a drawn ranking, those of the gaps `wanted` before others."""
+        if choice.fits:
+            return choice.plan([])
+        gaps = choice.candidates
+        size, length = choice.size[gaps].astype(np.float64), choice.length[gaps].astype(np.float64)
+        idle = np.maximum(length - draw.random() * choice.round_trip[gaps], length * 1e-3)
+        noise = np.array([draw.gauss(0, NOISE) for _ in range(len(gaps))])
+        score = np.log(np.maximum(idle, 1e-30)) + draw.random() * np.log(np.maximum(size, 1)) + noise
+        if wanted:
+            score += np.array([WANTED if gap in wanted else 0.0 for gap in gaps.tolist()])
+        chosen = choice.select(gaps[np.argsort(-score, kind="stable")])
+        swaps = None if chosen is None else choice.routed(chosen)
+        if swaps is None:
+            return None
+        # What comes back, or leaves, as early as it can may keep the channel or the room from something more urgent.
+        return choice.dispatched([later(swap, choice, draw) if draw.random() < LATER else swap for swap in swaps])
+
+
+def later(swap: Swap, choice: Choice, draw: random.Random) -> Swap:
+    """Let a swap leave, or come back, only from some run on."""
+    gap = choice.order.gaps[swap.gap]
+    if draw.random() < 0.3 and gap.after >= 0:
+        return replace(swap, leave_with=gap.after)
+    return replace(swap, return_with=draw.randint(gap.after + 1, gap.before - 1))

@@ -1,0 +1,121 @@
+"""The walk: reruns are left out or added, and what leaves is ranked anew, as long as that is quicker."""
+
+from __future__ import annotations
+
+import random
+
+from remat_algorithms.joint.dag_offload_best.best import Best
+from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
+from remat_algorithms.offload.swaps.choice import Plan
+
+SLACKS = (0.3, 1.0, 3.0)
+"""Mean task times by which a round may be slower than the best and still be gone on from; each excursion draws one."""
+
+BACK = 60
+"""Rounds without a better one after which the walk goes back to the best."""
+
+MOVED = 0.25
+"""Share of the rounds that move a run, where they may."""
+
+REACHES = (1, 1, 2, 3, 6, 12)
+"""Neighbouring runs that a round leaves out at once."""
+
+
+def walk(setting: Setting, best: Best, start: Runs, rounds: int, *, reorder: bool) -> int:
+    """Improve the best plan, a round at a time; return the rounds made.
+
+    Parameters
+    ----------
+    setting : Setting
+    best : Best
+        Takes what is better.
+    start : Runs
+        Those of its plan.
+    rounds : int
+        At most.
+    reorder : bool
+        Whether runs may change places, too.
+
+    Notes
+    -----
+    A round takes O(runs and accesses), and the dispatch; many end early, since the runs alone or the bytes that must
+    cross the links take too long.
+    """
+    draw = random.Random(best.context.seed)
+    mean = 1 / max(1, len(setting.listed))
+    current, home, since, slack = start, start, 0, mean * SLACKS[0]
+    for number in range(rounds):
+        if best.done:
+            return number
+        moved = reorder and draw.random() < MOVED
+        changed = _moved(current, draw) if moved else _changed(setting, current, draw)
+        plan = _attempt(setting, best, changed, draw, slack)
+        since += 1
+        if plan is None:
+            pass
+        elif best.consider(plan, changed, f"round {number + 1:,}"):
+            current, home, since = changed, changed, 0
+        elif plan.makespan <= best.makespan * (1 + slack * draw.random()):
+            current = changed
+        if since >= BACK:
+            current, since, slack = home, 0, mean * draw.choice(SLACKS)
+    return rounds
+
+
+def _attempt(setting: Setting, best: Best, runs: Runs, draw: random.Random, slack: float) -> Plan | None:
+    """Dispatch some runs, values leaving in a drawn ranking; None if that is hopeless or does not fit."""
+    choice = setting.choice(runs)
+    if choice is None or best.hopeless(choice, 1 + slack):
+        return None
+    return setting.drawn(choice, draw)
+
+
+def _changed(setting: Setting, runs: Runs, draw: random.Random) -> Runs:
+    """Return runs with some reruns fewer, or more, than others; or the same, to be ranked anew."""
+    kind, tasks = draw.random(), list(runs.tasks)
+    if kind < 0.4:
+        again = _reruns(tasks)
+        if again:
+            at = draw.choice(again)
+            end = at + draw.choice(REACHES)
+            gone = {place for place in again if at <= place < end}
+            return Runs(tuple(task for place, task in enumerate(tasks) if place not in gone), runs.helped)
+    elif kind < 0.8:
+        at = draw.randrange(len(tasks))
+        added = _remade(setting, tasks[at], draw)
+        return Runs((*tasks[:at], *added, *tasks[at:]), runs.helped)
+    elif kind < 0.9 and setting.movable:
+        return Runs(runs.tasks, runs.helped ^ {draw.choice(setting.movable)})
+    return runs
+
+
+def _moved(runs: Runs, draw: random.Random) -> Runs:
+    """Return the runs with one of them elsewhere, mostly not far; whether what it reads is there then, others see."""
+    tasks = list(runs.tasks)
+    place = draw.randrange(len(tasks))
+    task = tasks.pop(place)
+    reach = draw.choice((1, 2, 4, 8, len(tasks)))
+    tasks.insert(draw.randint(max(0, place - reach), min(len(tasks), place + reach)), task)
+    return Runs(tuple(tasks), runs.helped)
+
+
+def _reruns(tasks: list[int]) -> list[int]:
+    """Return the places of runs that are not the first of their task."""
+    seen: set[int] = set()
+    found = []
+    for place, task in enumerate(tasks):
+        if task in seen:
+            found.append(place)
+        seen.add(task)
+    return found
+
+
+def _remade(setting: Setting, task: int, draw: random.Random) -> list[int]:
+    """Return runs that make something again that a task reads, now and then with what they read themselves."""
+    added: list[int] = []
+    while not added or draw.random() < 0.4:
+        reads = [value for value in setting.reads[added[0] if added else task] if setting.maker[value] >= 0]
+        if not reads:
+            break
+        added.insert(0, setting.maker[draw.choice(reads)])
+    return added

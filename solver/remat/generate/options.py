@@ -1,0 +1,223 @@
+"""Parameters of families as data, and those that several families share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Literal
+
+from remat.generate.document import Document
+
+ParameterType = Literal["int", "float", "str", "bool", "size"]
+ParameterValue = int | float | str | bool | None
+
+
+def flag(name: str) -> str:
+    """Return a parameter's option on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a family.
+
+    Parameters
+    ----------
+    name : str
+        As in Python; the command line writes ``_`` as ``-``.
+    type : {"int", "float", "str", "bool", "size"}
+        A size is an integer; whoever reads text (``2GiB``) turns it into one.
+    default : int, float, str, bool or None
+        None: left to the generator, which says what it then takes.
+    help : str
+    choices : tuple of str
+        Empty where any value of the type may be tried.
+    """
+
+    name: str
+    type: ParameterType
+    default: ParameterValue
+    help: str
+    choices: tuple[str, ...] = ()
+
+    @property
+    def option(self) -> str:
+        """The option on the command line."""
+        return flag(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A family of instances.
+
+    Parameters
+    ----------
+    kind, name : str
+        Together unique.
+    function : str
+        ``module:function`` below `remat.generate`.
+    summary : str
+        One line.
+    parameters : tuple of Parameter
+    """
+
+    kind: str
+    name: str
+    function: str
+    summary: str
+    parameters: tuple[Parameter, ...]
+
+    def load(self) -> Callable[..., Document]:
+        """Import and return the generator."""
+        module, _, function = self.function.partition(":")
+        loaded: Callable[..., Document] = getattr(import_module(f"remat.generate.{module}"), function)
+        return loaded
+
+
+def integer(name: str, default: int | None, text: str) -> Parameter:
+    """Return a whole number."""
+    return Parameter(name, "int", default, text)
+
+
+def size(name: str, default: int | None, text: str) -> Parameter:
+    """Return a size."""
+    return Parameter(name, "size", default, text)
+
+
+def number(name: str, default: float | None, text: str) -> Parameter:
+    """Return a number."""
+    return Parameter(name, "float", default, text)
+
+
+def boolean(name: str, default: bool | None, text: str) -> Parameter:
+    """Return a flag."""
+    return Parameter(name, "bool", default, text)
+
+
+def choice(name: str, choices: tuple[str, ...], text: str, default: str | None = None) -> Parameter:
+    """Return a text of a few, of which the first is the default."""
+    return Parameter(name, "str", default or choices[0], text, choices)
+
+
+PRESETS = ("gpt2-small", "gpt2-xl", "llama-7b-like", "llama-70b", "bert-large")
+"""Transformers whose hyper-parameters are known."""
+
+PRESET = choice("preset", PRESETS, "Where every hyper-parameter that is not given comes from.")
+SHAPE = (
+    integer("layers", None, "Number of blocks."),
+    integer("hidden", None, "Width of the residual stream."),
+    integer("heads", None, "Attention heads; they divide the hidden width."),
+    integer("sequence", None, "Tokens per sequence."),
+    integer("vocabulary", None, "Size of the vocabulary."),
+    integer("feedforward", None, "Inner width of the MLP (default: 4 x hidden, or the preset's)."),
+    integer("key_heads", None, "Heads of keys and values, which queries share (default: the preset's)."),
+    boolean("dropout", None, "Whether dropout masks are saved (default: the preset's)."),
+)
+SIXTEEN = choice("dtype", ("fp16", "bf16", "fp32"), "Type of activations, gradients and weights.", "bf16")
+FLASH = boolean("flash", True, "Tiled attention: no score matrices are stored.")
+HOST = (
+    number("link", 12e9, "Bandwidth between device and host in bytes/s."),
+    number("host_speed", 0.0625, "Speed of updates at the host, the device's being 1."),
+)
+DEVICE = (
+    number("flops", None, "FLOP/s of the device (default: an A100's for the dtype)."),
+    number("bandwidth", None, "Memory bandwidth in bytes/s (default: an A100's, 1.555e12)."),
+)
+STEP = (
+    integer("batch", 1, "Sequences in a micro-batch."),
+    integer("micro_batches", 1, "Forwards and backwards before the parameters change."),
+    SIXTEEN,
+    FLASH,
+    choice("parameters", ("none", "static", "host"), "Left out, static memory, or values at the host."),
+    Parameter(
+        "gradients",
+        "str",
+        None,
+        "Dropped, or added up over the micro-batches (default: that, with parameters at the host).",
+        ("none", "accumulate"),
+    ),
+    choice("optimizer", ("adam", "sgd", "none"), "What updates read, where parameters are at the host."),
+    *HOST,
+    *DEVICE,
+)
+SEED = integer("seed", 0, "Seed of the draws, at least 0.")
+UNITS = choice("units", ("unit", "si"), "Plain units, or seconds and bytes.")
+TASK_COUNT = integer("nodes", 100, "Number of tasks (of the forward graph, where it is trained).")
+LISTED = choice("order", ("random", "layer"), "Reference order: random topological, or layer by layer.")
+DTYPE = choice("dtype", ("fp32", "fp16", "bf16"), "Type of activations, gradients and weights.")
+KEEP = boolean("keep_gradients", True, "Keep the weights' gradients resident to the end.")
+TRAINED = (DTYPE, KEEP, *DEVICE)
+INPUT_GRADIENT = boolean("input_gradient", True, "Whether the gradient of the chain's input is wanted.")
+STORAGE = (
+    Parameter("storage", "str", "", "Checkpoint levels, as in 'ram:slots=10;disk:bandwidth=2e9,write_time=1'."),
+    Parameter("initial_state", "str", "live", "'live', or the level that also holds the first state."),
+)
+TIMES = (
+    integer("min_time", 1, "Least time."),
+    integer("max_time", 1000, "Largest time."),
+)
+SIZES = (
+    size("min_size", 1, "Least size."),
+    size("max_size", 5000, "Largest size."),
+)
+ZERO = number("zero_probability", 0.0, "Probability that a drawn figure is 0.")
+TASKS = (
+    *TIMES,
+    *SIZES,
+    ZERO,
+    number("workspace_probability", 0.0, "Probability that a task has a workspace."),
+    number("multi_output_probability", 0.0, "Probability that a task writes two values."),
+    number("alternative_probability", 0.0, "Probability that a task has a slower alternative."),
+    boolean("training", False, "Mirror the graph: a loss, then a backward task for every task."),
+    SEED,
+)
+PIPELINE = (
+    integer("devices", 4, "Number of devices."),
+    integer("micro_batches", 8, "Micro-batches of a step."),
+)
+CHANGING = (
+    choice("weights", ("flush", "stash", "double", "single"), "When parameters change (docs/pipelines.md)."),
+    integer("update_every", None, "Of double: micro-batches from one change to the next (default: twice the devices)."),
+)
+COPIES = integer("copies", 1, "Devices on which one layer may lie.")
+EXCHANGE = choice("exchange", ("none", "ring"), "How copies add up their gradients: not counted, or in a ring.")
+TRANSFERS = choice(
+    "transfers",
+    ("overlap", "blocking", "rendezvous", "grouped"),
+    "What transfers hold up: nothing, the sender, both ends one by one, or in groups (docs/pipelines.md).",
+)
+NODES = integer("nodes", 1000, "Number of nodes.")
+FRONTS = (
+    choice("ordering", ("nd", "natural"), "Geometric nested dissection, or row by row."),
+    integer("relax", 0, "Nodes absorb children as long as they eliminate at most so many columns."),
+)
+WEIGHTS = (
+    size("min_output", 1, "Least output size."),
+    size("max_output", 1000, "Largest output size."),
+    size("max_workspace", 0, "Largest workspace."),
+    integer("min_time", 1, "Least time."),
+    integer("max_time", 100, "Largest time."),
+    ZERO,
+    choice("orientation", ("in", "out"), "In-tree (leaves first) or out-tree (root first)."),
+    SEED,
+)
+
+
+def sides(*names: str, default: int = 50) -> tuple[Parameter, ...]:
+    """Return the extents of a grid."""
+    return tuple(integer(name, default, f"Points along the {name[1]} axis.") for name in names)
+
+
+def images(edge: int, which: str) -> tuple[Parameter, ...]:
+    """Return what networks for images have in common."""
+    return (
+        integer("image", edge, f"Edge of the images in pixels, {which}."),
+        integer("batch", 32, "Images in a batch."),
+        integer("classes", 1000, "Number of classes."),
+    )
+
+
+def defaulting(parameters: tuple[Parameter, ...], **defaults: ParameterValue) -> tuple[Parameter, ...]:
+    """Return parameters with other defaults."""
+    return tuple(replace(p, default=defaults.get(p.name, p.default)) for p in parameters)

@@ -1,0 +1,166 @@
+"""Steps as the text of a schedule document, some thousands at a time."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from itertools import compress, pairwise
+from json.encoder import encode_basestring
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remat.graph.machine import Machine
+from remat.graph.names import Names
+from remat.graph.taskgraph import IntArray, Ragged, TaskGraph
+from remat.schedule.steps import WHOLE, StepKind, Steps
+
+PART = 10_000
+"""Steps that become text together."""
+
+Texts = NDArray[np.object_]
+
+_BETWEEN = ",\n    "
+
+
+def document_chunks(head: dict[str, Any], steps: Steps | None, graph: TaskGraph, machine: Machine) -> Iterator[str]:
+    """Yield a schedule document: the head's keys, then one line per step."""
+    lines = [f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items()]
+    yield "{\n" + ",\n".join(lines)
+    if steps is None:
+        yield "\n}\n"
+        return
+    yield ',\n  "steps": ['
+    separator = "\n    "
+    for part in _parts(steps, graph, machine):
+        yield separator + _BETWEEN.join(part)
+        separator = _BETWEEN
+    yield "\n  ]\n}\n"
+
+
+def step_lines(steps: Steps, graph: TaskGraph, machine: Machine) -> Iterator[str]:
+    """Yield each step as one line of JSON (without the separating comma); two to four million lines a second."""
+    for part in _parts(steps, graph, machine):
+        yield from part
+
+
+def _parts(steps: Steps, graph: TaskGraph, machine: Machine) -> Iterator[list[str]]:
+    writer = _Writer(steps, graph, machine)
+    for begin in range(0, len(steps), PART):
+        yield writer.lines(begin, min(begin + PART, len(steps)))
+
+
+class _Writer:
+    """Makes lines of steps, column by column: what a step begins with, its start, and what it ends with."""
+
+    def __init__(self, steps: Steps, graph: TaskGraph, machine: Machine) -> None:
+        self._steps = steps
+        self._memories = [_quoted(memory.name) for memory in machine.memories]
+        self._processors = [_quoted(processor.name) for processor in machine.processors]
+        is_run = steps.kind == StepKind.RUN
+        self._runs = _Texts(graph.tasks, steps.item[is_run]).within('{"run": ', "")
+        self._values = _Texts(graph.values, np.concatenate((steps.item[~is_run], steps.drop.items)))
+        self._alone = self._values.within(', "drop": [', "]")
+        self._freed = steps.drop.counts
+        self._partial = bool((steps.amount != WHOLE).any())
+
+    def lines(self, begin: int, end: int) -> list[str]:
+        """Return the lines of some steps."""
+        steps = self._steps
+        kind = steps.kind[begin:end]
+        heads, tails = np.empty((2, end - begin), dtype=object)
+        tails.fill("")
+        is_run = kind == StepKind.RUN
+        heads[is_run] = self._runs.of(steps.item[begin:end][is_run])
+        freed, last = self._freed[begin:end], steps.drop.start[begin + 1 : end + 1] - 1
+        one, two = is_run & (freed == 1), is_run & (freed == 2)
+        tails[one] = self._alone.of(steps.drop.items[last[one]])
+        pairs = zip(*(self._values.of(steps.drop.items[last[two] - k]) for k in (1, 0)), strict=True)
+        tails[two] = [f', "drop": [{first}, {second}]' for first, second in pairs]
+        for index in np.flatnonzero(is_run & (freed > 2)).tolist():
+            tails[index] = f', "drop": {self._list(begin + index)}'
+        if not is_run.all():
+            self._add_copies(np.flatnonzero(kind == StepKind.COPY), begin, heads, tails)
+            for index in np.flatnonzero(kind == StepKind.DROP).tolist():
+                memory = self._memories[steps.source[begin + index]]
+                heads[index] = f'{{"drop": {self._list(begin + index)}, "memory": {memory}'
+        self._add_rare(begin, end, heads, tails)
+        if steps.start is None:
+            return [f"{head}{tail}}}" for head, tail in zip(heads.tolist(), tails.tolist(), strict=True)]
+        columns = zip(heads.tolist(), steps.start[begin:end].tolist(), tails.tolist(), strict=True)
+        return [f'{head}, "start": {start}{tail}}}' for head, start, tail in columns]
+
+    def _list(self, step: int) -> str:
+        return f"[{', '.join(self._values.of(self._steps.drop[step]))}]"
+
+    def _add_copies(self, at: IntArray, begin: int, heads: Texts, tails: Texts) -> None:
+        steps, memories = self._steps, self._memories
+        step = at + begin
+        ends = [f', "from": {source}, "to": {target}' for source in memories for target in memories]
+        pair = (steps.source[step] * len(memories) + steps.target[step]).tolist()
+        values = self._values.of(steps.item[step])
+        heads[at] = [f'{{"copy": {value}{ends[k]}' for value, k in zip(values, pair, strict=True)]
+        tails[at[self._freed[step] > 0]] = ', "drop": true'
+        if self._partial:
+            for index, amount in zip(at.tolist(), steps.amount[step].tolist(), strict=True):
+                if amount != WHOLE:
+                    tails[index] = f', "bytes": {amount}{tails[index]}'
+
+    def _add_rare(self, begin: int, end: int, heads: Texts, tails: Texts) -> None:
+        """Write where runs are, after what steps come, and which go on at once with the one before."""
+        steps = self._steps
+        for index, on in _rows(steps.on, begin, end):
+            if steps.kind[begin + index] == StepKind.RUN:
+                heads[index] += f', "on": [{", ".join(self._processors[processor] for processor in on)}]'
+        for index, after in _rows(steps.after, begin, end):
+            heads[index] += f', "after": {after}'
+        if steps.paired is not None:
+            for index in np.flatnonzero(steps.paired[begin:end] & (steps.kind[begin:end] == StepKind.RUN)).tolist():
+                tails[index] += ', "paired": true'
+
+
+def _rows(rows: Ragged | None, begin: int, end: int) -> Iterator[tuple[int, list[int]]]:
+    """Yield the rows from `begin` to `end` that are not empty, counted from `begin`."""
+    if rows is None:
+        return
+    bounds = rows.start[begin : end + 1].tolist()
+    items = rows.items[bounds[0] : bounds[-1]].tolist()
+    for index, (first, last) in enumerate(pairwise(bounds)):
+        if last > first:
+            yield index, items[first - bounds[0] : last - bounds[0]]
+
+
+def _quoted(name: str) -> str:
+    return encode_basestring(name)
+
+
+class _Texts:
+    """Names in quotes, made once for each that occurs."""
+
+    def __init__(self, names: Names, used: IntArray) -> None:
+        occurs = np.zeros(len(names), dtype=bool)
+        occurs[used[(used >= 0) & (used < len(names))]] = True
+        self._at = np.flatnonzero(occurs)
+        many = 4 * len(self._at) > len(names)
+        listed = list(compress(names[:], occurs.tolist())) if many else [names[index] for index in self._at.tolist()]
+        everything = "".join(listed)
+        plain = _quoted(everything) == f'"{everything}"'  # no name has what is written otherwise
+        self._fill(len(names), [f'"{name}"' for name in listed] if plain else list(map(_quoted, listed)))
+
+    def _fill(self, count: int, listed: list[str]) -> None:
+        self._listed = listed
+        self._texts: Texts = np.empty(count, dtype=object)
+        self._texts[self._at] = listed
+
+    def within(self, before: str, after: str) -> _Texts:
+        """Return the texts with others around them."""
+        made = copy.copy(self)
+        made._fill(len(self._texts), [f"{before}{text}{after}" for text in self._listed])
+        return made
+
+    def of(self, indices: IntArray) -> list[str]:
+        """Return the texts of these names."""
+        texts: list[str] = self._texts[indices].tolist()
+        return texts
