@@ -266,6 +266,8 @@ def lower(document, on=None, degrees=None):
     Graph
     """
     first = (on or machine(document)).first
+    if document["kind"] == "pipeline" and document.get("weights") == "fixed":
+        return _each_sample(_lower_inference(document, on or machine(document)), document["micro_batches"])
     if document["kind"] == "pipeline":
         return _lower_pipeline(document, on or machine(document), degrees)
     if document["kind"] == "dag":
@@ -577,6 +579,26 @@ def _lower_tree(document, first):
         roots if inward else [],
         document.get("static_memory", 0),
     )
+
+
+def _lower_inference(document, on):
+    """Return the graph of one micro-batch that only goes forwards."""
+    layers = [given for given in document["layers"] for _ in range(given.get("repeat", 1))]
+    edges = _edges(document["layers"])
+    values, tasks, placeable = {}, {}, set()
+    for number, layer in enumerate(layers, 1):
+        values[f"x{number}"] = layer.get("output_size", 0)
+        reads = [f"x{source}" for source, reader in edges if reader == number]
+        if layer.get("parameter_size"):
+            values[f"w{number}"] = layer["parameter_size"]
+            placeable.add(f"w{number}")
+            reads.append(f"w{number}")
+        given = layer["forward_time"]
+        by_type = given if isinstance(given, dict) else None
+        least = min(given[kind] for kind in on.types.values() if kind in given) if by_type else given
+        workspace = layer.get("forward_workspace", 0)
+        tasks[f"F{number}"] = Task(least, tuple(reads), (f"x{number}",), workspace, times=by_type)
+    return Graph(tasks, values, placeable=frozenset(placeable), copies=document.get("copies", 1))
 
 
 def _lower_pipeline(document, on, degrees):

@@ -3,7 +3,8 @@
 Readings of the format where it is brief
 ----------------------------------------
 - Sample m of the stream does what the pattern says for sample ``m % K`` of a period, in period ``m // K``; entries of
-  one instant are listed: those that hold nothing for any time first, then by shift, then as in the pattern.
+  one instant are listed: those that take no time first, then those that hold their way for none; by shift, then as in
+  the pattern.
 - A value of a sample is dropped in a memory by the step that uses it last there: that of the latest end, of these of
   the latest start, of these the last one listed. A copy cannot drop what it brings: that stays.
 - The stream is long enough when two samples that touch are both in it: more periods than the largest shift, and two.
@@ -79,7 +80,7 @@ def unroll(document, machine, pattern, period, samples, inputs):
                 start = entry["start"] + (entry["shift"] + m // samples) * period
                 action, _ = read_step(graph, machine, 0, _step(entry, m, inputs))
                 length, held = (0, 0) if action is None else (action.duration, action.duration - action.delay)
-                steps.append((start, held > 0, entry["shift"], index, m, start + length, entry))
+                steps.append((start, (length > 0) + (held > 0), entry["shift"], index, m, start + length, entry))
     steps.sort(key=lambda step: step[:5])
     last = {}
     for place, (start, _, _, _, m, end, entry) in enumerate(steps):

@@ -31,9 +31,9 @@ def place_samples(samples: Samples, machine: Machine, pattern: SamplePattern) ->
     Returns
     -------
     Steps
-        By start; at one instant what holds nothing for any time comes first, and of two of these the one of the smaller
-        shift; then as the pattern lists it. Each value is dropped, in each memory, by the step of its sample that uses
-        it last there.
+        By start; at one instant what takes no time comes first, then what holds its way for no time, but arrives later;
+        of two alike the one of the smaller shift, then as the pattern lists it. Each value is dropped, in each memory,
+        by the step of its sample that uses it last there.
 
     Raises
     ------
@@ -54,7 +54,12 @@ def place_samples(samples: Samples, machine: Machine, pattern: SamplePattern) ->
     seen = number < samples.count
     index, number, begins = index[seen], number[seen], begins[seen]
     slack = _slack(pattern, lasting, begins)
-    takes = np.array([_held(graph, machine, turn, time) > slack for turn, time in zip(turns, lasting, strict=True)])
+    takes = np.array(
+        [
+            int(time > slack) + int(_held(graph, machine, turn, time) > slack)
+            for turn, time in zip(turns, lasting, strict=True)
+        ]
+    )
     shift = np.array([turn.shift for turn in turns], dtype=np.int64)[index]
     order = np.lexsort((number, index, shift, takes[index], instants(begins, slack)))
     index, number, begins = index[order], number[order], begins[order]

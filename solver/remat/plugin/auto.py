@@ -279,6 +279,15 @@ def _alone_and(applies: Callable[[Problem], bool]) -> Callable[[Problem], bool]:
     return lambda problem: not _is_stream(problem) and not _of_devices(problem) and applies(problem)
 
 
+def _is_inference(problem: Problem) -> bool:
+    return problem.instance.samples_seen is not None
+
+
+def _changes(problem: Problem) -> bool:
+    """Whether parameters change while micro-batches are under way."""
+    return _is_stream(problem) and not _is_inference(problem)
+
+
 def _is_step(problem: Problem) -> bool:
     return not _is_stream(problem)
 
@@ -389,8 +398,11 @@ TABLE: tuple[Rule, ...] = (
     Rule(
         "dag", "otherwise; in a better order", ("dag-auto",), _alone_and(_always), options={"reorder": True}, free=True
     ),
-    Rule("pipeline", "weights that change while micro-batches are under way", ("1f1b-star",), _is_stream),
-    Rule("pipeline", "any", ("pipe-search",), _is_step),
+    Rule("pipeline", "forwards only", ("tarnawski-dp",), _is_inference, first=True),
+    Rule("pipeline", "forwards only, copies of layers", ("placement-replicated",), _has_copies),
+    Rule("pipeline", "forwards only", ("tarnawski-ip",), _is_inference),
+    Rule("pipeline", "weights that change while micro-batches are under way", ("1f1b-star",), _changes),
+    Rule("pipeline", "any other", ("pipe-search",), _is_step),
     Rule("pipeline", "at most 300 tasks", ("pipe-exact",), _small_pipeline, options={"work": 20.0}),
 )
 

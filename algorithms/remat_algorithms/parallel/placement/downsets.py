@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from remat.plugin import IntArray
-from remat_algorithms.parallel.placement.groups import Groups
+from remat_algorithms.parallel.placement.groups import Ordered
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class DownSets:
         return found
 
 
-def down_sets(groups: Groups, most: int) -> DownSets | None:
+def down_sets(groups: Ordered, most: int) -> DownSets | None:
     """Return all down-sets; None if there are more than so many.
 
     O(sets x groups that may follow each).

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -28,6 +29,21 @@ class Passing:
     maker: int
     readers: tuple[int, ...]
     size: int
+
+
+class Ordered(Protocol):
+    """Groups in an order, and what passes between them."""
+
+    @property
+    def after(self) -> tuple[frozenset[int], ...]:
+        """The groups that must come before each group."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def flows(self) -> list[Passing]:
+        """Return what passes between groups."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def solve(problem: Problem, options: BoundOptions, context: Context) -> Proposal
     found = contiguous(best, DownSetOptions(sets=options.sets))
     within = None
     if found.bound is not None:
-        bounds.append(sharpened(Bound(found.bound, CONTIGUOUS, "down-sets"), best.time))
+        bounds.append(sharpened(Bound(found.bound, CONTIGUOUS, found.source), best.time))
         within = CONTIGUOUS if bounds[-1].value == best.time else None
     walk_on(best, options.moves)
     within = None if within is not None and best.time != bounds[-1].value else within

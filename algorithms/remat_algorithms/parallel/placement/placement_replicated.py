@@ -59,7 +59,7 @@ def solve(problem: Problem, options: ReplicatedOptions, context: Context) -> Pro
     search = _Search(best, options)
     search.run()
     within = None
-    if search.bound is not None and model.certain and model.counted:
+    if search.bound is not None and model.certain:
         scope = ALL_SCHEDULES if model.free or everywhere(model) else ONCE
         bound = sharpened(Bound(search.bound, scope, "shared loads"), best.time)
         within = scope if bound.value == best.time and scope != ALL_SCHEDULES else None

@@ -114,14 +114,16 @@ class PlacementProgram:
     model : Model
     less : sequence of int
         Bytes by which each memory has less room.
-    below : float or None
-        Only loads below that are of interest.
+    upper : float or None
+        No load above that is of interest.
+    transfers : bool
+        Whether transfers are counted.
     """
 
     model: Model
     less: Sequence[int] = ()
-    below: float | None = None
     upper: float | None = None
+    transfers: bool = True
 
     def solve(
         self,
@@ -176,9 +178,9 @@ class PlacementProgram:
         for unit, own in enumerate(self.on):
             for processor, on in own.items():
                 self.busy[processor].append((on, self.steps.down(float(model.time[processor, unit]))))
-        if model.star is not None:
+        if self.transfers and model.star is not None:
             self._send_on_star()
-        elif not model.free:
+        elif self.transfers and not model.free:
             self._send()
         highest = sum(time for own in self.busy.values() for _, time in own) or 1
         if self.upper is not None:

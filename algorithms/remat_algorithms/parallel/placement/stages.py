@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from remat.plugin import IntArray
 from remat_algorithms.parallel.placement import stages_kernel
 from remat_algorithms.parallel.placement.downsets import DownSets
-from remat_algorithms.parallel.placement.groups import Groups
+from remat_algorithms.parallel.placement.groups import Groups, Ordered
 from remat_algorithms.parallel.placement.model import Model
 
 FINEST = 2**58
@@ -46,7 +46,7 @@ class Staged:
 
     Attributes
     ----------
-    groups : Groups
+    groups : Ordered
     classes : tuple of tuple of int
         Processors that are alike.
     step : float
@@ -63,7 +63,7 @@ class Staged:
         Steps by which a load may be off.
     """
 
-    groups: Groups
+    groups: Ordered
     classes: tuple[tuple[int, ...], ...]
     step: float
     time: IntArray
@@ -76,6 +76,10 @@ class Staged:
     held: tuple[int, ...] = ()
     flights: int = 0
     error: int = 0
+
+    def without_transfers(self) -> Staged:
+        """Return the same where nothing takes time to send or receive."""
+        return replace(self, away=np.zeros_like(self.away), back=np.zeros_like(self.back))
 
     @property
     def states(self) -> int:
@@ -378,7 +382,7 @@ def homes_of(costs: Staged, sets: DownSets, stages: Sequence[tuple[int, int]]) -
     return found
 
 
-def orders(groups: Groups) -> Iterator[list[int]]:
+def orders(groups: Ordered) -> Iterator[list[int]]:
     """Yield some orders of the groups: as they are listed, breadth first, and depth first."""
     count = len(groups)
     following: list[list[int]] = [[] for _ in range(count)]

@@ -24,6 +24,7 @@ from remat_algorithms.parallel.placement.groups import Groups, coarser, groups_o
 from remat_algorithms.parallel.placement.model import Model, model_of
 from remat_algorithms.parallel.placement.placing import CONTIGUOUS, ROUNDS, Best, sharpened
 from remat_algorithms.parallel.placement.stages import Search, Staged, homes_of, orders, staged
+from remat_algorithms.parallel.placement.training import solve_training
 
 MOST_CELLS = 2 * 10**7
 """Entries of the table: down-sets times numbers of devices of each class."""
@@ -43,6 +44,8 @@ class DownSetOptions(Options):
 
 def solve(problem: Problem, options: DownSetOptions, context: Context) -> Proposal:
     """Find the best contiguous placement, and prove it where all down-sets were looked at."""
+    if problem.kind == "pipeline" and problem.samples is None:
+        return solve_training(problem, options.sets, options.work, context)
     model = model_of(problem, "tarnawski-dp")
     refused = refuse(problem, model, context)
     if refused is not None:
@@ -54,7 +57,7 @@ def solve(problem: Problem, options: DownSetOptions, context: Context) -> Propos
     found = contiguous(best, options)
     within = None
     if found.bound is not None:
-        bound = sharpened(Bound(found.bound, CONTIGUOUS, "down-sets"), best.time)
+        bound = sharpened(Bound(found.bound, CONTIGUOUS, found.source), best.time)
         bounds.append(bound)
         within = CONTIGUOUS if bound.value == best.time else None
     infeasible = CONTIGUOUS if found.none else None
@@ -66,6 +69,7 @@ class Found:
 
     def __init__(self) -> None:
         self.bound: float | int | None = None
+        self.source = "down-sets"
         self.none = False
         self.termination = Termination.COMPLETED
 
@@ -92,7 +96,7 @@ def contiguous(best: Best, options: DownSetOptions) -> Found:
         stages = search.best(costs.bound, None if upper is None else upper + costs.error)
         work -= search.visits
         if turn == 0:
-            _conclude(found, search, costs, stages)
+            _conclude(found, search, groups, stages)
         if not search.ended and not context.stopped:
             found.termination = Termination.ITERATION_LIMIT
         last = homes_of(costs, sets, stages) if stages is not None else (homes[-1] if homes else None)
@@ -105,12 +109,18 @@ def contiguous(best: Best, options: DownSetOptions) -> Found:
     return found
 
 
-def _conclude(found: Found, search: Search, costs: Staged, stages: Sequence[tuple[int, int]] | None) -> None:
+def _conclude(found: Found, search: Search, groups: Groups, stages: Sequence[tuple[int, int]] | None) -> None:
     """Say what a search has proved of all contiguous placements."""
-    model = costs.groups.model
+    costs, model = search.costs, groups.model
     separable = model.star is not None and model.star.separable
-    if not (costs.groups.exact and (separable or model.free) and model.certain):
+    if not groups.exact or not model.certain:
         return
+    if not (separable or model.free):
+        # What is counted of transfers may be too much: what no placement can do without is its work.
+        upper = max(search.loads(stages)) if stages is not None else None
+        search = Search(costs.without_transfers(), search.sets, search.stopped, search.most)
+        stages = search.best(search.costs.bound, upper)
+        found.source = "down-sets without transfers"
     if stages is not None:
         value = max(search.loads(stages)) - costs.error
         found.bound = value if costs.step == 1.0 else value * costs.step

@@ -60,12 +60,16 @@ def solve(problem: Problem, options: ProgramOptions, context: Context) -> Propos
         walk_on(best, options.moves)
         outlook = improve(best, context, options.work, scope)
         termination = Termination.COMPLETED if outlook.ended else Termination.ITERATION_LIMIT
-        if model.counted and model.certain:
+        source = "placement program"
+        if not model.counted:
+            outlook = improve(best, context, options.work / 2, scope, transfers=False)
+            source += " without transfers"
+        if model.certain:
             if outlook.infeasible and best.placed is None:
                 return best.proposal(bounds, infeasible_within=scope)
             whole = outlook.bound.denominator == 1
             value = int(outlook.bound) if whole else float(outlook.bound)
-            bound = sharpened(Bound(value, scope, "placement program"), best.time)
+            bound = sharpened(Bound(value, scope, source), best.time)
             bounds += [bound] if value > 0 else []
             within = scope if bound.value == best.time and scope != ALL_SCHEDULES else None
             bounds += block_bound(best, bounds, options.bound_work)
@@ -107,10 +111,10 @@ def walk_on(best: Best, moves: int) -> None:
 
 def everywhere(model: Model) -> bool:
     """Whether a bound on placements is one on all schedules: nothing can run in two places."""
-    return model.certain and model.counted and all(pinned(model))
+    return model.certain and all(pinned(model))
 
 
-def improve(best: Best, context: Context, work: float, scope: str) -> Outlook:
+def improve(best: Best, context: Context, work: float, scope: str, *, transfers: bool = True) -> Outlook:
     """Solve the program, again with less room where what passes does not fit; return what the first one has proved."""
     model = best.model
     less = [0] * len(model.machine.memories)
@@ -125,17 +129,19 @@ def improve(best: Best, context: Context, work: float, scope: str) -> Outlook:
             if known is None or model.load(homes) < float(known) * (1 - 1e-12):
                 excess = best.consider(homes)
 
-        outlook = PlacementProgram(model, less, upper=None if best.time is None else float(best.time)).solve(
+        program = PlacementProgram(model, less, None if best.time is None else float(best.time), transfers)
+        holds = (model.counted or not transfers) and model.certain and first is None
+        outlook = program.solve(
             hint=hint,
             found=consider,
-            bounded=_reporting(context, scope) if model.counted and first is None else lambda bound: None,
+            bounded=_reporting(context, scope) if holds else lambda bound: None,
             stop=lambda: context.stopped,
             work=work,
             seed=context.seed,
         )
         first = first or outlook
         work -= outlook.work
-        if not any(excess) or context.stopped or work <= 0:
+        if not any(excess) or context.stopped or work <= 0 or not transfers:
             break
         less = [room + more for room, more in zip(less, excess, strict=True)]
     assert first is not None

@@ -51,7 +51,10 @@ def samples_of(instance: Instance, machine: Machine | None = None, count: int | 
         return None
     from remat.graph.samples import Samples
 
-    graph = _of("dag", "lower_dag")(instance, machine_of(instance) if machine is None else machine)
+    if is_dag(instance):
+        graph = _of("dag", "lower_dag")(instance, machine_of(instance) if machine is None else machine)
+    else:
+        graph = _of("inference", "lower_inference")(instance)
     return Samples(graph, seen if count is None else count)
 
 
