@@ -194,6 +194,7 @@ def pipeline_csv(
 @click.argument("path", metavar="JSON", type=click.Path())
 @click.option("--accelerators", type=click.IntRange(min=0, max=255), metavar="N", help="[default: the profile's]")
 @click.option("--cpus", type=click.IntRange(min=0, max=255), metavar="N", help="[default: the profile's]")
+@click.option("--memory", metavar="SIZE", help="Of each accelerator. [default: the profile's]")
 @click.option("--samples", type=click.IntRange(min=1), metavar="N", default=8, show_default=True, help="Looked at.")
 @click.option("--split", metavar="FILE", type=click.Path(), help="Which nodes each accelerator and CPU runs.")
 @click.option("--schedule", metavar="FILE", help="Where to write the split, as a schedule.")
@@ -219,15 +220,14 @@ def partitioning(session: Session, /, **given: Any) -> int:
     from remat.bridges.placement_profiles.partitioning import import_partitioning, import_split
     from remat.instance import instance_document
 
-    made = import_partitioning(
-        asked.path, accelerators=asked.accelerators, cpus=asked.cpus, samples=asked.samples, name=asked.name
-    )
-    for note in made.notes:
+    own = ("accelerators", "cpus", "memory", "samples", "name")
+    made = import_partitioning(asked.path, **{key: getattr(asked, key) for key in own})
+    split = None if asked.split is None else import_split(made, asked.split)
+    for note in (*made.notes, *(split.notes if split is not None else ())):
         session.note(note)
-    schedule = None if asked.split is None else import_split(made, asked.split)
     _write(instance_document(made.instance), asked.output)
-    if schedule is not None and asked.schedule is not None:
-        _write(schedule, asked.schedule)
+    if split is not None and asked.schedule is not None:
+        _write(split.schedule, asked.schedule)
     return ExitCode.OK
 
 
@@ -238,6 +238,7 @@ class _Partitioning:
     path: str
     accelerators: int | None
     cpus: int | None
+    memory: str | None
     samples: int
     split: str | None
     schedule: str | None

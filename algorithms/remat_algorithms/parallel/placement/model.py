@@ -145,21 +145,36 @@ class Model:
         for processor in range(self.processors):
             memory = self.memory_of[processor]
             shared = sum(other == memory for other in self.memory_of) > 1
-            key = (self.time[processor].tobytes(), self.room[memory], self._links(memory), memory if shared else None)
+            key = (self.time[processor].tobytes(), self.room[memory], self._links(processor), memory if shared else None)
             found[key].append(processor)
         return tuple(tuple(own) for own in found.values())
 
-    def _links(self, memory: int) -> object:
-        """Return what tells the links of a memory from those of others."""
+    def _links(self, processor: int) -> object:
+        """Return what tells the links of a processor's memory from those of others."""
         own, machine = set[object](), self.machine
-        names = {machine.memories[memory].name} | {p.name for p in machine.processors if p.memory == memory}
-        for link in machine.links:
+        memory = self.memory_of[processor]
+
+        def told(resource: int, ends: set[int]) -> object:
+            alone = resource >= self.processors and self._users[resource] <= ends
+            return -1 if resource == processor else -2 if alone else resource
+
+        for link, held in zip(machine.links, machine.held_by_link, strict=True):
             if memory in (link.source, link.target):
                 other = link.target if link.source == memory else link.source
-                mine = tuple(channel in names for channel in (link.channel, *link.also))
                 far = other if self.star is not None or other == memory else -1
+                mine = tuple(told(resource, {link.source, link.target}) for resource in held)
                 own.add((link.source == memory, far, link.bandwidth, link.latency, link.delay, mine))
         return frozenset(own)
+
+    @cached_property
+    def _users(self) -> list[set[int]]:
+        """The memories whose links hold each resource, but for a star's hub."""
+        found: list[set[int]] = [set() for _ in self.machine.resources]
+        for link, held in zip(self.machine.links, self.machine.held_by_link, strict=True):
+            ends = {link.source, link.target} - ({self.star.hub} if self.star is not None else set())
+            for resource in held:
+                found[resource] |= ends
+        return found
 
     def homes(self, placed: Sequence[int]) -> list[int]:
         """Return the processor of each task, of those of the units; -1 where a task does not run."""

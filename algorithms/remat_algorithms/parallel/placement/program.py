@@ -19,12 +19,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from remat_algorithms.kit.programs.answers import Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
+from remat_algorithms.parallel.placement.groups import Groups
 from remat_algorithms.parallel.placement.model import Model
 
 MOST_STEPS = 2**42
@@ -118,12 +120,15 @@ class PlacementProgram:
         No load above that is of interest.
     transfers : bool
         Whether transfers are counted.
+    groups : Groups or None
+        Contiguous placements of these alone.
     """
 
     model: Model
     less: Sequence[int] = ()
     upper: float | None = None
     transfers: bool = True
+    groups: Groups | None = None
 
     def solve(
         self,
@@ -189,11 +194,31 @@ class PlacementProgram:
         for own in self.busy.values():
             self.program.add(self.sum([term for term, _ in own], [time for _, time in own]) <= self.load)
         self._hold()
+        if self.groups is not None:
+            self._follow(self.groups)
         self.program.minimize(self.load)
         if hint is not None:
             for unit, own in enumerate(self.on):
                 for processor, on in own.items():
                     self.program.add_hint(on, processor == hint[unit])
+
+    def _follow(self, groups: Groups) -> None:
+        """Units of a group are together, and nothing goes back in some order of the processors."""
+        last = self.model.processors - 1
+        rank = [self.program.new_int_var(0, last, "") for _ in range(self.model.processors)]
+        self.program.add_all_different(rank)
+        for own in self.model.classes:
+            for one, other in pairwise(own):
+                self.program.add(rank[one] < rank[other])
+        position = [self.program.new_int_var(0, last, "") for _ in range(len(groups))]
+        for group, (first, *others) in enumerate(groups.units):
+            for processor, on in self.on[first].items():
+                self.program.add(position[group] == rank[processor]).only_enforce_if(on)
+            for unit in others:
+                for processor in sorted(self.on[first].keys() | self.on[unit].keys()):
+                    self.program.add(self.on[first].get(processor, 0) == self.on[unit].get(processor, 0))
+            for before in groups.after[group]:
+                self.program.add(position[before] <= position[group])
 
     def _memories(self, own: dict[int, Any]) -> dict[int, Any]:
         """Return whether a unit is in a memory, for each that it may be in."""

@@ -110,8 +110,11 @@ class Staged:
         return max(math.floor(share), int(self.least.max(initial=0)))
 
 
-def staged(model: Model, groups: Groups, less: Sequence[int] = ()) -> Staged:
-    """Return what stages of a stream take, memories having so much less room each."""
+def staged(model: Model, groups: Groups, less: Sequence[int] = (), *, whole: bool = False) -> Staged:
+    """Return what stages of a stream take, memories having so much less room each.
+
+    Processors of one memory have a share of it each, or each the `whole`.
+    """
     classes = model.classes
     first = [own[0] for own in classes]
     time = groups.time()[first]
@@ -127,7 +130,7 @@ def staged(model: Model, groups: Groups, less: Sequence[int] = ()) -> Staged:
     room = []
     for processor in first:
         memory = model.memory_of[processor]
-        shared = sum(other == memory for other in model.memory_of)
+        shared = 1 if whole else sum(other == memory for other in model.memory_of)
         limit = model.room[memory]
         room.append(NO_LIMIT if limit is None else (limit - (less[memory] if less else 0)) // shared)
     return Staged(

@@ -55,13 +55,24 @@ def solve(problem: Problem, options: DownSetOptions, context: Context) -> Propos
         context.report(bound=bound.value, scope=bound.scope)
     best = Best(problem, model, context)
     found = contiguous(best, options)
-    within = None
-    if found.bound is not None:
-        bound = sharpened(Bound(found.bound, CONTIGUOUS, found.source), best.time)
-        bounds.append(bound)
-        within = CONTIGUOUS if bound.value == best.time else None
-    infeasible = CONTIGUOUS if found.none else None
-    return best.proposal(bounds, optimal_within=within, infeasible_within=infeasible, termination=found.termination)
+    bound = class_bound(found, best)
+    return conclude_class(best, bounds if bound is None else [*bounds, bound], found)
+
+
+def class_bound(found: Found, best: Best) -> Bound | None:
+    """Return the bound on contiguous placements that is known."""
+    return None if found.bound is None else sharpened(Bound(found.bound, CONTIGUOUS, found.source), best.time)
+
+
+def conclude_class(best: Best, bounds: Sequence[Bound], found: Found) -> Proposal:
+    """Return the answer: the best contiguous placement, proved where a bound on them equals its time."""
+    proved = any(bound.scope == CONTIGUOUS and bound.value == best.time for bound in bounds)
+    return best.proposal(
+        bounds,
+        optimal_within=CONTIGUOUS if proved else None,
+        infeasible_within=CONTIGUOUS if found.none else None,
+        termination=found.termination,
+    )
 
 
 class Found:
@@ -115,10 +126,12 @@ def _conclude(found: Found, search: Search, groups: Groups, stages: Sequence[tup
     separable = model.star is not None and model.star.separable
     if not groups.exact or not model.certain:
         return
-    if not (separable or model.free):
-        # What is counted of transfers may be too much: what no placement can do without is its work.
+    shared = not model.alone and any(model.room[memory] is not None for memory in model.memory_of)
+    if shared or not (separable or model.free):
+        # What is counted of transfers may be too much, and room that is shared may be too little: what no placement
+        # can do without is its work.
         upper = max(search.loads(stages)) if stages is not None else None
-        search = Search(costs.without_transfers(), search.sets, search.stopped, search.most)
+        search = Search(staged(model, groups, whole=True).without_transfers(), search.sets, search.stopped, search.most)
         stages = search.best(search.costs.bound, upper)
         found.source = "down-sets without transfers"
     if stages is not None:

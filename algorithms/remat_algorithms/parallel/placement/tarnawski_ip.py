@@ -3,7 +3,7 @@
 It begins with the answer of `tarnawski-dp`, and is never worse. The class is that of placements of each unit on one
 processor, for all samples (`program`); where parameters keep every unit in one place anyway, and the machine is a star,
 what is proved holds for all schedules. With `contiguous` it is that of `tarnawski-dp`: proved by that where there are
-not too many down-sets, else improved by the program of contiguous placements (`contiguous_program`).
+not too many down-sets, else improved by the program in which nothing goes back, in some order of the processors.
 
 Limits are in CP-SAT's own units of work. Where what passes does not fit beside parameters, memories have so much less
 room the next time.
@@ -19,10 +19,17 @@ from remat.plugin import ALL_SCHEDULES, Bound, Context, Options, Problem, Propos
 from remat_algorithms.parallel.placement.blocks import Blocks
 from remat_algorithms.parallel.placement.bounds import cheap_bounds, pinned
 from remat_algorithms.parallel.placement.feasibility import pack, refuse
+from remat_algorithms.parallel.placement.groups import Groups, groups_of
 from remat_algorithms.parallel.placement.model import Model, model_of
-from remat_algorithms.parallel.placement.placing import ONE_PLACE, ROUNDS, Best, over_all, sharpened
+from remat_algorithms.parallel.placement.placing import CONTIGUOUS, ONE_PLACE, ROUNDS, Best, over_all, sharpened
 from remat_algorithms.parallel.placement.program import Outlook, PlacementProgram
-from remat_algorithms.parallel.placement.tarnawski_dp import DownSetOptions, contiguous
+from remat_algorithms.parallel.placement.tarnawski_dp import (
+    DownSetOptions,
+    Found,
+    class_bound,
+    conclude_class,
+    contiguous,
+)
 from remat_algorithms.parallel.placement.walking import walked
 
 
@@ -50,7 +57,9 @@ def solve(problem: Problem, options: ProgramOptions, context: Context) -> Propos
     for bound in bounds:
         context.report(bound=bound.value, scope=bound.scope)
     best = Best(problem, model, context)
-    contiguous(best, DownSetOptions(sets=options.sets))
+    found = contiguous(best, DownSetOptions(sets=options.sets))
+    if options.contiguous:
+        return _within_order(best, bounds, found, options.work)
     scope = ALL_SCHEDULES if everywhere(model) else ONE_PLACE
     termination = Termination.COMPLETED
     within = None
@@ -67,13 +76,32 @@ def solve(problem: Problem, options: ProgramOptions, context: Context) -> Propos
         if model.certain:
             if outlook.infeasible and best.placed is None:
                 return best.proposal(bounds, infeasible_within=scope)
-            whole = outlook.bound.denominator == 1
-            value = int(outlook.bound) if whole else float(outlook.bound)
-            bound = sharpened(Bound(value, scope, source), best.time)
-            bounds += [bound] if value > 0 else []
+            bound = _bound(best, outlook, scope, source)
+            bounds += [bound] if bound.value > 0 else []
             within = scope if bound.value == best.time and scope != ALL_SCHEDULES else None
             bounds += block_bound(best, bounds, options.bound_work)
     return best.proposal(bounds, optimal_within=within, termination=termination)
+
+
+def _within_order(best: Best, bounds: list[Bound], found: Found, work: float) -> Proposal:
+    """Finish with contiguous placements alone: prove the best of them, by the program where down-sets do not."""
+    model, context = best.model, best.context
+    known = class_bound(found, best)
+    bounds += [] if known is None else [known]
+    if found.none or context.stopped or (known is not None and known.value == best.time):
+        return conclude_class(best, bounds, found)
+    groups = groups_of(model)
+    outlook = improve(best, context, work, CONTIGUOUS, groups=groups)
+    found.termination = Termination.COMPLETED if outlook.ended else Termination.ITERATION_LIMIT
+    if model.counted and model.certain:
+        found.none = outlook.infeasible and best.placed is None
+        bounds.append(_bound(best, outlook, CONTIGUOUS, "contiguous program"))
+    return conclude_class(best, bounds, found)
+
+
+def _bound(best: Best, outlook: Outlook, scope: str, source: str) -> Bound:
+    whole = outlook.bound.denominator == 1
+    return sharpened(Bound(int(outlook.bound) if whole else float(outlook.bound), scope, source), best.time)
 
 
 def block_bound(best: Best, bounds: Sequence[Bound], work: float) -> list[Bound]:
@@ -114,7 +142,9 @@ def everywhere(model: Model) -> bool:
     return model.certain and all(pinned(model))
 
 
-def improve(best: Best, context: Context, work: float, scope: str, *, transfers: bool = True) -> Outlook:
+def improve(
+    best: Best, context: Context, work: float, scope: str, *, transfers: bool = True, groups: Groups | None = None
+) -> Outlook:
     """Solve the program, again with less room where what passes does not fit; return what the first one has proved."""
     model = best.model
     less = [0] * len(model.machine.memories)
@@ -129,7 +159,7 @@ def improve(best: Best, context: Context, work: float, scope: str, *, transfers:
             if known is None or model.load(homes) < float(known) * (1 - 1e-12):
                 excess = best.consider(homes)
 
-        program = PlacementProgram(model, less, None if best.time is None else float(best.time), transfers)
+        program = PlacementProgram(model, less, None if best.time is None else float(best.time), transfers, groups)
         holds = (model.counted or not transfers) and model.certain and first is None
         outlook = program.solve(
             hint=hint,

@@ -3,7 +3,7 @@
 The program over down-sets (`stages`) begins at the loss: the k-th stage from there holds its parameters and min(k, m)
 of m micro-batches, as under 1F1B. A layer's time is that of its forward and its backward, a way between stages carries
 outputs there and gradients back. Ways are counted as the slowest of the cluster, and as the quickest; the better of the
-two is taken, once placed. Steps that end run 1F1B; streams whose parameters change the pattern 1F1B* of the least
+two is taken, once placed; each direction has a way of its own, so what is slower of there and back counts. Steps that end run 1F1B; streams whose parameters change the pattern 1F1B* of the least
 period that fits. Where what passes does not fit, devices have so much less room the next time.
 """
 
@@ -46,7 +46,7 @@ ENDLESS = 10**6
 
 @dataclass(frozen=True)
 class LayerOrder:
-    """Layers from the loss on, each after those that read it."""
+    """Layers from the loss on, each after those that read it; what passes has the number of its layer for a size."""
 
     after: tuple[frozenset[int], ...]
     passing: tuple[Passing, ...]
@@ -201,15 +201,14 @@ def layer_order(instance: PipelineInstance) -> LayerOrder:
     layers, sources = instance.each_layer(), instance.sources()
     last = len(layers) - 1
     readers: list[list[int]] = [[] for _ in layers]
-    passing = []
     for reader, own in enumerate(sources):
         for source in own:
             readers[source].append(reader)
-            passing.append(Passing(last - reader, (last - source,), layers[source].gradient_bytes))
-    for source, own in enumerate(readers):
-        if own:
-            there = tuple(sorted(last - reader for reader in own))
-            passing.append(Passing(last - source, there, layers[source].output_size))
+    passing = [
+        Passing(last - source, tuple(sorted(last - reader for reader in own)), source)
+        for source, own in enumerate(readers)
+        if own
+    ]
     after = tuple(frozenset(last - reader for reader in readers[last - number]) for number in range(len(layers)))
     return LayerOrder(after, tuple(passing))
 
@@ -229,14 +228,19 @@ def staged_layers(
         raise OptionError("some layer runs on no device", argument="algorithm")
     time = np.array([[0 if work is None else work for work in row] for row in works], dtype=np.float64)
     choose = max if slowest else min
-    links = machine.links
-    ways = [choose((float(link.time(one.size) - link.delay) for link in links), default=0.0) for one in order.passing]
+    each = instance.each_layer()
+    ways = []
+    for one in order.passing:
+        sizes = (each[one.size].output_size, each[one.size].gradient_bytes)
+        times = [max(float(link.time(size) - link.delay) for size in sizes) for link in machine.links]
+        ways.append(choose(times, default=0.0))
     total = float(time.max(axis=0).sum()) + 2 * sum(ways)
     whole = bool((time == np.rint(time)).all()) and all(way == round(way) for way in ways)
     step = 1.0 if whole or not total else total / FINEST
     away = np.tile(np.rint(np.array(ways, dtype=np.float64) / step).astype(np.int64), (len(classes), 1))
     rooms = [machine.memories[machine.processors[own[0]].memory] for own in classes]
     stash = instance.weights == "stash"
+    holds = instance.cluster.transfers != "overlap"
     return Staged(
         order,
         classes,
@@ -245,7 +249,7 @@ def staged_layers(
         unable,
         away,
         away,
-        ((False, False, False),) * len(classes),
+        ((holds, holds, False),) * len(classes),
         tuple(
             NO_LIMIT if room.capacity is None else room.capacity - room.static - less[own[0]]
             for own, room in zip(classes, rooms, strict=True)

@@ -68,6 +68,7 @@ def import_partitioning(
     *,
     accelerators: int | None = None,
     cpus: int | None = None,
+    memory: int | str | None = None,
     samples: int = SEEN,
     name: str | None = None,
 ) -> Imported:
@@ -78,6 +79,8 @@ def import_partitioning(
     source : path, open file or dict
     accelerators, cpus : int, optional
         How many there are; default: as many as the profile says.
+    memory : int or str, optional
+        Bytes of each accelerator; default: as the profile says.
     samples : int
         Samples that are looked at step by step.
     name : str, optional
@@ -115,7 +118,7 @@ def import_partitioning(
     others = count(document, "maxCPUs", "$") if cpus is None else cpus
     if not some + others:
         raise InstanceError("neither an accelerator nor a CPU", "$.maxFPGAs")
-    machine = _machine(some, others, size(document, "maxSizePerFPGA", "$"), made.bandwidth)
+    machine = _machine(some, others, size(document, "maxSizePerFPGA", "$") if memory is None else memory, made.bandwidth)
     if not others:
         for task in tasks:
             task["time"].pop(CPU)
@@ -224,7 +227,7 @@ def _bandwidth(cost: dict[int, float], given: dict[int, int]) -> float:
     return int(most) if most == int(most) else most
 
 
-def _machine(accelerators: int, cpus: int, capacity: int, bandwidth: float) -> dict[str, Any]:
+def _machine(accelerators: int, cpus: int, capacity: int | str, bandwidth: float) -> dict[str, Any]:
     """Return accelerators around the memory of the CPUs; transfers keep them from computing."""
     names = [f"{ACCELERATOR}{index}" for index in range(accelerators)]
     processors: list[dict[str, Any]] = []
@@ -242,7 +245,15 @@ def _machine(accelerators: int, cpus: int, capacity: int, bandwidth: float) -> d
     }
 
 
-def import_split(imported: Imported, source: Source) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class ImportedSplit:
+    """A `remat.schedule/2` document of a split, and what is to be known of it."""
+
+    schedule: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def import_split(imported: Imported, source: Source) -> ImportedSplit:
     """Make a schedule of a split: which nodes each accelerator and CPU runs.
 
     Parameters
@@ -253,8 +264,8 @@ def import_split(imported: Imported, source: Source) -> dict[str, Any]:
 
     Returns
     -------
-    dict
-        A `remat.schedule/2` document: a pattern, at the shortest period of the split.
+    ImportedSplit
+        A pattern, at the shortest period at which what passes fits.
 
     Raises
     ------
@@ -291,7 +302,16 @@ def import_split(imported: Imported, source: Source) -> dict[str, Any]:
         everywhere[samples.graph.task(task)] = home
     try:
         placed = place_stream(samples.graph, machine, [everywhere])
+        least = place_stream(samples.graph, machine, [everywhere], longer=0)
     except OptionError as error:
         raise InstanceError(str(error), "$") from None
+    notes = []
+    if placed.pattern.period > least.pattern.period:
+        verb = "fits" if placed.fits else "does not fit even"
+        notes.append(
+            f"the busiest device of the split is busy for {least.pattern.period:.10g} ms a sample; what passes, beside "
+            f"what lies there, {verb} at a period of {placed.pattern.period:.10g} ms"
+        )
     about = {"instance": {"name": instance.name, "digest": digest(instance)}}
-    return {"schema": "remat.schedule/2"} | about | placed.pattern.to_document(machine)
+    document = {"schema": "remat.schedule/2"} | about | placed.pattern.to_document(machine)
+    return ImportedSplit(document, tuple(notes))

@@ -58,6 +58,57 @@ def test_no_contiguous_placement_is_quicker_often(first):
     assert sum(contiguous_is_best(10_000 + seed) for seed in range(first, first + 50)) > 40
 
 
+def program_is_contiguous(seed):
+    """The program of contiguous placements finds and proves the best, where too few down-sets may be looked at."""
+    chance = random.Random(seed)
+    document = star(chance, tasks=5, devices=3, host=chance.random() < 0.4, training=chance.random() < 0.3)
+    best = least(document, contiguous=True)
+    options = {"contiguous": True, "sets": 2, "work": 2.0}
+    result = remat.solve(document, algorithm="tarnawski-ip", options=options)
+    if not best:
+        return
+    assert result.makespan == best
+    assert result.optimal_within in (CONTIGUOUS, ALL_SCHEDULES)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_program_is_contiguous(seed):
+    program_is_contiguous(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_program_is_contiguous_often(first):
+    for seed in range(50_000 + first, 50_020 + first):
+        program_is_contiguous(seed)
+
+
+def two_share(seed):
+    """Two processors of one memory: nothing is claimed that the best placements there contradict."""
+    chance = random.Random(seed)
+    document = star(chance, tasks=4, devices=2, room=(3, 14))
+    processors = document["machine"]["processors"]
+    processors += [processor | {"name": processor["name"] + "x"} for processor in processors[:1]]
+    best = least(document, contiguous=True)
+    for options in ({}, {"contiguous": True, "sets": 2, "work": 0.5}):
+        result = remat.solve(document, algorithm="tarnawski-ip" if options else "tarnawski-dp", options=options)
+        for bound in result.bounds:
+            assert bound.scope != CONTIGUOUS or best is None or bound.value <= float(best or 1) * (1 + 1e-9), bound
+        assert result.status is not Status.INFEASIBLE or best is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_two_processors_of_a_memory(seed):
+    two_share(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_two_processors_of_a_memory_often(first):
+    for seed in range(60_000 + first, 60_020 + first):
+        two_share(seed)
+
+
 def any_is_best(seed):
     chance = random.Random(seed)
     document = star(chance, tasks=4, devices=2, host=chance.random() < 0.5, kept=chance.choice([1.0, 0.6]))
