@@ -27,6 +27,8 @@ NAMES = (
     "chain_table",
     "offload_table",
     "offload_gap",
+    "survey_table",
+    "baselines",
     "joins",
     "dag_auto",
     "dag_large",

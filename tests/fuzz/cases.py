@@ -26,6 +26,7 @@ WORK = {
     "min-cut": {"bans": 4},
     "offload-dp": {"slots": 8},
     "offload-exact": {"copies": 1, "work": 0.002},
+    "poet": {"work": 0.02},
     "pofo": {"slots": 8},
     "remat-offload-best": {"iterations": 10},
     "swapadvisor": {"iterations": 20},
@@ -35,7 +36,10 @@ WORK = {
 
 DRAWN = {
     "fixed": {"checkpoints": [(), (1,), (0, 2), "sqrt"]},
+    "auto-perf-maxing": {"count": [0, 1, 3]},
+    "layers": {"count": [0, 1, 3]},
     "periodic": {"segments": [1, 2, 3]},
+    "poet": {"stages": [0, 1, 4]},
     "rotor": {"gap": [0.02, 0.3]},
     "rotor-float": {"slots": [4, 20]},
     "tflms": {"threshold": [1, 2], "ahead": [0, 1, 3]},
@@ -49,7 +53,7 @@ DRAWN = {
 SKIPPED = 3
 """One algorithm in so many is left out of a case: for as many solves there are more instances then."""
 
-SECONDS = {"auto": 5.0, "poet": 2.0, "dag-auto": 5.0}
+SECONDS = {"auto": 5.0, "dag-auto": 5.0}
 """Time limits for what has no other end; answers that met theirs are not asked to be the same twice."""
 
 

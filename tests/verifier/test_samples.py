@@ -205,5 +205,5 @@ def test_a_stream_wants_a_pattern_and_nobody_else_does():
     with pytest.raises(InstanceError, match="samples follow each other without end"):
         remat.verify(INSTANCE, {"schema": "remat.schedule/1", "steps": []})
     once = {key: value for key, value in INSTANCE.items() if key != "stream"}
-    with pytest.raises(InstanceError, match="and for task graphs with a stream"):
+    with pytest.raises(InstanceError, match="and for streams of samples"):
         remat.verify(once, PLAN)

@@ -32,11 +32,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from remat.errors import OptionError
-    from remat.graph.bounds import makespan_bound, needed_tasks
+    from remat.graph.bounds import NeededTasks, makespan_bound, needed_tasks
     from remat.graph.chain import Chain, Variants
     from remat.graph.machine import Link, Machine, Memory, Processor
+    from remat.graph.names import Names
     from remat.graph.samples import Samples
-    from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph, number_array
+    from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, Resident, TaskGraph, number_array
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Layer, PipelineInstance, TreeInstance
     from remat.plugin.context import Context, Progress
     from remat.plugin.emit import MOST_RUNS, check_length, run_in_order, unread_tasks, useful_runs
@@ -73,6 +74,8 @@ _HOME = {
     "MOST_RUNS": "remat.plugin.emit",
     "Machine": "remat.graph.machine",
     "Memory": "remat.graph.machine",
+    "Names": "remat.graph.names",
+    "NeededTasks": "remat.graph.bounds",
     "Number": "remat.units",
     "NumberArray": "remat.graph.taskgraph",
     "Operation": "remat.schedule.operations",
@@ -88,6 +91,7 @@ _HOME = {
     "Progress": "remat.plugin.context",
     "Proposal": "remat.plugin.proposal",
     "Ragged": "remat.graph.taskgraph",
+    "Resident": "remat.graph.taskgraph",
     "SamplePattern": "remat.schedule.samples",
     "Samples": "remat.graph.samples",
     "Stage": "remat.schedule.orders",
@@ -143,6 +147,8 @@ __all__ = [
     "Link",
     "Machine",
     "Memory",
+    "Names",
+    "NeededTasks",
     "Number",
     "NumberArray",
     "Operation",
@@ -158,6 +164,7 @@ __all__ = [
     "Progress",
     "Proposal",
     "Ragged",
+    "Resident",
     "SamplePattern",
     "Samples",
     "Stage",

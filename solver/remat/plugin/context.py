@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from remat.plugin.proposal import ALL_SCHEDULES, Termination
@@ -34,6 +34,8 @@ class Progress:
     message : str
     source : str
         The algorithm that runs.
+    steps : Steps or None
+        The better schedule that is reported, for whoever listens; a history does not keep it.
     """
 
     seconds: float
@@ -41,6 +43,7 @@ class Progress:
     bound: Number | None
     message: str
     source: str = ""
+    steps: Steps | None = field(default=None, repr=False, compare=False)
 
     @property
     def gap(self) -> float | None:
@@ -223,7 +226,8 @@ class Context:
         before = self.best_makespan, self.best_bound
         known = self.best_makespan
         found = steps is not None or pattern is not None
-        if found and (known is None or makespan is None or makespan <= known):
+        better = found and (known is None or makespan is None or makespan <= known)
+        if better:
             self.best_steps, self.best_pattern, self.best_makespan = steps, pattern, makespan
         if bound is not None and scope == ALL_SCHEDULES and math.isfinite(bound):
             self.best_bound = bound if self.best_bound is None else max(bound, self.best_bound)
@@ -233,7 +237,7 @@ class Context:
             self.changed = now
             self.history.append(progress)
         if self.listener is not None:
-            self.listener(progress)
+            self.listener(replace(progress, steps=steps) if better else progress)
 
 
 class _Aside(Context):

@@ -119,6 +119,9 @@ class Proposal:
     pattern : Pattern, SamplePattern or None
         Of a stream, whose micro-batches or samples follow each other without end, instead of steps: what is done for
         each of them.
+    period : int, float or None
+        Of a chain whose steps of training follow each other without end: how long after one the next begins, which
+        then does the same. The steps have start times.
     makespan : int, float or None
         The claimed makespan. An algorithm that only promises an upper bound claims nothing.
     peak : int or None
@@ -142,6 +145,7 @@ class Proposal:
     steps: Steps | None = None
     orders: Orders | None = None
     pattern: Pattern | SamplePattern | None = None
+    period: Number | None = None
     makespan: Number | None = None
     peak: int | None = None
     bounds: tuple[Bound, ...] = ()

@@ -39,10 +39,11 @@ AUTO = registry.Algorithm(
     guarantee="heuristic",
     complexity="that of the algorithms it asks",
     reference="docs/auto.md",
+    ranks=True,
+    streams=True,
     several_memories=True,
     any_links=True,
     devices=True,
-    streams=True,
     slices=True,
     anytime=True,
 )
@@ -93,7 +94,7 @@ def read_options(problem: Problem, solver: registry.Algorithm, given: Mapping[st
             hint = f"did you mean {near[0]!r}?" if near else f"here there are {', '.join(sorted({*known, 'order'}))}"
             raise OptionError(f"no algorithm that auto asks has an option {name!r}; {hint}", argument="options")
     read: AutoOptions = make_options(AUTO, own)
-    return read.model_copy(update={"others": others})
+    return read.model_copy(update={"others": others}) if others else read
 
 
 def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
@@ -216,7 +217,7 @@ class _Portfolio:
         better = known is None or (result.makespan is not None and result.makespan <= known)
         # The steps of a stream are a stretch of it, and no answer without their pattern.
         pattern = result.pattern if better else None
-        steps = result.columns if better and pattern is None else None
+        steps = result.columns if better and result.steady is None else None
         self.context.source = result.algorithm
         makespan = result.makespan if better else None
         bound = result.lower_bound
@@ -248,6 +249,7 @@ class _Portfolio:
             steps=result.columns,
             orders=result.orders,
             pattern=result.pattern,
+            period=None if result.steady is None or result.pattern is not None else result.steady.period,
             makespan=result.makespan,
             bounds=bounds,
             optimal_within=result.optimal_within,

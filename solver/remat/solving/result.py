@@ -18,7 +18,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Ter
 from remat.schedule.steps import StepKind, Steps
 from remat.shown import Shown
 from remat.units import Number, Units
-from remat.verifier import Report
+from remat.verifier import Report, Steady
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -182,6 +182,11 @@ class Result(Shown):
         return {} if self.report is None else self.report.peak_memory
 
     @property
+    def steady(self) -> Steady | None:
+        """What each period takes, where something follows itself without end."""
+        return None if self.report is None else self.report.steady
+
+    @property
     def recompute_time(self) -> Number | None:
         """Time spent on running things again."""
         return None if self.report is None else self.report.recompute_time
@@ -189,7 +194,7 @@ class Result(Shown):
     @property
     def overhead(self) -> float | None:
         """Makespan over the no-recompute time, minus 1; None for streams."""
-        if self.makespan is None or not self.no_recompute_time or self.pattern is not None:
+        if self.makespan is None or not self.no_recompute_time or self.steady is not None:
             return None
         return self.makespan / self.no_recompute_time - 1
 
@@ -239,7 +244,7 @@ class Result(Shown):
 
         report = self.report
         head: dict[str, Any] = {
-            "schema": schema_of(self.columns, self.pattern or self.orders or self._division() or None),
+            "schema": schema_of(self.columns, self.pattern or self.orders or self._division() or self.steady or None),
             "instance": {"name": self.instance_name, "digest": self.instance_digest},
             "machine": self.machine.to_document(),
             "algorithm": self.algorithm,
@@ -281,6 +286,8 @@ class Result(Shown):
             head |= self.orders.to_document([processor.name for processor in self.machine.processors])
         elif self.columns is not None and self.columns.initial:
             head["initial"] = initial_document(self.columns, self.graph, self.machine)
+        if self.steady is not None and self.pattern is None:
+            head["period"] = self.steady.period
         return head
 
     def _division(self) -> dict[str, Any]:

@@ -104,13 +104,14 @@ def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
     machine = problem.machine
     if is_pipeline(problem.instance) and problem.instance.cut and not solver.slices:
         raise OptionError(f"{solver.name!r} knows no sequences that are cut into slices", argument="algorithm")
-    if problem.instance.samples_seen is not None and not solver.streams:
-        raise OptionError(f"{solver.name!r} knows no stream of samples without end", argument="algorithm")
+    if _needs_streams(problem) and not solver.streams:
+        what = "steps that follow each other" if problem.kind == "chain" else "stream of samples"
+        raise OptionError(f"{solver.name!r} knows no {what} without end", argument="algorithm")
     if beyond := _of_devices(problem, solver):
         raise OptionError(f"{solver.name!r} knows no {beyond}", argument="algorithm")
     if solver.several_memories and not solver.any_links:
         for index, link in enumerate(machine.links):
-            if link.delay or link.also:
+            if (link.delay and link.source != link.target) or link.also:
                 why = "transfers are delayed" if link.delay else "transfers occupy more than one channel"
                 raise OptionError(
                     f"{solver.name!r} knows no link such as {machine.link_name(index)}, whose {why}",
@@ -130,14 +131,17 @@ def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
             )
 
 
+def _needs_streams(problem: Problem) -> bool:
+    """Whether samples or steps of training follow each other without end; pipelines have algorithms by weights."""
+    return problem.instance.samples_seen is not None or (problem.kind == "chain" and problem.instance.is_stream)
+
+
 def _of_devices(problem: Problem, solver: registry.Algorithm) -> str:
     """Name what the instance says of its devices and the algorithm does not know; empty if there is nothing."""
-    if solver.devices:
-        return ""
     for memory in problem.machine.memories:
-        if memory.static:
+        if memory.static and not solver.devices:
             return f"memory such as {memory.name!r}, which has static bytes of its own"
-    if problem.kind != "dag":
+    if problem.kind not in ("dag", "chain") or (solver.ranks if problem.kind == "chain" else solver.devices):
         return ""
     graph = problem.graph
     if graph.times is not None:

@@ -74,11 +74,13 @@ class Steady:
         For each stage, how often its parameters change between the forward of a micro-batch and the change that it
         takes part in.
     samples : int
-        Samples, or micro-batches, of a period.
+        Samples, micro-batches or steps of training of a period.
     latency : int, float or None
         Of a pattern of samples: the longest time from the start of a sample's first step to the end of its last one.
         There are then no stages: `in_flight` has one entry, the most samples between these two, and `versions` and
         `staleness` none.
+    what : str
+        What follows each other: micro-batches, samples, or steps of training.
     """
 
     period: Number
@@ -90,10 +92,11 @@ class Steady:
     staleness: tuple[int, ...]
     samples: int = 1
     latency: Number | None = None
+    what: str = "micro-batch"
 
     @property
     def time_per_sample(self) -> Number:
-        """The period, of one sample or micro-batch."""
+        """The period, of one sample, micro-batch or step of training."""
         if isinstance(self.period, int) and self.period % self.samples == 0:
             return self.period // self.samples
         return self.period / self.samples

@@ -53,6 +53,17 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         anytime=True,
     ),
     Algorithm(
+        name="layers",
+        solver="remat_algorithms.dag.literature.layers:solve",
+        options="remat_algorithms.dag.literature.layers:LayersOptions",
+        kinds=KINDS,
+        summary="whole layers, by their names or between narrow points, are made again for their backward",
+        guarantee="heuristic",
+        complexity="O(accesses log accesses) for each number of layers",
+        reference="Chen et al. 2016; Korthikanti et al. 2022",
+        anytime=True,
+    ),
+    Algorithm(
         name="linearized-sqrt",
         solver="remat_algorithms.dag.literature.baselines:solve_linearized_sqrt",
         kinds=KINDS,

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from remat.plugin import BoolArray, Problem
-from remat_algorithms.dag.literature.retention import Stages, stages_of
+from remat_algorithms.dag.literature.retention import MOST_STAGES, Stages, stages_of
 
 BACKWARD = "backward"
 
@@ -171,7 +171,7 @@ class Training:
         return held
 
 
-def training_of(problem: Problem, name: str) -> Training:
+def training_of(problem: Problem, name: str, *, most: int = MOST_STAGES) -> Training:
     """Find the forward and the backward of a problem.
 
     - Chains and adjoints: what runs before the loss is the forward.
@@ -185,7 +185,7 @@ def training_of(problem: Problem, name: str) -> Training:
     remat.OptionError
         If the graph is too large.
     """
-    stages = stages_of(problem, name)
+    stages = stages_of(problem, name, most=most)
     graph = stages.graph
     if problem.kind in ("chain", "adjoint"):
         return Training(stages, next((t for t, must in enumerate(stages.must_run) if must), len(stages)), True)
@@ -196,7 +196,7 @@ def training_of(problem: Problem, name: str) -> Training:
         if plain and not all(late[forward:]):
             front = [task for task, is_late in zip(stages.tasks, late, strict=True) if not is_late]
             back = [task for task, is_late in zip(stages.tasks, late, strict=True) if is_late]
-            return Training(stages_of(problem, name, front + back), len(front), False)
+            return Training(stages_of(problem, name, front + back, most=most), len(front), False)
         return Training(stages, forward, False)
     return Training(stages, _peak_stage(stages), False)
 

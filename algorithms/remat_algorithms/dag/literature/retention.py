@@ -229,7 +229,7 @@ class Stages:
         ]
 
 
-def stages_of(problem: Problem, name: str, order: Sequence[int] | None = None) -> Stages:
+def stages_of(problem: Problem, name: str, order: Sequence[int] | None = None, *, most: int = MOST_STAGES) -> Stages:
     """Return the stages of a problem.
 
     Parameters
@@ -239,16 +239,18 @@ def stages_of(problem: Problem, name: str, order: Sequence[int] | None = None) -
         The algorithm, for the error.
     order : sequence of int, optional
         The needed tasks in another topological order; default: the reference order.
+    most : int
+        Needed tasks that are taken; those who use no matrices take more.
 
     Raises
     ------
     remat.OptionError
-        If there are more than `MOST_STAGES` needed tasks.
+        If there are more needed tasks.
     """
     graph, needed = problem.graph, problem.needed.once
     count = int(needed.sum())
-    if count > MOST_STAGES:
-        raise OptionError(f"{name} takes up to {MOST_STAGES} tasks; {count} must run here", argument="algorithm")
+    if count > most:
+        raise OptionError(f"{name} takes up to {most} tasks; {count} must run here", argument="algorithm")
     tasks = reference_order(graph, needed).tolist() if order is None else list(order)
     all_reads, all_writes = graph.reads.to_lists(), graph.writes.to_lists()
     maker = [-1] * len(graph.values)

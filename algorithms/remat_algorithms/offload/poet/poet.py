@@ -2,22 +2,57 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from pydantic import Field
 
-from remat.placement import Unplaceable, place
-from remat.plugin import Context, Number, OptionError, Options, Problem, Proposal, Steps, Termination
+from remat.placement import Placement, Unplaceable, place
+from remat.plugin import (
+    Algorithm,
+    Context,
+    Number,
+    OptionError,
+    Options,
+    Problem,
+    Proposal,
+    Steps,
+    Termination,
+    run_in_order,
+)
 from remat_algorithms.dag.programs.frontier import FRONTIER
 from remat_algorithms.dag.programs.search import Search
+from remat_algorithms.dag.programs.start import greedy_schedule
+from remat_algorithms.kit.asking import asked
+from remat_algorithms.kit.incumbent import Incumbent
+from remat_algorithms.kit.makespan import makespan_of
 from remat_algorithms.kit.programs.answers import Outcome
 from remat_algorithms.kit.programs.solvers import solve_program
 from remat_algorithms.offload.exact.scale import transfer_time
-from remat_algorithms.offload.poet.program import Pager, PoetProgram
+from remat_algorithms.offload.poet.groups import entries, even_ends, grouped
+from remat_algorithms.offload.poet.neighbours import Descent
+from remat_algorithms.offload.poet.program import Choice, Pager, PoetProgram
+from remat_algorithms.offload.poet.sat import SatProgram
 from remat_algorithms.offload.poet.steps import steps_of
 
 SCOPE = f"{FRONTIER}, paging by whole stages"
-MOST_COLUMNS = 60_000
-MOST_FOR_CBC = 6_000
-"""Most columns of the program; CBC would hardly find a solution of a larger one, another solver may."""
+CP_SAT = "cp-sat"
+
+MOST_ENTRIES = 1_000_000
+"""Most coefficients of a program, by an estimate: of larger graphs several stages become one."""
+
+MOST_WITHOUT_START = 200_000
+"""The same, where there is nothing to start from."""
+
+MOST_AT_ONCE = 60_000
+"""Coefficients up to which a program is solved as a whole."""
+
+SMALL = 400
+"""Pairs of a stage and a task up to which a program is solved without looking for a schedule first."""
+
+DEFAULT_WORK = 1.0
+"""Most work where nobody sets a limit, in CP-SAT's units: some ten to forty seconds."""
 
 NAME = "poet"
 
@@ -26,24 +61,48 @@ class PoetOptions(Options):
     """Options of `poet`."""
 
     solver: str = Field(
-        default="", pattern=r"^([A-Za-z_]\w*)?$", description="A solver that PuLP finds, by PuLP's name; default: CBC."
+        default=CP_SAT,
+        pattern=r"^(cp-sat|scip|highs|pulp(:[A-Za-z_]\w*)?)$",
+        description="cp-sat, scip or highs through OR-Tools; pulp (CBC) or pulp:NAME, a solver that PuLP finds.",
     )
     memory: str = Field(
         default="", description="The second memory; default: the first one linked both ways with the processor's."
     )
+    start: bool = Field(
+        default=True, description="Look for a schedule by quick rules first, where there is much to do."
+    )
+    stages: int = Field(default=0, ge=0, description="Most stages of the program; 0: as many as it can well have.")
+    work: float | None = Field(
+        default=None,
+        gt=0,
+        description="Limit of cp-sat in its own units of about 10 s: with one thread the answer then does not depend "
+        f"on the clock. Default: no limit where there is one of time, otherwise {DEFAULT_WORK:g}.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A placed schedule, and what is to be said of it."""
+
+    steps: Steps
+    note: str
 
 
 def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
     """Choose what to run again and what to page out, by integer programming.
 
     `remat_algorithms.offload.poet.program` states the program: its stages wait for each other, and each is as long as
-    its busiest resource, transfers included (the published code lets paging take no time). The steps that follow from
-    its solution are then placed without such waiting: they end when the stages do, or sooner, and it is the placed
-    schedule that is reported. It need not be the best one.
+    its busiest resource, transfers included (the published code lets paging take no time). The steps that follow from a
+    solution are then placed without such waiting: they end when the stages do, or sooner. Of all solutions that
+    CP-SAT finds on its way the one that is quickest when placed is reported; it need not be the best schedule.
 
-    Takes instances of kind `chain`, `adjoint` or `dag`; uses the first processor, its memory and one more. Seed and
-    threads are CBC's; PuLP's solvers know a deadline, and are ended when interrupted. Comes with start times, and
-    without a claim; infeasible within `SCOPE` if the solver says so. A note has the stages' makespan.
+    Where the program would be too large, groups of stages become one. Where there is much to do, the greedy of
+    `dag-auto` and, on machines with links, `offload-greedy` and `capuchin` are asked first, and the answer is never
+    worse than theirs.
+
+    Takes instances of kind `chain`, `adjoint` or `dag`; uses the first processor, its memory and one more. With one
+    thread and no time limit, CP-SAT's answer does not depend on the clock. Comes with start times, and without a claim;
+    infeasible within `SCOPE` if the solver says so. A note has the stages' makespan.
 
     Raises
     ------
@@ -56,54 +115,140 @@ def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
     early = search.without_reruns()
     if early is not None:
         return early
-    if search.context.stopped:
-        return _fallback(search)
-    if search.front.start > search.budget:
+    if not search.context.stopped and search.front.start > search.budget:
         return search.infeasible()
-    most = MOST_COLUMNS if options.solver else MOST_FOR_CBC
-    if search.front.slots > most:
-        return _too_many(search, f"{search.front.slots:,} runs", most)
-    form = PoetProgram(search.front, problem.machine, pager, search.budget)
-    columns = len(form.builder.cost)
-    if columns > most:
-        return _too_many(search, f"{columns:,} columns", most)
-    if context.stopped:
-        return _fallback(search)
-    if min(form.rooms) < 0:
-        return search.infeasible()
-    answer = solve_program(form.builder.build(), f"pulp:{options.solver}" if options.solver else "pulp", context)
-    if answer.outcome is Outcome.INFEASIBLE and form.exact:
-        return search.infeasible()
-    if answer.solution is None:
-        return _fallback(search)
-    steps = steps_of(problem, search.front, pager, form.choice(answer.solution))
-    staged = form.makespan(answer.solution)
-    if search.best is not None and search.best.makespan <= staged:
-        return _fallback(search)
-    return _placed(problem, search, steps, staged, answer.outcome is Outcome.OPTIMAL)
+    return _Pages(problem, options, pager, search).run()
 
 
-def _too_many(search: Search, what: str, most: int) -> Proposal:
-    search.notes.append(f"{what} are too many: at most {most:,} columns are tried")
-    return search.propose(proved=False, termination=Termination.SIZE_LIMIT)
+class _Pages(Incumbent[Found]):
+    """The best placed schedule so far."""
+
+    def __init__(self, problem: Problem, options: PoetOptions, pager: Pager | None, search: Search) -> None:
+        super().__init__(search.context, lambda found: found.steps)
+        self.problem, self.options, self.pager, self.search = problem, options, pager, search
+        self.notes: list[str] = []
+        unlimited = search.context.deadline is not None
+        self.work = options.work or (None if unlimited else DEFAULT_WORK)
+        self.by_default = options.work is None and not unlimited
+        if search.best is not None:
+            self._take_runs(search.best.runs)
+
+    def run(self) -> Proposal:
+        """Look for a start, build the program, solve it."""
+        search, context = self.search, self.context
+        if context.stopped:
+            return self._propose(proved=False)
+        if self.options.start and search.front.slots > SMALL:
+            self._start()
+        front = search.front
+        count = self._groups()
+        if count < front.stages:
+            front = grouped(front, even_ends(front, count))
+            self.notes.append(
+                f"the program has {front.stages:,} stages of several tasks each, in place of {search.front.stages:,}"
+            )
+        form = PoetProgram(front, self.problem.machine, self.pager, search.budget, lambda: context.stopped)
+        if not form.complete:
+            return self._propose(proved=False)
+        if min(form.rooms) < 0:
+            return search.infeasible()
+        outcome = self._by_cp_sat(form) if self.options.solver == CP_SAT else self._by_other(form)
+        if outcome is Outcome.INFEASIBLE and form.exact and front is search.front and self.best is None:
+            return search.infeasible()
+        return self._propose(proved=outcome in (Outcome.OPTIMAL, Outcome.INFEASIBLE))
+
+    def _groups(self) -> int:
+        """Return how many stages the program is to have."""
+        front = self.search.front
+        if self.options.stages:
+            return min(self.options.stages, front.stages)
+        room = MOST_WITHOUT_START if self.search.best_runs is None else MOST_ENTRIES
+        few, many = 1, front.stages
+        if entries(front) <= room:
+            return many
+        # Coefficients grow with the square of the stages.
+        while few < many:
+            middle = (few + many + 1) // 2
+            if entries(grouped(front, even_ends(front, middle))) <= room:
+                few = middle
+            else:
+                many = middle - 1
+        return few
+
+    # --- starts -------------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        greedy_schedule(self.search)
+        if self.search.best is not None:
+            self._take_runs(self.search.best.runs, "dag-auto's greedy")
+        if self.pager is None:
+            return
+        for entry, given in _rules():
+            if self.context.stopped or not entry.accepts(self.problem.kind):
+                continue
+            proposal = asked(entry, self.problem, self.context, given, share=0.1)
+            if proposal is not None and proposal.steps is not None:
+                self._take_placed(proposal.steps, f"the schedule is that of {entry.name}")
+
+    def _take_runs(self, runs: Iterable[int], name: str = "") -> None:
+        steps = run_in_order(self.problem.graph, self.problem.machine, list(runs))
+        self._take_placed(steps, f"the schedule is that of {name}" if name else "")
+
+    def _take_placed(self, steps: Steps, note: str) -> None:
+        placed = place(self.problem.graph, self.problem.machine, steps)
+        if isinstance(placed, Placement):
+            makespan = makespan_of(self.problem, steps, placed)
+            self.take(Found(steps.placed(placed.start), note), makespan, rank=(makespan, math.inf))
+
+    # --- solvers ------------------------------------------------------------------------------------------------------
+
+    def _by_cp_sat(self, form: PoetProgram) -> Outcome:
+        """Solve the program as a whole, where it is small; or from a start, a few values at a time."""
+        program = SatProgram(form)
+        descent = Descent(program, self.context, self.work, lambda values: self._offer(form, form.choice(values)))
+        if form.builder.entries <= MOST_AT_ONCE:
+            return descent.whole()
+        if self.search.best_runs is not None:
+            descent.complete(*form.decided(self.search.front, self.search.best_runs))
+        if descent.best is None:
+            outcome = descent.whole(share=0.5)
+            if outcome in (Outcome.OPTIMAL, Outcome.INFEASIBLE):
+                return outcome
+        descent.descend()
+        return Outcome.UNKNOWN
+
+    def _by_other(self, form: PoetProgram) -> Outcome:
+        answer = solve_program(form.builder.build(), self.options.solver, self.context)
+        if answer.solution is not None:
+            self._offer(form, form.choice(answer.solution))
+        return answer.outcome
+
+    def _offer(self, form: PoetProgram, choice: Choice) -> None:
+        """Place what a solution decides; keep it if nothing known is better. Of equal ones the quicker stages count."""
+        steps, staged = steps_of(self.problem, form.front, self.pager, choice), form.makespan(choice)
+        placed = place(self.problem.graph, self.problem.machine, steps)
+        if isinstance(placed, Unplaceable):
+            raise AssertionError(f"step {placed.step} of a solution does not fit")
+        note = f"makespan of stages that wait for each other: {staged:g}; placed without waiting"
+        makespan = makespan_of(self.problem, steps, placed)
+        self.take(Found(steps.placed(placed.start), note), makespan, rank=(makespan, staged))
+
+    def _propose(self, *, proved: bool) -> Proposal:
+        termination = Termination.COMPLETED if proved else self.search.limit
+        if termination is Termination.ITERATION_LIMIT and self.by_default:
+            self.notes.append(f"not finished within {self.work:g} units of work; with a time limit the search goes on")
+        if self.best is None:
+            return Proposal(termination=termination, notes=tuple(self.notes))
+        notes = (self.best.note, *self.notes) if self.best.note else tuple(self.notes)
+        return Proposal(steps=self.best.steps, termination=termination, notes=notes)
 
 
-def _fallback(search: Search) -> Proposal:
-    """Return the schedule without reruns, if that fits; else nothing."""
-    return search.propose(proved=False, termination=search.limit)
+def _rules() -> list[tuple[Algorithm, dict[str, Number | bool]]]:
+    """Return the quick rules that are asked for a start, with their options."""
+    from remat_algorithms.offload.catalogue import ALGORITHMS
 
-
-def _placed(problem: Problem, search: Search, steps: Steps, staged: Number, proved: bool) -> Proposal:
-    """Place the steps; keep them if nothing known is better."""
-    placed = place(problem.graph, problem.machine, steps)
-    if isinstance(placed, Unplaceable):
-        raise AssertionError(f"step {placed.step} of a solution does not fit")
-    search.notes.append(f"makespan of stages that wait for each other: {staged:g}; placed without waiting")
-    return Proposal(
-        steps=steps.placed(placed.start),
-        termination=Termination.COMPLETED if proved else search.limit,
-        notes=tuple(search.notes),
-    )
+    given: dict[str, dict[str, Number | bool]] = {"offload-greedy": {"bound": False}, "capuchin": {}}
+    return [(entry, given[entry.name]) for entry in ALGORITHMS if entry.name in given]
 
 
 def _pager(problem: Problem, options: PoetOptions) -> Pager | None:

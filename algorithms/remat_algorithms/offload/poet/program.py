@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import gcd
 
-from remat.plugin import Machine, Number
+import numpy as np
+
+from remat.plugin import BoolArray, IntArray, Machine, Number
 from remat_algorithms.dag.programs.frontier import Frontier
 from remat_algorithms.kit.programs.program import INFINITY, FloatArray, ProgramBuilder
 
@@ -65,6 +69,8 @@ class PoetProgram:
         None: nothing is paged.
     budget : int
         Bytes in the first memory.
+    stopped : callable
+        Asked stage by stage while the program is built; `complete` is whether it was built to the end.
 
     Notes
     -----
@@ -90,21 +96,35 @@ class PoetProgram:
     are rounded up where they are too fine (`FINEST`).
     """
 
-    def __init__(self, front: Frontier, machine: Machine, pager: Pager | None, budget: int) -> None:
+    def __init__(
+        self,
+        front: Frontier,
+        machine: Machine,
+        pager: Pager | None,
+        budget: int,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.front, self.machine, self.pager = front, machine, pager
         self.room = budget - front.fixed
         self.builder = ProgramBuilder()
-        self.values = [v for v in range(len(front.size)) if front.makers[v] or front.users[v] or v in front.outputs]
         self.rooms = [self.room, 0 if pager is None or pager.room is None else pager.room]
         self.unit, self.exact = _memory_unit(front, max(self.rooms))
         longest = max([1, *front.time, *(pager.out_time + pager.back_time if pager else ())])
         self.time_unit: Number = longest if longest > 1024 or not isinstance(longest, int) else 1
         self.taus: list[int] = []
+        self.bytes_in_place: list[int] = []
         self.runs: dict[tuple[int, int], int] = {}
         self.out: dict[tuple[int, int], int] = {}
         self.back: dict[tuple[int, int], int] = {}
+        self.columns_of: dict[int, list[int]] = {}
         self._add_runs()
-        self._add_stages()
+        self.complete = self._add_stages(stopped)
+
+    def _column(self, value: int, *, integer: bool = False) -> int:
+        """Add a column that says where a value is, or goes."""
+        column = self.builder.add_column(integer=integer)
+        self.columns_of.setdefault(value, []).append(column)
+        return column
 
     def _size(self, size: int) -> float:
         return float(-(-size // self.unit))
@@ -123,44 +143,62 @@ class PoetProgram:
             if single and len(columns) > 1:
                 self.builder.add_row(columns, upper=1)
 
-    def _add_stages(self) -> None:
+    def _add_stages(self, stopped: Callable[[], bool]) -> bool:
+        """Add stage after stage; each leaves out what nothing has made before it, or nobody asks for behind it.
+
+        Return whether all were added before somebody said stop.
+        """
         front, builder, pager = self.front, self.builder, self.pager
         begin = frozenset() if pager is None else pager.begin
-        ram = {v: builder.add_column(upper=1 if v in front.inputs else 0) for v in self.values}
-        disk = {v: builder.add_column(upper=1 if v in begin else 0) for v in self.values} if pager else {}
+        ram = {v: self._column(v) for v in sorted(front.inputs) if front.users[v] or v in front.outputs}
+        disk = {v: self._column(v) for v in ram if v in begin}
         for stage in range(front.stages):
+            if stopped():
+                return False
             if pager is not None:
                 self._add_paging(stage, pager, ram, disk)
-            self._add_tau(stage)
+            self._add_tau(stage, ram)
             kept = self._add_segments(stage, ram)
-            for v in self.values:
-                after = builder.add_column()
-                arrives = [(self.back[stage, v], -1.0)] if pager else []
-                builder.add_row([(after, 1), (kept[v], -1), *arrives], upper=0)
-                ram[v] = after
-                if pager is not None:
-                    builder.add_row([(self.out[stage, v], 1), (kept[v], -1)], upper=0)
-                    later = builder.add_column()
-                    builder.add_row([(later, 1), (disk[v], -1), (self.out[stage, v], -1)], upper=0)
-                    disk[v] = later
+            ram = {}
+            for v, column in kept.items():
+                out, back = self.out.get((stage, v)), self.back.get((stage, v))
+                if out is not None:
+                    builder.add_row([(out, 1), (column, -1)], upper=0)
+                if front.needed_until[v] > stage:
+                    ram[v] = self._column(v)
+                    arrives = [] if back is None else [(back, -1.0)]
+                    builder.add_row([(ram[v], 1), (column, -1), *arrives], upper=0)
+                before = disk.pop(v, None)
+                sources = [source for source in (before, out) if source is not None]
+                if sources and front.needed_until[v] > stage + 1:
+                    disk[v] = self._column(v)
+                    builder.add_row([(disk[v], 1), *((source, -1.0) for source in sources)], upper=0)
         for v in front.outputs:
-            builder.lower[ram[v]] = 1
+            last = ram[v] if v in ram else builder.add_column(upper=0)
+            builder.add_row([(last, 1)], lower=1)
+        return True
 
     def _add_paging(self, stage: int, pager: Pager, ram: dict[int, int], disk: dict[int, int]) -> None:
-        builder = self.builder
+        """Let values that are there leave, if they can come back in time, and those that are away come back."""
+        front, builder = self.front, self.builder
         held = []
-        for v in self.values:
-            out = self.out[stage, v] = builder.add_column(integer=True)
-            back = self.back[stage, v] = builder.add_column(integer=True)
-            builder.add_row([(out, 1), (ram[v], -1)], upper=0)
-            builder.add_row([(out, 1), (disk[v], 1)], upper=1)
-            builder.add_row([(back, 1), (disk[v], -1)], upper=0)
-            builder.add_row([(back, 1), (ram[v], 1)], upper=1)
-            held += [(disk[v], self._size(self.front.size[v])), (out, self._size(self.front.size[v]))]
+        for v, resident in ram.items():
+            size, away = self._size(front.size[v]), disk.get(v)
+            if front.needed_until[v] > stage + 1:
+                out = self.out[stage, v] = self._column(v, integer=True)
+                builder.add_row([(out, 1), (resident, -1)], upper=0)
+                held.append((out, size))
+                if away is not None:
+                    builder.add_row([(out, 1), (away, 1)], upper=1)
+            if away is not None:
+                held.append((away, size))
+                back = self.back[stage, v] = self._column(v, integer=True)
+                builder.add_row([(back, 1), (away, -1)], upper=0)
+                builder.add_row([(back, 1), (resident, 1)], upper=1)
         if pager.room is not None:
             builder.add_row(held, upper=float(pager.room // self.unit))
 
-    def _add_tau(self, stage: int) -> None:
+    def _add_tau(self, stage: int, ram: dict[int, int]) -> None:
         """Make the stage as long as each of its resources is busy."""
         front, machine, pager = self.front, self.machine, self.pager
         busy: dict[int, list[tuple[int, float]]] = {0: []}
@@ -173,7 +211,7 @@ class PoetProgram:
                 (pager.back, self.back, pager.back_time),
             ):
                 own = busy.setdefault(machine.resource_of_link[link], [])
-                own += [(columns[stage, v], float(times[v] / self.time_unit)) for v in self.values]
+                own += [(columns[stage, v], float(times[v] / self.time_unit)) for v in ram if (stage, v) in columns]
         for entries in busy.values():
             for column, time in entries:
                 self.builder.cost[column] = IDLE * (time + IDLE)
@@ -191,34 +229,39 @@ class PoetProgram:
             if run is None:
                 continue
             reads, writes = front.reads[position], front.writes[position]
-            after = {v: builder.add_column() for v in dict.fromkeys((*reads, *writes))}
+            if not live.keys() >= set(reads):  # nothing can have made them
+                builder.add_row([(run, 1)], upper=0)
+                continue
+            after = {v: self._column(v) for v in dict.fromkeys((*reads, *writes))}
             for v, column in after.items():
+                before = [(live[v], 1.0)] if v in live else []
                 if v in reads:
-                    builder.add_row([(live[v], 1), (run, -1)], lower=0)
-                    builder.add_row([(column, 1), (live[v], -1)], upper=0)
+                    builder.add_row([*before, (run, -1)], lower=0)
+                    builder.add_row([(column, -1), *before], lower=0)
                 else:
-                    builder.add_row([(live[v], 1), (run, 1)], upper=1)
-                    builder.add_row([(column, 1), (live[v], -1), (run, -1)], upper=0)
-                if self.pager is not None:
-                    # What is on its way in is not made meanwhile; what is on its way out does not go yet.
-                    if v not in reads:
-                        builder.add_row([(self.back[stage, v], 1), (run, 1)], upper=1)
-                    builder.add_row([(self.out[stage, v], 1), (column, -1)], upper=0)
+                    builder.add_row([*before, (run, 1)], upper=1)
+                    builder.add_row([(column, -1), (run, 1), *before], lower=0)
+                # What is on its way in is not made meanwhile; what is on its way out does not go yet.
+                out, back = self.out.get((stage, v)), self.back.get((stage, v))
+                if back is not None and v not in reads:
+                    builder.add_row([(back, 1), (run, 1)], upper=1)
+                if out is not None:
+                    builder.add_row([(out, 1), (column, -1)], upper=0)
             self._add_memory(stage, position, live, after)
             live |= after
         return live
 
     def _add_memory(self, stage: int, position: int, live: dict[int, int], after: dict[int, int]) -> None:
         front, builder, run = self.front, self.builder, self.runs[stage, position]
-        held = [(live[v], self._size(front.size[v])) for v in self.values]
-        if self.pager is not None:
-            held += [(self.back[stage, v], self._size(front.size[v])) for v in self.values]
+        held = [(column, self._size(front.size[v])) for v, column in live.items()]
+        held += [(self.back[stage, v], self._size(front.size[v])) for v in live if (stage, v) in self.back]
         written, workspace = self._size(front.written[position]), self._size(front.workspace[position])
         handed = (
             [v for v in front.reads[position] if v not in front.writes[position]] if front.in_place[position] else []
         )
         if handed and written:
-            own = builder.add_column(upper=INFINITY)
+            own = builder.add_column(upper=written)
+            self.bytes_in_place.append(own)
             entries = [(own, 1.0), (run, -written)]
             for v in handed:
                 size = float(front.size[v] // self.unit)
@@ -231,7 +274,7 @@ class PoetProgram:
 
     # --- solutions ----------------------------------------------------------------------------------------------------
 
-    def choice(self, solution: FloatArray) -> Choice:
+    def choice(self, solution: FloatArray | IntArray) -> Choice:
         """Read a solution."""
 
         def chosen(columns: dict[tuple[int, int], int]) -> set[tuple[int, int]]:
@@ -239,9 +282,44 @@ class PoetProgram:
 
         return Choice(chosen(self.runs), chosen(self.out), chosen(self.back))
 
-    def makespan(self, solution: FloatArray) -> float:
-        """Return how long the stages of a solution take together."""
-        return float(solution[self.taus].sum()) * float(self.time_unit)
+    def decided(self, front: Frontier, runs: Iterable[tuple[int, int]]) -> tuple[BoolArray, IntArray]:
+        """Return which columns are decided by runs without paging, and the values of these.
+
+        Parameters
+        ----------
+        front : Frontier
+            That of the runs (stage, position); this program's own, or the one whose stages it has grouped.
+        runs : iterable of pairs
+        """
+        decided = np.zeros(len(self.builder.cost), dtype=bool)
+        values = np.zeros(len(self.builder.cost), dtype=np.int64)
+        decided[[*self.runs.values(), *self.out.values(), *self.back.values()]] = True
+        for stage, position in runs:
+            # The stage that ends at the same position, or behind it.
+            values[self.runs[bisect_left(self.front.end, front.end[stage]), position]] = 1
+        for key, column in self.runs.items():
+            if self.builder.lower[column]:
+                values[self.runs[key]] = 1
+        return decided, values
+
+    def makespan(self, choice: Choice) -> Number:
+        """Return how long the stages of a choice take together: each as long as its busiest resource."""
+        busy: dict[tuple[int, int], Number] = {}
+        for stage, position in choice.runs:
+            busy[stage, 0] = busy.get((stage, 0), 0) + self.front.time[position]
+        if self.pager is not None:
+            ways = (
+                (self.pager.out, choice.out, self.pager.out_time),
+                (self.pager.back, choice.back, self.pager.back_time),
+            )
+            for link, copies, times in ways:
+                resource = self.machine.resource_of_link[link]
+                for stage, value in copies:
+                    busy[stage, resource] = busy.get((stage, resource), 0) + times[value]
+        longest: dict[int, Number] = {}
+        for (stage, _), time in busy.items():
+            longest[stage] = max(longest.get(stage, 0), time)
+        return sum(longest.values())
 
 
 def _memory_unit(front: Frontier, room: int) -> tuple[int, bool]:

@@ -72,6 +72,17 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
     ),
     Algorithm(
+        name="auto-perf-maxing",
+        solver="remat_algorithms.offload.perf_maxing.auto_perf_maxing:solve",
+        options="remat_algorithms.offload.perf_maxing.auto_perf_maxing:PerfMaxingOptions",
+        kinds=("dag",),
+        summary="each layer keeps, remakes and sends shares of its bytes, by a linear program",
+        guarantee="heuristic",
+        complexity="a linear program of 2 columns a layer, O(runs log runs) for each part of the budget",
+        reference="torchtitan's auto_perf_maxing, 2026",
+        several_memories=True,
+    ),
+    Algorithm(
         name="superneurons",
         solver="remat_algorithms.offload.rules.superneurons:solve",
         options="remat_algorithms.offload.rules.superneurons:SuperneuronsOptions",

@@ -145,7 +145,8 @@ class Model:
         for processor in range(self.processors):
             memory = self.memory_of[processor]
             shared = sum(other == memory for other in self.memory_of) > 1
-            key = (self.time[processor].tobytes(), self.room[memory], self._links(processor), memory if shared else None)
+            own = memory if shared else None
+            key = (self.time[processor].tobytes(), self.room[memory], self._links(processor), own)
             found[key].append(processor)
         return tuple(tuple(own) for own in found.values())
 

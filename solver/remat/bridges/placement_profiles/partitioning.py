@@ -118,7 +118,8 @@ def import_partitioning(
     others = count(document, "maxCPUs", "$") if cpus is None else cpus
     if not some + others:
         raise InstanceError("neither an accelerator nor a CPU", "$.maxFPGAs")
-    machine = _machine(some, others, size(document, "maxSizePerFPGA", "$") if memory is None else memory, made.bandwidth)
+    room = size(document, "maxSizePerFPGA", "$") if memory is None else memory
+    machine = _machine(some, others, room, made.bandwidth)
     if not others:
         for task in tasks:
             task["time"].pop(CPU)

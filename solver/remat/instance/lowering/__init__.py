@@ -31,8 +31,9 @@ def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[
     if (samples := samples_of(instance, machine)) is not None:
         return samples.repeated()
     graph: TaskGraph
-    if is_dag(instance):
-        graph = _of("dag", "lower_dag")(instance, machine_of(instance) if machine is None else machine)
+    if instance.kind in ("chain", "dag"):
+        on = machine_of(instance) if machine is None else machine
+        graph = _of(instance.kind, f"lower_{instance.kind}")(instance, on)
     elif is_pipeline(instance):
         graph = _of("pipeline", "lower_pipeline")(instance, degrees)
     else:

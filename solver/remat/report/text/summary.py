@@ -173,7 +173,7 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
 
 def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     units = result.units
-    if report.steady is None or result.orders is not None:
+    if report.steady is None or report.steady.latency is None:
         yield "makespan", format_time(report.makespan, units)
     if report.steady is not None:
         yield from of_stream(report, report.steady, units)
@@ -204,15 +204,16 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
 
 
 def of_stream(report: Report, steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
-    """Yield lines on what each period takes, where micro-batches or samples follow each other without end."""
+    """Yield lines on what each period takes, where micro-batches, samples or steps follow each other without end."""
     if steady.latency is not None:
         yield from _of_samples(report, steady, units)
         return
-    yield "period", f"{format_time(steady.period, units)}, from one micro-batch to the next"
+    yield "period", f"{format_time(steady.period, units)}, from one {steady.what} to the next"
     busiest = max(steady.busy, key=lambda name: steady.busy[name])
     yield "busiest", f"{shown_name(busiest)}: {format_time(steady.busy[busiest], units)} of each period"
     yield "bubble", _bubbles(steady.bubble)
-    yield "in flight", f"{_joined(steady.in_flight)} micro-batches, stage by stage"
+    stages = ", stage by stage" if len(steady.in_flight) > 1 or steady.what == "micro-batch" else ""
+    yield "in flight", f"{_joined(steady.in_flight)} {steady.what}{'s' if steady.in_flight != (1,) else ''}{stages}"
     yield "versions", f"{_joined(steady.versions)} of the parameters; staleness {_joined(steady.staleness)}"
     yield from _of_each_period(steady, units)
 

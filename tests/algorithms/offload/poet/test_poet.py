@@ -7,6 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import remat
+from remat.generate import generate
+from remat.solving.single import make_problem
+from remat_algorithms.dag.programs.frontier import frontier
+from remat_algorithms.offload.poet.groups import entries, even_ends, grouped
 from tests.algorithms.offload.small_chains import chains, one_big_value
 from tests.oracles.offloading import least_makespan
 
@@ -85,7 +89,7 @@ def test_unknown_memory_and_solver():
     with pytest.raises(remat.OptionError, match="unknown memory 'disk'"):
         solve(one_big_value(), 17, memory="disk")
     with pytest.raises(remat.OptionError, match="PuLP knows no solver 'NOBODY'"):
-        solve(one_big_value(), 17, solver="NOBODY")
+        solve(one_big_value(), 17, solver="pulp:NOBODY")
 
 
 def test_infeasible_budget():
@@ -108,3 +112,65 @@ def test_never_better_than_exhaustive_search(document, share):
         assert found.makespan >= float(best) - 1e-9
         staged = float(found.notes[0].split(": ")[1].split(";")[0]) if found.notes else math.inf
         assert found.makespan <= staged * (1 + 1e-5) + 1e-9  # the note has six digits
+
+
+def on_host(bandwidth):
+    """Return the machine of `one_big_value`, for another bandwidth each way."""
+    return one_big_value(bandwidth=(bandwidth, bandwidth), latency=(0, 0))["machine"]
+
+
+def halfway(document, machine, share=0.5):
+    """Return a budget between what single tasks need and what keeping all takes, and that schedule's makespan."""
+    free = remat.solve(document, algorithm="keep-all", machine=machine)
+    low, high = free.memory_bounds["device"].size, free.peak_memory["device"]
+    return int(low + share * (high - low)), free.makespan
+
+
+@pytest.mark.parametrize("solver", ["cp-sat", "scip", "highs", "pulp"])
+def test_every_solver_finds_the_same_stages(solver):
+    document = one_big_value(bandwidth=(1.2, 1.2))
+    document["stages"][0]["forward_time"] = 20
+    result = solve(document, 17, solver=solver)
+    assert result.notes[0].startswith("makespan of stages that wait for each other: 49;")
+
+
+def test_a_graph_of_many_tasks_is_answered_in_fewer_stages():
+    """Of 78 tasks several are a stage; the schedule is never worse than that of the greedy, from which it starts."""
+    document, machine = remat.example("dags/vgg16_b32_224"), on_host("12GB/s")
+    budget, least = halfway(document, machine, 0.6)
+    options = {"work": 0.02, "stages": 8}
+    result = remat.solve(document, algorithm="poet", machine=machine, budget=budget, options=options)
+    assert least < result.makespan <= 1.011 * least
+    assert "the program has 9 stages of several tasks each, in place of 79" in result.notes
+    without = remat.solve(
+        document, algorithm="poet", machine=machine, budget=budget, options=options | {"start": False}
+    )
+    assert without.makespan is None or without.makespan >= result.makespan
+
+
+def test_larger_graphs_get_better_from_a_start():
+    """A chain whose program is searched value by value: what is found is better than the greedy's schedule."""
+    document = generate("chain", "random", length=10, seed=3, max_workspace=30)
+    machine = on_host(20)
+    budget, _ = halfway(document, machine, 0.4)
+    before = remat.solve(document, algorithm="dag-auto", machine=machine, budget=budget, options={"iterations": 1})
+    after = remat.solve(document, algorithm="poet", machine=machine, budget=budget, options={"work": 0.1})
+    again = remat.solve(document, algorithm="poet", machine=machine, budget=budget, options={"work": 0.1})
+    assert after.makespan < before.makespan
+    assert after.notes[0].startswith("makespan of stages")
+    assert again.to_dict()["steps"] == after.to_dict()["steps"]
+
+
+@settings(max_examples=25, derandomize=True, database=None, deadline=None)
+@given(document=chains(largest=3), count=st.integers(1, 9))
+def test_groups_of_stages_restrict_the_program(document, count):
+    """Schedules of fewer stages are schedules: never better than all stages, as stages wait for each other."""
+    problem = make_problem(remat.load(document), budget=10**6)
+    front = frontier(problem)
+    fewer = grouped(front, even_ends(front, count))
+    assert fewer.stages <= front.stages
+    assert fewer.end[-1] == front.end[-1]
+    for position in range(len(front.tasks)):
+        assert 0 <= fewer.first[position] <= fewer.last[position] or front.last[position] < front.first[position]
+        assert position <= fewer.end[fewer.first[position]] or position > front.end[front.first[position]]
+    assert entries(fewer) <= entries(front)

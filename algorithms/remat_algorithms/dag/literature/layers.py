@@ -1,0 +1,73 @@
+"""`layers`: whole layers are made again for their backward, as trainers of transformers let users choose.
+
+Of n layers r are checkpointed: of what their backward reads, only what later layers read as well stays, and all else is
+made again, once, just before its first reader. The first r, as in Megatron-LM's method `block` (Korthikanti et al.
+2022, section 5), or r that are spread evenly. What is outside of layers stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from remat.plugin import Context, Options, Problem, Proposal
+from remat_algorithms.dag.layering import Layering, layers_of
+from remat_algorithms.dag.literature.fitting import fastest
+from remat_algorithms.dag.literature.phases import Training, training_of
+from remat_algorithms.dag.remaking import MOST_TASKS, runs_with_remaking
+
+MOST_TRIED = 96
+"""Most numbers of layers that are tried."""
+
+
+class LayersOptions(Options):
+    """Options of `layers`."""
+
+    layers: Literal["names", "narrow"] = Field(
+        default="names", description="Layers by numbers in names of modules or tasks, or between narrow points."
+    )
+    count: int = Field(default=0, ge=0, description="Layers between narrow points; 0: the root of the forward tasks.")
+    split: Literal["first", "even"] = Field(
+        default="first", description="Which layers are made again: the first ones, or some that are spread evenly."
+    )
+
+
+def solve(problem: Problem, options: LayersOptions, context: Context) -> Proposal:
+    """Make as few layers again as fit.
+
+    Takes instances of kind `chain`, `adjoint` or `dag`; uses the first processor and its memory. Every number of layers
+    is tried (`MOST_TRIED` of them where there are more), and the quickest schedule that fits is returned. Claims
+    makespan and peak. O(layers * accesses log accesses).
+    """
+    training = training_of(problem, "layers", most=MOST_TASKS)
+    layering = layers_of(training, options.layers, options.count)
+    return fastest(problem, training.stages, _candidates(training, layering, options.split), context)
+
+
+def _candidates(training: Training, layering: Layering, split: str) -> Iterator[list[int]]:
+    count = layering.count
+    steps = min(count, MOST_TRIED)
+    for many in sorted({round(count * (index + 1) / steps) for index in range(steps)}):
+        chosen = set(range(many)) if split == "first" else set(spread(count, many))
+        yield runs_with_remaking(training, _lost(training, layering, chosen))[0]
+
+
+def spread(count: int, many: int) -> list[int]:
+    """Return `many` of `count` layers, spread evenly: one in each of as many equal parts."""
+    return [(2 * index + 1) * count // (2 * many) for index in range(many)]
+
+
+def _lost(training: Training, layering: Layering, chosen: set[int]) -> Iterator[int]:
+    """Yield what the forward does not keep when some layers are made again.
+
+    Of these, what is not read outside of them; of all others, what the backward does not read.
+    """
+    stages, layer = training.stages, layering.layer
+    for value, maker in enumerate(stages.maker):
+        if not 0 <= maker < training.forward:
+            continue
+        inside = layer[maker] in chosen and all(layer[use] == layer[maker] for use in training.forward_uses[value])
+        if inside or not training.backward_uses[value]:
+            yield value

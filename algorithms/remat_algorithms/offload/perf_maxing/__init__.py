@@ -1,0 +1,1 @@
+"""A budget policy by layers: what each layer keeps, remakes and sends to the host."""

@@ -1,0 +1,210 @@
+"""`auto-perf-maxing`: the budget policy of the same name in torchtitan (2026), layer by layer.
+
+Rules that its authors published with the code, re-created: a linear program gives each layer the shares of its saved
+bytes that it keeps, remakes and sends (`outer`); within a layer nodes are chosen by their own time for each byte
+(`inner`). A value is sent when it has been made, and the run behind the next layer waits until it has gone; it comes
+back from the first task of the next layer's backward on. What is remade is made once, just before its first reader.
+Forward values that the backward does not read, and all those in front of the first layer, are remade where they are
+needed; head and loss keep theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from remat.plugin import Context, Options, Problem, Proposal, Termination
+from remat_algorithms.dag.layering import OUTSIDE, layers_of
+from remat_algorithms.dag.literature.phases import training_of
+from remat_algorithms.dag.remaking import MOST_TASKS, runs_with_remaking
+from remat_algorithms.offload.perf_maxing.inner import INNER, REMAKE, SEND, Room
+from remat_algorithms.offload.perf_maxing.outer import Limits, frugal, shares_of
+from remat_algorithms.offload.perf_maxing.storages import Storages
+from remat_algorithms.offload.swaps.choice import Choice, Plan
+from remat_algorithms.offload.swaps.copies import Swap
+from remat_algorithms.offload.swaps.routes import Route, device_of, routes
+from remat_algorithms.offload.swaps.swaps import Order
+
+NAME = "auto-perf-maxing"
+
+MODEL_BUDGETS = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.0)
+"""Shares of the budget that the programs are given, until the schedule fits; at 0 all is remade that can be."""
+
+HOW = {"auto": ("names", "narrow"), "names": ("names",), "narrow": ("narrow",)}
+"""Ways to find layers, one after the other."""
+
+LARGE = 2**40
+"""Bytes of a transfer by which the bandwidth of a route is measured."""
+
+
+class PerfMaxingOptions(Options):
+    """Options of `auto-perf-maxing`."""
+
+    inner: Literal["greedy", "program", "knapsack"] = Field(
+        default="greedy", description="How nodes of a layer are chosen: by rank, by a program, or on a grid of MiB."
+    )
+    split: Literal["vertex", "even"] = Field(
+        default="vertex",
+        description="Of the best shares the solver's vertex, or those whose largest part to be remade is least.",
+    )
+    layers: Literal["auto", "names", "narrow"] = Field(
+        default="auto",
+        description="Layers by numbers in names of modules or tasks, or between narrow points; auto: the latter where "
+        "no schedule by names fits.",
+    )
+    count: int = Field(default=0, ge=0, description="Layers between narrow points; 0: the root of the forward tasks.")
+
+
+def solve(problem: Problem, options: PerfMaxingOptions, context: Context) -> Proposal:
+    """Keep, remake and send by layers' shares.
+
+    Takes instances of kind `dag`; uses the first processor, its memory, and the nearest one with links both
+    ways, if there is one. Gives the schedule that runs all once where that fits. Where the policy's own schedule does
+    not fit, it is asked again with parts of the budget (`MODEL_BUDGETS`). O(programs + runs log runs).
+
+    Raises
+    ------
+    OptionError
+        If there are too many tasks.
+    """
+    ways = routes(problem.machine)
+    choice = Choice(problem, Order.of(problem), ways)
+    if choice.fits:
+        return _proposal(choice.dispatched([]), context, "")
+    training = training_of(problem, NAME, most=MOST_TASKS)
+    found = list(dict.fromkeys(layers_of(training, how, options.count) for how in HOW[options.layers]))
+    found = [layering for layering in found if layering.count > 1]
+    for layering in found:
+        policy = _Policy(problem, options, context, Storages(training, layering), ways)
+        for share in MODEL_BUDGETS:
+            if context.stopped:
+                return Proposal(termination=context.termination)
+            plan = policy.plan(share)
+            if plan is not None:
+                part = "" if share == 1 else f"; the policy was given {share:.0%} of the budget"
+                return _proposal(plan, context, f"{layering.count} layers{part}")
+    counts = " or ".join(f"{layering.count} layers" for layering in found)
+    why = f"{counts}, and no schedule that fits" if found else "no layers: no names tell them, and no narrow points"
+    return Proposal(notes=(f"{NAME}: {why}",))
+
+
+def _proposal(plan: Plan | None, context: Context, note: str) -> Proposal:
+    assert plan is not None, "nothing moves"
+    return Proposal(
+        steps=plan.outcome.steps,
+        makespan=plan.makespan,
+        termination=Termination.COMPLETED,
+        notes=(note,) if note else (),
+    )
+
+
+@dataclass(frozen=True)
+class _Policy:
+    """The policy for one problem and its layers."""
+
+    problem: Problem
+    options: PerfMaxingOptions
+    context: Context
+    storages: Storages
+    ways: tuple[Route, ...]
+
+    def plan(self, share: float) -> Plan | None:
+        """Return the placed schedule for a share of the budget; None where it does not fit."""
+        chosen = self._chosen(share)
+        lost = self._lost({node for node, what in chosen.items() if what == REMAKE})
+        tasks, places = runs_with_remaking(self.storages.training, lost)
+        graph, machine = self.problem.graph, self.problem.machine
+        choice = Choice(self.problem, Order(graph, machine, tasks), self.ways)
+        swaps = list(self._swaps(choice, {node for node, what in chosen.items() if what == SEND}, places))
+        return choice.dispatched(swaps)
+
+    # --- decisions ----------------------------------------------------------------------------------------------------
+
+    def _limits(self, share: float) -> Limits:
+        problem, storages = self.problem, self.storages
+        machine, graph = problem.machine, problem.graph
+        device = device_of(machine)
+        budget = problem.budget or 0
+        fixed = graph.static_memory if device == 0 else 0
+        fixed += sum(
+            int(graph.size[place.value])
+            for place in graph.inputs
+            if (machine.memory_index[place.memory] if place.memory else 0) == device
+        )
+        room = int(budget * share) - fixed
+        if not self.ways:
+            return Limits(room, 0, 0, 0)
+        route = self.ways[0]
+        times = (route.out_time(machine, LARGE), route.back_time(machine, LARGE))
+        out, back = (LARGE / float(time) if time else float("inf") for time in times)
+        host = machine.memories[route.memory].capacity
+        return Limits(
+            room,
+            out * storages.forward_time,
+            back * storages.backward_time,
+            float("inf") if host is None else host,
+        )
+
+    def _chosen(self, share: float) -> dict[int, str]:
+        """Return what becomes of each node, by its forward stage; those in front of the layers are remade."""
+        storages = self.storages
+        limits = self._limits(share)
+        shares = shares_of(storages, limits, self.context, even=self.options.split == "even") if share else None
+        shares = shares or frugal(storages, limits)
+        choose, known = INNER[self.options.inner], dict[tuple[object, ...], list[str]]()
+        found: dict[int, str] = {}
+        for layer, nodes in enumerate(storages.nodes):
+            keep, remake, send = (part[layer] * storages.sizes[layer] for part in shares.parts)
+            room = Room(max(0.0, keep - storages.staying[layer]), remake, send)
+            key = (storages.signature(layer), room)
+            if key not in known:
+                known[key] = choose(nodes, room, lambda: self.context.stopped)
+            found |= {node.stage: what for node, what in zip(nodes, known[key], strict=True)}
+        outside = (stage for stage in range(storages.behind) if storages.layering.layer[stage] == OUTSIDE)
+        return found | dict.fromkeys(outside, REMAKE)
+
+    # --- runs ---------------------------------------------------------------------------------------------------------
+
+    def _lost(self, remade: set[int]) -> Iterator[int]:
+        """Yield what the forward makes in front of the head and does not keep: of some nodes, and what is not saved."""
+        storages = self.storages
+        for stage in range(storages.behind):
+            for value in storages.training.stages.writes[stage]:
+                saved = storages.is_activation(value) and (stage not in remade or storages.stays(value))
+                if not saved:
+                    yield value
+
+    def _swaps(self, choice: Choice, sent: set[int], places: list[int]) -> Iterator[Swap]:
+        """Yield when each value that is sent leaves, is waited for, and comes back."""
+        if not sent:
+            return
+        storages, order = self.storages, choice.order
+        layers, forward = storages.layering.layer, storages.training.forward
+        values = {
+            value: node.stage
+            for nodes in storages.nodes
+            for node in nodes
+            if node.stage in sent
+            for value in node.values
+        }
+        stages_of = storages.layering.stages_of(storages.training)
+        first_backward: dict[int, int] = {}
+        for stage in range(forward, len(layers)):
+            first_backward.setdefault(layers[stage], places[stage])
+        for index, gap in enumerate(order.gaps):
+            stage = values.get(gap.value, -1)
+            if stage < 0 or not gap.after < forward <= gap.before or gap.before >= len(order.tasks):
+                continue
+            following = layers[stage] + 1
+            gone = max(stages_of[following][-1], gap.after) + 1
+            back = first_backward.get(following, forward)
+            if gone < gap.before:
+                yield Swap(
+                    gap=index,
+                    route=self.ways[0],
+                    gone_by=gone,
+                    return_with=min(max(back, gone), gap.before - 1),
+                )
