@@ -28,10 +28,12 @@ class Relaxing:
     ----------
     setting : Setting
     best : Best
+    rounds : int
+        Of ruin and recreate at a time.
     """
 
-    def __init__(self, setting: Setting, best: Best) -> None:
-        self.setting, self.best = setting, best
+    def __init__(self, setting: Setting, best: Best, rounds: int = ROUNDS) -> None:
+        self.setting, self.best, self.rounds = setting, best, min(rounds, ROUNDS)
         self.context: Context = best.context
         self.rates = self._rates()
         self.seen: set[tuple[int, ...]] = set()
@@ -73,7 +75,7 @@ class Relaxing:
         for _ in range(times):
             if self.best.done:
                 return
-            _, better = search.improve(ROUNDS)
+            _, better = search.improve(self.rounds)
             if better is not None:
                 yield better
 

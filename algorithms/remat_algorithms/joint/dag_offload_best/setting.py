@@ -85,18 +85,24 @@ class Setting:
         return max(found, key=lambda number: (processors[number].speed, -number), default=None)
 
     @cached_property
+    def elsewhere(self) -> frozenset[int]:
+        """Values that begin or must end in other memories than the processor's."""
+        first = self.machine.memories[0].name
+        own = self.machine.memories[self.device].name
+        places = (*self.graph.inputs, *self.graph.outputs)
+        return frozenset(place.value for place in places if (place.memory or first) != own)
+
+    @cached_property
     def movable(self) -> list[int]:
         """Tasks that the helper may do: nobody reads what they make, some of which begins or ends elsewhere."""
         if self.helper is None:
             return []
-        first = self.machine.memories[0].name
-        own = self.machine.memories[self.device].name
-        away = {place.value for place in (*self.graph.inputs, *self.graph.outputs) if (place.memory or first) != own}
         read = {value for task in self.listed for value in self.reads[task]}
         return [
             task
             for task in self.listed
-            if read.isdisjoint(self.writes[task]) and not away.isdisjoint((*self.reads[task], *self.writes[task]))
+            if read.isdisjoint(self.writes[task])
+            and not self.elsewhere.isdisjoint((*self.reads[task], *self.writes[task]))
         ]
 
     def helped_time(self, task: int) -> Number:

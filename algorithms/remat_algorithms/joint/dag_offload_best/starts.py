@@ -16,7 +16,9 @@ from remat_algorithms.joint.dag_offload_best.best import Best, Found
 from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
 from remat_algorithms.kit.asking import asked
 from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
-from remat_algorithms.offload.rules.catalogue import ALGORITHMS as RULES
+
+PROGRAMS = frozenset(["offload-exact", "poet"])
+"""They are not asked: their time is anything."""
 
 SEARCHING = {"swapadvisor": {"generations": 3}}
 """Options of rules that search for long otherwise."""
@@ -25,15 +27,23 @@ ROUNDS = 200
 """Rounds of `dag-auto`, so that its answer does not depend on the clock."""
 
 
-def others(setting: Setting, best: Best) -> None:
-    """Ask the algorithms that search little, and those that only make values again: none of them is quicker then."""
-    entries = [(entry, SEARCHING.get(entry.name, {})) for entry in (*RULES, *OFFLOAD)]
-    entries += [(entry, {"iterations": ROUNDS}) for entry in DAG_AUTO]
+def others(setting: Setting, best: Best, rounds: int) -> None:
+    """Ask the algorithms that search little, and those that only make values again: none of them is quicker then.
+
+    Parameters
+    ----------
+    setting : Setting
+    best : Best
+    rounds : int
+        Of `dag-auto`, at most.
+    """
+    entries = [(entry, SEARCHING.get(entry.name, {})) for entry in OFFLOAD if entry.name not in PROGRAMS]
+    entries += [(entry, {"iterations": min(ROUNDS, rounds)}) for entry in DAG_AUTO]
     entries += [(entry, {}) for entry in (*KEEP_ALL, *ORDERS) if setting.problem.kind in entry.cheap]
     for number, (entry, given) in enumerate(entries):
         if best.done:
             return
-        if entry.accepts(setting.problem.kind):
+        if entry.accepts(setting.problem.kind) and (entry.several_memories or not setting.elsewhere):
             _ask(setting, best, entry, given, share=1 / (len(entries) - number + 2))
 
 
