@@ -50,6 +50,7 @@ OPTIONS = {
     "offload-dp": ({"slots": 10},),
     "pofo": ({"slots": 10},),
     "remat-offload-best": ({"iterations": 20},),
+    "dag-offload-best": ({"iterations": 20}, {"iterations": 5, "reorder": False}),
     "offload-exact": ({"copies": 1, "work": 0.2}, {"copies": 1, "recompute": True, "work": 0.2}),
     "kusumoto-exact": ({"budgets": 6},),
     "autoswap": ({}, {"grid": 1}),

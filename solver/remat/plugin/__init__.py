@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, Resident, TaskGraph, number_array
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Layer, PipelineInstance, TreeInstance
     from remat.plugin.context import Context, Progress
-    from remat.plugin.emit import MOST_RUNS, check_length, run_in_order, unread_tasks, useful_runs
+    from remat.plugin.emit import MOST_RUNS, check_length, run_in_order, unread_tasks, useful_places, useful_runs
     from remat.plugin.options import Options, make_options
     from remat.plugin.orders import reference_order
     from remat.plugin.problem import Problem
@@ -121,6 +121,7 @@ _HOME = {
     "reference_order": "remat.plugin.orders",
     "run_in_order": "remat.plugin.emit",
     "unread_tasks": "remat.plugin.emit",
+    "useful_places": "remat.plugin.emit",
     "useful_runs": "remat.plugin.emit",
     "task_sequence": "remat.schedule.operations",
     "tasks_of": "remat.schedule.orders",
@@ -195,6 +196,7 @@ __all__ = [
     "task_sequence",
     "tasks_of",
     "unread_tasks",
+    "useful_places",
     "useful_runs",
 ]
 
