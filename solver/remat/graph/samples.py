@@ -42,11 +42,11 @@ class Samples:
         before: IntArray = np.cumsum(each) - each
         return before
 
-    def tasks(self, task: IntArray, sample: IntArray) -> IntArray:
+    def tasks(self, task: IntArray, sample: IntArray | int) -> IntArray:
         """Return where tasks of samples stand."""
         return task * self.count + sample
 
-    def values(self, value: IntArray, sample: IntArray) -> IntArray:
+    def values(self, value: IntArray, sample: IntArray | int) -> IntArray:
         """Return where values of samples stand."""
         found: IntArray = self.first[value] + np.where(self.shared[value], 0, sample)
         return found
@@ -96,8 +96,6 @@ class Samples:
     def _rows(self, rows: Ragged) -> Ragged:
         lists = rows.to_lists()
         found = [
-            self.values(np.array(listed, dtype=np.int64), np.int64(m)).tolist()
-            for listed in lists
-            for m in range(self.count)
+            self.values(np.array(listed, dtype=np.int64), m).tolist() for listed in lists for m in range(self.count)
         ]
         return Ragged.from_lists(found)

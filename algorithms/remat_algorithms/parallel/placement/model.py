@@ -265,7 +265,7 @@ def model_of(problem: Problem, name: str) -> Model:
     samples = problem.samples
     if samples is None:
         raise OptionError(
-            f'{name} is for streams: a task graph says "stream", how many samples are looked at', argument="algorithm"
+            f'{name} is for streams: a task graph says "stream", a pipeline weights "fixed"', argument="algorithm"
         )
     return build(samples.graph, problem.machine)
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from remat.plugin import Number
 from remat_algorithms.kit.programs.answers import Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
 from remat_algorithms.parallel.placement.groups import Groups
@@ -50,12 +51,12 @@ class Steps:
     step: Fraction
     exact: bool
 
-    def down(self, time: float) -> int:
+    def down(self, time: Number) -> int:
         """Return a time in steps, rounded down."""
         return math.floor(exact_time(time) / self.step)
 
 
-def exact_time(time: float) -> Fraction:
+def exact_time(time: Number) -> Fraction:
     """Return a time as it is written: 0.1 as one tenth."""
     return Fraction(repr(time)) if isinstance(time, float) else Fraction(time)
 
@@ -191,8 +192,8 @@ class PlacementProgram:
         if self.upper is not None:
             highest = min(highest, math.ceil(Fraction(self.upper) / self.steps.step) + 1)
         self.load = self.program.new_int_var(0, highest, "")
-        for own in self.busy.values():
-            self.program.add(self.sum([term for term, _ in own], [time for _, time in own]) <= self.load)
+        for listed in self.busy.values():
+            self.program.add(self.sum([term for term, _ in listed], [time for _, time in listed]) <= self.load)
         self._hold()
         if self.groups is not None:
             self._follow(self.groups)

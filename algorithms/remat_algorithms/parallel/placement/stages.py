@@ -137,7 +137,8 @@ def staged(model: Model, groups: Groups, less: Sequence[int] = (), *, whole: boo
         groups,
         classes,
         step,
-        *(np.rint(costs / step).astype(np.int64) if i != 1 else unable for i, costs in enumerate((time, unable))),
+        np.rint(time / step).astype(np.int64),
+        unable,
         np.rint(away / step).astype(np.int64),
         np.rint(back / step).astype(np.int64),
         tuple(port.pays for port in ports),
@@ -178,15 +179,16 @@ def _port(model: Model, processor: int) -> Port:
     machine, memory = model.machine, model.memory_of[processor]
     if model.star is not None:
         ends = (model.star.away[memory], model.star.back[memory])
-        away, back = ((link,) if memory != model.star.hub and link >= 0 else () for link in ends)
+        away, back = (tuple([link] if memory != model.star.hub and link >= 0 else list[int]()) for link in ends)
     else:
         homes = set(model.memory_of) - {memory}
-        away = tuple(k for k, link in enumerate(machine.links) if link.source == memory and link.target in homes)
-        back = tuple(k for k, link in enumerate(machine.links) if link.target == memory and link.source in homes)
+        links = list(enumerate(machine.links))
+        away = tuple([k for k, link in links if link.source == memory and link.target in homes])
+        back = tuple([k for k, link in links if link.target == memory and link.source in homes])
     held = [{resource for link in links for resource in machine.held_by_link[link]} for links in (away, back)]
     processors = set(range(len(machine.processors)))
     one_way = bool((held[0] & held[1]) - processors)
-    return Port(model, tuple(away), tuple(back), (processor in held[0], processor in held[1], one_way))
+    return Port(model, away, back, (processor in held[0], processor in held[1], one_way))
 
 
 @dataclass
@@ -332,11 +334,14 @@ def _records(costs: Staged, sets: DownSets, steps: Sequence[int]) -> Any:
             digit = state // steps[kind] % (len(own) + 1)
             used[state] += digit
             left[state] += (len(own) - digit) * speeds[kind]
+    pays_away, pays_back, one_way = np.array(costs.pays, dtype=np.int64).reshape(-1, 3).T.copy()
     devices = stages_kernel.Devices(
         np.array([len(own) for own in costs.classes], dtype=np.int64),
         np.array(steps, dtype=np.int64),
         np.array(costs.room, dtype=np.int64),
-        *(np.array([int(pays[k]) for pays in costs.pays], dtype=np.int64) for k in range(3)),
+        pays_away,
+        pays_back,
+        one_way,
         left,
         used,
         costs.flights,

@@ -40,7 +40,7 @@ class Passes(NamedTuple):
 class Devices(NamedTuple):
     """Classes of devices: how many, how many steps a state is one device more, and what transfers keep busy."""
 
-    count: IntArray
+    number: IntArray
     step: IntArray
     room: IntArray
     pays_away: IntArray
@@ -93,15 +93,15 @@ def fill(
     bound: int,
 ) -> None:
     """Extend the next down-sets, up to last - 1, by stages of a load of at most `bound`."""
-    classes = devices.count.shape[0]
+    classes = devices.number.shape[0]
     states = table.value.shape[1]
     while walked.next < last:
         ideal = walked.next
         for kind in range(classes):
             some = False
             for state in range(states):
-                used = state // devices.step[kind] % (devices.count[kind] + 1)
-                if table.value[ideal, state] >= 0 and used < devices.count[kind]:
+                used = state // devices.step[kind] % (devices.number[kind] + 1)
+                if table.value[ideal, state] >= 0 and used < devices.number[kind]:
                     some = True
             if some:
                 walked.kind = kind
@@ -179,7 +179,7 @@ def take(sets: Sets, devices: Devices, table: Table, walked: Walked, larger: int
     step = devices.step[kind]
     for state in range(table.value.shape[1]):
         known = table.value[ideal, state]
-        if known >= 0 and state // step % (devices.count[kind] + 1) < devices.count[kind]:
+        if known >= 0 and state // step % (devices.number[kind] + 1) < devices.number[kind]:
             after = state + step
             flights = min(devices.used[after], devices.flights)
             fits = size + flights * held <= devices.room[kind]

@@ -55,8 +55,8 @@ def solve(problem: Problem, options: DownSetOptions, context: Context) -> Propos
         context.report(bound=bound.value, scope=bound.scope)
     best = Best(problem, model, context)
     found = contiguous(best, options)
-    bound = class_bound(found, best)
-    return conclude_class(best, bounds if bound is None else [*bounds, bound], found)
+    proved = class_bound(found, best)
+    return conclude_class(best, bounds if proved is None else [*bounds, proved], found)
 
 
 def class_bound(found: Found, best: Best) -> Bound | None:

@@ -3,9 +3,9 @@
 The program over down-sets (`stages`) begins at the loss: the k-th stage from there holds its parameters and min(k, m)
 of m micro-batches, as under 1F1B. A layer's time is that of its forward and its backward, a way between stages carries
 outputs there and gradients back. Ways are counted as the slowest of the cluster, and as the quickest; the better of the
-two is taken, once placed; each direction has a way of its own, so what is slower of there and back counts. Steps that end run
-1F1B; streams whose parameters change the pattern 1F1B* of the least period that fits. Where what passes does not fit,
-devices have so much less room the next time.
+two is taken, once placed; each direction has a way of its own, so what is slower of there and back counts. Steps that
+end run 1F1B; streams whose parameters change the pattern 1F1B* of the least period that fits. Where what passes does not
+fit, devices have so much less room the next time.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ def staged_layers(
 def _stages(costs: Staged, order: LayerOrder, sets: int, work: float, context: Context) -> tuple[Stage, ...] | None:
     """Return the best stages, from the input to the loss; None where nothing fits."""
     every = down_sets(order, min(sets, MOST_CELLS // costs.states))
-    best = None
+    best: tuple[Search, list[tuple[int, int]]] | None = None
     for listed in orders(order):
         chain = of_order(listed)
         search = Search(costs, chain, lambda: context.stopped)

@@ -46,7 +46,7 @@ class State(NamedTuple):
     """Where everything is, and what that keeps busy."""
 
     home: IntArray  # (units,)
-    count: IntArray  # (flows, memories): readers there
+    readers: IntArray  # (flows, memories): how many there
     busy: NumberArray  # (resources,)
     used: NumberArray  # (memories,)
     best: IntArray
@@ -121,13 +121,13 @@ def beside(ground: Ground, state: State, walked: Walked, unit: int) -> int:
     """Return the processor of a unit that something passes to or from."""
     count = ground.start[unit + 1] - ground.start[unit]
     if count == 0:
-        return state.home[unit]
+        return int(state.home[unit])
     flow = ground.flow[ground.start[unit] + draw(walked, count)]
     others = ground.reader_start[flow + 1] - ground.reader_start[flow]
     chosen = draw(walked, others + 1)
     if chosen == others:
-        return state.home[ground.maker[flow]]
-    return state.home[ground.reader[ground.reader_start[flow] + chosen]]
+        return int(state.home[ground.maker[flow]])
+    return int(state.home[ground.reader[ground.reader_start[flow] + chosen]])
 
 
 def energy(ground: Ground, state: State, walked: Walked) -> float:
@@ -159,8 +159,8 @@ def move(ground: Ground, state: State, unit: int, after: int) -> None:
     for k in range(ground.start[unit], ground.start[unit + 1]):
         flow = ground.flow[k]
         if ground.maker[flow] != unit:
-            state.count[flow, here] -= 1
-            state.count[flow, there] += 1
+            state.readers[flow, here] -= 1
+            state.readers[flow, there] += 1
         pass_on(ground, state, flow, 1.0)
 
 
@@ -168,8 +168,8 @@ def pass_on(ground: Ground, state: State, flow: int, sign: float) -> None:
     """Count what a flow keeps busy, or no longer."""
     home = ground.memory_of[state.home[ground.maker[flow]]]
     some = False
-    for memory in range(state.count.shape[1]):
-        if memory != home and state.count[flow, memory] > 0:
+    for memory in range(state.readers.shape[1]):
+        if memory != home and state.readers[flow, memory] > 0:
             some = True
             if ground.hub < 0:
                 hold(ground, state, ground.link[home, memory], flow, sign)

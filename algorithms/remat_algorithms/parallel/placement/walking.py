@@ -157,10 +157,10 @@ def _state(model: Model, ground: walk.Ground, homes: Sequence[int]) -> walk.Stat
 def _reset(model: Model, ground: walk.Ground, state: walk.State, homes: Sequence[int]) -> walk.State:
     """Put a placement into the state, its sums made afresh."""
     state.home[:] = homes
-    state.count[:] = 0
+    state.readers[:] = 0
     for index, flow in enumerate(model.flows):
         for reader in flow.readers:
-            state.count[index, model.memory_of[homes[reader]]] += 1
+            state.readers[index, model.memory_of[homes[reader]]] += 1
     state.busy[:] = model.loads(homes)
     state.used[:] = 0.0
     for unit, processor in enumerate(homes):
