@@ -73,11 +73,11 @@ def of_down_sets(draw: random.Random, count: int) -> Edges:
     left = count - 2
     largest = max(6, count // 8)
     while left > 12:
-        lengths = [draw.randint(1, 5) for _ in range(draw.randint(2, 5))]
+        lengths = [draw.randint(1, 6) for _ in range(draw.randint(2, 5))]
         sets = 1
         for length in lengths:
             sets *= length + 1
-        if sets <= min(left, largest):
+        if left // 12 <= sets <= min(left, largest):
             add_block(edges, lengths)
             left -= sets
     for _ in range(left):
@@ -96,6 +96,7 @@ def stream(
     passing: float = 0.15,
     times: dict[str, float] | None = None,
     training: bool = False,
+    spread: int = 2,
 ) -> dict[str, Any]:
     """Return a stream: each layer reads parameters of its own, which lie in one memory.
 
@@ -105,6 +106,8 @@ def stream(
         Bytes of an output, as a mean share of a layer's time: at bandwidth 1 that is what it takes.
     times : dict of str to float, optional
         How many times slower each type of processor is than the quickest; drawn anew for each layer, by a third.
+    spread : int
+        The longest layers take up to 2^spread times as long as the others.
     training : bool
         A backward of twice the time for each layer, which reads its parameters and its output.
     """
@@ -116,12 +119,21 @@ def stream(
         for other in read:
             followers[other].append(k)
     for k, read in enumerate(edges):
-        base = draw.choice([1, 2, 4, 8]) * draw.randint(50, 150)
+        base = 2 ** draw.randint(0, spread) * draw.randint(50, 150)
         time = {
             kind: max(1, round(base * slower * (draw.uniform(0.67, 1.33) if slower > 1 else 1)))
             for kind, slower in kinds.items()
         }
-        made = [{"id": f"x{k}", "size": max(1, round(draw.uniform(0, 2) * passing * 375))}] if followers[k] else []
+        made = (
+            [
+                {
+                    "id": f"x{k}",
+                    "size": max(1, round(draw.uniform(0, 2) * passing * 100 * (2 ** (spread + 1) - 1) / (spread + 1))),
+                }
+            ]
+            if followers[k]
+            else []
+        )
         values += [{"id": f"w{k}", "size": draw.randint(20, 200)}, *made]
         tasks.append(
             {
@@ -200,4 +212,4 @@ def equal(draw: random.Random, family: str, count: int) -> dict[str, Any]:
     """Return a stream of a family on so many equal accelerators around a host."""
     edges = GRAPHS[family](draw)
     machine = around_a_host([("accelerator", None, 1)] * count)
-    return stream(draw, edges, machine, training=family == "training")
+    return stream(draw, edges, machine, training=family == "training", spread=draw.randint(0, 3))
