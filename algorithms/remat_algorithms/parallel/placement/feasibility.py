@@ -89,9 +89,7 @@ def _too_many(problem: Problem, model: Model, context: Context) -> Proposal | No
         return None
     total = sum(model.size)
     there = sum(max(0, room) for room in rooms.values() if room is not None)
-    missing = total - there
-    if missing <= 0:
-        missing = pack(model, context).missing
+    missing = max(total - there, pack(model, context).missing)
     if missing <= 0:
         return None
     machine = problem.machine
