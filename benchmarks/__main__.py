@@ -24,6 +24,7 @@ NAMES = (
     "parallel_trees",
     "pipelines",
     "planners",
+    "placements",
     "chain_table",
     "offload_table",
     "offload_gap",
