@@ -124,7 +124,7 @@ def beside(ground: Ground, state: State, walked: Walked, unit: int) -> int:
         return int(state.home[unit])
     flow = ground.flow[ground.start[unit] + draw(walked, int(count))]
     others = ground.reader_start[flow + 1] - ground.reader_start[flow]
-    chosen = draw(walked, others + 1)
+    chosen = draw(walked, int(others) + 1)
     if chosen == others:
         return int(state.home[ground.maker[flow]])
     return int(state.home[ground.reader[ground.reader_start[flow] + chosen]])
