@@ -273,10 +273,9 @@ def _judge(
     stream: Stream | None = None,
     own: TaskGraph | None = None,
 ) -> Result:
-    is_stream = problem.instance.is_stream
-    simple = Bound(problem.least_period if is_stream else problem.least_makespan, ALL_SCHEDULES, OWN_SOURCES[0])
+    simple = Bound(problem.least_objective, ALL_SCHEDULES, OWN_SOURCES[0])
     bounds = (*proposal.bounds, simple)
-    if len(problem.machine.processors) > 1 and not problem.in_parts and not is_stream:
+    if len(problem.machine.processors) > 1 and not problem.in_parts and not problem.instance.is_stream:
         value = memory_time_bound(problem.graph, problem.machine, problem.needed)
         bounds = (*bounds, Bound(value, ALL_SCHEDULES, OWN_SOURCES[1]))
     optimal_within = proposal.optimal_within
