@@ -99,7 +99,7 @@ def host(bandwidth: float) -> dict[str, Any]:
     }
 
 
-def solved(path: str, bandwidth: float, share: float, algorithm: str) -> dict[str, Any]:
+def solved(path: str, bandwidth: float, share: float, algorithm: str, options: dict[str, Any]) -> dict[str, Any]:
     """Solve one chain; in a process of its own."""
     instance, where = remat.load(Path(path)), host(bandwidth)
     try:
@@ -107,27 +107,26 @@ def solved(path: str, bandwidth: float, share: float, algorithm: str) -> dict[st
         least = remat.solve(instance, algorithm="offload-greedy", machine=where, budget={"device": 1}).least_budget
         assert least is not None
         budget = {"device": int(least.size + share * (keep.peak_memory["device"] - least.size))}
-        result = remat.solve(instance, algorithm=algorithm, machine=where, budget=budget)
+        result = remat.solve(instance, algorithm=algorithm, machine=where, budget=budget, options=options)
     except remat.RematError as error:
         return {"says": str(error)}
     once = keep.makespan
     assert once is not None
-    bounds = [bound for bound in result.bounds if bound.scope == "all schedules"]
-    best = max(bounds, key=lambda bound: bound.value, default=None)
+    sources = [bound.source for bound in result.bounds if bound.value == result.lower_bound]
     return {
         "over": None if result.makespan is None else 100 * (result.makespan / once - 1),
         "bound": None if result.lower_bound is None else 100 * (result.lower_bound / once - 1),
         "gap": None if result.gap is None else 100 * result.gap,
-        "source": "-" if best is None else best.source,
+        "source": sources[0] if sources else "-",
     }
 
 
-def shipped(bandwidths: tuple[float, ...], shares: tuple[float, ...], algorithm: str) -> Iterator[list[Any]]:
+def shipped(bandwidths: tuple[float, ...], algorithm: str, options: dict[str, Any]) -> Iterator[list[Any]]:
     """Yield the rows of the shipped chains whose times are seconds, and that the algorithm takes."""
     for path in sorted(FOLDER.glob("*.json")):
         for bandwidth in bandwidths:
-            for share in shares:
-                given = {"bandwidth": bandwidth, "share": share, "algorithm": algorithm}
+            for share in SHARES:
+                given = {"bandwidth": bandwidth, "share": share, "algorithm": algorithm, "options": options}
                 measured: Measurement = measure(solved, path=str(path), **given)
                 if "says" in measured.value:
                     break
@@ -146,12 +145,13 @@ def run(
     seconds: float = 3,
     algorithm: str = OURS,
     bandwidths: tuple[float, ...] = BANDWIDTHS,
+    iterations: int | None = None,
 ) -> None:
     """Print both tables."""
     if count:
         header = ["algorithm", "answers", "quicker", "slower", "worst"]
         table(f"Drawn chains with links: others beside {OURS}", header, against_zoo(0, count, most, seconds))
-    rows = list(shipped(bandwidths, SHARES, algorithm))
+    rows = list(shipped(bandwidths, algorithm, {} if iterations is None else {"iterations": iterations}))
     header = ["chain", "GB/s", "share", "over %", "bound %", "gap %", "bound by", "CPU s"]
     table(f"Shipped chains with a host: {algorithm}", header, rows)
     for bandwidth in bandwidths:
@@ -168,9 +168,15 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--algorithm", default=OURS)
     parser.add_argument("--bandwidths", type=float, nargs="*", default=BANDWIDTHS)
+    parser.add_argument("--iterations", type=int, help="rounds of the walk on shipped chains")
     arguments = parser.parse_args()
     from benchmarks import chain_offload  # by its name, under which the measuring processes find it
 
     chain_offload.run(
-        arguments.count, arguments.most, arguments.seconds, arguments.algorithm, tuple(arguments.bandwidths)
+        arguments.count,
+        arguments.most,
+        arguments.seconds,
+        arguments.algorithm,
+        tuple(arguments.bandwidths),
+        arguments.iterations,
     )

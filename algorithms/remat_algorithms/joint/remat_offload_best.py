@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -30,6 +31,7 @@ from remat.plugin import (
     BoolArray,
     Bound,
     Context,
+    LeastBudget,
     Number,
     Options,
     Problem,
@@ -47,6 +49,7 @@ from remat_algorithms.joint.adjoint_best.starts import judged
 from remat_algorithms.kit.asking import asked
 from remat_algorithms.offload.chains.bound import SOURCE, ChainBound, Solution
 from remat_algorithms.offload.chains.bound import WORK as BOUND_WORK
+from remat_algorithms.offload.exact.catalogue import ALGORITHMS as EXACT
 from remat_algorithms.offload.offload_greedy import greedy_plan, greedy_plans, rankings
 from remat_algorithms.offload.pofo.pofo import OFFLOAD_SLOTS, POFO_SLOTS, modelled_plans, rotor_plan
 from remat_algorithms.offload.rules.catalogue import ALGORITHMS as RULES
@@ -61,7 +64,10 @@ BETWEEN = 32
 """Budgets above the given one for which rotor's schedules are taken as starts."""
 
 SEARCHING = ("swapadvisor", "knapsack-ilp", "kusumoto-exact", "treewidth")
-"""Rules that search for long, and are not asked."""
+"""Rules that search for long, and are asked for short chains only."""
+
+SHORT, POET_WORK = 8, 1.0
+"""Stages of these, for which `poet` is asked, too, and what it may take then, in CP-SAT's units: mostly a blink."""
 
 MOST_ASKED = 100
 """Stages up to which the algorithms for one memory and any graph are asked."""
@@ -117,8 +123,9 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
     search.consider(greedy_plan(reference, lambda: context.stopped))
     search.relax()
     search.starts()
-    search.rules()
     search.close(options.work)
+    search.modelled()
+    search.rules()
     if search.best is not None:
         rounds = options.iterations
         if rounds is None:
@@ -187,7 +194,7 @@ class _Search(BestPlan):
             self.consider(plan)
 
     def starts(self) -> None:
-        """Look at the plans of the other algorithms, and between."""
+        """Look at the plans of the algorithms for one memory, and at those for more room than there is."""
         if self.context.stopped or self.met:
             return
         options = ChainBestOptions(iterations=None, states=None, work=0)
@@ -202,6 +209,9 @@ class _Search(BestPlan):
             if self.done:
                 return
             self.consider_tasks(tasks)
+
+    def modelled(self) -> None:
+        """Look at what the tables of `offload-dp` and `pofo` propose."""
         for slots, remake in ((OFFLOAD_SLOTS, False), (POFO_SLOTS, True)):
             if self.done:
                 return
@@ -209,14 +219,19 @@ class _Search(BestPlan):
                 self.consider(found.plan)
 
     def rules(self) -> None:
-        """Ask the rules of the zoo that search little: their runs are starts, and the quickest schedule is kept."""
+        """Ask the rules of the zoo: their runs are starts, and the quickest schedule is kept."""
         for entry in RULES:
             self._ask(entry)
+        if self.problem.chain.length <= SHORT:
+            for entry in EXACT:
+                if entry.name == "poet":
+                    self._ask(entry, {"work": POET_WORK})
 
-    def _ask(self, entry: Algorithm) -> None:
-        if entry.name in SEARCHING or not entry.accepts(self.problem.kind) or self.done:
+    def _ask(self, entry: Algorithm, given: Mapping[str, Any] | None = None) -> None:
+        searching = entry.name in SEARCHING and self.problem.chain.length > SHORT
+        if searching or not entry.accepts(self.problem.kind) or self.done:
             return
-        proposal = asked(entry, self.problem, self.context, share=0.1)
+        proposal = asked(entry, self.problem, self.context, given, share=0.1)
         if proposal is None or proposal.steps is None:
             return
         makespan = proposal.makespan
@@ -236,6 +251,9 @@ class _Search(BestPlan):
             found = proposal_of(self.best, context, source=SOURCE)
         elif self.by_rule is not None:
             found = replace(self.by_rule, termination=context.termination)
+        elif self.proved.impossible and reference.budget is not None:
+            least = LeastBudget(reference.budget + 1, None, False, reference.order.device)
+            return Proposal(infeasible_within=ALL_SCHEDULES, least=least)
         else:
             nothing = nothing_fits(reference, "remat-offload-best", within=None)
             return replace(nothing, bounds=(Bound(value, ALL_SCHEDULES, SOURCE),), termination=context.termination)

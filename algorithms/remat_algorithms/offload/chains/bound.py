@@ -62,11 +62,14 @@ class ChainBound:
     ----------
     value : int or float
         No schedule takes less.
+    impossible : bool
+        Whether it is proved that there is no schedule at all.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.setting = problem, setting_of(problem)
         self.value: Number = problem.least_makespan
+        self.impossible = False
         self._units: dict[int, float] = {}
 
     def relax(self, stopped: Callable[[], bool]) -> None:
@@ -75,7 +78,7 @@ class ChainBound:
         if setting is None:
             return
         for moment in _fullest(setting, self.problem.chain.length):
-            if stopped():
+            if stopped() or self.impossible:
                 return
             answer = setting.ask([moment], Effort(relaxed_work=RELAXED_WORK, whole_work=0), stopped=stopped)
             self._units[moment] = answer.bound
@@ -95,7 +98,7 @@ class ChainBound:
         setting, found = self.setting, list[Solution]()
         ranked = sorted(self._units, key=lambda moment: -self._units[moment])[:WHOLE]
         for number, moment in enumerate(ranked):
-            if setting is None or enough() or not self._units[moment] > 0 or work <= 0:
+            if setting is None or self.impossible or enough() or not self._units[moment] > 0 or work <= 0:
                 break
             effort = Effort(
                 relaxed_work=0,
@@ -116,7 +119,9 @@ class ChainBound:
         setting = self.setting
         assert setting is not None
         value = setting.makespan(units)
-        if not math.isinf(value):
+        if math.isinf(value):
+            self.impossible = True
+        else:
             self.value = max(self.value, value)
 
 

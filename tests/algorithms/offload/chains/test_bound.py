@@ -57,6 +57,7 @@ def compare(draw):
     bound.whole(1.0, Context(), lambda: False)
     best = math.inf if best is None else best
     assert relaxed <= bound.value <= best
+    assert not bound.impossible or best == math.inf
     if bound.setting is not None:
         length = problem.chain.length
         moments = sorted(draw.sample(range(length, 2 * length + 1), min(2, length + 1)))
