@@ -13,7 +13,7 @@ from remat_algorithms.dag.plans.model import StageModel
 from remat_algorithms.dag.plans.profile import profile
 from remat_algorithms.dag.plans.state import ALPHAS, Plan, Search
 
-TILTS = (0.001, 0.03, 1.0)
+TILTS = (0.0001, 0.001, 0.03, 1.0)
 """Shares by which what is wanted soon behind the moment is dearer, at the most."""
 
 TRIES, STEP, ROUGH = 3, 1000, 2
@@ -90,6 +90,7 @@ class Starting:
             self._takes(answer.relaxed[0])
         if overall and not self._stopped():
             race.raise_overall(self._unit * self.peak.for_all(answer, near))
+        race.watch()
         return answer.ended
 
     def _takes(self, moment: Moment) -> bool:

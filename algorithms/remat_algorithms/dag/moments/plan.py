@@ -32,6 +32,8 @@ def runs_of(facts: Facts, at: int, moment: Moment, least: float = HALF) -> list[
     """
     kept = {value for value, share in moment.kept.items() if share >= least}
     away = {value for value, shares in moment.away.items() if value not in kept and sum(shares.values()) > 0.0}
+    # Another run of what nobody reads costs nothing in a program; here it would hold what it reads up to the end.
+    kept |= {v for v in facts.values if facts.stays[v] and any(facts.unread[task] for task in facts.makers[v])}
     again = {task: share for task, share in moment.again.items() if share > 0.0}
     here = {value for value in facts.values if facts.here[value] or value in facts.begins}
     sequence = _Sequence(facts, here, again)
