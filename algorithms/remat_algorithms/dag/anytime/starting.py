@@ -45,7 +45,7 @@ class Starting:
         return self.race.halted or self.race.context.stopped
 
     def sketch(self) -> None:
-        """Ask the relaxation, and offer plans: those of solutions nearly as good as the best one, till one fits."""
+        """Ask the relaxation, and offer plans of solutions near the best one, till one fits; without any, of its own."""
         if self.peak.at is None or self.race.over():
             return
         self.race.raise_bound(self._unit * self.peak.relax())
@@ -53,6 +53,8 @@ class Starting:
             moment = self.peak.near(tilt=tilt)
             if moment is None or self._takes(moment) or self.race.over():
                 break
+        if self.race.best is None and not self.rough and self.peak.relaxed:
+            self._takes(self.peak.relaxed[0])
 
     def mend(self, search: Search) -> None:
         """Let the greedy make plans of those that nearly fit; where it fails, of others that leave more room."""

@@ -49,11 +49,13 @@ class Peak:
         The task at whose first run most is resident; None where everything fits.
     price : float
         Units of time for a byte, as the relaxation has it; 0 before it was asked, or where nobody can say.
+    relaxed : list of Moment
+        The relaxation's solution, once it was asked.
     """
 
     def __init__(self, facts: Facts, budget: int, seed: int, stopped: Callable[[], bool]) -> None:
         self.facts, self.budget, self._seed, self._stopped = facts, budget, seed, stopped
-        self.price = 0.0
+        self.price, self.relaxed = 0.0, list[Moment]()
         levels = listed_levels(facts)
         # What nobody reads may be left for later: then it is no moment of the order.
         places = [place for place, task in enumerate(facts.order) if not facts.unread[task]]
@@ -98,7 +100,7 @@ class Peak:
     def relax(self) -> float:
         """Ask the relaxation; return a bound, in units of time."""
         answer = solve(self.program, Effort(sweeps=False, whole_work=0), stopped=self._stopped)
-        self.price = answer.price
+        self.price, self.relaxed = answer.price, answer.relaxed
         return answer.bound
 
     def near(self, *, tilt: float = 0.0, budget: int | None = None) -> Moment | None:

@@ -14,13 +14,14 @@ A floating point number is a whole multiple of a power of two, so that this is a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
+from remat.plugin import Number
 from remat_algorithms.kit.programs.answers import Answer, Job, Outcome, watched
 from remat_algorithms.kit.programs.program import ProgramBuilder
 
@@ -89,6 +90,11 @@ def proved(program: ProgramBuilder, prices: Sequence[float], *, costs: bool = Tr
     return Fraction(total, 1 << SHIFT)
 
 
+def _exponent(numbers: Iterable[Number]) -> int:
+    """Return the power of two next to the largest of some numbers."""
+    return math.frexp(max((abs(float(number)) for number in numbers), default=0.0))[1]
+
+
 class _Glop(Job):
     """GLOP, through OR-Tools' model builder, with the prices of the rows."""
 
@@ -100,16 +106,20 @@ class _Glop(Job):
         self.prices: list[float] = []
         model = helper.ModelBuilderHelper()
         model.add_var_array_with_bounds(built.lower, built.upper, built.relaxed().integer, "")
+        # Bytes beside shares, and times: GLOP's tolerances are absolute, so that rows and costs are brought near 1.
+        exponent = 0 if elastic else _exponent(program.cost)
         for number, cost in enumerate(program.cost):
             if cost and not elastic:
-                model.set_var_objective_coefficient(number, float(cost))
+                model.set_var_objective_coefficient(number, math.ldexp(float(cost), -exponent))
         columns, coefficients = program.column, built.coefficient.tolist()
+        self.exponents: list[int] = []
         for (first, last), least in zip(pairwise(program.row_start), built.row_lower.tolist(), strict=True):
-            row = model.add_linear_constraint()
-            model.set_constraint_lower_bound(row, least)
+            row, shift = model.add_linear_constraint(), _exponent(coefficients[first:last])
+            self.exponents.append(exponent - shift)
+            model.set_constraint_lower_bound(row, math.ldexp(least, -shift))
             model.set_constraint_upper_bound(row, math.inf)
             for entry in range(first, last):
-                model.safe_add_term_to_constraint(row, columns[entry], coefficients[entry])
+                model.safe_add_term_to_constraint(row, columns[entry], math.ldexp(coefficients[entry], -shift))
             if elastic:
                 missing = model.add_var()
                 model.set_var_lower_bound(missing, 0.0)
@@ -130,7 +140,8 @@ class _Glop(Job):
         self.solver.solve(self.model)
         status, codes = self.solver.status(), self.helper.SolveStatus
         if self.solver.has_response():
-            self.prices = list(self.solver.dual_values())
+            prices = self.solver.dual_values()
+            self.prices = [math.ldexp(*pair) for pair in zip(prices, self.exponents[: len(prices)], strict=True)]
         if status == codes.INFEASIBLE:
             return Answer(Outcome.INFEASIBLE)
         if status != codes.OPTIMAL:
