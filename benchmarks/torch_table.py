@@ -10,8 +10,8 @@ product, convolution or attention. Each competitor's step is read back as runs o
 - checkpoint: what eager PyTorch runs where blocks are checkpointed one by one, seen by a dispatch mode (early stop on);
 - compiled checkpoint: the same blocks through `torch.compile`, which tags them for the partitioner.
 
-Its peak, without parameters and inputs, is the budget of our solve (20 s, one thread, until nothing is left to gain). What is known is kept in the
-store, so that a run that was interrupted goes on.
+Its peak, without parameters and inputs, is the budget of our solve (20 s, one thread, until nothing is left to gain).
+What is known is kept in the store, so that a run that was interrupted goes on.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import argparse
 import copy
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ NETWORKS = ("resnet50", "gpt2_small", "densenet121", "bert_base")
 COSTS = ("roofline", "fused")
 BUDGETS = (1.0, 0.8, 0.7, 0.5, 0.3, 0.1)
 LISTED = "schedules in the reference order"
-HEAD = ("network", "competitor", "peak GB", "its %", "ours %", "bound listed %", "bound all %", "CPU s")
+HEAD = ("network", "competitor", "its peak", "its", "ours", "bound, listed", "bound, all", "its, fused", "ours, fused")
 
 
 @dataclass
@@ -66,7 +67,7 @@ class Network:
         """Yield names, and what verifies a competitor with some costs."""
         for budget in BUDGETS:
             halves = _min_cut(self.captured, budget)
-            yield f"min-cut {budget}", lambda costs, halves=halves: self._judge(self.captured, halves, costs)
+            yield f"min-cut {budget}", partial(self._judge, self.captured, halves)
         blocks = blocks_of(self.module)
         for said, number in (("half", len(blocks) // 2), ("all", len(blocks))):
             recorded = record(self.module, self.args, self.kwargs, list(range(number)))
@@ -75,15 +76,15 @@ class Network:
                 f"checkpoint {said}: {number} blocks, {len(runs) - len(set(runs))} runs again, {missing} operators of "
                 f"eager are not in the graph; eager's own live peak {recorded.peak / 1e9:.3f} GB\n"
             )
-            yield f"checkpoint {said}", lambda costs, runs=runs: remat.schedule_of(self.instance(costs), runs)
+            yield f"checkpoint {said}", partial(self._place, runs)
         for said, number in (("half", len(blocks) // 2), ("all", len(blocks))):
             with checkpointed(blocks[:number]):
                 tagged = self.face.capture(self.module, *self.args, **self.kwargs)
             halves = _min_cut(tagged, 1.0)
-            yield (
-                f"compiled checkpoint {said}",
-                lambda costs, tagged=tagged, halves=halves: self._judge(tagged, halves, costs),
-            )
+            yield f"compiled checkpoint {said}", partial(self._judge, tagged, halves)
+
+    def _place(self, runs: list[str], costs: str) -> remat.Result:
+        return remat.schedule_of(self.instance(costs), runs)
 
     def _judge(self, captured: Any, halves: tuple[Any, Any], costs: str) -> Any:
         return self.face.judge(captured, *halves, costs=_costs(costs))
@@ -154,10 +155,6 @@ def read(store: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
 
 
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.2f}"
-
-
 def run(arguments: list[str] | None = None) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.torch_table")
@@ -178,14 +175,47 @@ def run(arguments: list[str] | None = None) -> None:
                 sys.stderr.write(f"{' '.join(_cells(row))}\n")
                 with asked.store.open("a") as stream:
                     stream.write(json.dumps(row) + "\n")
-    for costs in asked.costs:
-        wanted = [row for row in found if row["costs"] == costs and row["network"] in asked.networks]
-        table(f"PyTorch: recomputation at the peaks of others ({costs})", HEAD, [_cells(row) for row in wanted])
+    table("PyTorch: recomputation at the peaks of others", HEAD, list(shown(found, asked.networks)))
+
+
+def shown(found: list[dict[str, Any]], networks: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each competitor, with both costs; competitors with equal figures share one."""
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for row in found:
+        if row["network"] not in networks or row["costs"] != "roofline":
+            continue
+        key = (row["network"], row["competitor"])
+        fused = next((other for other in found if _key(other) == ("fused", *key)), None)
+        free = ("-", "-") if fused is None else (_percent(fused["theirs"]), _percent(fused["ours"]))
+        cells = (*_cells(row)[2:7], *free)
+        lines.setdefault((row["network"], *cells), []).append(row["competitor"])
+    last = ""
+    for (network, *rest), names in lines.items():
+        yield "" if network == last else network, _named(names), *rest
+        last = network
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str, str]:
+    return row["costs"], row["network"], row["competitor"]
+
+
+def _named(names: list[str]) -> str:
+    """Return ``min-cut 0.8, 0.7``."""
+    first, *others = names
+    return ", ".join((first, *(name.removeprefix("min-cut ") for name in others)))
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     shares = (_percent(row[key]) for key in ("theirs", "ours", "listed", "all"))
-    return row["network"], row["competitor"], f"{row['peak'] / 1e9:.3f}", *shares, f"{row['cpu']:.1f}"
+    return row["network"], row["competitor"], _size(row["peak"]), *shares, f"{row['cpu']:.1f}"
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f} %"
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from statistics import median
@@ -63,7 +64,8 @@ class Bench:
     def __init__(self, name: str, store: Path) -> None:
         self.torch: Any = import_module("torch")
         self.torch.set_num_threads(1)
-        import_module("torch._dynamo.config").recompile_limit = 64
+        dynamo: Any = import_module("torch._dynamo.config")
+        dynamo.recompile_limit = 64
         self.face: Any = import_module("remat.torch")
         self.measure: Any = import_module("remat.bridges.torch.measure")
         self.name, self.folder = name, store / name
@@ -85,15 +87,15 @@ class Bench:
     def others(self) -> dict[str, Callable[[Any], Step]]:
         """Return what makes each competitor's step of a module of its own."""
         half = len(blocks_of(self.module)) // 2
-        made = {
+        made: dict[str, Callable[[Any], Step]] = {
             BASE: lambda module: lambda: module(*self.args),
-            COMPILED: lambda module: self._compiled(module, None),
-            "checkpoint half": lambda module: self._checkpointed(module, half),
-            "checkpoint all": lambda module: self._checkpointed(module, 2 * half + 1),
+            COMPILED: partial(self._compiled, budget=None),
+            "checkpoint half": partial(self._checkpointed, number=half),
+            "checkpoint all": partial(self._checkpointed, number=2 * half + 1),
             f"checkpoint_sequential {SEGMENTS}": self._in_segments,
         }
         for budget in BUDGETS:
-            made[f"min-cut {budget}"] = lambda module, budget=budget: self._compiled(module, budget)
+            made[f"min-cut {budget}"] = partial(self._compiled, budget=budget)
         return made
 
     def _compiled(self, module: Any, budget: float | None) -> Step:

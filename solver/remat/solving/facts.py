@@ -237,7 +237,6 @@ def show(
         for memory, need in zip(problem.machine.memories, problem.memory_bounds, strict=True)
         if need is not None
     }
-    largest = int(np.argmax(graph.size)) if len(graph.size) else None
     longest = int(np.argmax(graph.time))
     return Facts(
         kind=problem.kind,
@@ -249,9 +248,7 @@ def show(
         tasks=len(graph.tasks),
         values=len(graph.values),
         total_size=int(graph.size.sum()),
-        largest_value=None
-        if largest is None
-        else Largest(graph.values[largest], int(graph.size[largest]), graph.value_module(largest)),
+        largest_value=_largest_value(graph),
         longest_task=Largest(graph.tasks[longest], graph.time[longest].item(), graph.module(longest)),
         static_memory=graph.static_memory,
         by_type=0 if graph.times is None else int((graph.times != graph.times[0]).any(axis=0).sum()),
@@ -273,6 +270,13 @@ def show(
         ranks=loaded.ranks,
         alone=alone,
     )
+
+
+def _largest_value(graph: TaskGraph) -> Largest | None:
+    if not len(graph.size):
+        return None
+    largest = int(np.argmax(graph.size))
+    return Largest(graph.values[largest], int(graph.size[largest]), graph.value_module(largest))
 
 
 def _need(graph: TaskGraph, bound: MemoryBound) -> Need:

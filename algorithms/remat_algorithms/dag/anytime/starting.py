@@ -45,7 +45,7 @@ class Starting:
         return self.race.halted or self.race.context.stopped
 
     def sketch(self) -> None:
-        """Ask the relaxation, and offer plans of solutions near the best one, till one fits; without any, of its own."""
+        """Ask the relaxation, and offer plans of solutions near its own, till one fits; else of that."""
         if self.peak.at is None or self.race.over():
             return
         self.race.raise_bound(self._unit * self.peak.relax())

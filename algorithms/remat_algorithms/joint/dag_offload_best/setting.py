@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from remat.plugin import Number, OptionError, Problem, reference_order, useful_runs
+from remat.plugin import (
+    Number,
+    OptionError,
+    Problem,
+    StepBuilder,
+    StepKind,
+    Steps,
+    concatenate,
+    number_array,
+    reference_order,
+    useful_runs,
+)
 from remat_algorithms.dag.plans.model import StageModel, stage_model
 from remat_algorithms.offload.offload_greedy import rankings
 from remat_algorithms.offload.swaps.choice import Choice, Plan
@@ -22,8 +32,8 @@ from remat_algorithms.offload.swaps.swaps import Order
 LATER = 0.15
 """Share of the swaps that a drawn plan keeps from leaving, or coming back, as early as they can."""
 
-WANTED = 8.0
-"""What a gap that a program chose is worth in a drawn ranking: more than what the others differ by."""
+RANKINGS = 9
+"""Of what leaves first (see `offload_greedy.rankings`)."""
 
 NOISE = 0.3
 """Deviation of the logarithm of a drawn score."""
@@ -66,6 +76,11 @@ class Setting:
         return stage_model(self.problem)
 
     @cached_property
+    def given(self) -> frozenset[int]:
+        """Values that are there from the start, wherever that is."""
+        return self.graph.available
+
+    @cached_property
     def repeatable(self) -> list[bool]:
         """Whether each task may run again."""
         return [bool(each) for each in (self.graph.recomputable & ~self.graph.once).tolist()]
@@ -84,19 +99,47 @@ class Setting:
         return max(found, key=lambda number: (processors[number].speed, -number), default=None)
 
     @cached_property
+    def elsewhere(self) -> frozenset[int]:
+        """Values that begin or must end in other memories than the processor's."""
+        first = self.machine.memories[0].name
+        own = self.machine.memories[self.device].name
+        places = (*self.graph.inputs, *self.graph.outputs)
+        return frozenset(place.value for place in places if (place.memory or first) != own)
+
+    @cached_property
     def movable(self) -> list[int]:
         """Tasks that the helper may do: nobody reads what they make, some of which begins or ends elsewhere."""
         if self.helper is None:
             return []
-        first = self.machine.memories[0].name
-        own = self.machine.memories[self.device].name
-        away = {place.value for place in (*self.graph.inputs, *self.graph.outputs) if (place.memory or first) != own}
         read = {value for task in self.listed for value in self.reads[task]}
         return [
             task
             for task in self.listed
-            if read.isdisjoint(self.writes[task]) and not away.isdisjoint((*self.reads[task], *self.writes[task]))
+            if read.isdisjoint(self.writes[task])
+            and not self.elsewhere.isdisjoint((*self.reads[task], *self.writes[task]))
         ]
+
+    @cached_property
+    def left(self) -> list[tuple[int, int]]:
+        """Memories and values that lie there from the start, and need not at the end (adjoints leave nothing)."""
+        names, device = self.machine.memory_index, self.device
+        if self.problem.kind != "adjoint":
+            return []
+        stay = {(names[place.memory] if place.memory else 0, place.value) for place in self.graph.outputs}
+        begin = {(names[place.memory] if place.memory else 0, place.value) for place in self.graph.inputs}
+        return sorted(place for place in begin - stay if place[0] != device and place[1] not in self.graph.pinned)
+
+    def tidied(self, steps: Steps, makespan: Number) -> Steps:
+        """Return the steps, and at their end the drops of what would stay elsewhere for nobody."""
+        drop = np.flatnonzero(steps.kind != StepKind.RUN).tolist()
+        gone = {(int(steps.source[step]), value) for step in drop for value in steps.drop[step].tolist()}
+        rest = [place for place in self.left if place not in gone]
+        if not rest:
+            return steps
+        builder = StepBuilder()
+        for memory in sorted({memory for memory, _ in rest}):
+            builder.drop([value for where, value in rest if where == memory], memory)
+        return concatenate([steps, builder.build(number_array([makespan] * len(builder)))])
 
     def helped_time(self, task: int) -> Number:
         """Return how long the helper takes for a task."""
@@ -110,38 +153,22 @@ class Setting:
         tasks = useful_runs(self.graph, own + others)
         processors = [0] * (len(tasks) - len(others)) + [self.helper or 0] * len(others) if others else None
         try:
-            return Choice(self.problem, Order(self.graph, self.machine, tasks, processors), self.ways)
+            order = Order(self.graph, self.machine, tasks, processors)
+            return Choice(self.problem, order, self.ways, outputs=True)
         except OptionError:
             return None
 
-    def gaps_at(self, choice: Choice, wanted: Iterable[tuple[int, int]]) -> set[int]:
-        """Return the gaps of values across the first run of a task, given as (value, task)."""
-        first: dict[int, int] = {}
-        for place, task in enumerate(choice.order.tasks):
-            first.setdefault(task, place)
-        places: defaultdict[int, list[int]] = defaultdict(list)
-        for value, task in wanted:
-            places[value].append(first[task])
-        found = set()
-        for gap in choice.candidates.tolist():
-            low, high = choice.after[gap], choice.before[gap]
-            if any(low < place < high for place in places.get(choice.order.gaps[gap].value, ())):
-                found.add(gap)
-        return found
-
-    def plans(self, choice: Choice, wanted: Collection[int] = ()) -> Iterator[Plan | None]:
-        """Yield plans of an order, values leaving in each of the rankings, those of the gaps `wanted` first."""
+    def plans(self, choice: Choice, order: Sequence[int]) -> Iterator[tuple[int, Plan | None]]:
+        """Yield plans of an order, values leaving in each of some rankings, with the number of each."""
         if choice.fits:
-            yield choice.plan([])
+            yield 0, choice.plan([])
             return
-        for ranking in rankings(choice):
-            row = ranking.tolist()
-            if wanted:
-                row.sort(key=lambda gap: gap not in wanted)  # stable
-            yield choice.plan(choice.select(row))
+        found = rankings(choice)
+        for number in order:
+            yield number, choice.plan(choice.select(found[number].tolist()))
 
-    def drawn(self, choice: Choice, draw: random.Random, wanted: Collection[int] = ()) -> Plan | None:
-        """Return a plan of an order, values leaving in a drawn ranking, those of the gaps `wanted` before others."""
+    def drawn(self, choice: Choice, draw: random.Random) -> Plan | None:
+        """Return a plan of an order, values leaving in a drawn ranking."""
         if choice.fits:
             return choice.plan([])
         gaps = choice.candidates
@@ -149,8 +176,6 @@ class Setting:
         idle = np.maximum(length - draw.random() * choice.round_trip[gaps], length * 1e-3)
         noise = np.array([draw.gauss(0, NOISE) for _ in range(len(gaps))])
         score = np.log(np.maximum(idle, 1e-30)) + draw.random() * np.log(np.maximum(size, 1)) + noise
-        if wanted:
-            score += np.array([WANTED if gap in wanted else 0.0 for gap in gaps.tolist()])
         chosen = choice.select(gaps[np.argsort(-score, kind="stable")])
         swaps = None if chosen is None else choice.routed(chosen)
         if swaps is None:

@@ -14,14 +14,15 @@ A floating point number is a whole multiple of a power of two, so that this is a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
-from remat.plugin import Number
+import numpy as np
+
 from remat_algorithms.kit.programs.answers import Answer, Job, Outcome, watched
 from remat_algorithms.kit.programs.program import ProgramBuilder
 
@@ -90,46 +91,57 @@ def proved(program: ProgramBuilder, prices: Sequence[float], *, costs: bool = Tr
     return Fraction(total, 1 << SHIFT)
 
 
-def _exponent(numbers: Iterable[Number]) -> int:
-    """Return the power of two next to the largest of some numbers."""
-    return math.frexp(max((abs(float(number)) for number in numbers), default=0.0))[1]
-
-
 class _Glop(Job):
-    """GLOP, through OR-Tools' model builder, with the prices of the rows."""
+    """GLOP, through OR-Tools' model builder, with the prices of the rows.
+
+    It is handed shares: columns are parts of their upper bounds, rows and costs parts of their largest terms. Bytes and
+    times as they are take it to its tolerances.
+    """
 
     def __init__(self, program: ProgramBuilder, work: float | None, *, elastic: bool = False) -> None:
         """Hand a program over; if `elastic`, that of missing its rows by as little as can be."""
         helper: Any = import_module("ortools.linear_solver.python.model_builder_helper")
-        built = program.build()
         self.helper = helper
         self.prices: list[float] = []
+        self.whole = [float(upper) for upper in program.upper]
+        self.rows: list[float] = []
+        costs = [0.0 if elastic else float(cost) * whole for cost, whole in zip(program.cost, self.whole, strict=True)]
+        self.cost = max(costs, default=0.0) or 1.0
         model = helper.ModelBuilderHelper()
-        model.add_var_array_with_bounds(built.lower, built.upper, built.relaxed().integer, "")
-        # Bytes beside shares, and times: GLOP's tolerances are absolute, so that rows and costs are brought near 1.
-        exponent = 0 if elastic else _exponent(program.cost)
-        for number, cost in enumerate(program.cost):
-            if cost and not elastic:
-                model.set_var_objective_coefficient(number, math.ldexp(float(cost), -exponent))
-        columns, coefficients = program.column, built.coefficient.tolist()
-        self.exponents: list[int] = []
-        for (first, last), least in zip(pairwise(program.row_start), built.row_lower.tolist(), strict=True):
-            row, shift = model.add_linear_constraint(), _exponent(coefficients[first:last])
-            self.exponents.append(exponent - shift)
-            model.set_constraint_lower_bound(row, math.ldexp(least, -shift))
-            model.set_constraint_upper_bound(row, math.inf)
-            for entry in range(first, last):
-                model.safe_add_term_to_constraint(row, columns[entry], math.ldexp(coefficients[entry], -shift))
-            if elastic:
-                missing = model.add_var()
-                model.set_var_lower_bound(missing, 0.0)
-                model.set_var_objective_coefficient(missing, 1.0)
-                model.safe_add_term_to_constraint(row, missing, 1.0)
+        for cost, whole in zip(costs, self.whole, strict=True):
+            number = model.add_var()
+            model.set_var_lower_bound(number, 0.0)
+            model.set_var_upper_bound(number, 1.0 if whole else 0.0)
+            if cost:
+                model.set_var_objective_coefficient(number, cost / self.cost)
+        for (first, last), least in zip(pairwise(program.row_start), program.row_lower, strict=True):
+            self._add_row(model, program, first, last, float(least), elastic=elastic)
         self.model = model
         self.solver = helper.ModelSolverHelper("glop")
         self.solver.enable_output(False)
         limit = "" if work is None else f" max_deterministic_time: {work}"
         self.solver.set_solver_specific_parameters(f"use_dual_simplex: true{limit}")
+
+    def _add_row(
+        self, model: Any, program: ProgramBuilder, first: int, last: int, least: float, *, elastic: bool
+    ) -> None:
+        columns = program.column[first:last]
+        terms = [
+            float(factor) * self.whole[column]
+            for column, factor in zip(columns, program.coefficient[first:last], strict=True)
+        ]
+        largest = max(map(abs, terms), default=0.0) or 1.0
+        self.rows.append(largest)
+        row = model.add_linear_constraint()
+        model.set_constraint_lower_bound(row, least / largest)
+        model.set_constraint_upper_bound(row, math.inf)
+        for column, term in zip(columns, terms, strict=True):
+            model.safe_add_term_to_constraint(row, column, term / largest)
+        if elastic:
+            missing = model.add_var()
+            model.set_var_lower_bound(missing, 0.0)
+            model.set_var_objective_coefficient(missing, 1.0)
+            model.safe_add_term_to_constraint(row, missing, 1.0)
 
     def stop(self) -> None:
         """Ask GLOP to stop."""
@@ -141,9 +153,10 @@ class _Glop(Job):
         status, codes = self.solver.status(), self.helper.SolveStatus
         if self.solver.has_response():
             prices = self.solver.dual_values()
-            self.prices = [math.ldexp(*pair) for pair in zip(prices, self.exponents[: len(prices)], strict=True)]
+            self.prices = [price * self.cost / row for price, row in zip(prices, self.rows, strict=True)]
         if status == codes.INFEASIBLE:
             return Answer(Outcome.INFEASIBLE)
         if status != codes.OPTIMAL:
             return Answer(Outcome.UNKNOWN)
-        return Answer(Outcome.OPTIMAL, self.solver.variable_values())
+        shares = np.asarray(self.solver.variable_values()[: len(self.whole)], dtype=np.float64)
+        return Answer(Outcome.OPTIMAL, shares * self.whole)

@@ -109,6 +109,7 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
     closes: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for place in graph.inputs:
         opens[machine.memory_index[place.memory] if place.memory else 0, place.value].append(0)
+    leaving = _leaving(machine, program)
     for position, run in enumerate(runs):
         memory = memory_of[run.processor]
         for value in writes[run.task]:
@@ -119,7 +120,9 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
             closes[memory, value].append(position - 1)
         extra[memory][position] += workspace[run.task]
         if in_place[run.task]:
-            extra[memory][position] -= reused_bytes(graph, run.task, run.drops)
+            # What has left by then counts as well: the run waits for it where it needs the room.
+            gone = leaving.get((memory, position), ())
+            extra[memory][position] -= reused_bytes(graph, run.task, (*run.drops, *gone))
     arrives = []
     for transfer in program.transfers:
         link = machine.links[transfer.link]
@@ -142,6 +145,16 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
         np.cumsum(row[:-1], dtype=np.int64) + np.array(more, dtype=np.int64)
         for row, more in zip(change, extra, strict=True)
     ]
+
+
+def _leaving(machine: Machine, program: Program) -> dict[tuple[int, int], list[int]]:
+    """Return the values that leave a memory for good by the run that uses them last there, by memory and run."""
+    found: dict[tuple[int, int], list[int]] = {}
+    for transfer in program.transfers:
+        last = transfer.last_use
+        if transfer.leaves and last is not None and max(transfer.ready, transfer.begin) < last:
+            found.setdefault((machine.links[transfer.link].source, last), []).append(transfer.value)
+    return found
 
 
 def _intervals(starts: list[int], ends: list[int], count: int) -> Iterator[tuple[int, int]]:

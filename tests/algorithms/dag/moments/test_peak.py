@@ -27,7 +27,7 @@ def peak_of(document, budget, *, scale=1):
 
 
 def compare(seed):
-    """Compare with all schedules; return the moments that were asked, and of those the bounds that are above nothing."""
+    """Compare with all schedules; return how many moments were asked, and how many bounds are above nothing."""
     draw = random.Random(seed)
     document = training(draw, draw.randint(2, 4)) if seed % 2 else graph(draw, draw.randint(4, 7))
     # Times of 1 to 6, and beside them some that are next to each other: with units of a millionth, tilts are at work.
@@ -49,7 +49,7 @@ def compare(seed):
             overall = peak.for_all(answer, near)
             assert overall <= best[1]
         asked += 1
-        met += 0 < overall
+        met += overall > 0
     return asked, met
 
 
