@@ -83,6 +83,7 @@ $(SITE_STAMP): site/requirements.txt
 docs: $(STAMP) $(SITE_STAMP) ## Build the documentation as a site into build/site, to be read without a network
 	NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/python -m mkdocs build --strict --quiet --config-file site/mkdocs.yml
 	$(PY) -m tests.printed.links build/site
+	$(PY) -m tests.printed.site build/site
 
 # Whatever the README and the documents show is run, and compared with what comes out.
 docs-test: $(STAMP) ## Run the commands and examples of the README and the documents, and compare what they print
@@ -108,6 +109,8 @@ TRANSFORMERS ?= transformers==5.23.0
 TRAINERS ?= accelerate==1.15.0 lightning==2.6.6
 # `make test-torch-all` also tests with this one, if it is another; the bridge refuses what is older.
 TORCH_OLDEST ?= torch==2.13.0
+# And with a newer one, where it is asked for: TORCH_NEWEST=torch==2.14.1 (pip's build of it has CUDA, 6 GB).
+TORCH_NEWEST ?=
 TORCH_PYTEST = REMAT_TEST_TORCH=1 $(TORCH_VENV)/bin/python -m pytest -c tests/torch/pytest.ini --rootdir . tests/torch \
 	--cov=remat.torch --cov=remat.bridges.torch --cov-config=tests/torch/coverage.ini --cov-report=term \
 	--cov-fail-under=90
@@ -122,10 +125,13 @@ $(TORCH_STAMP): pyproject.toml constraints.txt
 test-torch: $(TORCH_STAMP) ## Run the tests of remat.torch, in an environment with PyTorch (CPU) and transformers
 	$(TORCH_PYTEST) -m "not slow" $(PYTEST_ARGS)
 
-test-torch-all: $(TORCH_STAMP) ## Run these and the slow ones, and again with the oldest PyTorch that is supported
+test-torch-all: $(TORCH_STAMP) ## Run these and the slow ones, and again with the oldest PyTorch that is supported (and TORCH_NEWEST)
 	$(TORCH_PYTEST) $(PYTEST_ARGS)
 ifneq ($(TORCH),$(TORCH_OLDEST))
 	$(MAKE) test-torch TORCH='$(TORCH_OLDEST)' TORCH_VENV=build/torch-oldest
+endif
+ifneq ($(TORCH_NEWEST),)
+	$(MAKE) test-torch TORCH='$(TORCH_NEWEST)' TORCH_VENV=build/torch-newest
 endif
 
 lint: $(STAMP) ## Check style and format (ruff)

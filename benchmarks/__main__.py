@@ -27,6 +27,7 @@ NAMES = (
     "chain_table",
     "offload_table",
     "offload_gap",
+    "survey_table",
     "baselines",
     "joins",
     "dag_auto",

@@ -58,5 +58,5 @@ def run() -> None:
     table("Placement and verifier (one thread)", header, rows)
     sys.stdout.write(
         "\nBound by: placement of overlapped steps, the interpreter's dictionary and heap operations (a few per\n"
-        "access); everything else, sorting the events (argsort of one int64 code per event).\n"
+        "access); everything else, sorting one int64 code per event; runs one after another, numpy's passes.\n"
     )

@@ -17,6 +17,8 @@ from benchmarks.harness import Stopwatch, measure, table
 
 TASKS = 100_000
 STEPS, SLOTS = 100_000, 20
+NETWORK = ("--family", "transformer", "--preset", "llama-70b", "--gradients", "none")
+MICRO_BATCHES = (16, 176)  # 92,496 and 1,017,456 tasks
 IMPORTS = "import click, rich.console, rich.table, pydantic, numpy"
 
 
@@ -85,6 +87,40 @@ def verify(instance: str, schedule: str) -> dict[str, Any]:
     return watch.report(again=again.cpu)
 
 
+def keep_all(instance: str, schedule: str) -> dict[str, Any]:
+    """Load a graph, run its tasks in the listed order, write that and verify the file."""
+    from remat.instance.lowering import lower
+
+    with Stopwatch() as loading:
+        loaded = remat.load(instance)
+    with Stopwatch() as lowering:
+        lower(loaded)
+    with Stopwatch() as solving:
+        result = remat.solve(loaded, algorithm="keep-all")
+    with Stopwatch() as saving:
+        result.save(schedule)
+    tasks = len(result.steps)
+    del result
+    with Stopwatch() as verifying:
+        assert remat.verify(loaded, schedule).ok
+    parts = {"load": loading, "lower": lowering, "keep-all": solving, "save": saving, "verify": verifying}
+    cpu = {part: watch.cpu for part, watch in parts.items()}
+    wall = sum(watch.wall for watch in parts.values())
+    return {"cpu": sum(cpu.values()), "wall": wall, "tasks": tasks, **cpu}
+
+
+def _keep_all(folder: Path) -> None:
+    rows, parts = [], ("load", "lower", "keep-all", "save", "verify")
+    for count in MICRO_BATCHES:
+        files = {"instance": str(folder / "network.json"), "schedule": str(folder / "schedule.json")}
+        options = ["--micro-batches", str(count), "-o", files["instance"]]
+        _seconds([sys.executable, "-m", "remat", "generate", "dag", *NETWORK, *options])
+        done = measure(keep_all, **files)
+        rows.append([done.value["tasks"], *(done.value[part] for part in parts), done.cpu, done.peak_mib])
+    title = "A training step, kernel by kernel, in the listed order; CPU seconds"
+    table(title, ["tasks", *parts, "all", "peak MiB"], rows)
+
+
 def _seconds(command: list[str]) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, capture_output=True)
@@ -104,6 +140,7 @@ def run() -> None:
     """Print seconds, memory and ratios."""
     _start()
     with tempfile.TemporaryDirectory() as folder:
+        _keep_all(Path(folder))
         path = Path(folder) / "graph.json"
         # In a process of its own: what this one has taken counts as taken by those that it starts.
         measure(write_graph, path=str(path), tasks=TASKS)

@@ -114,7 +114,7 @@ RECIPES = (
     ),
     Recipe("dags/unet_b8_512_bf16.json", "dag", "unet", {"image": 512, "batch": 8, "dtype": "bf16"}),
     Recipe("dags/vgg16_b32_224.json", "dag", "vgg"),
-    Recipe("dags/resnet50_in_place_b32_224.json", "dag", "resnet", {"norm": "in-place"}),
+    Recipe("dags/in_place_resnet50_b32_224.json", "dag", "resnet", {"norm": "in-place"}),
     Recipe("dags/lstm_medium_t8.json", "dag", "lstm", {"steps": 8}),
     Recipe("dags/mixtral_layer.json", "dag", "moe", {"layers": 1}),
     Recipe("dags/gpt2_small_step.json", "dag", "transformer"),

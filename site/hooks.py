@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,10 +31,12 @@ MOVED = {
 
 CHAIN, LOOP = "solve example:resnet50 -b 1.4GB -a rotor", "solve example:heterogeneous -b 20"
 GALLERY = (
+    ("A page to look into", "zoom, hover, find", "plan.html", "solve example:resnet50 -b 1GiB -a rotor"),
     ("A chain in 1 GiB", "memory over time, and what runs", "chain.svg", "solve example:resnet50 -b 1GiB"),
     ("Its stages", "what is kept, what runs again", "stages.svg", f"{CHAIN} --view stages"),
     ("Its values", "a band for each, as high as it is large", "values.svg", f"{CHAIN} --view values"),
     ("A reversal", "sweeps over a time loop of unequal steps", "reversal.svg", f"{LOOP} --view reversal"),
+    ("Its levels", "checkpoints in three memories", "levels.svg", "solve example:three_levels --view stages"),
     ("A curve", "time for memory, knee and least budget", "curve.svg", "sweep example:gpt2s --points 12"),
     ("A pipeline", "1F1B on four devices", "pipeline.svg", "solve example:uniform_p4 -a 1f1b --view devices"),
     ("A tree", "the order of execution", "tree.svg", "solve example:random_n200 --view tree"),
@@ -47,7 +50,7 @@ def on_files(files: Files, config: Any) -> Files:
     made |= {"commands.md": _commands(), "api.md": _api(), "gallery.md": _gallery()}
     for name, text in made.items():
         files.append(File.generated(config, name, content=text))
-    for picture in sorted(PICTURES.glob("*.svg")):
+    for picture in sorted([*PICTURES.glob("*.svg"), *PICTURES.glob("*.html")]):
         files.append(File.generated(config, f"images/gallery/{picture.name}", abs_src_path=str(picture)))
     return files
 
@@ -57,6 +60,23 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     text = re.sub(r"^ *<!-- .* -->$", "", markdown, flags=re.MULTILINE)
     source = next((old for old, new in MOVED.items() if new == page.file.src_uri), f"docs/{page.file.src_uri}")
     return re.sub(r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)]*)?\)", lambda match: _link(match, source, files), text)
+
+
+SHIM = re.compile(r"https://[^\"']*/iframe-worker/shim")
+"""What the theme loads from elsewhere, so that search works in files; it is `site/worker.js` here."""
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Leave nothing that would be loaded from elsewhere."""
+    return SHIM.sub(f"{'../' * page.url.count('/')}assets/worker.js", output)
+
+
+def on_post_build(config: Any) -> None:
+    """Put what pages load beside them; the page for what is not there, too."""
+    site = Path(config["site_dir"])
+    shutil.copy(ROOT / "site" / "worker.js", site / "assets" / "worker.js")
+    nowhere = site / "404.html"
+    nowhere.write_text(SHIM.sub("assets/worker.js", nowhere.read_text("utf-8")), "utf-8")
 
 
 def _link(match: re.Match[str], source: str, files: Files) -> str:
@@ -115,6 +135,9 @@ def _api() -> str:
     return "\n".join(text)
 
 
+FRAME = "width: 100%; height: 40rem; border: 1px solid #8884; border-radius: .3rem"
+
+
 def _gallery() -> str:
     """Draw the pictures, and return their page."""
     PICTURES.mkdir(parents=True, exist_ok=True)
@@ -123,7 +146,12 @@ def _gallery() -> str:
         if not (PICTURES / name).exists():
             _remat(*command.split(), "-q", "--plot", str(PICTURES / name))
         text += [f"## {title}", "", f"{about.capitalize()}.", "", f"    remat {command} --plot {name}", ""]
-        text += [f"![{title}](images/gallery/{name})", ""]
+        opened = (
+            f"[Open it](images/gallery/{name}).",
+            f'<iframe src="images/gallery/{name}" title="{title}" style="{FRAME}"></iframe>',
+        )
+        shown = opened if name.endswith(".html") else (f"![{title}](images/gallery/{name})",)
+        text += [line for part in shown for line in (part, "")]
     return "\n".join(text)
 
 

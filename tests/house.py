@@ -24,6 +24,7 @@ CORE_FLOORS = (
     ("instance", "formats, loading, digest, scaling, lowering"),
     ("graph", "what everything lowers to: task graph, machine, chain arrays, bounds"),
     ("generate", "seeded and analytic instances"),
+    ("texts", "lists of a document that are still its text"),
     ("documents", "reading and writing files"),
     ("shown", "what a notebook shows of results, drawn by `report` and `comparing`"),
     ("units errors version", "sizes and times; the exception tree; the version"),

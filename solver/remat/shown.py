@@ -40,7 +40,7 @@ class Shown:
         Parameters
         ----------
         path : path, optional
-            Where to write it, `.svg` or `.png`; by default it is returned.
+            Where to write it, `.svg`, `.png` or `.pdf`, of a schedule `.html`, too; by default it is returned.
         **options
             Of a schedule: ``view``, as for `remat solve`.
 

@@ -28,6 +28,8 @@ def stage(**changes: Any) -> dict[str, Any]:
     return document
 
 
+TRAINED = stage(parameter_size=4) | {"schema": "remat.instance/3"}
+
 DOCUMENTS = {
     "not an object": ([CHAIN], "$: ", "not a list"),
     "no schema": ({"kind": "chain"}, "$.schema", "missing"),
@@ -90,6 +92,23 @@ DOCUMENTS = {
     "unknown key of a step": ({**ADJOINT, "steps": [{"times": 1}]}, "$.steps[0].times", "unknown key"),
     "negative time of a step": ({**ADJOINT, "steps": [{}, {"forward_time": -1}]}, "$.steps[1].forward_time", "-1"),
     "a step that is no object": ({**ADJOINT, "steps": [3]}, "$.steps[0]", "expected an object"),
+    "ZeRO without ranks": ({**TRAINED, "sharding": {"zero": 2}}, "$.sharding.data", "missing"),
+    "ZeRO of one rank": ({**TRAINED, "sharding": {"data": 1, "zero": 2}}, "$.sharding.data", "and there is one"),
+    "ranks without parameters": (
+        {**CHAIN, "schema": "remat.instance/3", "sharding": {"data": 2}},
+        "$.sharding",
+        "no stage has parameters",
+    ),
+    "ranks in an older schema": (
+        {**TRAINED, "schema": "remat.instance/2", "sharding": {"data": 2}},
+        "$.sharding",
+        "remat.instance/3",
+    ),
+    "a ratio of 0": (
+        {**TRAINED, "machine": {"links": [{"source": "memory", "target": "memory", "ratio": 0}]}},
+        "$.machine.links[0].ratio",
+        "0",
+    ),
     "bandwidth 0": (
         {**ADJOINT, "storage": [{"name": "disk", "bandwidth": 0}]},
         "$.storage[0].bandwidth",
@@ -171,11 +190,6 @@ def test_files_that_cannot_be_read(run: Run, save: Save, tmp_path: Any, tiny: st
 MACHINES = {
     "unknown key": ({"memory": []}, "$.memory", "unknown key"),
     "no memories": ({"memories": []}, "$.memories", "empty"),
-    "link to itself": (
-        {"memories": [{"name": "memory"}], "links": [{"source": "memory", "target": "memory"}]},
-        "$.links[0]",
-        "itself",
-    ),
     "capacity in bytes for a unit instance": ({"memories": [{"name": "memory", "capacity": "8GB"}]}, "$.memories[0]"),
 }
 

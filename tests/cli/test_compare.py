@@ -23,7 +23,7 @@ def test_a_table_and_files(run: Run, tiny: str, tmp_path: Any) -> None:
     lines = outcome.out.splitlines()
     assert lines[0].split()[:2] == ["algorithm", "cells"]
     assert next(line for line in lines if line.startswith("tiny")).split()[1] == "80%"
-    names = {"journal.jsonl", "cells.csv", "summary.md", "comparison.json", "report.html"}
+    names = {"journal.jsonl", "cells.csv", "summary.md", "comparison.json", "report.html", "schedules"}
     assert {path.name for path in out.iterdir()} == names
     document = json.loads((out / "comparison.json").read_text())
     assert len(document["cells"]) == 4
@@ -77,7 +77,7 @@ def test_names_that_are_no_text_nor_markup(run: Run, tiny: str, tmp_path: Any) -
     labels = [cell["instance"] for cell in json.loads((tmp_path / "out" / "comparison.json").read_text())["cells"]]
     assert labels == ["\x1b[31mred", "[/b]", "[red]x[", "caf\udce9", "line\nbreak"]
     assert "caf\\udce9" in outcome.out
-    for path in (tmp_path / "out").iterdir():
+    for path in filter(Path.is_file, (tmp_path / "out").rglob("*")):
         path.read_text("utf-8")
 
 

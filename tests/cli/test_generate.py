@@ -106,6 +106,11 @@ def test_numbers_as_people_write_them(run: Run) -> None:
         (["chain", "--family", "random", "extra"], ["extra"]),
         (["chain", "--family", "random", "-o", "/nonexistent/x.json"], ["--output", "/nonexistent"]),
         (["adjoint", "--family", "uniform", "--storage", "ram:slots"], ["--storage"]),
+        (["chain", "--family", "transformer", "--optimizer", "adamw"], ["--optimizer", "'adamw'", "'adam'"]),
+        (["chain", "--family", "transformer", "--parameters", "device", "--zero", "2"], ["--zero 2", "data"]),
+        (["chain", "--family", "transformer", "--data", "2"], ["--data", "give parameters"]),
+        (["chain", "--family", "transformer", "--parameters", "device", "--zero", "4", "--data", "2"], ["--zero"]),
+        (["pipeline", "--family", "transformer", "--devices", "8", "--data", "3"], ["--data 3 does not divide the 8"]),
     ],
     ids=" ".join,
 )

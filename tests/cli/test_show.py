@@ -147,7 +147,7 @@ def test_pictures_of_schedules(run: Run, tiny: str, tmp_path: Path) -> None:
     of = ("show", schedule, "--of", tiny)
     run(*of, "--plot", plot, "--view", "tree").assert_refused("'tree' is no view of a chain's schedule")
     run(*of, "--view", "values").assert_refused("give --plot FILE, too")
-    run(*of, "--plot", "x.pdf").assert_refused("--plot", ".svg")
+    run(*of, "--plot", "x.eps").assert_refused("--plot", ".svg")
     run(*of, "--plot", schedule).assert_refused("--plot", "also SCHEDULE")
     run(*of, "--plot", "/no/such/folder/x.svg").assert_refused("--plot", "no directory")
     run("show", tiny, "--plot", plot).assert_refused("of instances there are no pictures")

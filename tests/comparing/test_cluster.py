@@ -63,6 +63,15 @@ class TestOneCluster:
         remat.compare(folder, **given, output=tmp_path / "there", jobs=1, progress=tallies.append)
         assert tallies[-1].total == 0
 
+    def test_clusters_and_clients_are_executors(self, folder, local):
+        given = {"algorithms": "liu", "pages": None}
+        here = stable(remat.compare(folder, **given, jobs=1))
+        assert stable(remat.compare(folder, **given, executor=local)) == here
+        with distributed.Client(local, set_as_default=False) as client:
+            assert stable(remat.compare(folder, **given, executor=client)) == here
+            assert client.status == "running"  # it is not ours to close
+        assert local.status.name == "running"
+
     def test_limits_hold_on_the_cluster(self, address):
         found = remat.compare(CHAIN, algorithms="test-hang", time_limit=0.2, executor=f"dask://{address}")
         assert [str(cell.answer.outcome) for cell in found] == ["time limit"]
@@ -104,6 +113,11 @@ def test_a_scheduler_without_workers(misbehaving):
         pytest.raises(remat.OptionError, match="no workers"),
     ):
         remat.compare(CHAIN, executor=f"dask://{address_of(local)}")
+
+
+def test_what_is_no_executor():
+    with pytest.raises(remat.OptionError, match="int is neither an address nor a cluster or client of dask"):
+        remat.compare(CHAIN, executor=8786)
 
 
 def test_nobody_there(monkeypatch):

@@ -53,7 +53,16 @@ def solved(document, algorithm, budget, **more):
 
 NEED_MORE = {
     *("disk-revolve", "periodic-disk-revolve", "two-level", "two-level-async"),
-    *("offload-greedy", "offload-dp", "weight-offload", "zero-offload", "l2l"),
+    *(
+        "offload-greedy",
+        "offload-dp",
+        "weight-offload",
+        "zero",
+        "zero-offload",
+        "zero-infinity",
+        "granular-offload",
+        "l2l",
+    ),
     *("vdnn-all", "vdnn-conv", "vdnn-pp", "tflms", "autoswap", "swapadvisor"),
     "join-dp",
 }

@@ -28,7 +28,11 @@ OPTIONS = {
     "two-level": ({}, {"period": 3}),
     "two-level-async": ({}, {"period": 3}),
     "adjoint-best": ({"iterations": 20},),
-    "l2l": ({}, {"recompute": True}),
+    "l2l": ({}, {"recompute": False}, {"activations": "device"}),
+    "zero": ({}, {"keep": True, "early": True}, {"prefetch": False, "recompute": True}),
+    "zero-offload": ({}, {"prefetch": False, "recompute": True}),
+    "zero-infinity": ({}, {"activations": "host"}),
+    "granular-offload": ({}, {"recompute": True}),
     "interleaved-1f1b": ({}, {"chunks": 1}),
     "madpipe": ({}, {"special": False, "blocks": 3}, {"labels": 1}),
     "pipeline-ilp": ({"work": 0.1}, {"work": 0.1, "contiguous": True}, {"work": 0.1, "blocks": 3}),
@@ -42,6 +46,7 @@ OPTIONS = {
     "offload-dp": ({"slots": 10},),
     "pofo": ({"slots": 10},),
     "remat-offload-best": ({"iterations": 20},),
+    "dag-offload-best": ({"iterations": 20}, {"iterations": 5, "reorder": False}),
     "offload-exact": ({"copies": 1, "work": 0.2}, {"copies": 1, "recompute": True, "work": 0.2}),
     "kusumoto-exact": ({"budgets": 6},),
     "autoswap": ({}, {"grid": 1}),
@@ -149,11 +154,51 @@ def with_parameters(home):
     return st.builds(build, strategies.chains(), sizes, some, some, some, st.booleans(), st.integers(1, 3))
 
 
+def of_ranks(parameters, states):
+    """Return a strategy of chains with parameters and states at these homes, often of one of several ranks."""
+
+    def build(document, ranks, zero, bucket, bandwidth, late):
+        machine = document["machine"]
+        if "nvme" in (parameters, states):
+            links = [{"source": one, "target": other} for one, other in (("host", "nvme"), ("nvme", "host"))]
+            machine = machine | {
+                "memories": [*machine["memories"], {"name": "nvme"}],
+                "links": [*machine["links"], *(link | {"bandwidth": bandwidth} for link in links)],
+            }
+        document = document | {"schema": "remat.instance/3", "parameter_memory": parameters, "optimizer_memory": states}
+        document |= {"machine": machine}
+        if ranks > 1:
+            document["sharding"] = {"data": ranks, "zero": zero, "bucket": bucket}
+            way = {"source": "device", "target": "device", "bandwidth": bandwidth}
+            document["machine"] = machine | {"links": [*machine["links"], way]}
+        if late is not None and document["master_copy"] and all(s["optimizer_size"] for s in document["stages"]):
+            document["staleness"] = late
+        elif late is not None:
+            document["staleness"] = 0
+        return document
+
+    few = st.integers(0, 9)
+    late = st.sampled_from([None, None, 0, 1])
+    return st.builds(
+        build, with_parameters("device"), st.integers(1, 4), st.integers(0, 3), few, st.integers(1, 3), late
+    )
+
+
+def without_end(strategy):
+    """Leave out steps that follow each other without end."""
+    return strategy.map(lambda document: {key: value for key, value in document.items() if key != "staleness"})
+
+
 INSTANCES = {name: lambda self, kind: strategies.adjoints().map(with_disk) for name in ON_DISK}
 INSTANCES |= {name: lambda self, kind: small(kind) for name in ("offload-exact", "poet")}
-INSTANCES["zero-offload"] = lambda self, kind: with_parameters("device")
-INSTANCES["l2l"] = lambda self, kind: with_parameters("host")
-INSTANCES["weight-offload"] = lambda self, kind: st.one_of(with_parameters("device"), with_parameters("host"))
+INSTANCES["zero"] = lambda self, kind: of_ranks("device", "device")
+INSTANCES["zero-offload"] = lambda self, kind: st.one_of(with_parameters("device"), of_ranks("device", "host"))
+INSTANCES["zero-infinity"] = lambda self, kind: st.one_of(of_ranks("nvme", "nvme"), of_ranks("host", "nvme"))
+INSTANCES["granular-offload"] = lambda self, kind: of_ranks("any", "any")
+INSTANCES["l2l"] = lambda self, kind: st.one_of(with_parameters("host"), of_ranks("host", "host"))
+INSTANCES["weight-offload"] = lambda self, kind: st.one_of(
+    with_parameters("device"), with_parameters("host"), without_end(of_ranks("device", "host"))
+)
 INSTANCES["two-level-async"] = lambda self, kind: strategies.adjoints().map(beside)
 
 

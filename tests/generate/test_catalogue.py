@@ -13,6 +13,7 @@ import pytest
 import remat
 from remat.generate import FAMILIES, KINDS, Family, families, find, generate
 from remat.generate.dag import TaskOptions
+from remat.generate.networks.parameters import States
 from remat.generate.tree import Weights
 
 EVERY = pytest.mark.parametrize("key", FAMILIES)
@@ -51,6 +52,7 @@ def changed(family: Family) -> dict[str, Any]:
             values[parameter.name] = not parameter.default
     if "weights" in values:  # parameters change meanwhile, or transfers hold devices up
         values["weights"] = "flush"
+        values.pop("keep", None)  # of ranks, whose transfers do not
     names = {parameter.name for parameter in family.parameters}
     small = {"seed": 3, "nodes": 9, "length": 4, "steps": 5, "storage": "a:slots=2;b", "batch": 2}
     return values | {name: value for name, value in small.items() if name in names}
@@ -63,7 +65,7 @@ def test_parameters_are_those_of_the_function(key: str) -> None:
     defaults = {name: p.default for name, p in signature.items() if p.kind is p.KEYWORD_ONLY}
     assert len(defaults) + sum(p.kind is p.VAR_KEYWORD for p in signature.values()) == len(signature)
     if any(p.kind is p.VAR_KEYWORD for p in signature.values()):
-        options: type = Weights if family.kind == "tree" else TaskOptions
+        options: type = {"tree": Weights, "chain": States}.get(family.kind, TaskOptions)
         defaults.update((field.name, field.default) for field in dataclasses.fields(options))
     assert {p.name: p.default for p in family.parameters} == defaults
 

@@ -30,8 +30,11 @@ def common(kind):
 
 
 @st.composite
-def machines(draw):
-    """Draw a `machine` with up to three memories, several processors and links of all sorts."""
+def machines(draw, *, third=False):
+    """Draw a `machine` with up to three memories, several processors and links of all sorts.
+
+    `third`: links that pack what crosses them, too, as the third schema has them.
+    """
     memories = ["device", "host", "disk"][: draw(st.integers(1, 3))]
     document = {"memories": [{"name": name} for name in memories]}
     for memory in document["memories"]:
@@ -56,13 +59,20 @@ def machines(draw):
                 link["latency"] = draw(TIMES)
             if draw(FLAGS):
                 link["channel"] = draw(st.sampled_from(["bus", *single]))
+            if third:
+                more = {"ratio": st.sampled_from([1, 0.5, 0.3]), "codec": st.sampled_from([None, 7, 1.5])}
+                link |= draw(st.fixed_dictionaries({}, optional=more))
             document["links"].append(link)
     return document
 
 
 @st.composite
-def chains(draw, *, trained=False):
-    """Draw a `chain`; `trained`: with parameters, in a document of the second schema."""
+def chains(draw, *, trained=False, sharded=False):
+    """Draw a `chain`.
+
+    `trained`: with parameters, in a document of the second schema; `sharded`, too: shared out among ranks, in one of
+    the third.
+    """
     document = draw(common("chain"))
     document["input_size"] = draw(SIZES)
     variant = st.fixed_dictionaries(
@@ -102,15 +112,40 @@ def chains(draw, *, trained=False):
         document["stages"] = [given | draw(st.one_of(st.just({}), parameters)) for given in document["stages"]]
         document |= draw(st.fixed_dictionaries({}, optional={"master_copy": FLAGS}))
     loss = st.fixed_dictionaries({}, optional={"time": TIMES, "workspace": SIZES})
-    more = {"loss": loss, "in_place": FLAGS, "backward_reads": READS, "input_gradient": FLAGS, "machine": machines()}
-    document |= draw(st.fixed_dictionaries({}, optional=more))
+    more = {"loss": loss, "in_place": FLAGS, "backward_reads": READS, "input_gradient": FLAGS}
+    document |= draw(st.fixed_dictionaries({}, optional=more | {"machine": machines(third=sharded)}))
     if trained and "machine" in document:
         names = [memory["name"] for memory in document["machine"]["memories"]]
         at = st.sampled_from(names)
         document |= draw(st.fixed_dictionaries({}, optional={"parameter_memory": at, "optimizer_memory": at}))
         for processor in document["machine"]["processors"][1:]:
             processor |= draw(st.fixed_dictionaries({}, optional={"speed": st.sampled_from([1, 0.5, 0.1, 1 / 3])}))
+    if sharded:
+        document["schema"] = "remat.instance/3"
+    if sharded and any("parameter_size" in stage for stage in document["stages"]):
+        _share_out(draw, document)
     return document
+
+
+def _share_out(draw, document):
+    """Share a chain's states out among ranks, over a link from the device to itself."""
+    ranks = draw(st.integers(1, 9))
+    document["sharding"] = {"data": ranks}
+    if ranks > 1:
+        document["sharding"] |= {"zero": draw(st.integers(0, 3)), "bucket": draw(SIZES)}
+    for stage in document["stages"]:
+        if "parameter_size" in stage:
+            stage |= draw(st.fixed_dictionaries({}, optional={"bucket_size": SIZES}))
+    if "machine" in document:
+        device = document["machine"]["processors"][0]["memory"]
+        way = st.fixed_dictionaries(
+            {"source": st.just(device), "target": st.just(device)},
+            optional={"bandwidth": st.sampled_from([1, 2, 3, 2.5]), "latency": TIMES, "delay": TIMES},
+        )
+        document["machine"]["links"] = [*document["machine"].get("links", []), draw(way)]
+        for key in ("parameter_memory", "optimizer_memory"):
+            if draw(FLAGS):
+                document[key] = "any"
 
 
 @st.composite
@@ -349,5 +384,14 @@ def _layers(draw, types):
     return layer
 
 
-documents = st.one_of(chains(), chains(trained=True), adjoints(), dags(), trees(), pipelines(), joins())
+documents = st.one_of(
+    chains(),
+    chains(trained=True),
+    chains(trained=True, sharded=True),
+    adjoints(),
+    dags(),
+    trees(),
+    pipelines(),
+    joins(),
+)
 """Any instance."""

@@ -62,6 +62,13 @@ BAD = [
     ("weights", "stash", "$.layers[2].reads", "with weights stash"),
     ("layers.0.update_time", -1, "$.layers[0].update_time", "out of range"),
     ("exchange", "tree", "$.exchange", ""),
+    ("sharding", {"zero": 3}, "$.sharding.data", "missing"),
+    ("sharding", {"data": 1, "zero": 3}, "$.sharding.data", "and there is one"),
+    ("sharding", {"data": 3}, "$.sharding.data", "3 does not divide the 4 devices of the cluster"),
+    ("sharding", {"data": 4}, "$.sharding.data", "the ranks a0, a1, slow0, slow1 are devices of different kinds"),
+    ("sharding", {"data": 2, "zero": 4}, "$.sharding.zero", "0 to 3, not 4"),
+    ("sharding", {"data": 2, "zero": 1, "keep": True}, "$.sharding.keep", "once a step anyway"),
+    ("sharding", {"data": 2, "bucket": 5}, "$.sharding.bucket", "unknown key"),
     ("cluster.transfers", "sometimes", "$.cluster.transfers", ""),
     ("weights", "stale", "$.weights", ""),
     ("batches", 1, "$.batches", "unknown key"),
@@ -89,6 +96,30 @@ BAD = [
     ("layers.0.saved_size", 2**61, "$", "add up to"),
     ("micro_batches", 10**10, "$.micro_batches", "out of range"),
 ]
+
+
+SHARDED = PIPELINE | {"sharding": {"data": 2, "zero": 2}}
+BESIDE_RANKS = [
+    ("exchange", "ring", "$.exchange", "by themselves"),
+    ("copies", 2, "$.copies", "no copies"),
+    ("cluster.transfers", "blocking", "$.sharding", "transfers that go on beside the work"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "where", "why"), BESIDE_RANKS)
+def test_what_is_not_beside_ranks(path, value, where, why):
+    with pytest.raises(InstanceError) as caught:
+        load(changed(SHARDED, path, value))
+    assert caught.value.path == where
+    assert why in str(caught.value)
+
+
+def test_ranks_are_one_device():
+    """The first of each two neighbours is there, with a link to itself, as quick as the level that joins the two."""
+    machine = machine_of(load(SHARDED))
+    assert [memory.name for memory in machine.memories] == ["a0", "slow0"]
+    ways = {(link.source, link.target): (link.bandwidth, link.latency, link.delay) for link in machine.links}
+    assert ways == {(0, 0): (8, 1, 0), (1, 1): (8, 1, 0), (0, 1): (2, 0, 3), (1, 0): (2, 0, 3)}
 
 
 @pytest.mark.parametrize(("path", "value", "where", "why"), BAD)

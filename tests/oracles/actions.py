@@ -13,7 +13,9 @@ Readings of the format where it is brief
 - Between two memories the first listed link is used.
 - A collective adds its workspace in the memory of each part; part i is where the i-th processor of `on` is. It occupies
   all channels of the links from each part's memory to the next part's, and from the last to the first; a link that is
-  missing is unknown-link. Anything in its `drop` is a bad-step. Its time is the same on any processors.
+  missing is unknown-link. One part alone occupies the link from its memory to itself, if there is one, and may drop
+  what it touches; with several parts anything in its `drop` is a bad-step. Its time is the same on any processors.
+- A copy from a memory to itself is a bad-step, if there is such a link, too.
 - A transfer over a link with a delay ends, in both memories, when the data is there: until then the source is being
   read, and the target holds the bytes. Only its channel is free before.
 - A step that cannot be understood has no action; names in a run's `drop` that cannot be understood are ignored.
@@ -44,6 +46,7 @@ class Action:
     partial: bool = False  # the written bytes join those that are there instead of replacing them
     task: str | None = None
     link: tuple | None = None
+    around: tuple = ()  # of a collective, the memories of its parts
     delay: float = 0  # of the duration, the part at its end in which the resources are free again
 
     @property
@@ -160,15 +163,19 @@ def _read_run(graph, machine, index, step):
 def _read_collective(graph, machine, index, step, on):
     task = graph.tasks[step["run"]]
     places = [machine.processors[name] for name in on]
-    good = len(on) == len(task.parts) and len(set(places)) == len(places) and not step.get("drop")
+    drops = step.get("drop") or []
+    good = len(on) == len(task.parts) and len(set(places)) == len(places) and (not drops or len(places) == 1)
+    good = good and isinstance(drops, list) and all(value in (*task.reads, *task.writes) for value in drops)
     good = good and (task.on is None or set(on) <= set(task.on))
     for place, (_, _, wanted) in zip(places, task.parts, strict=False):
         good = good and wanted in (None, place)
     if not good:
         return None, ["bad-step"]
     resources = list(on) if task.busy else []
-    for source, target in zip(places, places[1:] + places[:1], strict=True) if len(places) > 1 else ():
+    for source, target in zip(places, places[1:] + places[:1], strict=True):
         link = machine.link(source, target)
+        if link is None and len(places) == 1:
+            continue
         if link is None:
             return None, ["unknown-link"]
         resources += [link.channel, *link.also]
@@ -184,7 +191,9 @@ def _read_collective(graph, machine, index, step, on):
         needs=needs,
         writes=writes,
         adds=adds,
+        frees=[((places[0], value), None) for value in drops],
         task=step["run"],
+        around=tuple(places),
     )
     return action, []
 
@@ -198,7 +207,7 @@ def _read_copy(graph, machine, index, step):
     link = machine.link(source, target)
     if link is None:
         return None, ["unknown-link"]
-    if not isinstance(drop, bool):
+    if not isinstance(drop, bool) or source == target:
         return None, ["bad-step"]
     size = graph.values[value]
     partial = step.get("bytes") is not None

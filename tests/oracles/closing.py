@@ -15,7 +15,123 @@ Readings of the format where it is brief
 
 from dataclasses import replace
 
-from .lowering import Task
+from .lowering import Task, around, of_layer, ratio
+
+
+def of_ranks(document, graph, machine, orders, initial):
+    """Return the graph of one of several ranks, with what they exchange, gather and update, and the updates in turn.
+
+    Orders change: where ranks reduce each micro-batch, or gather for each use, devices go from task to task.
+    """
+    given = document["sharding"]
+    ranks, zero, keep = given["data"], given.get("zero", 0), given.get("keep", False)
+    tasks, values, updates = dict(graph.tasks), dict(graph.values), {}
+    layers = [layer for layer in document["layers"] for _ in range(layer.get("repeat", 1))]
+    each = zero > 1 and not keep
+    if each:
+        for device, operations in orders.items():
+            orders[device] = [piece for operation in operations for piece in _pieces(operation)]
+    emptied = {}
+    for number, layer in enumerate(layers, 1):
+        sizes = of_layer(layer)
+        own = [f"{letter}{number}" for letter in "wgo" if sizes[letter] > 0]
+        if not own:
+            continue
+        home = initial[own[0]][0]
+        batches = range(document["micro_batches"])
+        halves = [f"W{number}.{m}" if f"W{number}.{m}" in tasks else f"B{number}.{m}" for m in batches]
+        bucket = layer["bucket_size"] if layer.get("bucket_size") is not None else sizes["g"]
+        if each and sizes["g"] > 0:
+            ready = []
+            for m, half in enumerate(halves):
+                task = tasks[half]
+                reads = tuple(value for value in task.reads if value != f"g{number}")
+                tasks[half] = replace(task, reads=reads, writes=(*task.writes, f"b{number}.{m}"))
+                values |= {f"b{number}.{m}": bucket, f"r{number}.{m}": 0}
+                ready.append(f"r{number}.{m}")
+                emptied[half] = ready[-1]
+                pair = [f"b{number}.{m}", f"g{number}"], [ready[-1]]
+                tasks[f"A{number}.{m}"] = around(machine, ranks, bucket, *pair, place=home)
+        else:
+            ready = [f"d{number}.{m}" for m in batches]
+            values |= dict.fromkeys(ready, 0)
+            for half, mark in zip(halves, ready, strict=True):
+                tasks[half] = replace(tasks[half], writes=(*tasks[half].writes, mark))
+            if sizes["g"] > 0:
+                values[f"r{number}"] = 0
+                pair = [f"g{number}", *ready], [f"r{number}"]
+                tasks[f"A{number}"] = around(machine, ranks, sizes["g"], *pair, twice=zero == 0, place=home)
+                ready = [f"r{number}"]
+        if layer.get("update_time", 0) or (zero in (1, 2) and sizes["w"] > 0):  # of no time: then parameters are new
+            time = layer.get("update_time", 0)
+            time = time if zero == 0 else ratio(time, ranks)
+            values[f"u{number}"] = 0
+            tasks[f"U{number}"] = Task(time, (*own, *ready), (f"u{number}",), once=True, recomputable=False)
+            updates[number, next(name for name, at in machine.processors.items() if at == home)] = f"U{number}"
+            ready = [f"u{number}"]
+        if zero in (1, 2) and sizes["w"] > 0:
+            values[f"n{number}"] = 0
+            pair = [f"w{number}", *ready], [f"n{number}"]
+            tasks[f"N{number}"] = around(machine, ranks, sizes["w"], *pair, place=home)
+        if zero == 3 and sizes["w"] > 0:
+            _gather(tasks, values, (number, sizes["w"], keep), (machine, ranks, home), batches)
+    for operations in orders.values():
+        _hold_back(tasks, values, operations, emptied)
+    # Collectives run once, and no update or gather for a use is made anew.
+    tasks = {name: replace(task, recomputable=False) if task.parts else task for name, task in tasks.items()}
+    return replace(graph, tasks=tasks, values=values), _in_turn(orders, updates)
+
+
+def _gather(tasks, values, layer, where, batches):
+    number, size, keep = layer
+    machine, ranks, home = where
+    if keep:
+        values[f"f{number}"] = size
+        tasks[f"P{number}"] = around(machine, ranks, size, [f"w{number}"], [f"f{number}"], place=home)
+    for task, gather, letter in (("Fe", "P", "f"), ("B", "Q", "h")):
+        for m in batches:
+            value = f"f{number}" if keep else f"{letter}{number}.{m}"
+            if not keep:
+                values[value] = size
+                made = around(machine, ranks, size, [f"w{number}"], [value], place=home)
+                tasks[f"{gather}{number}.{m}"] = made
+            old = tasks[f"{task}{number}.{m}"]
+            reads = tuple(value if read == f"w{number}" else read for read in old.reads)
+            tasks[f"{task}{number}.{m}"] = replace(old, reads=reads)
+
+
+def _hold_back(tasks, values, operations, emptied):
+    """A gather comes no earlier than the task before its user; of a device's buckets two at most are full."""
+    filled = []
+    for operation in operations:
+        for name in operation.tasks:
+            if name in emptied:
+                if len(filled) >= 2:
+                    tasks[name] = replace(tasks[name], reads=(*tasks[name].reads, emptied[filled[-2]]))
+                filled.append(name)
+    for index, operation in enumerate(operations):
+        for name in operation.tasks:
+            gather = {"Fe": "P", "B": "Q"}.get(name.rstrip("0123456789."))
+            gather = gather and gather + name.lstrip("FeB")
+            if gather not in tasks or index < 2:
+                continue
+            before, mark = operations[index - 2].tasks[-1], f"before {gather}"
+            values[mark] = 0
+            tasks[before] = replace(tasks[before], writes=(*tasks[before].writes, mark))
+            task = tasks[gather]
+            ((reads, made, place),) = task.parts
+            tasks[gather] = replace(task, reads=(*task.reads, mark), parts=(((*reads, mark), made, place),))
+
+
+def _pieces(operation):
+    """Cut an operation into its tasks; two at once stay together."""
+    found, device = [], operation.device
+    for index, name in enumerate(operation.tasks):
+        if index in operation.beside:
+            found[-1] = replace(found[-1], tasks=[*found[-1].tasks, name], beside=frozenset([1]))
+        else:
+            found.append(replace(operation, device=device, tasks=[name], beside=frozenset()))
+    return found
 
 
 def ended(document, graph, machine, orders, initial):
@@ -63,7 +179,7 @@ def ended(document, graph, machine, orders, initial):
 def channels(machine, task):
     """Return the channels that an exchange holds."""
     homes = [place for _, _, place in task.parts]
-    pairs = zip(homes, homes[1:] + homes[:1], strict=True) if len(homes) > 1 else ()
+    pairs = zip(homes, homes[1:] + homes[:1], strict=True)
     return list(
         dict.fromkeys(name for pair in pairs for name in (machine.link(*pair).channel, *machine.link(*pair).also))
     )

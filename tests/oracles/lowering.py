@@ -52,6 +52,7 @@ class Task:
     spared: dict = field(default_factory=dict)  # by type of processor, how much less two at once take, at most
     parts: tuple = ()  # of a collective: (reads, writes, memory or None) for each processor of its run
     busy: bool = False  # whether a collective occupies these processors
+    sent: int = 0  # bytes that a collective sends from each of its memories to the next, where that is known
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Graph:
     placeable: frozenset = frozenset()  # inputs whose memories the schedule chooses, one to `copies` of them
     copies: int = 1
     most: dict = field(default_factory=dict)  # copies of those placeable inputs for which it is another number
+    follows: dict = field(default_factory=dict)  # placeable inputs, and what has to lie in their places at the end
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,8 @@ def machine(document, budget=None):
     elif document.get("storage"):
         built, budgeted = _storage_machine(document), 1
     elif document.get("cluster") is not None:
-        built, budgeted = _cluster_machine(document["cluster"]), slice(None)
+        ranks = (document.get("sharding") or {}).get("data", 1)
+        built, budgeted = _cluster_machine(document["cluster"], ranks), slice(None)
     else:
         built, budgeted = Machine({"memory": None}, {"processor": "memory"}, []), 0
     for name, size in (budget if isinstance(budget, dict) else {"": budget}).items():
@@ -194,10 +197,22 @@ def read_machine(document):
         if channel is None:
             channel = ("own channel of link", number)  # a tuple can be nobody else's name
         channel, *also = channel if isinstance(channel, list) else [channel]
-        figures = entry.get("bandwidth"), entry.get("latency") or 0, channel, entry.get("delay") or 0
+        figures = _crossing(entry), entry.get("latency") or 0, channel, entry.get("delay") or 0
         links.append(Link(entry["source"], entry["target"], *figures, tuple(also)))
     static = {entry["name"]: entry["static"] for entry in document["memories"] if entry.get("static")}
     return Machine(memories, processors, links, speeds, types, static)
+
+
+def _crossing(entry):
+    """Return the bytes per time that cross a link: what is sent of them, and packing them, takes its time."""
+    if entry.get("ratio", 1) == 1 and entry.get("codec") is None:
+        return entry.get("bandwidth")
+    sent = [Fraction(str(entry.get("ratio", 1))) / Fraction(str(entry["bandwidth"]))] if entry.get("bandwidth") else []
+    packed = [1 / Fraction(str(entry["codec"]))] if entry.get("codec") else []
+    time = sum(sent + packed)
+    if time == 0:
+        return None
+    return int(1 / time) if (1 / time).denominator == 1 else float(1 / time)
 
 
 def _storage_machine(document):
@@ -218,23 +233,35 @@ def _storage_machine(document):
     return Machine(memories, {"processor": "working"}, links)
 
 
-def _cluster_machine(cluster):
-    """Build the machine of a pipeline: devices, and a link for every ordered pair of them."""
+def _cluster_machine(cluster, ranks=1):
+    """Build the machine of a pipeline: devices, and a link for every ordered pair of them.
+
+    Of so many neighbours that are ranks only the first one is there, with a link to itself: the first level in which no
+    group of ranks is torn apart is the way around all of them.
+    """
     memories, types = {}, {}
     for entry in cluster["devices"]:
         count = entry.get("count", 1)
         for name in [entry["name"]] if count == 1 else [f"{entry['name']}{i}" for i in range(count)]:
             memories[name] = entry.get("memory")
             types[name] = entry.get("type") or entry["name"]
-    links = []
+    links, count = [], len(memories)
+    for other in [name for number, name in enumerate(memories) if number % ranks]:
+        del memories[other], types[other]
     for a, source in enumerate(memories):
         for b, target in enumerate(memories):
-            if a == b:
+            if a == b and ranks == 1:
                 continue
+            together = (
+                [{a * ranks, b * ranks}]
+                if a != b
+                else [set(range(first, first + ranks)) for first in range(0, count, ranks)]
+            )
             shared = [
                 level
                 for level in cluster.get("levels") or [{}]
-                if level.get("devices") is None or a // level["devices"] == b // level["devices"]
+                if level.get("devices") is None
+                or all(len({device // level["devices"] for device in group}) == 1 for group in together)
             ]
             level = shared[0]
             figures = level.get("bandwidth"), level.get("latency") or 0
@@ -269,12 +296,13 @@ def lower(document, on=None, degrees=None):
         return _lower_pipeline(document, on or machine(document), degrees)
     if document["kind"] == "dag":
         return _lower_dag(document, on or machine(document))
-    by_kind = {"chain": _lower_chain, "adjoint": _lower_adjoint, "tree": _lower_tree}
-    by_kind["join"] = _lower_join
-    return by_kind[document["kind"]](document, first)
+    if document["kind"] in ("chain", "join"):
+        return {"chain": _lower_chain, "join": _lower_join}[document["kind"]](document, on or machine(document))
+    return {"adjoint": _lower_adjoint, "tree": _lower_tree}[document["kind"]](document, first)
 
 
-def _lower_chain(document, first):
+def _lower_chain(document, on):
+    first = on.first
     stages = []
     for given in document["stages"]:
         stage = {
@@ -308,47 +336,125 @@ def _lower_chain(document, first):
         first=first,
         static=document.get("static_memory", 0),
     )
-    return _train(graph, document, stages, first)
+    return _train(graph, document, stages, on)
 
 
 def _parameters(stage):
-    """Return (parameters, their gradient, optimizer state, update time), or None for a stage without an update."""
+    """Return what an update needs of a stage, or None for a stage without one."""
     size, state = stage.get("parameter_size", 0), stage.get("optimizer_size", 0)
     if size == state == 0:
         return None
     gradient = stage.get("parameter_gradient_size")
-    return size, size if gradient is None else gradient, state, stage.get("update_time", 0)
+    gradient = size if gradient is None else gradient
+    bucket = stage.get("bucket_size")
+    return {
+        "size": size,
+        "gradient": gradient,
+        "state": state,
+        "time": stage.get("update_time", 0),
+        "bucket": gradient if bucket is None else bucket,
+        "workspace": bucket or 0,
+    }
 
 
-def _train(graph, document, stages, first):
-    """Add parameters and their updates to a chain."""
+def _train(graph, document, stages, on):
+    """Add parameters and their updates to a chain, as one of several ranks has them."""
+    first = on.first
     tasks, values, inputs, outputs = dict(graph.tasks), dict(graph.values), list(graph.inputs), list(graph.outputs)
     at = {"w": document.get("parameter_memory") or first, "o": document.get("optimizer_memory") or first}
+    follows = {}
+    ranks, zero, full = 1, 0, 0
+    if document.get("sharding"):
+        ranks, zero = document["sharding"]["data"], document["sharding"].get("zero", 0)
+        full = document["sharding"].get("bucket", 0)
+    exchanged = []
     for i, stage in enumerate(stages, 1):
-        if stage["parameters"] is None:
+        needs = stage["parameters"]
+        if needs is None:
             continue
-        size, gradient, state, time = stage["parameters"]
-        new = []
+        size, gradient, state = needs["size"], needs["gradient"], needs["state"]
+        shares = _shares({"w": size, "g": gradient, "o": state}, ranks, zero)
         for letter, bytes_ in (("w", size), ("o", state)):
             if bytes_ > 0:
-                values |= {f"{letter}{i}": bytes_, f"n{letter}{i}": bytes_}
+                values |= {f"{letter}{i}": shares[letter], f"n{letter}{i}": shares[letter]}
+                if at[letter] == "any" and "any" not in on.memories:
+                    follows[f"{letter}{i}"] = f"n{letter}{i}"
+                    continue
                 inputs.append((f"{letter}{i}", at[letter]))
                 outputs.append((f"n{letter}{i}", at[letter]))
-                new.append(f"n{letter}{i}")
-        values[f"g{i}"] = gradient
+        values[f"g{i}"] = shares["g"]
+        used = f"f{i}" if zero == 3 else f"w{i}"
+        reduced = ranks > 1 and (gradient > 0 or (zero > 1 and needs["bucket"] > 0))
+        made = f"b{i}" if reduced and zero > 1 else f"g{i}"
         for name, task in list(tasks.items()):
             match = re.fullmatch(rf"(F|Fe|B){i}(\.\d+)?", name)
             if match and size > 0:
-                task = replace(task, reads=(*task.reads, f"w{i}"))
+                task = replace(task, reads=(*task.reads, used))
             if match and match[1] == "B":
-                task = replace(task, writes=(*task.writes, f"g{i}"))
+                room = task.workspace + (needs["workspace"] if made == f"g{i}" else 0)
+                task = replace(task, writes=(*task.writes, made), workspace=room)
             tasks[name] = task
+        if reduced:
+            values |= {f"b{i}": needs["bucket"]} if zero > 1 else {f"r{i}": 0}
+            exchanged.append((i, needs["bucket"] if zero > 1 else gradient))
         reads = {f"g{i}"}
         reads |= {f"o{i}"} if state > 0 else set()
+        reads |= {f"r{i}"} if reduced and zero < 2 else set()
         if size > 0 and not (document.get("master_copy", False) and state > 0):
             reads.add(f"w{i}")
+        new = [f"no{i}"] if state > 0 else []
+        if size > 0 and zero in (1, 2):
+            values[f"p{i}"] = -(-size // ranks)
+            new.append(f"p{i}")
+            tasks[f"P{i}"] = around(on, ranks, size, [f"p{i}"], [f"nw{i}"])
+        elif size > 0:
+            new.append(f"nw{i}")
+        if size > 0 and zero == 3:
+            values[f"f{i}"] = size
+            gather = around(on, ranks, size, [f"w{i}"], [f"f{i}"])
+            tasks[f"P{i}"] = replace(gather, once=False, required=False)
+        time = ratio(needs["time"], ranks) if zero else needs["time"]
         tasks[f"U{i}"] = Task(time, tuple(sorted(reads)), tuple(new), in_place=True, once=True)
-    return Graph(tasks, values, inputs, graph.pinned, outputs, graph.static)
+    while exchanged:
+        together = [exchanged.pop()]
+        while exchanged and sum(bytes_ for _, bytes_ in together) < full:
+            together.append(exchanged.pop())
+        size = sum(bytes_ for _, bytes_ in together)
+        pair = ("b", "g") if zero > 1 else ("g", "r")
+        reads, made = ([f"{letter}{i}" for i, _ in together] for letter in pair)
+        tasks[f"A{together[-1][0]}"] = around(on, ranks, size, reads, made, twice=zero == 0)
+    free = frozenset(follows)
+    return Graph(tasks, values, inputs, graph.pinned, outputs, graph.static, free, follows=follows)
+
+
+def of_layer(layer):
+    """Return the bytes of a layer's parameters, their gradients and the optimizer's states."""
+    size, gradient = layer.get("parameter_size", 0), layer.get("parameter_gradient_size")
+    return {"w": size, "g": size if gradient is None else gradient, "o": layer.get("optimizer_size", 0)}
+
+
+def _shares(sizes, ranks, zero, but=""):
+    """Return what one rank has of a stage; what is shared out is rounded up as one string of bytes."""
+    shared = [letter for since, letter in ((3, "w"), (2, "g"), (1, "o")) if zero >= since and letter != but]
+    found, before = dict(sizes), 0
+    for letter in shared:
+        until = before + sizes[letter]
+        found[letter] = math.ceil(Fraction(until, ranks)) - math.ceil(Fraction(before, ranks))
+        before = until
+    return found
+
+
+def around(on, ranks, size, reads, made, twice=False, place=None):
+    """Return a collective as one of so many ranks sees it: ranks - 1 rounds, or twice as many."""
+    place = place or next(iter(on.processors.values()))
+    link = on.link(place, place)
+    rounds = (ranks - 1) * (2 if twice else 1)
+    time = 0 if link is None else link.latency + link.delay
+    if link is not None and link.bandwidth is not None:
+        time += ratio(size, ranks * link.bandwidth)
+    parts = ((tuple(reads), tuple(made), place),)
+    sent = math.ceil(Fraction(size * (ranks - 1), ranks)) * (2 if twice else 1)
+    return Task(rounds * time, tuple(reads), tuple(made), once=True, parts=parts, sent=sent)
 
 
 def _chain_graph(*, stages, input_size, input_gradient_size, loss, in_place, saving, inputs, first, static):
@@ -566,12 +672,18 @@ def _lower_pipeline(document, on, degrees):
     values, tasks, placeable = {}, {}, []
     edges = _edges(document["layers"])
     for number, layer in enumerate(layers, 1):
-        parameters = layer.get("parameter_size", 0)
-        sizes = {"w": parameters, "g": layer.get("parameter_gradient_size"), "o": layer.get("optimizer_size", 0)}
-        sizes["g"] = parameters if sizes["g"] is None else sizes["g"]
-        there = {f"{letter}{number}": size for letter, size in sizes.items() if size > 0}
+        sizes = of_layer(layer)
+        shares = sizes
+        if document.get("sharding"):
+            zero, keep = document["sharding"].get("zero", 0), document["sharding"].get("keep", False)
+            shares = _shares(sizes, document["sharding"]["data"], zero, "g" if keep else "")
+        there = {f"{letter}{number}": shares[letter] for letter in "wgo" if sizes[letter] > 0}
         values |= there
         placeable += there
+        if document.get("sharding") and (zero < 2 or keep) and layer.get("bucket_size"):
+            layers[number - 1] = layer | {
+                "backward_workspace": layer.get("backward_workspace", 0) + layer["bucket_size"]
+            }
     cut = (document.get("tokens") or {}).get("cut")
     degrees = degrees or [1] * len(layers)
     for batch in range(document["micro_batches"] if max(degrees) > 1 else 0):
@@ -765,14 +877,14 @@ def _lower_layer(document, layer, place, batch, on, shared=None):
 # --- joins --------------------------------------------------------------------------------------------------------
 
 
-def _lower_join(document, first):
+def _lower_join(document, on):
     """Lower each chain by itself, number its names, and put one loss in the place of theirs."""
     shared = {key: document[key] for key in ("in_place", "backward_reads", "input_gradient") if key in document}
     values, inputs, outputs, forwards, backwards = {}, [], [], {}, {}
     loss = document.get("loss") or {}
     reads, writes = [], []
     for j, chain in enumerate(document["chains"], 1):
-        graph = _lower_chain(chain | shared | {"kind": "chain"}, first)
+        graph = _lower_chain(chain | shared | {"kind": "chain"}, on)
 
         def numbered(name, j=j):
             letters = name.rstrip("0123456789.")

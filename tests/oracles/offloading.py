@@ -14,7 +14,7 @@ from functools import cache
 from . import lowering
 
 
-def least_makespan(document, budget=None, *, recompute=False, states=None):
+def least_makespan(document, budget=None, *, recompute=False, states=None, order=None):
     """Return the least makespan (a fraction, where transfer times are some), or None if there is no schedule.
 
     Parameters
@@ -28,8 +28,10 @@ def least_makespan(document, budget=None, *, recompute=False, states=None):
         nothing that was made before.
     states : int, optional
         Give up (`math.nan`) after so many.
+    order : list of str, optional
+        Tasks that run, and for the first time in this order. Others may run again, or for the first time, at any time.
     """
-    space = _Space(document, budget, recompute)
+    space = _Space(document, budget, recompute, order)
     start = space.start()
     # Inputs that serve nobody count, too, before anything frees them.
     if not space.fits((space.inputs, *start[1:])):
@@ -75,7 +77,7 @@ class _Space:
     far as it matters; the next place in the reference order; what runs, as sorted (remaining time, step number).
     """
 
-    def __init__(self, document, budget, recompute):
+    def __init__(self, document, budget, recompute, first=None):
         graph, machine = lowering.lower(document), lowering.machine(document, budget)
         self.recompute = recompute
         self.memories = list(machine.memories)
@@ -101,6 +103,9 @@ class _Space:
         self.read = [mask(task.reads) for task in self.tasks]
         self.written = [mask(task.writes) for task in self.tasks]
         self.must = sum(1 << i for i, task in enumerate(self.tasks) if task.required or task.once)
+        self.first = [names.index(name) for name in first or ()]
+        for task in self.first:
+            self.must |= 1 << task
         self.single = sum(1 << i for i, task in enumerate(self.tasks) if task.once or not task.recomputable)
         self.steps = []
         self.order = order  # of tasks
@@ -200,7 +205,11 @@ class _Space:
         if self.recompute:
             for task in self.order:
                 own = 1 << task
-                if not done & own and (own & self.must or self.written[task] & ~resident):
+                if task in self.first and any(not done >> t & 1 for t in self.first[: self.first.index(task)]):
+                    continue
+                if done & own & self.single:
+                    continue
+                if own & self.must & ~done or self.written[task] & ~resident:
                     kept = done | own & (self.must | self.single)
                     yield from ((number, kept, 0) for number in self.runs[task])
         else:
@@ -257,7 +266,7 @@ class _Space:
             for task in range(len(self.tasks)):
                 if useful >> task & 1:
                     wanted |= self._anywhere(self.read[task])
-                elif not done >> task & 1 and self.written[task] & wanted:
+                elif not (done & self.single) >> task & 1 and self.written[task] & wanted:
                     useful |= 1 << task
             if (useful, wanted) == before:
                 return wanted

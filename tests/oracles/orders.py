@@ -40,7 +40,7 @@ Readings of the format where it is brief
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from . import closing
@@ -134,7 +134,14 @@ def steps_of(document, graph, machine, schedule, transfers="overlap"):
         rules.append("required-missing")
     if rules:
         return None, initial, rules, graph
-    graph, last = closing.ended(document, graph, machine, orders, initial)
+    end = closing.of_ranks if document.get("sharding") else closing.ended
+    graph, last = end(document, graph, machine, orders, initial)
+    if document.get("sharding"):  # what tasks read has changed
+        for device, operations in orders.items():
+            orders[device] = [
+                replace(_operation(graph, device, _apart(one), one.tasks, one.beside), passes=one.passes)
+                for one in operations
+            ]
     for device, task in last:
         orders[device].append(_operation(graph, device, [[task]], [task], frozenset()))
     for operations in orders.values():  # which may make more, now
@@ -216,6 +223,14 @@ def _pair(forward, backward):
             beside.add(len(tasks) - 1)
     both = min(len(forward), len(first))
     return [*tasks, *forward[both:], *first[both:], *last], frozenset(beside)
+
+
+def _apart(operation):
+    """Return the tasks of both sides of a pair, which need all that they do not make by themselves."""
+    if not operation.beside:
+        return [operation.tasks]
+    forward = [name for name in operation.tasks if name.startswith("F")]
+    return [forward, [name for name in operation.tasks if not name.startswith("F")]]
 
 
 def _operation(graph, device, parts, tasks, beside):
@@ -485,10 +500,10 @@ def _with_drops(graph, machine, steps):
     steps = [steps[index] for index in order]
     lasting = _durations(graph, machine, steps)
     last = {}
-    of_all = [task for task in graph.tasks.values() if task.parts]
+    of_all = [task for task in graph.tasks.values() if len(task.parts) > 1]
     stay = graph.placeable | {value for task in of_all for value in (*task.reads, *task.writes)}
     for index, step in enumerate(steps):
-        if "run" in step and graph.tasks[step["run"]].parts:
+        if "run" in step and len(graph.tasks[step["run"]].parts) > 1:
             continue
         if "run" in step:
             (device,) = step["on"]

@@ -59,8 +59,9 @@ Readings of the format where it is brief
 - The schedule's machine, where it has one, replaces the instance's; the default memory of inputs follows it.
 - `after` is not judged.
 - A schedule by orders that breaks a rule of the orders has no steps, and is not judged further.
-- Placeable inputs are pinned in the memories in which `initial` has them. An entry of `initial` for anything else is
-  no placement (initial-placement); an unknown memory is unknown-memory.
+- Placeable inputs are pinned in the memories in which `initial` has them, but for those of a chain: what replaces one
+  of these has to be there at the end. An entry of `initial` for anything else is no placement (initial-placement); an
+  unknown memory is unknown-memory.
 - A memory named twice for one input counts once.
 - Of two runs at once that break a rule, the second one does not happen, and the first one is alone.
 """
@@ -132,7 +133,12 @@ def check(document, schedule, budget=None):
                 return report
     inputs, rules = _placed(graph, machine, initial)
     report.violations += [(None, rule) for rule in rules]
-    graph = replace(graph, inputs=[*graph.inputs, *inputs], pinned=graph.pinned | graph.placeable)
+    graph = replace(
+        graph,
+        inputs=[*graph.inputs, *inputs],
+        pinned=graph.pinned | graph.placeable - set(graph.follows),
+        outputs=[*graph.outputs, *((graph.follows[value], name) for value, name in inputs if value in graph.follows)],
+    )
 
     actions = []
     for index, step in enumerate(steps):
@@ -397,6 +403,11 @@ def _count(graph, machine, actions, report):
             run_time += graph.tasks[action.task].time
         if action.link is not None:
             report.transferred["->".join(action.link)] += sum(action.writes.values())
+        if action.task is not None and graph.tasks[action.task].parts:
+            places = action.around
+            for way in zip(places, places[1:] + places[:1], strict=True):
+                if machine.link(*way) is not None:
+                    report.transferred["->".join(way)] += graph.tasks[action.task].sent
         for resource in action.resources:
             report.idle[resource] -= action.duration - action.delay
     report.recompute_time = run_time - no_recompute_time(graph)
@@ -406,7 +417,8 @@ def _count(graph, machine, actions, report):
         active = [action for action in actions if action.start <= begin and end <= action.released]
         working = [graph.tasks[action.task] for action in active if action.task is not None]
         if any(task.busy or not task.parts for task in working):
-            for channel in {name for action in active if action.link is not None for name in action.resources}:
+            crossing = [action for action in active if action.link is not None or action.around]
+            for channel in {name for action in crossing for name in action.resources}:
                 if channel in report.overlap:
                     report.overlap[channel] += end - begin
 

@@ -19,10 +19,11 @@ class _Space:
     A state is (set of resident values, set of finished tasks), both as bit masks.  Only tasks whose past matters
     are remembered: those that must run, and those that may not run again.  A move drops one value, at no cost, or
     runs one task.  Dropping at the end of a run is the same as dropping between runs, but for in-place tasks,
-    where it makes room for the outputs: those try every set of inputs to drop.
+    where it makes room for the outputs: those try every set of inputs to drop.  Tasks named in `order` run, and for
+    the first time in that order.
     """
 
-    def __init__(self, document):
+    def __init__(self, document, order=()):
         graph = lowering.lower(document)
         self.first = lowering.machine(document).first
         if any(memory != self.first for _, memory in graph.inputs + graph.outputs):
@@ -49,6 +50,9 @@ class _Space:
             drops = [mask(some) for k in range(count + 1) for some in itertools.combinations(droppable, k)]
             only_once = task.once or not task.recomputable
             self.tasks.append((name, own, task, reads, mask(task.writes), drops, only_once))
+        bits = {entry[0]: entry[1] for entry in self.tasks}
+        self.after = {bits[name]: sum(bits[other] for other in order[:place]) for place, name in enumerate(order)}
+        self.must |= sum(self.after)
         self.remembered = self.must | sum(entry[1] for entry in self.tasks if entry[6])
         self.bytes = cache(lambda values: sum(size for i, size in enumerate(self.sizes) if values >> i & 1))
 
@@ -73,7 +77,7 @@ class _Space:
                 if dead:
                     return
         for name, own, task, reads, writes, drops, _ in self.tasks:
-            if values & reads != reads or not useful_tasks & own:
+            if values & reads != reads or not useful_tasks & own or self.after.get(own, 0) & ~done:
                 continue
             then_done = done | (own & self.remembered)
             for drop in drops:
@@ -118,7 +122,7 @@ class _Space:
         return max(alone, default=0)
 
 
-def _shortest(document, *, budget):
+def _shortest(document, *, budget, order=()):
     """Dijkstra over the states: by time within a budget, or (budget None) by peak memory.
 
     Returns
@@ -126,7 +130,7 @@ def _shortest(document, *, budget):
     tuple or None
         The least makespan, or the least peak, and the steps.
     """
-    space = _Space(document)
+    space = _Space(document, order)
     start, memory = space.start()
     by_time = budget is not None
     if by_time and memory > budget:
@@ -165,12 +169,13 @@ def _trace(came, state):
     return steps[::-1]
 
 
-def chain_best(document, budget):
+def chain_best(document, budget, order=None):
     """Return the least makespan of all sequential schedules within `budget`, in one memory.
 
-    Accepts every kind that lowers to a graph in one memory; meant for chains of up to six stages.
+    Accepts every kind that lowers to a graph in one memory; meant for chains of up to six stages. `order`: names of
+    tasks that run, and for the first time in that order; others may run again, or for the first time, at any time.
     """
-    found = _shortest(document, budget=budget)
+    found = _shortest(document, budget=budget, order=order or ())
     return None if found is None else found[0]
 
 

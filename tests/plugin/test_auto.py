@@ -66,6 +66,25 @@ ROWS = [
         None,
         ["weight-offload", "dag-auto", "offload-greedy"],
     ),
+    (
+        "chain whose ranks share out states",
+        PARAMETERS | {"schema": "remat.instance/3", "sharding": {"data": 2, "zero": 2}},
+        None,
+        ["zero"],
+    ),
+    (
+        "chain whose parameters may lie anywhere",
+        PARAMETERS
+        | {"schema": "remat.instance/3", "machine": OFFLOADING, "parameter_memory": "any", "optimizer_memory": "any"},
+        None,
+        ["weight-offload", "zero", "granular-offload", "offload-greedy"],
+    ),
+    (
+        "chain whose steps follow each other without end",
+        PARAMETERS | {"schema": "remat.instance/3", "machine": OFFLOADING, "staleness": 0},
+        None,
+        ["zero", "zero-offload", "zero-infinity", "offload-greedy"],
+    ),
     ("chain without a way back", moderate("chain") | {"machine": ONE_WAY}, None, CHAIN_SEARCH),
     ("everything fits", adjoint(), None, ["store-all", "adjoint-dp", "revolve", "adjoint-best"]),
     ("everything just fits", adjoint(), 4, ["store-all", "adjoint-dp", "revolve", "adjoint-best"]),

@@ -6,11 +6,12 @@ import random
 
 import pytest
 
+from remat import texts
 from remat.documents import Unparsed, read_document
 from remat.errors import InstanceError
-from remat.schedule import reading
 from remat.schedule.document import SCHEMA, SCHEMA_2, parse_steps
-from remat.schedule.reading import StepText, opened, read_schedule
+from remat.schedule.reading import columns_of, read_schedule
+from remat.texts import ListText, opened
 from remat.units import Units
 from tests.schedule.test_document import CASE, STEPS, same
 from tests.schedule.test_lean import drawn
@@ -20,14 +21,14 @@ UNITS = Units("ms", "B")
 
 @pytest.fixture(autouse=True)
 def from_the_first_character_on(monkeypatch):
-    monkeypatch.setattr(reading, "QUICK", 0)
+    monkeypatch.setattr(texts, "QUICK", 0)
 
 
 def outcome(text, *, quickly):
     """Return the columns of a document's text, or what is wrong with it."""
     unparsed = Unparsed("a.json", text.encode("utf-8", "surrogatepass"), "schedule")
     try:
-        document = opened(unparsed) if quickly else unparsed.parse()
+        document = opened(unparsed, "steps") if quickly else unparsed.parse()
         return parse_steps(document, CASE.graph, CASE.machine, UNITS)
     except InstanceError as error:
         return str(error)
@@ -44,8 +45,8 @@ def agree(text):
         assert (one is None) == (other is None), text
         assert one is None or (one.dtype == other.dtype and one.tolist() == other.tolist()), text
     assert quick.unknown == plain.unknown
-    listed = opened(Unparsed("a.json", text.encode(), "schedule"))["steps"]
-    return isinstance(listed, StepText) and listed.columns(CASE.graph, CASE.machine) is not None
+    listed = opened(Unparsed("a.json", text.encode(), "schedule"), "steps")["steps"]
+    return isinstance(listed, ListText) and columns_of(listed, CASE.graph, CASE.machine) is not None
 
 
 def written(steps, draw, schema=SCHEMA_2):
@@ -61,7 +62,7 @@ def test_as_the_ordinary_reader(monkeypatch, seed):
     draw = random.Random(f"reading {seed}")
     taken = 0
     for _ in range(300):
-        monkeypatch.setattr(reading, "PART", draw.choice((1, 20, 100, 10_000)))
+        monkeypatch.setattr(texts, "PART", draw.choice((1, 20, 100, 10_000)))
         steps = drawn(draw) if draw.random() < 0.6 else [draw.choice(STEPS) for _ in range(draw.randrange(1, 9))]
         if any(isinstance(step, dict) and any(isinstance(v, tuple) for v in step.values()) for step in steps):
             continue
@@ -78,7 +79,7 @@ def test_spoilt_texts(monkeypatch, seed):
     draw = random.Random(f"spoilt {seed}")
     letters = '{}[]:," \\\n01.eE-tn\x01\x7fé'
     for _ in range(500):
-        monkeypatch.setattr(reading, "PART", draw.choice((1, 20, 100, 10_000)))
+        monkeypatch.setattr(texts, "PART", draw.choice((1, 20, 100, 10_000)))
         steps = [copy.deepcopy(draw.choice(STEPS)) for _ in range(draw.randrange(1, 5))]
         text = written(steps, draw, draw.choice((SCHEMA, SCHEMA_2)))
         for _ in range(draw.randrange(1, 4)):
@@ -134,7 +135,7 @@ ROW = '{"run": "t", "start": 0}'
 )
 def test_what_goes_straight_into_columns(monkeypatch, steps, quickly):
     for part in (1, 10_000):
-        monkeypatch.setattr(reading, "PART", part)
+        monkeypatch.setattr(texts, "PART", part)
         text = f'{{"schema": "{SCHEMA_2}", "steps": {steps}}}'
         assert agree(text) == quickly
         agree(f'{{"steps": {steps}, "seed": 0, "schema": "{SCHEMA}"}}')
@@ -157,7 +158,7 @@ def test_what_goes_straight_into_columns(monkeypatch, steps, quickly):
 )
 def test_other_documents(monkeypatch, text):
     for part in (1, 10_000):
-        monkeypatch.setattr(reading, "PART", part)
+        monkeypatch.setattr(texts, "PART", part)
         agree(text)
 
 
@@ -171,7 +172,7 @@ def test_a_list_once_somebody_looks(tmp_path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"schema": SCHEMA_2, "steps": STEPS}))
     document, plain = read_schedule(path), read_document(path)
-    assert isinstance(document["steps"], StepText)
+    assert isinstance(document["steps"], ListText)
     assert len(document["steps"]) == len(STEPS)
     assert document["steps"][0] == plain["steps"][0]
     assert document["steps"][1:3] == plain["steps"][1:3]

@@ -239,36 +239,39 @@ def densenet121(batch=8, pixels=224, depths=(6, 12, 24, 16), growth=32, classes=
     return labelled(nn.Sequential(*layers, nn.Linear(channels, classes)), batch, 3, pixels, pixels, classes=classes)
 
 
-def bert_base(batch=16, length=512):
-    """Without dropout; returns the loss alone."""
+class NoDropout(nn.Identity):
+    p = 0.0
+
+
+class LossOnly(nn.Module):
+    """A model of transformers without dropout, which returns the loss alone, so that nobody holds the logits."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+        for part in model.modules():
+            for name, child in part.named_children():
+                if isinstance(child, nn.Dropout):
+                    setattr(part, name, NoDropout())  # PyTorch's compiler makes a copy of dropout by 0
+
+    def forward(self, ids, labels=None):
+        return self.model(input_ids=ids, labels=ids if labels is None else labels).loss
+
+
+def bert_base(batch=16, length=512, **config):
     from transformers import BertConfig, BertForSequenceClassification
 
-    class LossOnly(nn.Module):
-        def __init__(self):
-            super().__init__()
-            config = BertConfig(num_labels=3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-            self.model = BertForSequenceClassification(config)
-
-        def forward(self, ids, labels):
-            return self.model(input_ids=ids, labels=labels).loss
-
-    return LossOnly(), (torch.randint(30000, (batch, length)), torch.randint(3, (batch,))), {}
+    made = BertConfig(num_labels=3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **config)
+    given = torch.randint(made.vocab_size, (batch, length)), torch.randint(3, (batch,))
+    return LossOnly(BertForSequenceClassification(made)), given, {}
 
 
-def gpt2_small(batch=8, length=1024):
-    """Without dropout; returns the loss alone, so that nobody holds the logits."""
+def gpt2_small(batch=8, length=1024, **config):
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    class LossOnly(nn.Module):
-        def __init__(self):
-            super().__init__()
-            config = GPT2Config(use_cache=False, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
-            self.model = GPT2LMHeadModel(config)
-
-        def forward(self, ids):
-            return self.model(input_ids=ids, labels=ids).loss
-
-    return LossOnly(), (torch.randint(50257, (batch, length)),), {}
+    without = {"use_cache": False, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    made = GPT2Config(**without, **config)
+    return LossOnly(GPT2LMHeadModel(made)), (torch.randint(made.vocab_size, (batch, length)),), {}
 
 
 class Net(nn.Module):

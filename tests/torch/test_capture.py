@@ -20,7 +20,9 @@ def test_capturing_executes_nothing():
     module, args, kwargs = models.make(models.conv)
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     state = torch.get_rng_state()
+    ignored = set(torch._dynamo.config.ignore_logging_functions)
     remat.torch.capture(module, *args, **kwargs)
+    assert torch._dynamo.config.ignore_logging_functions == ignored
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
     assert all(tensor.grad is None for tensor in module.parameters())
@@ -42,10 +44,52 @@ def test_modules_and_lines_are_known():
     rows = study(models.conv).captured.table()
     row = next(row for row in rows if row["operator"] == "aten.convolution.default")
     assert row["module"] == "net.0.0"
-    assert row["source"].startswith(("conv.py", "models.py"))
+    assert row["source"].startswith("models.py:")
     assert row["flops"] == 2 * 16 * 8 * 8 * 8 * 3 * 9
     backward = next(row for row in rows if row["operator"] == "aten.convolution_backward.default")
     assert backward["module"].startswith("net.")
+
+
+@pytest.mark.parametrize("factory", [models.conv, models.shared, models.named, models.vit], ids=lambda f: f.__name__)
+def test_parameters_without_data_make_the_same_program(factory):
+    found = study(factory)
+    with torch.device("meta"):
+        module, args, _ = models.make(factory)
+    before = dict(module.named_parameters())
+    captured = remat.torch.capture(module, *found.args, **found.kwargs)
+    assert captured.fingerprint == found.captured.fingerprint
+    assert captured.static_bytes() == found.captured.static_bytes()
+    assert all(parameter is before[name] for name, parameter in module.named_parameters())
+    plan = remat.solve(captured.instance(), algorithm="keep-all")
+    for runs in (remat.torch.execute, lambda captured, _: remat.torch.measure(captured)):
+        with pytest.raises(remat.torch.TorchError, match="on the device meta: there is nothing to run on"):
+            runs(captured, plan)
+    if factory is models.conv:
+        assert remat.torch.capture(module, *args).fingerprint == captured.fingerprint
+
+
+class Twice(nn.Module):
+    """Equal operators, and views of both, those of the second first: each storage once stood for the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Linear(6, 6)
+
+    def forward(self, x):
+        y = self.one(x)
+        a, b = torch.sin(y), torch.sin(y)
+        late, early = b.t(), a.t()
+        return (late * 2 + early @ y).square().mean()
+
+
+def test_views_of_merged_operators_are_merged_in_either_order():
+    torch.manual_seed(0)
+    module, x = Twice(), torch.randn(6, 6)
+    captured = remat.torch.capture(module, x)
+    assert sum(node.operator == "aten.sin.default" for node in captured.recording.nodes) == 1
+    done = remat.torch.execute(captured, remat.solve(captured.instance(), algorithm="keep-all"))
+    module(x).backward()
+    assert all(torch.equal(done.gradients[name], tensor.grad) for name, tensor in module.named_parameters())
 
 
 def test_what_lies_in_memory_throughout():
@@ -161,7 +205,8 @@ def test_collectives_are_refused():
     distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     try:
         with pytest.raises(
-            remat.torch.TorchError, match=r"^_c10d_functional\.\S+ is a collective \(.*\.py:\d+\); plans are for one"
+            remat.torch.TorchError,
+            match=r"^_c10d_functional\.\S+ is a collective \(test_capture\.py:\d+\); plans are for one",
         ):
             remat.torch.capture(Reduced("fine"), X)
     finally:

@@ -188,6 +188,21 @@ def test_the_backend_has_a_name(monkeypatch):
     torch.compile(Net(), backend="remat")(x).backward()
 
 
+def test_the_name_and_a_budget_in_the_environment_suffice(monkeypatch):
+    """GPT-2 calls a logger where it is given labels, which would break the graph."""
+    from remat.bridges.torch import backend
+
+    monkeypatch.setattr(backend, "_CONFIGURED", {})
+    monkeypatch.setenv("REMAT_TORCH_BUDGET", "10MB")
+    found = study(models.gpt2)
+    module = copy.deepcopy(found.module)
+    with torch._dynamo.config.patch(ignore_logging_functions=set()):
+        compiled = torch.compile(module, backend="remat", dynamic=False)
+        torch.manual_seed(3)
+        compiled(**found.kwargs).loss.backward()
+    assert equal({name: tensor.grad for name, tensor in module.named_parameters()}, found.eager()[1])
+
+
 def test_double_backward_is_refused():
     module = Net()
     loss = remat.torch.compile(module, budget="1MB")(torch.randn(6, 8))

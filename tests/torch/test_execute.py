@@ -1,16 +1,19 @@
 """A schedule, executed: gradients, loss and buffers as PyTorch's own to the bit, and the peak that was verified."""
 
+import copy
+
 import pytest
 import torch
 
 import remat
 import remat.torch
+from remat.bridges.torch.emit import emit
 from remat.bridges.torch.interpreter import from_mask, mask_scale
 from tests.torch import models
-from tests.torch.studies import SHARES, equal, reruns, solve, study
+from tests.torch.studies import SHARES, WORK, equal, reruns, solve, study
 
 CLOSE = 64
-BIGGER = (models.unet, models.gpt2, models.bert, models.vit)
+BIGGER = tuple(factory for factory in models.NETWORKS if factory not in (models.mlp, models.conv))
 
 
 @pytest.fixture(scope="module", params=models.NETWORKS, ids=lambda factory: factory.__name__)
@@ -37,6 +40,30 @@ def test_plans_below_keep_all_run_things_again(known):
     assert reruns(found.plans["keep-all"]) == 0
     assert reruns(found.plans[0]) > 0
     assert found.plans[0].peak_memory["memory"] < found.plans["keep-all"].peak_memory["memory"]
+
+
+@pytest.mark.parametrize("factory", [models.vit, models.conv], ids=lambda factory: factory.__name__)
+def test_a_gradient_that_is_dropped_unread_and_made_again_takes_no_memory_between(factory):
+    """A schedule may run something in vain; neither the interpreter nor the emitted graphs keep what it made."""
+    found = study(factory)
+    joint = found.captured.joint
+    read = {value for task in joint.tasks.values() for value in task.reads}
+    ends = [
+        task
+        for task in joint.tasks.values()
+        if task.phase == "backward" and task.again and set(task.writes) <= set(joint.kept) - read and task.writes
+    ]
+    wide = max(ends, key=lambda task: sum(joint.values[value] for value in task.writes))
+    runs = [task.name for task in joint.tasks.values() if not task.from_mask]
+    plan = remat.schedule_of(found.captured.instance(), [*runs, wide.name])
+    found.reset()
+    done = remat.torch.execute(found.captured, plan)
+    assert done.runs[wide.name] == 2
+    assert abs(done.live_peak - plan.peak_memory["memory"]) <= CLOSE
+    assert equal(dict(done.gradients), found.eager()[1])
+    emitted = emit(joint, [*runs, wide.name])
+    assert emitted.backward.runs.count(wide.name) == 1
+    assert emitted.backward.runs[-1] == wide.name
 
 
 def test_a_document_is_verified_and_executed():
@@ -87,6 +114,23 @@ def test_measured_costs_know_every_operator():
     instance = found.captured.instance(costs)
     assert "measured on cpu" in instance.source
     assert any(task.workspace for task in instance.tasks)
+
+
+def test_a_plan_with_times_that_are_measured_on_the_way(tmp_path):
+    found = study(models.conv)
+    module, before = copy.deepcopy(found.module), torch.get_rng_state()
+    module.load_state_dict(found.start)
+    choices = {"costs": "measure", "cache": tmp_path, "algorithm": "dag-auto", "options": WORK}
+    planned = remat.torch.compile(module, "100%", **choices)
+    loss = planned(*found.args)
+    assert torch.equal(torch.get_rng_state(), before)
+    loss.backward()
+    assert equal({name: tensor.grad for name, tensor in module.named_parameters()}, found.eager()[1])
+    assert equal(dict(module.named_buffers()), found.eager()[2])
+    again = remat.torch.compile(copy.deepcopy(found.module), "100%", **choices)
+    again(*found.args).backward()
+    assert again.plan.source == "cache"
+    assert planned.plan.schedule["makespan"] > found.plans["keep-all"].makespan, "no CPU is as quick as the roofline's"
 
 
 @pytest.mark.parametrize(

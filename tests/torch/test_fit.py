@@ -106,6 +106,8 @@ def test_the_printed_lines_train_within_the_budget(source, tmp_path, capsys, fac
 def test_the_largest_batch_within_a_budget(source, capsys):
     name = f"{source}:make"
     whole = remat.torch.fit(name, remat.torch.Choices()).plan
+    assert main(["fit", "torch", name, "--budget", str(whole.peak), "--costs", "measure", "--max-batch", "2"]) == 0
+    assert "costs='measure'" in capsys.readouterr().out
     assert main(["fit", "torch", name, "--budget", str(whole.peak), "--max-batch", "300", "-v"]) == 0
     captured = capsys.readouterr()
     found = int(re.search(r"^Batch +(\d+) is", captured.out, re.M)[1])

@@ -60,6 +60,14 @@ def test_two_training_graphs_in_one_step_are_an_error(monkeypatch):
         remat.torch.configure(budget=["1MB", "1MB"])
 
 
+def test_a_graph_that_is_compiled_again_is_no_second_one():
+    module, x = Deep(), torch.randn(6, 16)
+    planned = remat.torch.compile(module, "1MB", algorithm="dag-auto", options=WORK)
+    first = gradients(module, planned, x)
+    torch._dynamo.reset()
+    assert equal(gradients(module, planned, x), first)
+
+
 def test_each_graph_has_a_budget_of_its_own():
     module, x = Deep(breaks=1), torch.randn(256, 16)
     right = gradients(module, module, x)

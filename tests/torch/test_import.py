@@ -35,6 +35,10 @@ def test_a_factory_becomes_an_instance(tmp_path, capsys):
     assert document["static_memory"] == 4 * (15 + 20) + 2 * 4 * 15
     assert remat.solve(document, algorithm="keep-all").peak_memory["memory"] > document["static_memory"]
     assert main(["import", "torch", f"{path}:plain", "-o", str(output)]) == 0
+    assert main(["import", "torch", f"{path}:plain", "--costs", "measure", "-o", str(output)]) == 0
+    document = json.loads(output.read_text())
+    assert document["source"] == "PyTorch; times from measured on cpu"
+    assert document["static_memory"] == 4 * (15 + 20)
     capsys.readouterr()
     for name, message in (("fails", "raised KeyError"), ("wrong", "returns a int"), ("none", "has no function")):
         assert main(["import", "torch", f"{path}:{name}"]) == 2

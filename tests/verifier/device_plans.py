@@ -20,7 +20,7 @@ def with_devices(chance, document):
             {"source": one, "target": other, "latency": chance.randint(0, 2)}
             for one in memories
             for other in memories
-            if one != other
+            if one != other or chance.random() < 0.5  # the way to equals that are not listed
         ],
     }
     tasks = [_task(chance, task, processors) for task in document["tasks"]]
@@ -80,6 +80,25 @@ def _collective(chance, name, memories, tasks, values):
 def reads_of(task):
     """Return what a task reads, a collective in any of its memories."""
     return [*task.get("reads", []), *(value for part in task.get("parts", []) for value in part["reads"])]
+
+
+def _dropped(document, steps, value, memory):
+    """Drop a value with the step that touches it last there, if that is a collective of one part, or in a new step."""
+    tasks = {task["id"]: task for task in document["tasks"]}
+    where = {one["name"]: one["memory"] for one in document["machine"]["processors"]}
+    for step in reversed(steps):
+        task = tasks.get(step.get("run"), {})
+        if step.get("copy") == value and memory in (step["from"], step["to"]):
+            break
+        if ("run" in step and where[step["on"][0]] == memory) or len(step.get("on", [])) > 1:
+            parts = task.get("parts", [task])
+            made = [task["id"]] if "size" in task else []
+            if value in [v for part in parts for v in (*part.get("reads", []), *part.get("writes", []))] + made:
+                if "parts" in task and len(parts) == 1:
+                    step.setdefault("drop", []).append(value)
+                    return []
+                break
+    return [{"drop": [value], "memory": memory}]
 
 
 def _members(chance, document, task):
@@ -153,6 +172,7 @@ def draw_plan(chance, document):
             bring(entry, memories[0])
             fixed.add((entry, memories[0]))
     for value, places in there.items():
-        free = [memory for memory in sorted(places) if (value, memory) not in fixed and chance.random() < 0.5]
-        steps += [{"drop": [value], "memory": memory} for memory in free]
+        for memory in sorted(places):
+            if (value, memory) not in fixed and chance.random() < 0.5:
+                steps += _dropped(document, steps, value, memory)
     return {"schema": "remat.schedule/2", "initial": initial, "steps": steps}

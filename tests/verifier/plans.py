@@ -188,6 +188,8 @@ def placed(document, plan):
 
 def closes(document):
     """Whether a step ends with an exchange or updates, of which orders are the only plan."""
+    if document.get("sharding"):
+        return True
     exchange = document.get("exchange", "none") != "none" and document.get("copies", 1) > 1
     return exchange or any(layer.get("update_time", 0) for layer in document["layers"])
 

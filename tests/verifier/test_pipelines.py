@@ -74,6 +74,43 @@ def test_how_a_step_ends(document, number):
     judge_end(document, number)
 
 
+def judge_ranks(document, number):
+    """Put a drawn plan of a step of one of several ranks before both judges."""
+    chance = random.Random(number)
+    document = spread(chance, open_ended(document))
+    ranks = chance.randint(2, 4)
+    for entry in document["cluster"]["devices"]:
+        entry["count"] = ranks * chance.randint(1, 2)
+    sharding = {"data": ranks, "zero": chance.randint(0, 3)}
+    if sharding["zero"] > 1 and chance.random() < 0.3:
+        sharding["keep"] = True
+    layers = []
+    for layer in document["layers"]:
+        more = {"parameter_size": chance.randint(0, 30), "update_time": chance.randint(0, 5)}
+        more |= chance.choice([{}, {"bucket_size": chance.randint(0, 9)}])
+        layers.append({key: value for key, value in layer.items() if key != "parameter_gradient_size"} | more)
+    for key in ("copies", "exchange", "parts", "samples", "tokens"):
+        document.pop(key, None)
+    cluster = document["cluster"] | {"transfers": "overlap"}
+    if chance.random() < 0.5:
+        levels = [{"devices": ranks * chance.randint(1, 2), "bandwidth": chance.randint(1, 9)}, *cluster["levels"]]
+        cluster["levels"] = levels
+    judge(document | {"sharding": sharding, "layers": layers, "cluster": cluster}, number)
+
+
+@settings(DRAWN, max_examples=20)
+@given(pipelines(largest=3, streams=False), SEEDS)
+def test_what_ranks_share_out(document, number):
+    judge_ranks(document, number)
+
+
+@pytest.mark.slow
+@settings(DRAWN, max_examples=1000)
+@given(pipelines(streams=False), SEEDS)
+def test_what_many_ranks_share_out(document, number):
+    judge_ranks(document, number)
+
+
 @pytest.mark.slow
 @settings(DRAWN, max_examples=1000)
 @given(pipelines(streams=False), SEEDS)

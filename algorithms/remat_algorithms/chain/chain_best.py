@@ -9,12 +9,12 @@
    dear ones; what is not much worse is accepted, and now and then the walk goes back to the best.
 
 The bound for all schedules is the greater of what the search proved and of a cover bound
-(`remat_algorithms.chain.time_bound`).
+(`remat_algorithms.chain.bounds.cover`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pydantic import Field
@@ -31,6 +31,10 @@ from remat.plugin import (
     Termination,
     run_in_order,
 )
+from remat_algorithms.chain.bounds.closing import close
+from remat_algorithms.chain.bounds.cover import recompute_bound
+from remat_algorithms.chain.bounds.moments import Moments
+from remat_algorithms.chain.bounds.one_moment import least_remade
 from remat_algorithms.chain.coarse import coarse_schedules
 from remat_algorithms.chain.exact.chain_exact import ONE_MEMORY, ChainExactOptions, improve
 from remat_algorithms.chain.floating.rotor_float import RotorFloatOptions, total_time
@@ -45,7 +49,6 @@ from remat_algorithms.chain.revolve_chain import (
 )
 from remat_algorithms.chain.segments import Segments
 from remat_algorithms.chain.strategies import PeriodicOptions, solve_periodic
-from remat_algorithms.chain.time_bound import recompute_bound
 
 MOST_STAGES = 1500
 """Longer chains are not walked: a round would take a second."""
@@ -53,8 +56,11 @@ MOST_STAGES = 1500
 LONG = 1000
 """Longer chains are solved by groups of stages (`remat_algorithms.chain.coarse`)."""
 
-MOST_BOUNDED = 5000
-"""Stages up to which the bound, which takes O(L^2 log L), is looked at for them."""
+MOST_FRONTS, MOST_COVERED = 400, 5000
+"""Stages up to which each moment is looked at exactly, and up to which the cover bound, O(L^2 log L), is."""
+
+MOST_CLOSED, WORK_CLOSING = 200, 2.0
+"""Stages up to which programs over several moments are solved, and for how long, in CP-SAT's units (a second each)."""
 
 TINY = 12
 """Chains of up to so many stages are settled by the search most often; walking would take longer to load than to do."""
@@ -63,6 +69,9 @@ SEARCHED = 1000
 """States that the search over live sets expands, on chains of up to `SHORT` stages: it settles no longer ones."""
 
 SHORT = 20
+
+CUT_OFF = 1e-11
+"""Share of the makespan that ticks of time may cut off of a bound, where times are no whole numbers."""
 
 ROUNDS, WORK = 20_000, 40_000_000
 """Rounds of the walk: so many, or fewer for long chains, whose rounds take O(L^2)."""
@@ -84,6 +93,12 @@ class ChainBestOptions(Options):
         None,
         ge=0,
         description="states that the search over live sets expands; default 1000 for up to 20 stages, 0 for others",
+    )
+    work: float = Field(
+        WORK_CLOSING,
+        ge=0,
+        allow_inf_nan=False,
+        description="what raising the bound may take beyond what one moment says, in CP-SAT's units (about a second)",
     )
 
 
@@ -111,30 +126,29 @@ def solve(problem: Problem, options: ChainBestOptions, context: Context) -> Prop
         return _without_schedule(floating, start)
     if start.optimal_within is not None or problem.budget is None:
         return start
-    tasks = start.steps.runs.tolist()
     small = len(problem.machine.memories) == 1 and len(problem.machine.processors) == 1
     scope = ALL_SCHEDULES if small else ONE_MEMORY
-    covered = problem.no_recompute_time + recompute_bound(problem.chain, problem.budget)
-    bound = max([covered, *(bound.value for bound in start.bounds)])
-    walk = _Walk(problem, tasks, options.iterations)
+    walk = _Walk(problem, start.steps.runs.tolist(), options.iterations)
+    bounds = _Bounds(problem, walk, [bound.value for bound in start.bounds])
     before = walk.time
     if length <= MOST_STAGES and not context.stopped:
         walk.consider(_strategies(problem, context))
-        context.report(bound=bound, scope=scope)
+        context.report(bound=min(bounds.value, walk.time), scope=scope)
 
         def report() -> None:
             steps = run_in_order(problem.graph, problem.machine, walk.tasks)
             context.report(steps, makespan=walk.time, message=f"round {walk.round:,}")
 
-        walk.go(context, report, bound)
-    met = walk.time <= bound or (isinstance(walk.time, float) and walk.time <= bound * (1 + 1e-12))
-    ended = Termination.COMPLETED if met or options.iterations is None else Termination.ITERATION_LIMIT
+        walk.go(context, report, lambda: bounds.met)
+        if bounds.close(options.work, context, scope):
+            report()
+    ended = Termination.COMPLETED if bounds.met or options.iterations is None else Termination.ITERATION_LIMIT
     return Proposal(
         steps=run_in_order(problem.graph, problem.machine, walk.tasks),
         makespan=walk.time,
-        bounds=(Bound(min(bound, walk.time), scope, "chain-best"),),
-        optimal_within=scope if met else floating.optimal_within if walk.time == before else None,
-        termination=context.termination if context.stopped and not met else ended,
+        bounds=(Bound(walk.time if bounds.met else min(bounds.value, walk.time), scope, "chain-best"),),
+        optimal_within=scope if bounds.met else floating.optimal_within if walk.time == before else None,
+        termination=context.termination if context.stopped and not bounds.met else ended,
     )
 
 
@@ -154,7 +168,7 @@ def _by_groups(problem: Problem, context: Context) -> Proposal | None:
     small = len(problem.machine.memories) == 1 and len(problem.machine.processors) == 1
     time = total_time(problem, best)
     bounds: tuple[Bound, ...] = ()
-    if chain.length <= MOST_BOUNDED and not context.stopped:
+    if chain.length <= MOST_COVERED and not context.stopped:
         value = problem.no_recompute_time + recompute_bound(chain, budget)
         bounds = (Bound(min(value, time), ALL_SCHEDULES if small else ONE_MEMORY, "chain-best"),)
     return Proposal(
@@ -189,14 +203,53 @@ def _strategies(problem: Problem, context: Context) -> list[list[int]]:
     return [proposal.steps.runs.tolist() for proposal in proposals if proposal.steps is not None]
 
 
+class _Bounds:
+    """The bound for all schedules, beside the walk whose best one it is held against."""
+
+    def __init__(self, problem: Problem, walk: _Walk, known: Sequence[Number]) -> None:
+        assert problem.budget is not None
+        self._problem, self._walk, self._base = problem, walk, problem.no_recompute_time
+        self._moments = Moments.of(problem.chain, problem.budget)
+        self._least: list[int] = []
+        self.value: Number = max(known, default=self._base)
+        if problem.chain.length <= MOST_FRONTS:
+            self._least = least_remade(self._moments, self._moments.excess(walk.tasks))
+            self._raise(max(self._least))
+        else:
+            self.value = max(self.value, self._base + recompute_bound(problem.chain, problem.budget))
+
+    @property
+    def met(self) -> bool:
+        """Whether the best schedule takes no more, but for what ticks of time may cut off."""
+        time = self._walk.time
+        return time <= self.value or (isinstance(time, float) and time <= self.value * (1 + CUT_OFF))
+
+    def _raise(self, ticks: int) -> None:
+        self.value = max(self.value, self._base + self._moments.time(ticks))
+
+    def close(self, work: float, context: Context, scope: str) -> bool:
+        """Look at several moments together; return whether that has found a better schedule."""
+        walk = self._walk
+        if self.met or not self._least or self._moments.length > MOST_CLOSED:
+            return False
+
+        def told(ticks: int) -> None:
+            self._raise(ticks)
+            context.report(bound=min(self.value, walk.time), scope=scope)
+
+        most = self._moments.excess(walk.tasks)
+        closed = close(self._moments, walk.phases, self._least, most, context, room=walk.room, work=work, told=told)
+        return closed.runs is not None and walk.take(closed.runs)
+
+
 class _Walk:
     """The best schedule so far, and the walk that improves it."""
 
     def __init__(self, problem: Problem, tasks: list[int], rounds: int | None) -> None:
         assert problem.budget is not None, "without a budget everything fits"
         self._problem = problem
-        self._phases = Phases.of(problem.chain)
-        self._room = problem.budget - problem.chain.static_memory
+        self.phases = Phases.of(problem.chain)
+        self.room = problem.budget - problem.chain.static_memory
         self._rounds = _rounds(problem.chain.length) if rounds is None else rounds
         self._patience = self._rounds if rounds is not None else int(PATIENCE * self._rounds)
         self.tasks: list[int] = tasks
@@ -207,33 +260,39 @@ class _Walk:
         """Take a schedule over if it fits and is quicker."""
         for tasks in candidates:
             time = total_time(self._problem, tasks)
-            if time < self.time and self._phases.peak(tasks) <= self._room:
+            if time < self.time and self.phases.peak(tasks) <= self.room:
                 self.tasks, self.time = tasks, time
 
-    def go(self, context: Context, report: Callable[[], None], bound: Number) -> None:
+    def take(self, runs: BoolArray) -> bool:
+        """Take a matrix over if it is quicker; it fits."""
+        tasks = self.phases.tasks(runs)
+        time = total_time(self._problem, tasks)
+        if time >= self.time:
+            return False
+        self.tasks, self.time = tasks, time
+        return True
+
+    def go(self, context: Context, report: Callable[[], None], met: Callable[[], bool]) -> None:
         """Walk until the rounds or the patience are over, the context is stopped, or the bound is met."""
-        if self._rounds == 0 or self.time <= bound:
+        if self._rounds == 0 or met():
             return
-        phases = self._phases
+        phases = self.phases
         current: BoolArray | None = phases.matrix(self.tasks)
         if current is None or not current[:-1].any():
             return
-        if phases.peak(phases.tasks(current)) > self._room:
+        if phases.peak(phases.tasks(current)) > self.room:
             return  # a saving forward that is not the last one
         from remat_algorithms.chain import phases_kernel
 
         walk = phases_kernel.walk_from(phases, current, context.random().getrandbits(64) | 1)
-        improve = phases_kernel.IMPROVE.bind(phases_kernel.facts_of(phases, self._room), walk)
+        improve = phases_kernel.IMPROVE.bind(phases_kernel.facts_of(phases, self.room), walk)
         chunk = max(1, 500_000 // (phases.length + 1) ** 2)
         last = 0
-        while self.round < min(self._rounds, last + self._patience) and not context.stopped and self.time > bound:
+        while self.round < min(self._rounds, last + self._patience) and not context.stopped and not met():
             rounds = min(chunk, self._rounds - self.round)
             found = improve(rounds)
             self.round += rounds
             if found >= 0:
                 last = self.round
-                tasks = phases.tasks(walk.best)
-                time = total_time(self._problem, tasks)
-                if time < self.time:
-                    self.tasks, self.time = tasks, time
+                if self.take(walk.best):
                     report()

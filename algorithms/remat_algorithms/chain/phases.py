@@ -74,7 +74,7 @@ class Phases:
 
         A schedule whose last forward of a stage is not the saving one is taken as if it were.
         """
-        length, loss = self.length, self.length * (2 if self.saves else 1)
+        length, loss = self.length, self.loss
         runs = np.zeros((length + 1, length), dtype=np.bool_)
         phase, before = length, -1
         for task in tasks:
@@ -90,7 +90,7 @@ class Phases:
 
     def tasks(self, runs: BoolArray) -> list[int]:
         """Return the runs of a matrix, as tasks of the task graph."""
-        length, loss = self.length, self.length * (2 if self.saves else 1)
+        length, loss = self.length, self.loss
         # A phase's number falls as time goes on.
         last = np.where(self.reads[2, :length], np.argmax(runs, axis=0), -1)
         tasks: list[int] = []
@@ -100,18 +100,27 @@ class Phases:
             tasks.append(loss if phase == length else loss + 1 + phase)
         return tasks
 
+    @property
+    def loss(self) -> int:
+        """The task of the loss; forwards are before it, backwards after it."""
+        return self.length * (2 if self.saves else 1)
+
     def peak(self, tasks: list[int]) -> int:
-        """Return the bytes that runs need, static memory left out, when every value is freed after its last use.
+        """Return the bytes that runs need, static memory left out, when every value is freed after its last use."""
+        return max(self.during(tasks), default=0)
+
+    def during(self, tasks: list[int]) -> list[int]:
+        """Return the bytes that there are while each of some runs goes on, as `peak` counts them.
 
         From the end, with the values that later runs read (the plain twin of `phases_kernel.peak`, for any order
         of forwards). O(runs).
         """
-        length, loss = self.length, self.length * (2 if self.saves else 1)
+        length, loss = self.length, self.loss
         x, y, s = self.sizes.tolist()
         forward, saving, backward = self.workspace.tolist()
         x_live, s_live = [False] * (length + 1), [False] * length
-        live = highest = 0
-        gradient = 0
+        live, gradient = 0, 0
+        during: list[int] = []
         for task in reversed(tasks):
             freed = 0
             if task >= loss:
@@ -144,5 +153,5 @@ class Phases:
                     freed += x[k]
             if self.in_place:
                 written = max(0, written - freed)
-            highest = max(highest, live + written + workspace)
-        return highest
+            during.append(live + written + workspace)
+        return during[::-1]

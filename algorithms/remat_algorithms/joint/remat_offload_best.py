@@ -127,7 +127,8 @@ class _Search(BestPlan):
         """Look at the plans of the other algorithms, and between."""
         if self.context.stopped:
             return
-        alone = solve_chain_best(self.problem, ChainBestOptions(iterations=None, states=None), self.context.aside())
+        options = ChainBestOptions(iterations=None, states=None, work=0)
+        alone = solve_chain_best(self.problem, options, self.context.aside())
         if alone.steps is not None:
             self.consider_tasks(alone.steps.runs.tolist())
         for tasks in self._relaxed():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from pydantic import Field
 
-from remat.plugin import Context, Options, Problem, Proposal
+from remat.plugin import Context, IntArray, Options, Problem, Proposal
 from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
 from remat_algorithms.offload.swaps.fluid import fluid_bound
 from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
@@ -66,10 +66,34 @@ def greedy_plans(choice: Choice, stopped: Callable[[], bool]) -> Iterator[Plan |
 
 
 def rankings(choice: Choice) -> list[np.ndarray]:
-    """Orders in which gaps are taken: longest first, most idle first, largest first, and by products of these."""
+    """Orders in which gaps are taken.
+
+    Longest first, most idle first, largest first, by products of these; and those with the most time to spare: to leave
+    before what must be freed is needed, and to come back after that.
+    """
     gaps = choice.candidates
     size, length = choice.size[gaps].astype(np.float64), choice.length[gaps].astype(np.float64)
     idle = length - choice.round_trip[gaps]
     spans = (choice.before[gaps] - choice.after[gaps]).astype(np.float64)
-    scores = (length, spans, idle, size, size * length, size * np.maximum(idle, 0), idle / np.maximum(size, 1))
+    scores = [length, spans, idle, size, size * length, size * np.maximum(idle, 0), idle / np.maximum(size, 1)]
+    spare = _spare_time(choice, gaps)
+    scores += [spare, size * np.maximum(spare, 0)]
     return [gaps[np.argsort(-score, kind="stable")] for score in scores]
+
+
+def _spare_time(choice: Choice, gaps: IntArray) -> np.ndarray:
+    """Return how much later than as soon as it can each gap's value may leave, or come back, whichever is less.
+
+    It has to be away from the first to the last of the runs inside the gap that take more than there is.
+    """
+    if choice.budget is None or not len(gaps):
+        return np.zeros(len(gaps))
+    times = choice.order.start_times.astype(np.float64)
+    over = np.flatnonzero(choice.profile > choice.budget)
+    after, before = choice.after[gaps], choice.before[gaps]
+    low, high = np.searchsorted(over, after, side="right"), np.searchsorted(over, before) - 1
+    ends = np.append(over, len(times) - 2)
+    out, back = choice.transfer_times
+    leaves = times[ends[low]] - times[after + 1] - out[gaps]
+    returns = times[before] - times[ends[np.maximum(high, 0)] + 1] - back[gaps]
+    return np.where(low <= high, np.minimum(leaves, returns), -np.inf)

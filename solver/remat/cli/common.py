@@ -96,7 +96,9 @@ def plot_options(command: Decorated) -> Decorated:
     """Add --plot and --view, a picture of a schedule."""
     shown = click.option("--view", type=click.Choice(list(VIEWS)), help="What --plot shows; default: time.")
     where = click.option(
-        "--plot", metavar="FILE", help="Draw memory and resources over time, or a --view (.svg, .png)."
+        "--plot",
+        metavar="FILE",
+        help="Draw memory and resources over time, or a --view (.svg, .png, .pdf); .html: a page to look into.",
     )
     return where(shown(command))
 
@@ -267,16 +269,16 @@ def holds_schedule(path: str) -> bool:
     return listed and any(schema.encode() in head[:400] for schema in SCHEMAS)
 
 
-def check_plot(path: str) -> None:
-    """Refuse a picture that could not be drawn: its suffix, or no matplotlib."""
+def check_plot(path: str, view: str | None = None, *, pages: bool = True) -> None:
+    """Refuse a picture that could not be drawn: its suffix, or no matplotlib; a view of a page."""
     from importlib.util import find_spec
 
-    from remat.report.plot.style import SUFFIXES
+    from remat.report.plot.style import PAGE, SUFFIXES, check_suffix
 
-    if os.path.splitext(path)[1].lower() not in SUFFIXES:
-        raise OptionError(f"{path!r} is no plot; its name ends in one of {', '.join(SUFFIXES)}", argument="plot")
-
-    if find_spec("matplotlib") is None:
+    if check_suffix(path, (*SUFFIXES, PAGE) if pages else SUFFIXES) == PAGE:
+        if view not in (None, "time"):
+            raise OptionError("an .html page shows all over time, and has no views", argument="view")
+    elif find_spec("matplotlib") is None:
         raise MissingExtraError("--plot", "plot")
 
 

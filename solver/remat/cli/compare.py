@@ -55,6 +55,8 @@ class _Given:
     executor: str | None
     output: str | None
     rerun: Any
+    baseline: str | None
+    pages: bool | None
     format_: str
 
 
@@ -75,6 +77,8 @@ class _Given:
 @click.option("--executor", metavar="ADDRESS", help="local, or dask://HOST:PORT.")
 @click.option("-o", "--output", metavar="FOLDER", help="Journal, tables and report; resumes what stands there.")
 @click.option("--rerun", type=click.Choice(["failed", "all"]), help="Do again what the journal already has.")
+@click.option("--baseline", metavar="NAME", help="The algorithm that ratios are relative to; default: the best.")
+@click.option("--pages/--no-pages", default=None, help="With -o: a page of each schedule; default: up to 200 cells.")
 @common.format_option("table", "csv", "markdown", "json")
 @common.verbosity_options
 @click.pass_obj
@@ -105,6 +109,8 @@ def command(session: Session, /, **given: Any) -> int:
             output=asked.output,
             rerun=asked.rerun,
             pictures=asked.output is not None,
+            pages=asked.pages if asked.output is not None else False,
+            baseline=asked.baseline,
             progress=listener,
         )
     try:
@@ -246,10 +252,18 @@ def _write(comparison: Comparison, folder: Path, session: Session, asked: _Given
         ("cells.csv", to_csv),
         ("summary.md", to_markdown),
         ("comparison.json", to_json),
-        ("report.html", lambda found: page(found, made)),
+        ("report.html", lambda found: page(found, made, _links(found, folder))),
     ):
         write_text(folder / name, [_encodable(render(comparison))])
     session.remark(f"wrote tables and report.html into {folder}")
+
+
+def _links(comparison: Comparison, folder: Path) -> dict[str, str]:
+    """Return where the pages of schedules are that stand in the folder, by the keys of their cells."""
+    from remat.comparing.run import PAGES, page_name
+
+    keys = {cell.job.key for cell in comparison if cell.answer.solved}
+    return {key: f"{PAGES}/{page_name(key)}" for key in keys if (folder / PAGES / page_name(key)).exists()}
 
 
 def _print(comparison: Comparison, format_: str, session: Session) -> None:

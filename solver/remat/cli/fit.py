@@ -65,7 +65,7 @@ class _Asked:
 @click.option(
     "--costs",
     metavar="COSTS",
-    help="roofline:DEVICE[-DTYPE], or a file of measured ones. [default: roofline:A100-fp32]",
+    help="roofline:DEVICE[-DTYPE], measure (each operator runs), or a file of such. [default: roofline:A100-fp32]",
 )
 @click.option("--optimizer", metavar=OPTIMIZER, help="Whose states count. [default: none count]")
 @click.option(

@@ -172,7 +172,7 @@ def pipeline_csv(
 @click.option(
     "--costs",
     metavar="COSTS",
-    help="roofline:DEVICE[-DTYPE], or a file of measured ones. [default: roofline:A100-fp32]",
+    help="roofline:DEVICE[-DTYPE], measure (each operator runs), or a file of such. [default: roofline:A100-fp32]",
 )
 @click.option("--optimizer", metavar=OPTIMIZER, help="Whose states count as static memory. [default: none count]")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
@@ -183,14 +183,15 @@ def torch(session: Session, /, factory: str, costs: str | None, optimizer: str |
     if output != common.STANDARD_STREAM:
         common.check_writable("--output", output)
     from remat.instance import instance_document
-    from remat.torch import capture_factory, read_optimizer
+    from remat.torch import capture_factory, measure, read_optimizer
 
     read_optimizer(optimizer)  # or say what is wrong with it, before anything runs
     with common.user_code(session):
         captured = capture_factory(factory)
+        known = measure(captured) if costs == "measure" else costs
     static = captured.static_bytes()
     session.remark(f"{len(captured.joint.tasks)} tasks; in memory throughout: {static}")
-    made = captured.instance(costs, static=sum(static.values()), optimizer=optimizer)
+    made = captured.instance(known, static=sum(static.values()), optimizer=optimizer)
     _write(instance_document(made), output)
     return ExitCode.OK
 

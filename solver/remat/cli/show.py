@@ -24,6 +24,7 @@ that is a shipped one.
   remat show example:resnet50
   remat show net.json --budget 8GB         does it fit, can it fit at all?
   remat show schedule.json --of net.json   what fills the memory, and when?
+  remat show schedule.json --plot plan.html              a page to look into
   remat show schedule.json --plot values.svg --view values
   remat show --examples                    the shipped instances
   remat show --schema                      the JSON Schema of instances"""
@@ -67,7 +68,7 @@ def command(session: Session, /, **given: Any) -> int:
     elif asked.examples:
         _print_examples(asked.format_)
     elif asked.instance is not None and (document := _schedule(asked.instance, asked.of)) is not None:
-        examined = _examined(session, document, asked.instance, asked.of, asked.machine, asked.plot)
+        examined = _examined(session, document, asked.instance, asked.of, asked.machine, asked.plot, asked.view)
         if asked.plot is not None or asked.view is not None:
             _plot(examined, asked.plot, asked.view)
         _print_schedule(examined, asked.format_)
@@ -131,6 +132,7 @@ def _examined(
     of: str | None,
     machine: str | None,
     plot: str | None,
+    view: str | None,
 ) -> Examined:
     """Find the instance of a schedule, and verify the schedule."""
     from remat.solving.verifying import examine
@@ -138,7 +140,7 @@ def _examined(
     if plot is not None:
         common.check_distinct({"SCHEDULE": path, "--of": of, "--machine": machine, "--plot": plot})
         common.check_writable("--plot", plot)
-        common.check_plot(plot)
+        common.check_plot(plot, view)
     common.refuse_answers_without_steps(document, path)
     loaded = common.load_instance(of) if of is not None else common.instance_of_schedule(document, path)
     examined = examine(loaded, document, machine=common.load_machine_option(machine, loaded.units.build()))

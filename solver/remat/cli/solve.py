@@ -16,7 +16,7 @@ from remat.cli.session import ExitCode, Session, emit, emit_lines, writing
 from remat.errors import OptionError
 
 if TYPE_CHECKING:
-    from remat.instance import Instance
+    from remat.instance import Instance, MachineModel
     from remat.plugin.problem import Problem
     from remat.solving.result import Result
 
@@ -27,6 +27,7 @@ INSTANCE is a JSON file (.gz too), - for standard input, or example:NAME for a s
 \b
   remat solve example:resnet50 --budget 1GiB
   remat solve net.json -b 80% -o schedule.json.gz --plot memory.svg --trace trace.json
+  remat solve net.json -b 8GB --plot plan.html                a page to look into: zoom, hover, find
   remat solve net.json -b 8GB --plot stages.svg --view stages
   remat solve net.json -b device=8GB -b host=64GB -a pofo -O slots=30
   remat solve loop.json -b 20 --format actions
@@ -74,7 +75,7 @@ class _Outputs:
             elif self.format != "table":
                 raise OptionError(f"--output -: standard output cannot hold --format {self.format} as well")
         if self.plot is not None:
-            common.check_plot(self.plot)
+            common.check_plot(self.plot, self.view)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +103,7 @@ class _Given:
     trace: str | None
     log: str | None
     overwrite: bool
+    live: bool
 
     @property
     def outputs(self) -> _Outputs:
@@ -144,6 +146,7 @@ class _Given:
 @common.format_option("table", "json", "actions")
 @common.plot_options
 @click.option("--trace", metavar="FILE", help="Write a trace for Chrome or Perfetto.")
+@click.option("--live", is_flag=True, help="Show how the solve stands: schedules, bound, gap, memory of the best.")
 @click.option("--log", metavar="FILE", help="Write each better schedule and bound with its time, as CSV.")
 @common.verbosity_options
 @click.pass_obj
@@ -166,8 +169,8 @@ def command(session: Session, /, **given: Any) -> int:
     model = common.load_machine_option(asked.machine, units)
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'}")
     common.warn_of_bare_budgets(session, capacities.items(), loaded, model)
-    with progress(session, units, f"solving {loaded.name or asked.instance}") as listener:
-        budget = capacities or None
+    budget = capacities or None
+    with _listening(session, asked, loaded, budget, model) as listener:
         question = _question(
             chosen,
             {"max_overhead": asked.max_overhead, "max_makespan": asked.max_makespan},
@@ -193,6 +196,36 @@ def command(session: Session, /, **given: Any) -> int:
     session.remark(f"{result.algorithm}: {result.status}, {steps:,} steps verified")
     _write(result, outputs, session)
     return _exit_code(result)
+
+
+@contextmanager
+def _listening(
+    session: Session, asked: _Given, loaded: Instance, budget: Any, model: MachineModel | None
+) -> Iterator[Any]:
+    """Show what the solver reports: live, if so asked and somebody can see it; else as other commands do."""
+    import sys
+
+    units, what = loaded.units.build(), f"solving {loaded.name or asked.instance}"
+    if not asked.live or session.quiet or session.verbose:
+        with progress(session, units, what) as listener:
+            yield listener
+        return
+    if sys.stderr is None or not sys.stderr.isatty():
+        session.note("--live needs a terminal; here each better schedule and bound is a line")
+        session.verbose = True
+        with progress(session, units, what) as listener:
+            yield listener
+        return
+    from rich.console import Console
+
+    from remat.cli.live import LiveView, live
+    from remat.solving.single import make_problem, read_seconds
+
+    asks = asked.max_overhead or asked.max_makespan or any(text.startswith("scale=") for text in asked.options)
+    problem = None if asks else make_problem(loaded, budget=budget, machine=model)
+    limit = read_seconds(asked.time_limit, default=None)
+    with live(LiveView(what, units, problem, limit), Console(stderr=True, highlight=False)) as listener:
+        yield listener
 
 
 @dataclass(frozen=True)

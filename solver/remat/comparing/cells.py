@@ -45,6 +45,8 @@ class Answer:
     makespan, recompute_time, no_recompute_time, lower_bound : int, float or None
     class_bound : int, float or None
         The algorithm's own bound, which may hold for the schedules of its class only.
+    floor : int, float or None
+        The bound that remat computes itself, whoever solves: for ratios that do not change with who else runs.
     overhead : float or None
         Makespan over the no-recompute time, minus 1.
     peak_memory : mapping of memory name to int
@@ -70,6 +72,7 @@ class Answer:
     recompute_time: Number | None = None
     overhead: float | None = None
     lower_bound: Number | None = None
+    floor: Number | None = None
     class_bound: Number | None = None
     peak_memory: Mapping[str, int] = field(default_factory=dict)
     transferred: Mapping[str, int] = field(default_factory=dict)
@@ -120,7 +123,9 @@ _NAMES = tuple(item.name for item in fields(Answer))
 _TEXT, _NUMBER, _WHOLE, _SIZES = (str,), (int, float), (int,), (dict,)
 _KINDS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("outcome", "detail", "optimal_within", "scope", "termination", "picture"), _TEXT),
-    **dict.fromkeys(("makespan", "no_recompute_time", "recompute_time", "lower_bound", "class_bound"), _NUMBER),
+    **dict.fromkeys(
+        ("makespan", "no_recompute_time", "recompute_time", "lower_bound", "floor", "class_bound"), _NUMBER
+    ),
     **dict.fromkeys(("overhead", "solve_seconds", "seconds"), _NUMBER),
     **dict.fromkeys(("least_budget", "steps"), _WHOLE),
     **dict.fromkeys(("peak_memory", "transferred"), _SIZES),
@@ -197,6 +202,7 @@ class Cell:
             "overhead": answer.overhead,
             "recompute_time": answer.recompute_time,
             "lower_bound": answer.lower_bound,
+            "floor": answer.floor,
             "peak_memory": max(answer.peak_memory.values(), default=None) if len(answer.peak_memory) == 1 else None,
             "peaks": " ".join(f"{name}={size}" for name, size in answer.peak_memory.items()),
             "optimal_within": answer.optimal_within,

@@ -98,8 +98,8 @@ class ClusterExecutor:
 
     Parameters
     ----------
-    address : str
-        ``HOST:PORT`` of the scheduler.
+    scheduler : str, or a cluster or client of dask
+        ``HOST:PORT`` of the scheduler, or an object that is connected to one; it is left open.
     limits : Limits
         Of each job, on each worker.
 
@@ -108,10 +108,10 @@ class ClusterExecutor:
     remat.MissingExtraError
         Without dask.distributed.
     remat.OptionError
-        If there is no scheduler at the address, or it has no workers.
+        If there is no scheduler at the address, or it has no workers and none were asked for.
     """
 
-    def __init__(self, address: str, limits: Limits) -> None:
+    def __init__(self, scheduler: str | Any, limits: Limits) -> None:
         try:
             import distributed
         except ImportError:
@@ -119,16 +119,18 @@ class ClusterExecutor:
         self._limits = limits
         cluster: Any = distributed  # partly typed
         self._as_completed = cluster.as_completed
-        try:
-            self._client: Any = cluster.Client(
-                address if "://" in address else f"tcp://{address}", timeout=PATIENCE, set_as_default=False
-            )
-        except (OSError, ValueError) as error:
-            raise OptionError(f"no dask scheduler answers at {address!r}: {error}", argument="executor") from None
-        if not self._client.scheduler_info()["workers"]:
-            self._client.close()
+        self._own = not isinstance(scheduler, cluster.Client)
+        given: Any = scheduler
+        self._client: Any = _connected(cluster, given) if self._own else given
+        if self._client.asynchronous:
+            raise OptionError("an asynchronous client of dask cannot be waited for", argument="executor")
+        # Workers that a batch system was asked for may come late; jobs wait for them.
+        asked = getattr(getattr(self._client, "cluster", None), "requested", None)
+        if not self._client.scheduler_info()["workers"] and not asked:
+            where = self._client.scheduler.address if self._client.scheduler else scheduler
+            self.__exit__(None, None, None)
             raise OptionError(
-                f"the dask scheduler at {address!r} has no workers; start some: dask worker", argument="executor"
+                f"the dask scheduler at {where!r} has no workers; start some: dask worker", argument="executor"
             )
 
     def run(self, requests: Sequence[dict[str, Any]]) -> Generator[tuple[int, dict[str, Any]], None, None]:
@@ -167,7 +169,22 @@ class ClusterExecutor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client.close()
+        if self._own:
+            self._client.close()
+
+
+def _connected(distributed: Any, scheduler: str | Any) -> Any:
+    """Return a client of the scheduler at an address, or of a cluster."""
+    where = scheduler
+    if isinstance(scheduler, str):
+        where = scheduler if "://" in scheduler else f"tcp://{scheduler}"
+    elif not hasattr(scheduler, "scheduler_address"):
+        what = f"{type(scheduler).__name__} is neither an address nor a cluster or client of dask"
+        raise OptionError(what, argument="executor")
+    try:
+        return distributed.Client(where, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise OptionError(f"no dask scheduler answers at {scheduler!r}: {error}", argument="executor") from None
 
 
 @contextmanager

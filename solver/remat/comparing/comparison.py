@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,7 +37,12 @@ class Standing:
     wins : int
         Solved cells that no other algorithm beats on the same instance and budget.
     ratio_to_best : float or None
-        Geometric mean, over the solved cells, of makespan / best makespan known for the case.
+        Geometric mean, over the solved cells, of makespan / best makespan known for the case; of a comparison with a
+        baseline, of makespan / the baseline's.
+    spread : float or None
+        Standard deviation, over the seeds, of that mean; None with fewer than two seeds.
+    ratio_to_floor : float or None
+        The same mean over `Answer.floor`, a bound that does not depend on who else runs.
     ratio_to_bound : float or None
         The same over the best lower bound known for the case.
     seconds : float
@@ -54,6 +60,8 @@ class Standing:
     failed: int
     wins: int
     ratio_to_best: float | None
+    spread: float | None
+    ratio_to_floor: float | None
     ratio_to_bound: float | None
     seconds: float
 
@@ -74,6 +82,8 @@ class Comparison(Shown):
         Whether cells are missing because somebody stopped the run.
     notes : tuple of str
         What a reader should know, such as damaged lines of the journal.
+    baseline : str
+        The algorithm that ratios are relative to; empty: the best of each case.
     """
 
     _shown_by: ClassVar[str] = "remat.comparing.report.notebook"
@@ -81,11 +91,22 @@ class Comparison(Shown):
     cells: tuple[Cell, ...]
     interrupted: bool = False
     notes: tuple[str, ...] = ()
+    baseline: str = ""
 
     @cached_property
     def best(self) -> Mapping[Case, Number]:
         """Best makespan of each case that any algorithm solved."""
         return self._extremes(min, lambda cell: cell.answer.makespan if cell.answer.solved else None)
+
+    @cached_property
+    def reference(self) -> Mapping[Case, Number]:
+        """What ratios of each case are relative to: the best makespan, or the baseline's best over its seeds."""
+        if not self.baseline:
+            return self.best
+        return self._extremes(
+            min,
+            lambda cell: cell.answer.makespan if cell.answer.solved and cell.job.algorithm == self.baseline else None,
+        )
 
     @cached_property
     def bound(self) -> Mapping[Case, Number]:
@@ -112,6 +133,22 @@ class Comparison(Shown):
     def ratio_to_best(self, cell: Cell) -> float | None:
         """Makespan over the best one known for the case; None without a schedule."""
         return _ratio(cell.answer.makespan, self.best.get(case_of(cell))) if cell.answer.solved else None
+
+    def ratio(self, cell: Cell) -> float | None:
+        """Makespan over that of the baseline, or the best; None without both."""
+        return _ratio(cell.answer.makespan, self.reference.get(case_of(cell))) if cell.answer.solved else None
+
+    def ratio_to_floor(self, cell: Cell) -> float | None:
+        """Makespan over the bound that remat computes for every instance and budget; None without a schedule."""
+        return _ratio(cell.answer.makespan, cell.answer.floor) if cell.answer.solved else None
+
+    def spread(self, cells: Iterable[Cell]) -> float | None:
+        """Return the standard deviation over seeds of the mean ratio of some cells of one algorithm."""
+        by_seed: dict[int, list[float | None]] = {}
+        for cell in cells:
+            by_seed.setdefault(cell.job.seed, []).append(self.ratio(cell))
+        means = [mean for ratios in by_seed.values() if (mean := geometric_mean(ratios)) is not None]
+        return statistics.stdev(means) if len(means) > 1 else None
 
     def ratio_to_bound(self, cell: Cell) -> float | None:
         """Makespan over the best bound known for the case; None without a schedule."""
@@ -148,7 +185,9 @@ class Comparison(Shown):
             refused=counts[Outcome.REFUSED],
             failed=len(cells) - solved - sum(counts[outcome] for outcome in known),
             wins=sum(self.wins(cell) for cell in cells),
-            ratio_to_best=geometric_mean(self.ratio_to_best(cell) for cell in cells),
+            ratio_to_best=geometric_mean(self.ratio(cell) for cell in cells),
+            spread=self.spread(cells),
+            ratio_to_floor=geometric_mean(self.ratio_to_floor(cell) for cell in cells),
             ratio_to_bound=geometric_mean(self.ratio_to_bound(cell) for cell in cells),
             seconds=round(sum(cell.answer.seconds for cell in cells), 3),
         )
@@ -159,6 +198,8 @@ class Comparison(Shown):
             cell.to_record()
             | {
                 "ratio_to_best": self.ratio_to_best(cell),
+                "ratio_to_baseline": self.ratio(cell) if self.baseline else None,
+                "ratio_to_floor": self.ratio_to_floor(cell),
                 "ratio_to_bound": self.ratio_to_bound(cell),
                 "best": self.wins(cell),
             }
@@ -171,6 +212,7 @@ class Comparison(Shown):
             "schema": "remat.comparison/1",
             "interrupted": self.interrupted,
             "notes": list(self.notes),
+            "baseline": self.baseline or None,
             "standings": [standing.to_record() for standing in self.standings()],
             "families": [standing.to_record() for standing in self.standings(by_family=True)],
             "cells": self.to_records(),

@@ -91,12 +91,12 @@ class LocalExecutor:
             worker.close()
 
 
-def open_executor(address: str | None, *, jobs: int | None, limits: Limits) -> Executor:
+def open_executor(address: str | Any | None, *, jobs: int | None, limits: Limits) -> Executor:
     """Return the executor that an address names.
 
     Parameters
     ----------
-    address : str or None
+    address : str, cluster or client of dask, or None
         None or ``local``: worker processes here; ``dask://HOST:PORT``: the cluster of that scheduler.
     jobs : int or None
         How many at once; default: one for each core. The cluster decides for itself.
@@ -107,7 +107,10 @@ def open_executor(address: str | None, *, jobs: int | None, limits: Limits) -> E
     """
     if address in (None, "local"):
         return LocalExecutor(jobs or os.cpu_count() or 1, limits)
-    assert address is not None
+    if not isinstance(address, str):
+        from remat.comparing.cluster import ClusterExecutor
+
+        return ClusterExecutor(address, limits)
     if address.startswith("dask://") and len(address) > len("dask://"):
         from remat.comparing.cluster import ClusterExecutor
 

@@ -17,7 +17,8 @@ from remat.comparing.executors import Executor, Reply, open_executor
 from remat.comparing.journal import Journal
 from remat.comparing.plan import Described, Request, Source, find_sources, jobs_of, unreadable
 from remat.comparing.supervision import Limits
-from remat.errors import OptionError
+from remat.documents import write_text
+from remat.errors import OptionError, RematError
 from remat.instance import MachineModel
 from remat.solving.single import read_seconds, read_share
 from remat.units import parse_size
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 
 JOURNAL = "journal.jsonl"
 """Name of the journal in the output folder."""
+
+PAGES = "schedules"
+"""Name of the folder of pages in the output folder."""
+
+MOST_PAGES = 200
+"""Cells up to which each schedule gets its page unless somebody says otherwise: 50 kB and more each."""
 
 SECONDS = 10.0
 """Time limit of a job."""
@@ -79,8 +86,10 @@ def compare(
     threads: int = 1,
     output: str | os.PathLike[str] | None = None,
     rerun: Literal["failed", "all"] | None = None,
-    executor: str | None = None,
+    executor: str | Any = None,
     pictures: bool = False,
+    pages: bool | None = False,
+    baseline: str | None = None,
     progress: Listener | None = None,
 ) -> Comparison:
     """Solve every instance with every algorithm at every budget, in worker processes.
@@ -94,9 +103,7 @@ def compare(
     budgets : sequence of int or str
         As for `remat.solve`: sizes of the first memory, or of the first storage level, or shares such as ``"80%"``.
     budget_fractions : sequence of float
-        Shares of the peak without recomputation (of the first storage level with all states stored). Without
-        budgets and fractions the instances' own machines stand.
-    seeds : sequence of int
+        Shares of the peak without recomputation. Without both the instances' own machines stand.
     options : mapping of algorithm to options
     machine : mapping or MachineModel, optional
         Replaces the instances' machines.
@@ -106,15 +113,16 @@ def compare(
         Bytes that a worker may hold; default: the computer's memory, less a tenth, shared by the workers.
     jobs : int, optional
         Workers at once; default: one for each core.
-    threads : int
     output : path, optional
-        Folder of the journal; what stands there is not computed again.
-    rerun : {"failed", "all"}, optional
-        What to compute again although the journal has it.
-    executor : str, optional
-        ``dask://HOST:PORT`` for a cluster.
+        Folder of the journal; what stands there is not computed again, unless `rerun` says "failed" or "all".
+    executor : str, or a cluster or client of dask, optional
+        ``dask://HOST:PORT``, or an object, which stays open.
     pictures : bool
         Keep of each schedule what the HTML report draws of it: 0.4 to 3 kB a cell.
+    pages : bool, optional
+        Write interactive pages of schedules into the output; None: of up to `MOST_PAGES` cells.
+    baseline : str, optional
+        The algorithm that ratios are relative to; default: the best.
     progress : callable, optional
         Receives a `Tally` after each job.
 
@@ -126,22 +134,30 @@ def compare(
     Raises
     ------
     remat.OptionError, remat.RematError
-        For arguments that cannot be used, or a journal that cannot be written. What goes wrong with an instance or
-        an algorithm is a cell, not an error.
+        For arguments that cannot be used, or a journal that cannot be written; the rest are cells.
     """
     request = _request(
         algorithms, budgets, budget_fractions, seeds, options, machine, (time_limit, gap, patience), threads
     )
-    workers = jobs if jobs is not None else (os.cpu_count() or 1)
-    if workers < 1:
-        raise OptionError(f"expected a whole number >= 1, not {workers}", argument="jobs")
+    workers = _workers(jobs, request, baseline)
     limits = Limits(seconds=request.time_limit, memory=_memory(memory_limit, workers))
     with ExitStack() as stack:
         sources = _sources(instances, stack)
         journal = None if output is None else stack.enter_context(_journal(output))
         running = stack.enter_context(open_executor(executor, jobs=workers, limits=limits))
-        run = _Run(request, running, journal, rerun, workers, pictures, progress or (lambda tally: None))
-        return run.all(sources)
+        kept = _Kept(pictures, None if output is None or pages is False else Path(output) / PAGES, pages)
+        run = _Run(request, running, journal, rerun, workers, kept, progress or (lambda tally: None))
+        return replace(run.all(sources), baseline=baseline or "")
+
+
+def _workers(jobs: int | None, request: Request, baseline: str | None) -> int:
+    """Return how many workers there are; refuse a number or a baseline that cannot be."""
+    if baseline is not None and request.algorithms and baseline not in request.algorithms:
+        raise OptionError(f"{baseline!r} is not among the algorithms", argument="baseline")
+    workers = jobs if jobs is not None else (os.cpu_count() or 1)
+    if workers < 1:
+        raise OptionError(f"expected a whole number >= 1, not {workers}", argument="jobs")
+    return workers
 
 
 def _request(
@@ -270,6 +286,45 @@ def _journal(output: str | os.PathLike[str]) -> Journal:
     return Journal(folder / JOURNAL)
 
 
+@dataclass
+class _Kept:
+    """What is kept of schedules beside their figures: small pictures, and pages in a folder (None: none)."""
+
+    pictures: bool
+    folder: Path | None
+    pages: bool | None
+    trouble: str = ""
+
+    def settle(self, cells: int) -> None:
+        """Decide about pages, where that was left open, and make their folder."""
+        if self.folder is None or (self.pages is None and cells > MOST_PAGES):
+            self.folder = None
+            return
+        self._try(lambda folder: folder.mkdir(exist_ok=True))
+
+    def keep(self, key: str, page: str) -> None:
+        """Write the page of a cell; without one, remove what an earlier answer left."""
+        name = page_name(key)
+        if page:
+            self._try(lambda folder: write_text(folder / name, [page]))
+        else:
+            self._try(lambda folder: (folder / name).unlink(missing_ok=True))
+
+    def _try(self, what: Callable[[Path], object]) -> None:
+        """Do what answers do not depend on: a full disk ends the pages, not the comparison."""
+        if self.folder is None:
+            return
+        try:
+            what(self.folder)
+        except (OSError, RematError) as error:
+            self.trouble, self.folder = f"pages of schedules are missing: {error}", None
+
+
+def page_name(key: str) -> str:
+    """Return the name of the file with the page of a cell."""
+    return f"{key[:20]}.html"
+
+
 class _Run:
     """One comparison on its way."""
 
@@ -280,7 +335,7 @@ class _Run:
         journal: Journal | None,
         rerun: str | None,
         workers: int,
-        pictures: bool,
+        kept: _Kept,
         listener: Listener,
     ) -> None:
         self._request = request
@@ -288,7 +343,7 @@ class _Run:
         self._journal = journal
         self._rerun = rerun
         self._workers = workers
-        self._pictures = pictures
+        self._kept = kept
         self._listener = listener
         self._interrupted = False
 
@@ -300,6 +355,7 @@ class _Run:
                 planned.append(item)
                 continue
             planned += jobs_of(self._request, item)
+        self._kept.settle(len(planned))
         answers = self._answered([entry for entry in planned if isinstance(entry, Job)])
         for index, entry in enumerate(planned):
             if isinstance(entry, Cell):
@@ -309,6 +365,8 @@ class _Run:
         notes = []
         if self._journal is not None and self._journal.damaged:
             notes.append(f"{self._journal.damaged} damaged lines of the journal were skipped; their jobs ran again")
+        if self._kept.trouble:
+            notes.append(self._kept.trouble)
         return Comparison(tuple(cells.values()), interrupted=self._interrupted, notes=tuple(notes))
 
     def _described(self, sources: Sequence[Source]) -> list[Described | Cell]:
@@ -338,6 +396,7 @@ class _Run:
             for done, (index, reply) in enumerate(replies, 1):
                 job, answer = waiting[index], Answer.from_dict(reply["answer"])
                 answers[job.key] = answer
+                self._kept.keep(job.key, reply.get("page", ""))
                 if self._journal is not None:
                     self._journal.add(job.key, answer, _about(job))
                 self._tell(len(waiting), done, known, Cell(job=job, answer=answer))
@@ -359,7 +418,8 @@ class _Run:
             "time_limit": self._request.time_limit,
             "gap": self._request.gap,
             "patience": self._request.patience,
-            "picture": self._pictures,
+            "picture": self._kept.pictures,
+            "page": self._kept.folder is not None,
         }
 
     @contextmanager

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from remat.instance import Instance
     from remat.solving.result import Result
 
+MOST_STEPS = 200_000
+"""Steps of a schedule that gets a page in a comparison: about 5 MB; `remat solve` writes pages of longer ones."""
+
 STARTED = {"started": True}
 """Sent when the instance is loaded: from here on the time limit counts."""
 
@@ -68,6 +71,11 @@ def answer(request: Mapping[str, Any]) -> Answer:
         ``source``, ``algorithm``, ``options``, ``capacity``, ``machine``, ``seed``, ``threads``, ``time_limit``,
         ``gap``, ``patience``, ``picture`` (whether to make one).
     """
+    return answer_and_page(request)[0]
+
+
+def answer_and_page(request: Mapping[str, Any]) -> tuple[Answer, str]:
+    """Do one job as `answer` does, and make the page of its schedule where ``page`` asks for it; else an empty one."""
     from remat.solving.entry import solve
 
     started = time.perf_counter()
@@ -90,18 +98,22 @@ def answer(request: Mapping[str, Any]) -> Answer:
             patience=request.get("patience"),
         )
         found = _answer_of(result, spent())
-        return replace(found, picture=_picture(result, instance.kind)) if request.get("picture") else found
+        if request.get("picture"):
+            found = replace(found, picture=_picture(result, instance.kind))
+        return found, _page(result) if request.get("page") else ""
     except RematError as error:
-        return Answer(outcome=Outcome.REFUSED, detail=str(error), seconds=spent())
+        return Answer(outcome=Outcome.REFUSED, detail=str(error), seconds=spent()), ""
     except ClaimError as error:
-        return Answer(outcome=Outcome.CLAIM, detail=str(error), seconds=spent())
+        return Answer(outcome=Outcome.CLAIM, detail=str(error), seconds=spent()), ""
     except MemoryError as error:
-        return Answer(outcome=Outcome.MEMORY_LIMIT, detail=f"out of memory: {error}", seconds=spent())
+        return Answer(outcome=Outcome.MEMORY_LIMIT, detail=f"out of memory: {error}", seconds=spent()), ""
     except Exception as error:
-        return Answer(outcome=Outcome.CRASHED, detail=f"{type(error).__name__}: {error}", seconds=spent())
+        return Answer(outcome=Outcome.CRASHED, detail=f"{type(error).__name__}: {error}", seconds=spent()), ""
 
 
 def _answer_of(result: Result, seconds: float) -> Answer:
+    from remat.solving.conclusion import OWN_SOURCES
+
     least = result.least_budget
     report = result.report
     return Answer(
@@ -112,6 +124,7 @@ def _answer_of(result: Result, seconds: float) -> Answer:
         recompute_time=result.recompute_time,
         overhead=result.overhead,
         lower_bound=result.lower_bound,
+        floor=max((bound.value for bound in result.bounds if bound.source in OWN_SOURCES), default=None),
         class_bound=max((bound.value for bound in result.bounds), default=None),
         peak_memory=result.peak_memory,
         transferred={} if report is None else dict(report.transferred),
@@ -134,6 +147,15 @@ def _picture(result: Result, kind: str) -> str:
     return pack(miniature(result, kind))
 
 
+def _page(result: Result) -> str:
+    """Return the interactive page of a schedule; nothing without one, or for a very long one."""
+    if result.columns is None or len(result.columns) > MOST_STEPS:
+        return ""
+    from remat.report.page import page
+
+    return page(result)
+
+
 def _load(source: str) -> Instance:
     """Load an instance; the last few stay, since the jobs of one instance follow each other."""
     stat = os.stat(source)
@@ -148,6 +170,7 @@ def _loaded(source: str, modified: int, size: int) -> Instance:
 
 
 def _reply(request: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
+    page = ""
     try:
         if request["do"] == "describe":
             _send(STARTED, out)
@@ -161,8 +184,8 @@ def _reply(request: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
         reply = Answer(outcome=Outcome.CRASHED, detail=f"{type(error).__name__}: {error}")
     else:
         _send(STARTED, out)
-        reply = answer(request)
-    return {"answer": reply.to_dict()}
+        reply, page = answer_and_page(request)
+    return {"answer": reply.to_dict()} | ({"page": page} if page else {})
 
 
 def _send(document: Mapping[str, Any], out: TextIO) -> None:

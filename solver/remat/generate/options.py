@@ -120,6 +120,33 @@ HOST = (
     number("link", 12e9, "Bandwidth between device and host in bytes/s."),
     number("host_speed", 0.0625, "Speed of updates at the host, the device's being 1."),
 )
+OPTIMIZER = choice(
+    "optimizer",
+    ("adam", "adam8", "momentum", "adafactor", "sgd", "none"),
+    "What lies there for each parameter, at 16 bit: 16, 10, 12, 8, 4 or 0 bytes (docs/weights.md).",
+)
+SUMS = (
+    boolean("master", None, "Whether states hold a copy of 16-bit parameters (default: where there are states)."),
+    choice("accumulation", ("same", "fp32"), "Type in which gradients are added up: the parameters', or fp32."),
+)
+STATES = (
+    OPTIMIZER,
+    *SUMS,
+    choice(
+        "parameters",
+        ("static", "device", "host", "nvme", "any"),
+        "Static memory, or values of the graph: where they lie; any: the schedule says.",
+    ),
+    choice("states", ("host", "device", "nvme", "any"), "Where optimizer states lie, if parameters are values."),
+    *HOST,
+    number("nvme", 3e9, "Bandwidth between host and NVMe in bytes/s, where something lies there."),
+    integer("data", 1, "Ranks that share the batch out; times and sizes are those of one."),
+    integer("zero", 0, "Stage of ZeRO: they share out 1 optimizer states, 2 gradients, 3 parameters, too."),
+    size("bucket", 0, "Bytes of gradients that ranks exchange together."),
+    number("network", 25e9, "Bandwidth from a rank to the next in bytes/s."),
+    number("network_latency", 0.0, "Seconds that each message between ranks takes beside."),
+    integer("staleness", None, "Steps follow each other without end, so many updates behind (docs/weights.md)."),
+)
 DEVICE = (
     number("flops", None, "FLOP/s of the device (default: an A100's for the dtype)."),
     number("bandwidth", None, "Memory bandwidth in bytes/s (default: an A100's, 1.555e12)."),

@@ -8,6 +8,7 @@ from typing import Any
 from remat.generate import check
 from remat.generate.document import SECONDS_AND_BYTES, UNITLESS, Document, document
 from remat.generate.networks.operations import BYTES
+from remat.generate.networks.parameters import States
 from remat.generate.networks.transformer import PRESETS
 from remat.generate.networks.transformer import transformer as chain_of_transformer
 
@@ -16,7 +17,7 @@ MOST_PARTS = 64
 
 _OF_LAYERS = (
     *("name", "forward_time", "output_size", "saved_size", "forward_workspace", "backward_workspace", "gradient_size"),
-    *("parameter_size", "parameter_gradient_size", "optimizer_size", "repeat"),
+    *("parameter_size", "parameter_gradient_size", "bucket_size", "optimizer_size", "repeat"),
 )
 _OF_WORK = (
     *("forward_time", "backward_time", "weight_time", "output_size", "saved_size", "weight_saved_size"),
@@ -162,6 +163,11 @@ def transformer(
     dtype: str = "bf16",
     flash: bool = True,
     optimizer: str = "adam",
+    master: bool | None = None,
+    accumulation: str = "same",
+    data: int = 1,
+    zero: int = 0,
+    keep: bool = False,
     flops: float | None = None,
     bandwidth: float | None = None,
     weights: str = "flush",
@@ -173,57 +179,57 @@ def transformer(
 
     Parameters
     ----------
-    preset, dtype, flash, optimizer, flops, bandwidth
+    preset, dtype, flash, optimizer, master, accumulation, flops, bandwidth
         As of the chain.
     devices, micro_batches, batch : int
-        Devices, micro-batches of a step, and sequences in each.
+        Devices in all, micro-batches of a step (of a rank), and sequences in each.
+    data, zero, keep : int, int, bool
+        Ranks, neighbours among the devices; stage of ZeRO, and whether what is gathered and reduced stays for the step.
     link, network, latency : str
         Bandwidth each way between devices of a node, and of different nodes; what each transfer takes beside.
-    node : int, optional
-        Devices of a node; default: all are of one.
-    memory : str, optional
-        Of each device; default: unbounded.
+    node, memory : int, str, optional
+        Devices of a node (default: all are of one), and memory of each (unbounded).
     split : bool
         Whether the backward is in two halves. That of the parameters takes as long as the forward, at most half of the
         whole, and keeps half of what the forward saved.
-    copies, exchange : int, str
-        Devices on which a layer may lie, and how these add up their gradients: ``none``, not counted, or ``ring``.
-    transfers : str
-        What they hold up: ``overlap``, ``blocking``, ``rendezvous`` or ``grouped`` (docs/pipelines.md).
-    weights : str
-        When parameters change: ``flush``, ``stash``, ``double`` or ``single`` (docs/pipelines.md).
-    update_every : int, optional
-        Of ``double``: micro-batches from one change to the next; default: twice the devices.
-    sizes : str
+    copies, exchange, transfers : int, str, str
+        Devices on which a layer may lie, how these add up their gradients, and what transfers hold up.
+    weights, update_every : str, int, optional
+        When parameters change; of ``double``, after so many micro-batches (default: twice the devices).
+    sizes, slices : str, int
         Other numbers of sequences that micro-batches may have, such as ``2,4``; there are as many sequences in all.
-    slices : int
         Equal parts of a sequence at whose ends it may be cut; 0: sequences stay whole.
 
     Returns
     -------
     dict
-        Kind ``pipeline``, seconds and bytes; ValueError for a parameter out of range.
+        Kind ``pipeline`` (docs/pipelines.md), seconds and bytes; ValueError for a parameter out of range.
     """
     model: dict[str, Any] = {"preset": preset, "batch": batch, "dtype": dtype, "flash": flash, "optimizer": optimizer}
     model |= {"parameters": "device", "flops": flops, "bandwidth": bandwidth}
-    chain = chain_of_transformer(**model)
+    chain = chain_of_transformer(**model, master=master, accumulation=accumulation)
     count = check.integer("devices", devices, minimum=1)
+    ranks = _ranks(count, data, zero, keep=keep)
     batches = check.integer("micro_batches", micro_batches, minimum=1)
     levels = _levels(link, latency, network, node if node is not None and node < count else None)
-    device = {"name": "gpu", "count": count} | ({} if memory is None else {"memory": memory})
     made = document(
         kind="pipeline",
         name=f"{chain['name']}_p{count}_m{batches}",
         description=f"{chain['description']}; {batches} micro-batches on {count} devices, {link} between them",
         units=SECONDS_AND_BYTES,
         micro_batches=batches,
-        layers=_layers(chain, split=split),
-        cluster={"devices": [device], "levels": levels} | ({} if transfers == "overlap" else {"transfers": transfers}),
-        **(_copied(copies, exchange) | _changing(weights, update_every, count)),
+        layers=_with_updates(_layers(chain, split=split), chain, there=bool(ranks)),
+        cluster=_cluster(count, memory, levels, transfers),
+        **(_copied(copies, exchange) | ranks | _changing(weights, update_every, count)),
         **_in_sizes(model, sizes, split=split),
         **_in_slices(model, slices, split=split),
     )
     return made | {"schema": "remat.instance/3"}
+
+
+def _cluster(count: int, memory: str | None, levels: list[dict[str, Any]], transfers: str) -> dict[str, Any]:
+    device = {"name": "gpu", "count": count} | ({} if memory is None else {"memory": memory})
+    return {"devices": [device], "levels": levels} | ({} if transfers == "overlap" else {"transfers": transfers})
 
 
 def _levels(link: str, latency: str, network: str, node: int | None) -> list[dict[str, Any]]:
@@ -284,6 +290,26 @@ def _copied(copies: int, exchange: str) -> dict[str, Any]:
     """Return the keys that say how often a layer is there."""
     more = {} if check.integer("copies", copies, minimum=1) == 1 else {"copies": copies}
     return more | ({} if exchange == "none" else {"exchange": exchange})
+
+
+def _ranks(devices: int, data: int, zero: int, *, keep: bool) -> dict[str, Any]:
+    """Return the key that says how ranks share states out, where there are several."""
+    States(data=data, zero=zero, parameters="device")
+    if devices % data:
+        raise ValueError(f"data {data} does not divide the {devices} devices")
+    if keep and zero < 2:
+        raise ValueError("keep is of stages 2 and 3 of ZeRO: the others gather and reduce once a step anyway")
+    if data == 1:
+        return {}
+    return {"sharding": {"data": data, "zero": zero} | ({"keep": True} if keep else {})}
+
+
+def _with_updates(layers: list[dict[str, Any]], chain: Document, *, there: bool) -> list[dict[str, Any]]:
+    """Return layers with the times of their updates, if a step has such an end."""
+    times = [
+        {"update_time": stage["update_time"]} if there and "update_time" in stage else {} for stage in chain["stages"]
+    ]
+    return [layer | time for layer, time in zip(layers, times, strict=True)]
 
 
 def _changing(weights: str, update_every: int | None, devices: int) -> dict[str, Any]:

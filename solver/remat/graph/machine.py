@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -33,12 +34,34 @@ class Processor:
     type: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """How a link packs what crosses it: it sends `ratio` of the bytes at `bandwidth`, beside packing at `codec`."""
+
+    bandwidth: Number | None
+    ratio: Number
+    codec: Number | None
+
+    @property
+    def through(self) -> Number | None:
+        """Bytes, as they were before, that cross the link per time: whole where that is exact; None is infinite."""
+        time = Fraction(0)
+        if self.bandwidth is not None:
+            time += Fraction(str(self.ratio)) / Fraction(str(self.bandwidth))
+        if self.codec is not None:
+            time += 1 / Fraction(str(self.codec))
+        if not time:
+            return None
+        rate = 1 / time
+        return rate.numerator if rate.denominator == 1 else float(rate)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A directed way between two memories (by index); `bandwidth` `None` is infinite.
+    """A directed way between two memories (by index), or to a memory's equals; `bandwidth` `None` is infinite.
 
     A transfer occupies the channel, and what `also` names, for `latency` + size / `bandwidth`; it has arrived `delay`
-    later.
+    later. Of a link that packs what crosses it, `bandwidth` is that of what comes out.
     """
 
     source: int
@@ -48,6 +71,7 @@ class Link:
     channel: str
     delay: Number = 0
     also: tuple[str, ...] = ()
+    packed: Packed | None = None
 
     def time(self, size: int) -> Number:
         """Return how long an algorithm may expect a transfer to take: an integer where the division is exact.
@@ -60,6 +84,22 @@ class Link:
         if isinstance(self.bandwidth, int) and size % self.bandwidth == 0:
             return before + size // self.bandwidth
         return before + size / self.bandwidth
+
+
+def ring_time(links: Iterable[Link], members: int, size: int, *, turns: int = 1) -> Number:
+    """Return how long a ring of so many members takes for collectives of so many bytes.
+
+    A turn, in which all gather, or reduce to a share each, has members - 1 rounds; adding up on all of them takes two.
+    A round is as long as the slowest link needs for a share: latency + delay + size / (members x bandwidth).
+    """
+    slowest: Number = 0
+    for link in links:
+        time: Number = link.latency + link.delay
+        if link.bandwidth is not None:
+            each = members * link.bandwidth
+            time += size // each if isinstance(each, int) and size % each == 0 else size / each
+        slowest = max(slowest, time)
+    return turns * (members - 1) * slowest
 
 
 @dataclass(frozen=True)
@@ -151,7 +191,7 @@ class Machine:
                 {
                     "source": self.memories[link.source].name,
                     "target": self.memories[link.target].name,
-                    **({} if link.bandwidth is None else {"bandwidth": link.bandwidth}),
+                    **_rates_document(link),
                     **({} if link.latency == 0 else {"latency": link.latency}),
                     **({} if link.delay == 0 else {"delay": link.delay}),
                     "channel": [link.channel, *link.also] if link.also else link.channel,
@@ -159,3 +199,11 @@ class Machine:
                 for link in self.links
             ]
         return document
+
+
+def _rates_document(link: Link) -> dict[str, Number]:
+    """Return what a document says of how quick a link is."""
+    packed = link.packed
+    named = {"bandwidth": link.bandwidth} if packed is None else {"bandwidth": packed.bandwidth, "codec": packed.codec}
+    found = {key: value for key, value in named.items() if value is not None}
+    return found if packed is None else found | {"ratio": packed.ratio}

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import overload
 
 import numpy as np
@@ -39,15 +39,23 @@ class Names(Sequence[str]):
 
     def find(self, name: str) -> int | None:
         """Return the index of a name, or None."""
-        return self._indices.get(name)
+        return self.positions.get(name)
 
     def find_all(self, names: Sequence[str]) -> NDArray[np.int64]:
         """Return the indices of many names, -1 for those that are not among these."""
-        index = self._indices
-        return np.fromiter((index.get(name, -1) for name in names), dtype=np.int64, count=len(names))
+        index = self.positions
+        return np.fromiter(map(index.get, names, repeat(-1)), dtype=np.int64, count=len(names))
+
+    @classmethod
+    def indexed(cls, index: dict[str, int]) -> Names:
+        """Return the names of a mapping of names to 0, 1, 2, ..., in this order, which is kept for looking them up."""
+        names = cls(index)
+        names.__dict__["positions"] = index
+        return names
 
     @cached_property
-    def _indices(self) -> dict[str, int]:
+    def positions(self) -> dict[str, int]:
+        """The index of each name."""
         return {name: i for i, name in enumerate(self._names)}
 
 

@@ -21,6 +21,10 @@ NumberArray = NDArray[Any]
 """int64 where all entries are integers, float64 otherwise."""
 
 
+PARAMETERS, GRADIENTS, STATES = "parameters", "gradients", "optimizer states"
+GATHERED, BUCKETS, ACTIVATIONS = "gathered parameters", "buckets", "activations"
+
+
 def number_array(values: Iterable[Number]) -> NumberArray:
     """Return times as int64 if every one of them is an `int` (exact results), else as float64."""
     items = list(values)
@@ -96,10 +100,26 @@ class Resident:
 
 @dataclass(frozen=True, slots=True)
 class Placeable:
-    """An input whose place is the schedule's choice: one memory at the start, or up to `copies` of them."""
+    """An input whose place is the schedule's choice: one memory at the start, or up to `copies` of them.
+
+    It stays there, or, where it has a `successor`, that is to lie there at the end.
+    """
 
     value: int
     copies: int = 1
+    successor: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """An input that takes the place of what an earlier step has made of it, where steps follow each other without end.
+
+    A step has for `old` what the `lag`-th step before it made as `new`.
+    """
+
+    old: int
+    new: int
+    lag: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +173,7 @@ class TaskGraph:
     pinned : frozenset of int
         Input values that may not be freed.
     placeable : tuple of Placeable
-        Inputs that lie wherever a schedule's `initial` says.
+        Inputs that lie wherever a schedule's `initial` says, and stay there, or leave a successor there.
     types : tuple of str
         Types of processors that `times` tells apart; empty where all processors are of one kind.
     times : (types, tasks) int64 or float64, or None
@@ -171,6 +191,10 @@ class TaskGraph:
         workspace is used in every one of these memories.
     busy : frozenset of int
         Collectives that occupy the processors of their memories, too; the others only the ways between them.
+    moved : mapping of int to int
+        Bytes that collectives send from each of their memories, where the lowering knows them.
+    renewals : tuple of Renewal
+        What is handed on from step to step, where steps follow each other without end.
     phase : tuple of str or None
     cheapest : (tasks,) bool or None
         Tasks that together run everything once in the least total time of any schedule, where the lowering knows them.
@@ -178,6 +202,9 @@ class TaskGraph:
         Tasks that may run two at once.
     modules : sequence of str or None
         For each task, what people call the part of the program that it belongs to: a module, a stage, a layer.
+    terms : mapping of str to str
+        What values are, by the letters before their number, where somebody trains: parameters, gradients, and so on;
+        all others are activations.
     units : Units
     """
 
@@ -204,10 +231,13 @@ class TaskGraph:
     parallel_alpha: NDArray[np.float64] | None = None
     parts: Mapping[int, tuple[Part, ...]] = field(default_factory=dict[int, tuple[Part, ...]])
     busy: frozenset[int] = frozenset()
+    moved: Mapping[int, int] = field(default_factory=dict[int, int])
+    renewals: tuple[Renewal, ...] = ()
     phase: tuple[str, ...] | None = None
     cheapest: BoolArray | None = None
     pairs: PairTimes | None = None
     modules: Sequence[str] | None = None
+    terms: Mapping[str, str] = field(default_factory=dict[str, str])
     units: Units = field(default_factory=Units)
 
     @cached_property
@@ -230,12 +260,18 @@ class TaskGraph:
         return machine.memories[memory].static + (self.static_memory if memory == 0 else 0)
 
     def starting_with(self, initial: Iterable[tuple[int, str]]) -> TaskGraph:
-        """Return the graph with its placeable inputs in these memories, as (value, memory): there they stay."""
+        """Return the graph with its placeable inputs in these memories, as (value, memory).
+
+        There they stay, or leave their successors.
+        """
         places = tuple(Resident(value, memory) for value, memory in initial)
         if not self.placeable and not places:
             return self
-        pinned = self.pinned | {place.value for place in places}
-        return replace(self, inputs=(*self.inputs, *places), pinned=pinned, placeable=())
+        follows = {place.value: place.successor for place in self.placeable if place.successor is not None}
+        pinned = self.pinned | {place.value for place in places if place.value not in follows}
+        ends = tuple(Resident(follows[place.value], place.memory) for place in places if place.value in follows)
+        outputs = (*self.outputs, *ends)
+        return replace(self, inputs=(*self.inputs, *places), pinned=pinned, placeable=(), outputs=outputs)
 
     @cached_property
     def exact_times(self) -> bool:
@@ -260,9 +296,24 @@ class TaskGraph:
         """Return what people call the part of the program that a task belongs to; empty where nobody said."""
         return "" if self.modules is None else self.modules[task]
 
+    def term(self, value: int) -> str:
+        """Return what a value is, of those that `terms` tells apart."""
+        return self.terms.get(self.values[value].rstrip("0123456789."), ACTIVATIONS)
+
     def described(self, task: int, shown: Callable[[str], str] = str) -> str:
         """Name a task for people, with its module; `shown` is applied to each name."""
         return with_module(self.tasks[task], self.module(task), shown)
+
+    def value_module(self, value: int) -> str:
+        """Return the module of the task that first makes a value, or first reads it; empty where nobody said."""
+        if self.modules is None:
+            return ""
+        tasks = self.producers[value] if len(self.producers[value]) else self.readers[value]
+        return self.modules[int(tasks[0])] if len(tasks) else ""
+
+    def described_value(self, value: int, shown: Callable[[str], str] = str) -> str:
+        """Name a value for people, with its module; `shown` is applied to each name."""
+        return with_module(self.values[value], self.value_module(value), shown)
 
     def value(self, name: str) -> int:
         """Return the index of a value by its name (KeyError if there is none)."""

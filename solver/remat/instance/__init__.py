@@ -15,24 +15,26 @@ if TYPE_CHECKING:
     from remat.instance.adjoint import AdjointInstance, Step, StorageLevel
     from remat.instance.chain import ChainInstance, Loss, Stage
     from remat.instance.cluster import ClusterModel, DeviceModel, LevelModel
-    from remat.instance.dag import DagInstance, Parallel, Task, Value
+    from remat.instance.dag import DagInstance
     from remat.instance.divisions import SizeModel, SliceModel, SliceWork, TokensModel
     from remat.instance.join import Branch, JoinInstance
     from remat.instance.kinds import Instance
     from remat.instance.layers import Layer, LayerWork
     from remat.instance.pipeline import PipelineInstance
+    from remat.instance.tasks import Parallel, Task, Value
     from remat.instance.tree import TreeInstance
 
 _HOME = {
     **dict.fromkeys(("AdjointInstance", "Step", "StorageLevel"), "adjoint"),
     **dict.fromkeys(("ChainInstance", "Loss", "Stage"), "chain"),
     **dict.fromkeys(("ClusterModel", "DeviceModel", "LevelModel"), "cluster"),
-    **dict.fromkeys(("DagInstance", "Parallel", "Task", "Value"), "dag"),
+    "DagInstance": "dag",
     **dict.fromkeys(("SizeModel", "SliceModel", "SliceWork", "TokensModel"), "divisions"),
     **dict.fromkeys(("Branch", "JoinInstance"), "join"),
     "Instance": "kinds",
     **dict.fromkeys(("Layer", "LayerWork"), "layers"),
     "PipelineInstance": "pipeline",
+    **dict.fromkeys(("Parallel", "Task", "Value"), "tasks"),
     "TreeInstance": "tree",
 }
 """What is imported when it is first used, and from where."""

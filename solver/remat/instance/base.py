@@ -142,6 +142,11 @@ class BaseInstance(Model):
         return False
 
     @property
+    def ranks(self) -> int:
+        """How many equal ranks share the batch out, of which one is modelled."""
+        return 1
+
+    @property
     def is_stream(self) -> bool:
         """Whether what there is to do follows itself without end, so that a schedule is a pattern with a period."""
         return False

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from remat.instance.base import BaseInstance, Text, check_in_memory_names
 from remat.instance.fields import LARGEST_COUNT, Count, Flag, Many, Model, Name, Size, Time, check_total, fail
-from remat.units import Number
+from remat.instance.machine import ANY, MachineModel
+from remat.instance.sharding import ShardingModel
+from remat.units import Number, brief
 
 Read = Literal["input", "output", "saved"]
 Reads = Annotated[tuple[Read, ...], Field(max_length=3)]
@@ -35,10 +37,12 @@ class Stage(Model):
     `saved_size` is what the backward needs beyond the stage's input and output. `saving_workspace` and
     `saving_forward_time` belong to the forward that saves, and default to the plain forward's. Where `variants` are
     listed, they are the stage's alternatives (all of them), the first one the default. A stage with parameters ends
-    with their update, which takes `update_time` and replaces them and the optimizer's state.
+    with their update, which takes `update_time` and replaces them and the optimizer's state. `bucket_size` is what a
+    backward makes of their gradient before that is added to, or reduced into, what stays to the update.
     """
 
     since_2 = frozenset(["parameter_size", "parameter_gradient_size", "optimizer_size", "update_time"])
+    since_3 = frozenset(["bucket_size"])
     name: Text = ""
     forward_time: Time
     backward_time: Time
@@ -53,6 +57,7 @@ class Stage(Model):
     variants: Annotated[tuple[Variant, ...], Field(max_length=MOST_VARIANTS)] = ()
     parameter_size: Size = 0
     parameter_gradient_size: Size | None = None
+    bucket_size: Size | None = None
     optimizer_size: Size = 0
     update_time: Time = 0
     repeat: Count = 1
@@ -66,6 +71,11 @@ class Stage(Model):
     def parameter_gradient_bytes(self) -> int:
         """Size of the gradient of the stage's parameters."""
         return self.parameter_size if self.parameter_gradient_size is None else self.parameter_gradient_size
+
+    @property
+    def bucket_bytes(self) -> int:
+        """Size in which a backward makes that gradient, where it is reduced before it stays."""
+        return self.parameter_gradient_bytes if self.bucket_size is None else self.bucket_size
 
     @property
     def alternatives(self) -> tuple[Stage, ...]:
@@ -91,6 +101,19 @@ class Stage(Model):
         return self.forward_workspace if self.saving_workspace is None else self.saving_workspace
 
 
+MOST_STALE = 1000
+
+
+def _staleness(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_STALE:
+        raise fail(f"expected a number of updates, 0 to {MOST_STALE:,}, not {brief(value)}")
+    return value
+
+
+Staleness = Annotated[
+    int, PlainValidator(_staleness), WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MOST_STALE})
+]
+
 _OF_VARIANTS = tuple(key for key in Variant.model_fields if key != "name")
 
 
@@ -109,7 +132,8 @@ def sizes_of_stages(stages: Iterable[Stage]) -> int:
         alternatives = sum(
             other.saved_size + other.saving_bytes + other.backward_workspace for other in stage.alternatives
         )
-        parameters = 2 * (stage.parameter_size + stage.optimizer_size) + stage.parameter_gradient_bytes
+        parameters = 4 * stage.parameter_size + 2 * stage.optimizer_size + stage.parameter_gradient_bytes
+        parameters += stage.bucket_bytes
         total += stage.repeat * (stage.output_size + gradient + stage.forward_workspace + alternatives + parameters)
     return total
 
@@ -118,11 +142,14 @@ class ChainInstance(BaseInstance):
     """A chain of stages, each with a forward and a backward.
 
     `parameter_memory` and `optimizer_memory` name the memories in which parameters and optimizer states lie at the
-    start, and must lie at the end; None is the first one. With `master_copy` the optimizer states hold the parameters,
-    too (mixed precision): an update then reads the gradient and its optimizer state only.
+    start, and must lie at the end; None is the first one, `any` leaves it to the schedule, stage by stage. With
+    `master_copy` the optimizer states hold the parameters, too (mixed precision): an update then reads the gradient and
+    its optimizer state only. `sharding` says what equal ranks share out among them. With a `staleness` steps follow
+    each other without end, and each uses the parameters as they were so many updates before the newest.
     """
 
     since_2 = frozenset(["parameter_memory", "optimizer_memory", "master_copy"])
+    since_3 = frozenset(["sharding", "staleness"])
     kind: Literal["chain"] = "chain"
     input_size: Size
     stages: Annotated[tuple[Stage, ...], Field(min_length=1), Many]
@@ -133,6 +160,14 @@ class ChainInstance(BaseInstance):
     parameter_memory: Name | None = None
     optimizer_memory: Name | None = None
     master_copy: Flag = False
+    sharding: ShardingModel | None = None
+    staleness: Staleness | None = None
+
+    def newer_keys(self, schema: int) -> frozenset[str]:
+        """That the schedule chooses where parameters lie came with `remat.instance/3`, too."""
+        homes = ("parameter_memory", "optimizer_memory")
+        is_open = frozenset(key for key in homes if schema == 3 and getattr(self, key) == ANY)
+        return super().newer_keys(schema) | is_open
 
     @property
     def is_chain(self) -> bool:
@@ -150,6 +185,16 @@ class ChainInstance(BaseInstance):
     def has_parameters(self) -> bool:
         """Whether any stage has parameters or an optimizer's state."""
         return any(stage.has_parameters for stage in self.stages)
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks share the batch out."""
+        return 1 if self.sharding is None else self.sharding.data
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether steps follow each other without end."""
+        return self.staleness is not None
 
     def parts_with_newer_fields(self) -> Iterator[tuple[Model, str]]:
         """Yield the instance, its processors and its stages."""
@@ -176,9 +221,19 @@ class ChainInstance(BaseInstance):
     @model_validator(mode="after")
     def _parameters(self) -> Self:
         for index, stage in enumerate(self.stages):
-            if not stage.has_parameters and (stage.parameter_gradient_bytes or stage.update_time):
-                key = "parameter_gradient_size" if stage.parameter_gradient_bytes else "update_time"
+            given = ("parameter_gradient_size", "bucket_size", "update_time")
+            key = next((name for name in given if getattr(stage, name)), None)
+            if key is not None and not stage.has_parameters:
                 raise fail("a stage without parameter_size and optimizer_size has no update", f".stages[{index}].{key}")
         for key in ("parameter_memory", "optimizer_memory"):
-            check_in_memory_names([getattr(self, key)], self.machine, f".{key}")
+            if getattr(self, key) != ANY or not (self.machine or MachineModel()).leaves_places_open:
+                check_in_memory_names([getattr(self, key)], self.machine, f".{key}")
+        for key in ("sharding", "staleness"):
+            if getattr(self, key) is not None and not self.has_parameters:
+                raise fail("no stage has parameters", f".{key}")
+        if self.staleness:
+            for index, stage in enumerate(self.stages):
+                if stage.parameter_size and not (self.master_copy and stage.optimizer_size):
+                    why = "an update needs the newest parameters: give it a master_copy in the optimizer's state"
+                    raise fail(why, f".stages[{index}].optimizer_size" if self.master_copy else ".master_copy")
         return self

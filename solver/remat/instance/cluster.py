@@ -96,30 +96,41 @@ class ClusterModel(Model):
             )
         return self
 
-    def build(self) -> Machine:
-        """Build the machine: a memory and a processor a device, and a link between any two of them each way."""
+    def build(self, ranks: int = 1) -> Machine:
+        """Build the machine: a memory and a processor a device, and a link between any two of them each way.
+
+        With several `ranks`, so many neighbours are one device for the machine, the first of them, with a link to
+        itself: the way around them, which is that of the level that joins them in every group.
+        """
         memories: list[Memory] = []
         processors: list[Processor] = []
-        for device in self.devices:
-            for name in device.names:
-                processors.append(Processor(name, len(memories), type=device.type_name))
-                memories.append(Memory(name, device.memory))
+        every = [(name, device) for device in self.devices for name in device.names]
+        for name, device in every[::ranks]:
+            processors.append(Processor(name, len(memories), type=device.type_name))
+            memories.append(Memory(name, device.memory))
         count = len(memories)
-        links = tuple(
-            self._link(source, target, memories)
+        links = [
+            self._link(source, target, memories, ranks)
             for source in range(count)
             for target in range(count)
-            if source != target
-        )
-        return Machine(tuple(memories), tuple(processors), links)
+            if source != target or ranks > 1
+        ]
+        return Machine(tuple(memories), tuple(processors), tuple(links))
 
-    def _link(self, source: int, target: int, memories: list[Memory]) -> Link:
+    def _link(self, source: int, target: int, memories: list[Memory], ranks: int) -> Link:
         ends = memories[source].name, memories[target].name
         channel = "->".join(ends)
         # Processors have the names of their memories.
         also = {"overlap": (), "blocking": ends[:1]}.get(self.transfers, ends)
+        first, last = source * ranks, target * ranks
         for level in self.levels:
-            if level.devices is None or source // level.devices == target // level.devices:
+            if level.devices is None:
+                joins = True
+            elif source == target:
+                joins = level.devices % ranks == 0 or level.devices >= len(self.names)
+            else:
+                joins = first // level.devices == last // level.devices
+            if joins:
                 return Link(
                     source=source,
                     target=target,

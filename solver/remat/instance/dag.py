@@ -3,201 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from operator import itemgetter
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    WrapSerializer,
+    model_validator,
+)
 
-from remat.instance.base import BaseInstance, Text, check_in_memory_names
+from remat.instance.base import BaseInstance, check_in_memory_names
+from remat.instance.columns import GraphColumns, Tasks, Values, columns_of
 from remat.instance.fields import (
     LARGEST_COUNT,
-    LONGEST_NAME,
     Count,
-    Flag,
     LazySchema,
     Many,
     Model,
     Name,
-    Size,
-    TimeByType,
     check_total,
     fail,
 )
-from remat.instance.machine import MachineModel
-from remat.instance.wellformed import quick_tasks, quick_values
-from remat.units import LARGEST_SIZE, Number, brief
-
-Names = Annotated[tuple[Name, ...], Many]
-Label = Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
-
-MOST_DIMENSIONS = 64
-
-
-def _shape(value: object) -> tuple[int, ...] | None:
-    if value is None:
-        return None
-    if not isinstance(value, (list, tuple)):
-        raise fail(f"expected a list of whole numbers, not {brief(value)}")
-    if len(value) > MOST_DIMENSIONS:
-        raise fail(f"{len(value):,} dimensions; at most {MOST_DIMENSIONS} are allowed")
-    for index, extent in enumerate(value):
-        if type(extent) is not int or not 0 <= extent <= LARGEST_SIZE:
-            raise fail(f"expected a whole number from 0 to 2^62, not {brief(extent)}", f"[{index}]")
-    return tuple(value)
-
-
-def _listed(shape: tuple[int, ...] | None) -> list[int] | None:
-    return None if shape is None else list(shape)
-
-
-_SHAPE_SCHEMA: dict[str, Any] = {
-    "anyOf": [
-        {
-            "type": "array",
-            "maxItems": MOST_DIMENSIONS,
-            "items": {"type": "integer", "minimum": 0, "maximum": LARGEST_SIZE},
-        },
-        {"type": "null"},
-    ]
-}
-Shape = Annotated[
-    tuple[int, ...] | None,
-    PlainValidator(_shape),
-    PlainSerializer(_listed),
-    WithJsonSchema(_SHAPE_SCHEMA),
-]
-
-
-class Value(Model):
-    """Something that occupies memory while it is resident."""
-
-    since_3 = frozenset(["shape", "dtype"])
-    id: Name = Field(description="Its name, unique among the values.")
-    size: Size = Field(description="Bytes that it occupies while it is resident.")
-    shape: Shape = Field(default=None, description="Its extents, for people; null: not known.")
-    dtype: Label = Field(default="", description="Type of its elements, for people.")
-
-
-class Origin(Model):
-    """Where a task comes from in somebody's program; people see the module beside the task's name."""
-
-    module: Label = Field(default="", description="The part of the program, such as layer3.5.conv2.")
-    op: Label = Field(default="", description="The operator, such as aten.convolution.")
-    source: Label = Field(default="", description="The place in the source, such as model.py:12.")
-
-
-def _alpha(value: object) -> float:
-    number = float(value) if isinstance(value, (int, float)) or hasattr(value, "is_finite") else -1.0  # type: ignore[arg-type]
-    if isinstance(value, bool) or not 0 <= number <= 1:
-        raise fail(f"expected a number between 0 and 1, not {brief(value)}")
-    return number
-
-
-class Parallel(Model):
-    """On p <= `max` processors of one memory the task takes time / p^alpha."""
-
-    max: Count = Field(description="Most processors for one run.")
-    alpha: Annotated[float, PlainValidator(_alpha), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})] = (
-        Field(default=1.0, description="1: p processors are p times as fast; 0: no faster than one.")
-    )
-
-
-NOWHERE = Origin.model_construct()
-
-MOST_PARTS = 256
-
-
-class Part(Model):
-    """What a collective does in one memory: part i runs where the i-th processor of its run is."""
-
-    reads: Names = Field(default=(), description="Values that must be resident in that memory.")
-    writes: Names = Field(default=(), description="Values that it makes there; others may make them elsewhere.")
-    memory: Name | None = Field(default=None, description="The memory; null: any that no other part is in.")
-
-
-class Task(Model):
-    """Something that runs; `size` instead of `writes` makes it write one value named after itself."""
-
-    since_3 = frozenset(["origin", "on", "parts", "busy"])
-    id: Name = Field(description="Its name, unique among the tasks.")
-    time: TimeByType = Field(
-        description="Time of one run, on one processor. An object, type of processor -> time (remat.instance/3): it "
-        "cannot run on other types."
-    )
-    reads: Names = Field(default=(), description="Values that must be resident while it runs.")
-    writes: Names | None = Field(
-        default=None,
-        description="Values that each run makes, all of them. Several tasks may write one value: alternatives.",
-    )
-    size: Size | None = Field(
-        default=None, description="Instead of writes: it writes one value of this size, which has the task's name."
-    )
-    workspace: Size = Field(
-        default=0, description="Bytes that it needs beside what it reads and writes, while it runs."
-    )
-    in_place: Flag = Field(
-        default=False,
-        description="What it writes may take the place of values that it reads and that are freed at its end.",
-    )
-    required: Flag = Field(
-        default=True,
-        description="Runs at least once. False: it need not run, unless only it makes a value that is wanted.",
-    )
-    recomputable: Flag = Field(default=True, description="May run more than once.")
-    once: Flag = Field(default=False, description="Runs exactly once, as an update of parameters does.")
-    phase: Text = Field(
-        default="",
-        description="forward, loss or backward: for pictures, and algorithms that choose what the forward pass keeps. "
-        "Other texts mean nothing.",
-    )
-    parallel: Parallel | None = Field(default=None, description="How it may run on several processors; null: on one.")
-    on: Annotated[tuple[Name, ...], Field(min_length=1), Many] | None = Field(
-        default=None, description="Names of the processors on which it may run; null: any. Needs remat.instance/3."
-    )
-    parts: Annotated[tuple[Part, ...], Field(min_length=1, max_length=MOST_PARTS), Many] | None = Field(
-        default=None,
-        description="Instead of reads, writes and size: a collective, which runs in as many memories at once. It "
-        "occupies the links from each to the next, and from the last to the first. Needs remat.instance/3.",
-    )
-    busy: Flag = Field(
-        default=False, description="A collective occupies the processors of its run, too. Needs remat.instance/3."
-    )
-    origin: Origin = Field(default=NOWHERE, description="Where it comes from, for people.")
-
-    def newer_keys(self, schema: int) -> frozenset[str]:
-        """Times by type came with `remat.instance/3`, too."""
-        by_type = frozenset(["time"]) if schema == 3 and isinstance(self.time, dict) else frozenset[str]()
-        return super().newer_keys(schema) | by_type
-
-    def time_on(self, type_name: str) -> Number | None:
-        """Return its time on a processor of a type; None where it cannot run there."""
-        return self.time.get(type_name) if isinstance(self.time, dict) else self.time
-
-    @property
-    def written(self) -> tuple[str, ...]:
-        """The values that the task writes."""
-        if self.parts is not None:
-            return tuple(dict.fromkeys(name for part in self.parts for name in part.writes))
-        return (self.id,) if self.writes is None else self.writes
-
-    @property
-    def read(self) -> tuple[str, ...]:
-        """The values that the task reads."""
-        if self.parts is not None:
-            return tuple(dict.fromkeys(name for part in self.parts for name in part.reads))
-        return self.reads
-
-
-_LOOKED_AT = itemgetter("id", "reads", "writes", "size", "workspace", "required", "once")
+from remat.instance.machine import ANY, MachineModel
+from remat.instance.tasks import Names, Task, Value
+from remat.instance.wellformed import can_all_run, graph_columns
 
 
 def _place(value: object) -> Any:
     return {"value": value} if isinstance(value, str) else value
-
-
-ANY = "any"
-"""What an input names instead of a memory where the schedule chooses; of a memory of that name it is just the name."""
 
 
 class Residency(Model):
@@ -227,12 +62,18 @@ Place = Annotated[
 ]
 
 
+def _as_models(listed: Any, handler: SerializerFunctionWrapHandler) -> Any:
+    return handler(tuple(listed))
+
+
 class DagInstance(BaseInstance):
     """Tasks and the values they read and write; the listed order is the reference order."""
 
+    # Both lists may be views of columns (`remat.instance.columns`).
+
     annotations = MappingProxyType({"values": ("shape", "dtype"), "tasks": ("origin",)})
     kind: Literal["dag"] = "dag"
-    values: Annotated[tuple[Value, ...], Many, quick_values(lambda: Value)] = Field(
+    values: Annotated[tuple[Value, ...], Many, WrapSerializer(_as_models)] = Field(
         default=(), description="The values, but those that a task's size declares."
     )
     tasks: Annotated[
@@ -243,7 +84,7 @@ class DagInstance(BaseInstance):
             description="The tasks; their order, where topological, is the reference order.",
         ),
         Many,
-        quick_tasks(lambda: Task),
+        WrapSerializer(_as_models),
     ]
     inputs: Annotated[tuple[Place, ...], Many] = Field(
         default=(),
@@ -254,10 +95,25 @@ class DagInstance(BaseInstance):
         default=(), description="Values that must be resident at the end."
     )
 
+    @classmethod
+    def read_lists(cls, document: dict[str, Any]) -> dict[str, Any]:
+        """Return tasks and values as views of columns."""
+        columns = graph_columns(document.get("values", []), document["tasks"])
+        return {"tasks": Tasks(columns), "values": Values(columns)}
+
+    @property
+    def columns(self) -> GraphColumns | None:
+        """The columns of tasks and values; None where they are models."""
+        return self.tasks.columns if isinstance(self.tasks, Tasks) else None
+
+    def in_columns(self) -> GraphColumns:
+        """Return tasks and values as columns, whatever they are here."""
+        return columns_of(self.values, self.tasks) if self.columns is None else self.columns
+
     @property
     def is_placeable(self) -> bool:
         """Whether `any` means that the schedule chooses: no memory is called so."""
-        return all(memory.name != ANY for memory in (self.machine or MachineModel()).memories)
+        return (self.machine or MachineModel()).leaves_places_open
 
     def parts_with_newer_fields(self) -> Iterator[tuple[Model, str]]:
         """Yield the instance, the parts of its machine, and the places, values and tasks that have newer fields."""
@@ -266,26 +122,52 @@ class DagInstance(BaseInstance):
             for index, place in enumerate(places):
                 if (place.memory == ANY and self.is_placeable) or "copies" in place.model_fields_set:
                     yield place, f".{key}[{index}]"
-        for index, task in enumerate(self.tasks):
+        for index, task in self._tasks_that_say_more():
             if type(task.time) is dict and task.model_fields_set.isdisjoint(task.since_3):
                 yield task, f".tasks[{index}]"
-        for key, listed in (("values", self.values), ("tasks", self.tasks)):
-            newer = type(listed[0]).since_3 if listed else frozenset()
-            for index, part in enumerate(listed):
-                if not newer.isdisjoint(part.model_fields_set):
-                    yield part, f".{key}[{index}]"
+        for index, value in enumerate(self.values) if self.columns is None else sorted(self.columns.shown.items()):
+            if not value.since_3.isdisjoint(value.model_fields_set):
+                yield value, f".values[{index}]"
+        for index, task in self._tasks_that_say_more():
+            if not task.since_3.isdisjoint(task.model_fields_set):
+                yield task, f".tasks[{index}]"
+
+    def _tasks_that_say_more(self) -> Iterator[tuple[int, Task]]:
+        """Yield all tasks, or those that have more than columns have, or something for people."""
+        own = self.columns
+        if own is None:
+            yield from enumerate(self.tasks)
+            return
+        described = [] if own.origin is None else [k for k, origin in enumerate(own.origin) if origin is not None]
+        for index in sorted({*own.whole, *described}):
+            yield index, self.tasks[index]
 
     @model_validator(mode="after")
     def _references(self) -> Self:
-        if not self._plainly_sound():
+        if self.columns is None:
             self._check_references()
+        else:
+            self._check_columns(self.columns)
         self._check_devices()
         return self
+
+    def _check_columns(self, columns: GraphColumns) -> None:
+        """Check what columns say of the rest of the instance; the models would say more of what is wrong."""
+        sizes = columns.values.positions
+        for index, task in columns.whole.items():
+            if task.parts is not None:
+                self._check_parts(task, f".tasks[{index}]", sizes)
+        inputs = self._check_places(self.inputs, "inputs", sizes)
+        self._check_places(self.outputs, "outputs", sizes)
+        _check_names(self.pinned_inputs, inputs, ".pinned_inputs", "is not an input")
+        if not can_all_run(columns, [sizes[name] for name in inputs]):
+            raise fail("some task can never run, or some value is never made", ".tasks")
+        check_total(self.static_memory + columns.total, "the sizes of the graph")
 
     def _check_devices(self) -> None:
         """Refuse tasks that no processor of the instance's machine can run."""
         types: dict[str, str] | None = None
-        for index, task in enumerate(self.tasks):
+        for index, task in enumerate(self.tasks) if self.columns is None else sorted(self.columns.whole.items()):
             at = f".tasks[{index}]"
             if task.busy and task.parts is None:
                 raise fail("only a collective, which has parts, is busy or not", f"{at}.busy")
@@ -302,42 +184,6 @@ class DagInstance(BaseInstance):
             if all(task.time_on(types[name]) is None for name in task.on or types):
                 where = "of those it is tied to" if task.on else "of the machine"
                 raise fail(f"no processor {where} is of a type that has a time", f"{at}.time")
-
-    def _plainly_sound(self) -> bool:
-        """Whether all is well and each task can run after those listed before it, as in most lists; one quick look.
-
-        False says only that there is more to look at.
-        """
-        sizes = {value.id: value.size for value in self.values}
-        if len(sizes) < len(self.values):
-            return False
-        total = self.static_memory
-        given = {place.value for place in self.inputs}
-        available = set(given)
-        for name, reads, writes, size, workspace, required, once in map(_LOOKED_AT, map(vars, self.tasks)):
-            if not available.issuperset(reads) or (len(reads) > 1 and len(set(reads)) < len(reads)):
-                return False
-            if (once and not required) or (size is None) == (writes is None):
-                return False
-            total += workspace
-            if writes is None:
-                if name in sizes:
-                    return False
-                sizes[name] = size
-                available.add(name)
-            else:
-                if not sizes.keys() >= set(writes) or len(set(writes)) < len(writes):
-                    return False
-                available.update(writes)
-        if len({task.id for task in self.tasks}) < len(self.tasks) or not available.issuperset(sizes):
-            return False
-        if not sizes.keys() >= given:
-            return False
-        inputs = self._check_places(self.inputs, "inputs", sizes)
-        self._check_places(self.outputs, "outputs", sizes)
-        _check_names(self.pinned_inputs, inputs, ".pinned_inputs", "is not an input")
-        check_total(total + sum(sizes.values()), "the sizes of the graph")
-        return True
 
     def _check_references(self) -> None:
         sizes = self._declared()

@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import weakref
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from remat.instance.base import BaseInstance
+    from remat.instance.columns import View
+    from remat.units import Number
 
 _SECONDS = {"s": 0, "ms": -3, "us": -6, "ns": -9}
 _TIMES = frozenset(
@@ -40,14 +43,56 @@ def digest(instance: BaseInstance) -> str:
 
 
 def _digest(instance: BaseInstance) -> str:
-    text = json.dumps(canonical(instance), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    found = hashlib.sha256()
+    for text in _canonical_texts(instance):
+        found.update(text.encode())
+    return "sha256:" + found.hexdigest()
 
 
-def canonical(instance: BaseInstance) -> dict[str, Any]:
-    """Return the canonical document."""
+def _canonical_texts(instance: BaseInstance) -> Iterator[str]:
+    """Yield the canonical JSON; lists that are views of columns are written from these, some entries at a time."""
+    lists: dict[str, Any] = {key: getattr(instance, key) for key in instance.annotations}
+    views: dict[str, View[Any]] = {key: one for key, one in lists.items() if hasattr(one, "canonical") and len(one)}
+    exponent = _SECONDS.get(instance.units.time, 0)
+
+    def text(node: Any) -> str:
+        return _json(_numbers(node, exponent))
+
+    known: dict[Number, str] = {}  # equal tasks take the same time
+
+    def time_text(time: Number) -> str:
+        if type(time) is int and not exponent:
+            return str(time)
+        if time not in known:
+            known[time] = _json(_numbers(time, exponent, "time"))
+        return known[time]
+
+    rest = _json(canonical(instance, without=frozenset(views)) | dict.fromkeys(views, _HERE))
+    for key in sorted(views):
+        before, _, rest = rest.partition(f'"{key}":{_json(_HERE)}')
+        yield f'{before}"{key}":['
+        separator = ""
+        for entries in views[key].canonical(text, time_text):
+            yield separator + ",".join(entries)
+            separator = ","
+        yield "]"
+    yield rest
+
+
+_HERE = "\0here\0"
+
+
+def _json(node: Any) -> str:
+    return json.dumps(node, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def canonical(instance: BaseInstance, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the canonical document, but for some of its lists."""
     document = instance.model_dump(
-        mode="python", by_alias=True, exclude_defaults=True, exclude={"name", "description", "source", "schema_"}
+        mode="python",
+        by_alias=True,
+        exclude_defaults=True,
+        exclude={"name", "description", "source", "schema_", *without},
     )
     for key, names in instance.annotations.items():
         for entry in document.get(key, ()):
@@ -134,7 +179,7 @@ def _numbers(node: Any, exponent: int, key: str = "") -> Any:
         return node
     if key in _TIMES:
         return _decimal(Decimal(repr(node)).scaleb(exponent))
-    if key == "bandwidth":  # per time unit: the exponent counts the other way
+    if key in ("bandwidth", "codec"):  # per time unit: the exponent counts the other way
         return _decimal(Decimal(repr(node)).scaleb(-exponent))
     return node
 

@@ -58,6 +58,11 @@ class Model(BaseModel):
     since_3: ClassVar[frozenset[str]] = frozenset()
     """Fields that came with `remat.instance/3`."""
 
+    @classmethod
+    def read_lists(cls, document: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of a well-formed document that are read together, as columns (see `plainly`)."""
+        return {}
+
     def newer_keys(self, schema: int) -> frozenset[str]:
         """Return the keys that a document of an older schema than `remat.instance/`schema cannot have here."""
         return self.since_2 if schema == 2 else self.since_3
@@ -212,7 +217,7 @@ def _speed(value: object) -> Number:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise fail(f"expected a number, not {brief(value)}")
     if not 0 < value <= 1:
-        raise fail(f"{brief(value)} is out of range; a speed is more than 0 and at most 1, the first processor's")
+        raise fail(f"{brief(value)} is out of range; it is more than 0 and at most 1, as of the first processor")
     return 1 if value == 1 else value
 
 

@@ -37,6 +37,11 @@ def is_pipeline(instance: object) -> TypeGuard[PipelineInstance]:
     return getattr(instance, "kind", None) == "pipeline"
 
 
+def is_chain(instance: object) -> TypeGuard[ChainInstance]:
+    """Whether an instance is of the kind `chain`; does not import that."""
+    return getattr(instance, "kind", None) == "chain"
+
+
 def is_adjoint(instance: object) -> TypeGuard[AdjointInstance]:
     """Whether an instance is of the kind `adjoint`; does not import that."""
     return getattr(instance, "kind", None) == "adjoint"

@@ -84,6 +84,10 @@ class Layer(LayerWork):
     parameter_gradient_size: Size | None = Field(
         default=None, description="Bytes in which their gradients are added up; null: as the parameters."
     )
+    bucket_size: Size | None = Field(
+        default=None,
+        description="Bytes in which a backward makes them, before they are added up, or reduced; null: as that.",
+    )
     optimizer_size: Size = Field(default=0, description="Bytes of the optimizer's state.")
     update_time: Time = Field(
         default=0, description="Time in which a device updates its parameters, at the end of a step."
@@ -97,6 +101,11 @@ class Layer(LayerWork):
     def parameter_gradient_bytes(self) -> int:
         """Bytes in which the gradients of its parameters are added up."""
         return self.parameter_size if self.parameter_gradient_size is None else self.parameter_gradient_size
+
+    @property
+    def bucket_bytes(self) -> int:
+        """Bytes in which a backward makes them, where they are reduced before they stay."""
+        return self.parameter_gradient_bytes if self.bucket_size is None else self.bucket_size
 
     @property
     def of_parameters(self) -> tuple[int, int, int]:

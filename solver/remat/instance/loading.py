@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from functools import cache
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from remat.documents import collector_paused, read_document
+from remat.documents import collector_paused, read_document, read_unparsed
 from remat.errors import InstanceError, ScheduleForInstanceError
 from remat.instance.base import SCHEMA, SCHEMA_3, SCHEMAS, BaseInstance
 from remat.instance.fields import MOST_COUNTED, MOST_NAMED, UNCOUNTED, units_scope
 from remat.instance.kinds import KINDS, model_of
 from remat.instance.machine import MachineModel
+from remat.instance.plainly import plainly
+from remat.texts import ListText, opened
 from remat.units import Units, brief
 
 if TYPE_CHECKING:
@@ -41,11 +43,27 @@ def load(source: str | os.PathLike[str] | IO[Any] | dict[str, Any] | BaseInstanc
     if isinstance(source, BaseInstance):
         return source  # type: ignore[return-value]
     with collector_paused():
-        return instance_from_document(source if isinstance(source, dict) else read_document(source))
+        document = source if isinstance(source, dict) else opened(read_unparsed(source), "values", "tasks")
+        return instance_from_document(document)
 
 
 def instance_from_document(document: Any) -> Instance:
-    """Validate a parsed document as an instance."""
+    """Validate a parsed document as an instance; lists of it may still be text."""
+    try:
+        return _from_document(document)
+    except (InstanceError, _UnusualError):
+        texts = [part for part in document.values() if isinstance(part, ListText)] if isinstance(document, dict) else []
+        if not texts:
+            raise
+        # What is no document at all is said first, and what is unusual is looked at entry by entry.
+        return _from_document(texts[0].document())
+
+
+class _UnusualError(Exception):
+    """A document with lists that are still text, and that are not as most are."""
+
+
+def _from_document(document: Any) -> Instance:
     if not isinstance(document, dict):
         raise InstanceError(f"an instance is a JSON object, not {_json_type(document)}", "$")
     schema = document.get("schema")
@@ -60,7 +78,11 @@ def instance_from_document(document: Any) -> Instance:
         raise InstanceError(f"{found}; it is one of {', '.join(KINDS)}", "$.kind")
     try:
         with collector_paused():
-            loaded: Instance = model_of(kind).model_validate(document)
+            model = model_of(kind)
+            made: Instance | None = plainly(model, document)
+            if made is None and any(isinstance(part, ListText) for part in document.values()):
+                raise _UnusualError
+            loaded: Instance = model.model_validate(document) if made is None else made
             return loaded
     except ValidationError as error:
         raise instance_error(error) from None
@@ -71,7 +93,8 @@ def load_machine(source: str | os.PathLike[str] | IO[Any] | dict[str, Any], unit
     document = source if isinstance(source, dict) else read_document(source, "machine")
     try:
         with units_scope(units):
-            return MachineModel.model_validate(document)
+            made = plainly(MachineModel, document)
+            return MachineModel.model_validate(document) if made is None else made
     except ValidationError as error:
         raise instance_error(error) from None
 
@@ -128,6 +151,8 @@ def _json_type(value: object) -> str:
 @cache
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of `remat.instance/3`, which reads documents of `/1` and `/2`, too."""
+    from pydantic import Field, TypeAdapter
+
     from remat.instance.kinds import Instance
 
     adapter: TypeAdapter[Any] = TypeAdapter(Annotated[Instance, Field(discriminator="kind")])

@@ -6,10 +6,13 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from remat.graph.machine import Link, Machine, Memory, Processor
+from remat.graph.machine import Link, Machine, Memory, Packed, Processor
 from remat.instance.fields import Bandwidth, Count, Many, Model, Name, NameOrNames, Size, Speed, Time, fail
 
 MOST_PROCESSORS = 4096
+
+ANY = "any"
+"""What an instance names instead of a memory where the schedule chooses; of a memory of that name it is the name."""
 
 
 class MemoryModel(Model):
@@ -44,9 +47,12 @@ class ProcessorModel(Model):
 
 
 class LinkModel(Model):
-    """A way from one memory to another: a transfer takes latency + size/bandwidth on its channel, and then `delay`."""
+    """A way from one memory to another: a transfer takes latency + size/bandwidth on its channel, and then `delay`.
 
-    since_3 = frozenset(["delay"])
+    One from a memory to itself is the way to its equals that are not listed: collectives of one part occupy it.
+    """
+
+    since_3 = frozenset(["delay", "ratio", "codec"])
     source: Name = Field(description="The memory that it reads.")
     target: Name = Field(description="The memory that it writes.")
     bandwidth: Bandwidth = Field(default=None, description="Bytes per time; null: transfers take the latency only.")
@@ -56,6 +62,15 @@ class LinkModel(Model):
         description="Time from when the channel is free again until the data has arrived: any number of transfers are "
         "under way at once. Needs remat.instance/3.",
     )
+    ratio: Speed = Field(
+        default=1,
+        description="Bytes that are sent for each that crosses the link, where it packs them. Needs remat.instance/3.",
+    )
+    codec: Bandwidth = Field(
+        default=None,
+        description="Bytes per time that are packed and unpacked, before the link is free again; null: that takes no "
+        "time. Needs remat.instance/3.",
+    )
     channel: NameOrNames | None = Field(
         default=None,
         description="What a transfer occupies; null: a channel of the link's own. Links that share one take turns; one "
@@ -63,9 +78,17 @@ class LinkModel(Model):
     )
 
     def newer_keys(self, schema: int) -> frozenset[str]:
-        """Several channels came with `remat.instance/3`, too."""
-        several = frozenset(["channel"]) if schema == 3 and isinstance(self.channel, tuple) else frozenset[str]()
-        return super().newer_keys(schema) | several
+        """Several channels, and ways to equals, came with `remat.instance/3`, too."""
+        newer = super().newer_keys(schema)
+        if schema == 3 and isinstance(self.channel, tuple):
+            newer |= {"channel"}
+        return newer | {"target"} if schema == 3 and self.source == self.target else newer
+
+    @property
+    def packed(self) -> Packed | None:
+        """How it packs what crosses it; None if it does not."""
+        plain = self.ratio == 1 and self.codec is None
+        return None if plain else Packed(self.bandwidth, self.ratio, self.codec)
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -105,8 +128,6 @@ class MachineModel(Model):
             for end, name in (("source", link.source), ("target", link.target)):
                 if name not in memories:
                     raise fail(f"unknown memory {name!r}", f"{at}.{end}")
-            if link.source == link.target:
-                raise fail(f"a link from {link.source!r} to itself", at)
             if (link.source, link.target) in pairs:
                 raise fail(f"a second link from {link.source!r} to {link.target!r}", at)
             for channel in link.channels:
@@ -114,6 +135,11 @@ class MachineModel(Model):
                     raise fail(f"channel {channel!r} names several processors; name one of them", f"{at}.channel")
             pairs.add((link.source, link.target))
         return self
+
+    @property
+    def leaves_places_open(self) -> bool:
+        """Whether `any` means that the schedule chooses: no memory is called so."""
+        return all(memory.name != ANY for memory in self.memories)
 
     @property
     def types(self) -> dict[str, str]:
@@ -133,7 +159,8 @@ class MachineModel(Model):
             Link(
                 source=index[link.source],
                 target=index[link.target],
-                bandwidth=link.bandwidth,
+                bandwidth=link.bandwidth if link.packed is None else link.packed.through,
+                packed=link.packed,
                 latency=link.latency,
                 delay=link.delay,
                 channel=(*link.channels, f"{link.source}->{link.target}")[0],

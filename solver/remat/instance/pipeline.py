@@ -26,6 +26,7 @@ from remat.instance.divisions import (
 )
 from remat.instance.fields import LARGEST_COUNT, Count, Many, check_total, fail
 from remat.instance.layers import PHASE_TIMES, PREVIOUS, Layer, LayerWork
+from remat.instance.sharding import PipelineSharding
 
 ROUNDING = 1e-9
 """Share by which sums of given times may be off."""
@@ -67,6 +68,10 @@ class PipelineInstance(BaseInstance):
         default="none",
         description="How copies of a layer add up their gradients when a step ends: not counted (none), or in a ring.",
     )
+    sharding: PipelineSharding | None = Field(
+        default=None,
+        description="How equal ranks, neighbours of the cluster, train on parts of the batch, with a pipeline each.",
+    )
     samples: Count | None = Field(default=None, description="How many samples a micro-batch of these `layers` has.")
     sizes: Annotated[
         tuple[SizeModel, ...],
@@ -94,6 +99,11 @@ class PipelineInstance(BaseInstance):
         return any(any(layer.of_parameters) for layer in self.layers)
 
     @property
+    def device_types(self) -> list[str]:
+        """The type of each device that is modelled: of ranks, of the first."""
+        return self.cluster.types[:: self.ranks]
+
+    @property
     def length(self) -> int:
         """Number of layers, repeats counted."""
         return sum(layer.repeat for layer in self.layers)
@@ -106,7 +116,14 @@ class PipelineInstance(BaseInstance):
     @property
     def closes(self) -> bool:
         """Whether a step ends with anything: an exchange of gradients, or updates of parameters."""
+        if self.sharding is not None:
+            return True
         return (self.exchange != "none" and self.copies > 1) or any(layer.update_time for layer in self.layers)
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks share the batch out."""
+        return 1 if self.sharding is None else self.sharding.data
 
     @property
     def is_stream(self) -> bool:
@@ -239,12 +256,18 @@ class PipelineInstance(BaseInstance):
         return found
 
     def each_layer(self) -> list[Layer]:
-        """Return all layers, repeats one by one."""
+        """Return all layers, repeats one by one; of ranks that share states out, as one of these has them."""
+        ranks = self.sharding
+        own = self.layers if ranks is None else [_of_rank(layer, ranks) for layer in self.layers]
+        return [layer for layer in own for _ in range(layer.repeat)]
+
+    def whole_layers(self) -> list[Layer]:
+        """Return all layers, repeats one by one, with all their parameters."""
         return [layer for layer in self.layers for _ in range(layer.repeat)]
 
     def build_machine(self) -> Machine:
         """Build the cluster's machine."""
-        return self.cluster.build()
+        return self.cluster.build(self.ranks)
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:
@@ -286,6 +309,8 @@ class PipelineInstance(BaseInstance):
         if self.tokens is not None:
             listed += [(one.layers, self.micro_batches) for one in self.tokens.slices]
         total = 0
+        for layer in self.layers if self.sharding is not None else ():  # gathered, and buckets, for each micro-batch
+            total += layer.repeat * self.micro_batches * (2 * layer.parameter_size + layer.bucket_bytes)
         for works, batches in listed:
             for layer, work in zip(self.layers, works, strict=False):
                 each = work.output_size + work.gradient_bytes + work.saved_size + work.weight_saved_size
@@ -300,7 +325,7 @@ class PipelineInstance(BaseInstance):
 
     def _check_closing(self) -> None:
         """A step that ends, with transfers beside the work, may end with an exchange and updates."""
-        at = ".exchange" if self.exchange != "none" else ".layers"
+        at = ".exchange" if self.exchange != "none" else ".layers" if self.sharding is None else ".sharding"
         if not self.closes:
             return
         if self.is_stream:
@@ -311,6 +336,30 @@ class PipelineInstance(BaseInstance):
                 f"{self.cluster.transfers}",
                 at,
             )
+
+    @model_validator(mode="after")
+    def _ranks(self) -> Self:
+        ranks = self.sharding
+        if ranks is None:
+            return self
+        for key, there in (("exchange", self.exchange != "none"), ("copies", self.copies > 1)):
+            if there:
+                raise fail("ranks are no copies: they exchange what they have by themselves", f".{key}")
+        for key in ("parts", "tokens"):
+            if getattr(self, key):
+                raise fail("one rank is modelled, with whole micro-batches", f".{key}")
+        if self.is_stream:
+            raise fail(
+                f"ranks exchange gradients when a step ends, and with weights {self.weights} none does", ".weights"
+            )
+        types = [(device.type_name, device.memory) for device in self.cluster.devices for _ in range(device.count)]
+        if len(types) % ranks.data:
+            raise fail(f"{ranks.data} does not divide the {len(types)} devices of the cluster", ".sharding.data")
+        for first in range(0, len(types), ranks.data):
+            if len(set(types[first : first + ranks.data])) > 1:
+                names = self.cluster.names[first : first + ranks.data]
+                raise fail(f"the ranks {', '.join(names[:8])} are devices of different kinds", ".sharding.data")
+        return self
 
     @model_validator(mode="after")
     def _divisions(self) -> Self:
@@ -405,3 +454,15 @@ class PipelineInstance(BaseInstance):
                     f"longer one of F and B) and at most {most:g} (one after the other)",
                     at,
                 )
+
+
+def _of_rank(layer: Layer, ranks: PipelineSharding) -> Layer:
+    """Return a layer as one of several ranks has it."""
+    parameters, gradients, states = ranks.shares(
+        layer.parameter_size, layer.parameter_gradient_bytes, layer.optimizer_size
+    )
+    update: dict[str, object] = {"parameter_size": parameters, "parameter_gradient_size": gradients}
+    bucket = layer.bucket_size or 0
+    if not ranks.shares_gradients and bucket:
+        update["backward_workspace"] = layer.backward_workspace + bucket
+    return layer.model_copy(update=update | {"optimizer_size": states})

@@ -7,7 +7,7 @@ from typing import Any
 
 from remat.errors import OptionError
 from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance, JoinInstance, instance_from_document
-from remat.instance.dag import ANY
+from remat.instance.machine import ANY
 from remat.units import Number
 
 _STAGE_TIMES = ("forward_time", "backward_time", "saving_forward_time", "tape_time", "time")

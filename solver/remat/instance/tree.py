@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from remat.instance.base import BaseInstance
-from remat.instance.dag import Parallel
 from remat.instance.fields import Many, Name, ParentArray, SizeArray, TimeArray, check_total, fail
+from remat.instance.tasks import Parallel
 
 
 class TreeInstance(BaseInstance):

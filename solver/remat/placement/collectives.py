@@ -42,7 +42,7 @@ class Collectives:
     of_value : (values,) int64
         The collective (by its place in `tasks`) that makes a value; -1 for others.
     touched : (values,) bool
-        What collectives read or make.
+        What collectives of several parts read or make; those of one part free what they use last, as runs do.
     sources, followers : list of lists of int
         Operations that make what the parts read, and those that read what they make.
     members, held : list of lists of int
@@ -66,7 +66,7 @@ class Collectives:
             found: dict[int, None] = {}
             where = [machine.memory_index[part.memory or machine.memories[0].name] for part in graph.parts[task]]
             for part, memory in zip(graph.parts[task], where, strict=True):
-                self.touched[[*part.reads, *part.writes]] = True
+                self.touched[[*part.reads, *part.writes]] |= len(where) > 1
                 self.of_value[list(part.writes)] = number
                 for value in part.reads:
                     made = int(maker[value])
@@ -76,7 +76,9 @@ class Collectives:
                         what = f"{graph.described(task)} reads {graph.values[value]} in {machine.memories[memory].name}"
                         raise OptionError(f"{what}, where no operation makes it", argument="orders")
                     found[made] = None
-            ends = zip(where, [*where[1:], where[0]], strict=True) if len(where) > 1 else ()
+            ends = list(zip(where, [*where[1:], where[0]], strict=True))
+            if len(where) == 1 and ends[0] not in machine.link_index:
+                ends = []
             held = [resource for pair in ends for resource in machine.held_by_link[machine.link_index[pair]]]
             self.sources.append(sorted(found))
             self.members.append([first[memory] for memory in where])

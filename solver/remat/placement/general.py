@@ -82,7 +82,7 @@ class _Placer:
             if item == -2 or index in steps.unknown:  # an unknown name: the verifier will say so
                 outcome: tuple[Number, Number] | tuple[int, int, int] = (earliest, earliest)
             elif kind == StepKind.RUN and item in self.parts:
-                outcome = self._meet(item, ons[index] if ons else [], earliest)
+                outcome = self._meet(item, drops[index], ons[index] if ons else [], earliest)
             elif kind == StepKind.RUN:
                 outcome = self._run(item, drops[index], ons[index] if ons else [], earliest)
             elif kind == StepKind.COPY:
@@ -168,11 +168,18 @@ class _Placer:
             self._access(key, end)
         return start, end
 
-    def _meet(self, task: int, on: list[int], earliest: Number) -> tuple[Number, Number] | tuple[int, int, int]:
-        """Run a collective: part i in the memory of the i-th processor, as soon as all of them can."""
+    def _meet(
+        self, task: int, drops: list[int], on: list[int], earliest: Number
+    ) -> tuple[Number, Number] | tuple[int, int, int]:
+        """Run a collective: part i in the memory of the i-th processor, as soon as all of them can.
+
+        One of several parts drops nothing.
+        """
         parts, processors = self.parts[task], on or [0]
         memories = [self.memory_of[processor] for processor in processors]
-        ends = list(zip(memories, memories[1:] + memories[:1], strict=True)) if len(memories) > 1 else []
+        ends = list(zip(memories, memories[1:] + memories[:1], strict=True))
+        if len(memories) == 1 and ends[0] not in self.machine.link_index:
+            ends = []
         if len(parts) != len(processors) or any(pair not in self.machine.link_index for pair in ends):
             return earliest, earliest  # the verifier will say so
         held = {channel for pair in ends for channel in self.machine.held_by_link[self.machine.link_index[pair]]}
@@ -184,6 +191,9 @@ class _Placer:
         writes = [(memory, value) for memory, part in zip(memories, parts, strict=True) for value in part.writes]
         earliest = max([earliest, *(self.written[key] for key in reads)])
         earliest = max([earliest, *(self.touched[memory * self.values + value] for memory, value in writes)])
+        dropped = [memories[0] * self.values + value for value in drops]
+        others = max((self.accessed[key] for key in dropped), default=0)
+        earliest = _ending_after(earliest, self.time[task], others)
         taken: dict[int, int] = dict.fromkeys(memories, self.workspace[task])
         for memory, value in writes:
             taken[memory] += self.size[value]
@@ -204,6 +214,10 @@ class _Placer:
             key = memory * self.values + value
             self._release(end, memory, self.present[key])
             self.written[key], self.present[key] = end, self.size[value]
+            self._access(key, end)
+        for key in dropped:
+            self._release(end, memories[0], self.present[key])
+            self.present[key] = 0
             self._access(key, end)
         return start, end
 

@@ -396,8 +396,16 @@ class _Listing:
         runs = len(tasks)
         transfers = runs + np.arange(len(waits.sent_value))
         uses = [graph.reads.gather(tasks), graph.writes.gather(tasks)]
-        step = np.concatenate([*(of.rows for of in uses), transfers, transfers])
-        memory = np.concatenate([*(waits.task_memory[of.rows] for of in uses), waits.sent_from, waits.sent_to])
+        steps = [of.rows for of in uses]
+        memories = [waits.task_memory[of.rows] for of in uses]
+        for number, (task, members) in enumerate(zip(waits.meets.tasks, waits.meets.members, strict=True)):
+            if len(members) == 1:
+                own = Ragged.from_lists([[*graph.reads[task].tolist(), *graph.writes[task].tolist()]])
+                uses.append(own)
+                steps.append(np.full(len(own.items), runs + len(transfers) + number))
+                memories.append(np.full(len(own.items), waits.machine.processors[members[0]].memory))
+        step = np.concatenate([*steps, transfers, transfers])
+        memory = np.concatenate([*memories, waits.sent_from, waits.sent_to])
         value = np.concatenate([*(of.items for of in uses), waits.sent_value, waits.sent_value])
         key = memory * values + value
         place = np.empty(len(self.order), dtype=np.int64)

@@ -32,13 +32,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from remat.errors import OptionError
-    from remat.graph.bounds import makespan_bound, needed_tasks
+    from remat.graph.bounds import NeededTasks, makespan_bound, needed_tasks
     from remat.graph.chain import Chain, Variants
     from remat.graph.machine import Link, Machine, Memory, Processor
-    from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph, number_array
+    from remat.graph.names import Names
+    from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, Resident, TaskGraph, number_array
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Layer, PipelineInstance, TreeInstance
     from remat.plugin.context import Context, Progress
-    from remat.plugin.emit import MOST_RUNS, check_length, run_in_order, unread_tasks, useful_runs
+    from remat.plugin.emit import MOST_RUNS, check_length, run_in_order, unread_tasks, useful_places, useful_runs
     from remat.plugin.options import Options, make_options
     from remat.plugin.orders import reference_order
     from remat.plugin.problem import Problem
@@ -71,6 +72,8 @@ _HOME = {
     "MOST_RUNS": "remat.plugin.emit",
     "Machine": "remat.graph.machine",
     "Memory": "remat.graph.machine",
+    "Names": "remat.graph.names",
+    "NeededTasks": "remat.graph.bounds",
     "Number": "remat.units",
     "NumberArray": "remat.graph.taskgraph",
     "Operation": "remat.schedule.operations",
@@ -86,6 +89,7 @@ _HOME = {
     "Progress": "remat.plugin.context",
     "Proposal": "remat.plugin.proposal",
     "Ragged": "remat.graph.taskgraph",
+    "Resident": "remat.graph.taskgraph",
     "Stage": "remat.schedule.orders",
     "Status": "remat.plugin.proposal",
     "StepBuilder": "remat.schedule.steps",
@@ -112,6 +116,7 @@ _HOME = {
     "reference_order": "remat.plugin.orders",
     "run_in_order": "remat.plugin.emit",
     "unread_tasks": "remat.plugin.emit",
+    "useful_places": "remat.plugin.emit",
     "useful_runs": "remat.plugin.emit",
     "task_sequence": "remat.schedule.operations",
     "tasks_of": "remat.schedule.orders",
@@ -138,6 +143,8 @@ __all__ = [
     "Link",
     "Machine",
     "Memory",
+    "Names",
+    "NeededTasks",
     "Number",
     "NumberArray",
     "Operation",
@@ -153,6 +160,7 @@ __all__ = [
     "Progress",
     "Proposal",
     "Ragged",
+    "Resident",
     "Stage",
     "Status",
     "StepBuilder",
@@ -180,6 +188,7 @@ __all__ = [
     "task_sequence",
     "tasks_of",
     "unread_tasks",
+    "useful_places",
     "useful_runs",
 ]
 

@@ -86,7 +86,7 @@ def _way_out(problem: Problem) -> bool:
     """Whether values can leave the processor's memory and come back."""
     machine = problem.machine
     device = machine.processors[0].memory
-    out = {link.target for link in machine.links if link.source == device}
+    out = {link.target for link in machine.links if link.source == device} - {device}
     back = {link.source for link in machine.links if link.target == device}
     return bool(out & back)
 
@@ -206,7 +206,25 @@ def _has_parameters(problem: Problem) -> bool:
 
 
 def _parameters_and_memories(problem: Problem) -> bool:
-    return _has_parameters(problem) and len(problem.machine.memories) > 1
+    return _has_parameters(problem) and len(problem.machine.memories) > 1 and not _is_stream(problem)
+
+
+def _ranks_or_open(problem: Problem) -> bool:
+    """Whether ranks share parameters out, these may lie anywhere, or steps follow each other without end."""
+    graph = problem.graph
+    return _has_parameters(problem) and bool(graph.parts or graph.placeable or _is_stream(problem))
+
+
+def _endless_and_memories(problem: Problem) -> bool:
+    return _has_parameters(problem) and len(problem.machine.memories) > 1 and _is_stream(problem)
+
+
+def _open_places(problem: Problem) -> bool:
+    return _has_parameters(problem) and bool(problem.graph.placeable)
+
+
+def _plain_parameters(problem: Problem) -> bool:
+    return _has_parameters(problem) and not _ranks_or_open(problem)
 
 
 def _otherwise(problem: Problem) -> bool:
@@ -268,7 +286,13 @@ def _small_pipeline(problem: Problem) -> bool:
 
 TABLE: tuple[Rule, ...] = (
     Rule("chain", "parameters, and several memories", ("weight-offload",), _parameters_and_memories),
-    Rule("chain", "parameters", ("dag-auto", "keep-all"), _has_parameters),
+    Rule(
+        "chain", "parameters that ranks share out, or that may lie anywhere, or without end", ("zero",), _ranks_or_open
+    ),
+    Rule("chain", "parameters that may lie anywhere", ("granular-offload",), _open_places),
+    Rule("chain", "steps without end, and several memories", ("zero-offload",), _endless_and_memories),
+    Rule("chain", "steps without end, parameters elsewhere", ("zero-infinity",), _endless_and_memories),
+    Rule("chain", "parameters, otherwise", ("dag-auto", "keep-all"), _plain_parameters),
     Rule(
         "chain",
         "links to another memory and back, one saving forward per stage, at most 200 stages",

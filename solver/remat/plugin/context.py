@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from remat.plugin.proposal import ALL_SCHEDULES, Termination
 from remat.schedule.steps import Steps
@@ -29,6 +29,8 @@ class Progress:
     message : str
     source : str
         The algorithm that runs.
+    steps : Steps or None
+        The better schedule that is reported, for whoever listens; a history does not keep it.
     """
 
     seconds: float
@@ -36,6 +38,7 @@ class Progress:
     bound: Number | None
     message: str
     source: str = ""
+    steps: Steps | None = field(default=None, repr=False, compare=False)
 
     @property
     def gap(self) -> float | None:
@@ -208,7 +211,8 @@ class Context:
             raise ValueError(f"bound {bound!r} is reported without the scope for which it holds")
         before = self.best_makespan, self.best_bound
         known = self.best_makespan
-        if steps is not None and (known is None or makespan is None or makespan <= known):
+        better = steps is not None and (known is None or makespan is None or makespan <= known)
+        if better:
             self.best_steps, self.best_makespan = steps, makespan
         if bound is not None and scope == ALL_SCHEDULES and math.isfinite(bound):
             self.best_bound = bound if self.best_bound is None else max(bound, self.best_bound)
@@ -218,7 +222,7 @@ class Context:
             self.changed = now
             self.history.append(progress)
         if self.listener is not None:
-            self.listener(progress)
+            self.listener(replace(progress, steps=steps) if better else progress)
 
 
 class _Aside(Context):

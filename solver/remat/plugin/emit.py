@@ -43,6 +43,12 @@ def useful_runs(graph: TaskGraph, tasks: IntArray | list[int]) -> list[int]:
     list of int
         O(accesses).
     """
+    runs = np.asarray(tasks, dtype=np.int64).tolist()
+    return [runs[place] for place in useful_places(graph, runs)]
+
+
+def useful_places(graph: TaskGraph, tasks: IntArray | list[int]) -> list[int]:
+    """Return the places in a sequence of the runs that `useful_runs` keeps, in order."""
     order = np.asarray(tasks, dtype=np.int64)
     runs: list[int] = order.tolist()
     left = np.bincount(order, minlength=len(graph.tasks)).tolist()
@@ -51,11 +57,12 @@ def useful_runs(graph: TaskGraph, tasks: IntArray | list[int]) -> list[int]:
     alive = {place.value for place in graph.outputs} | pinned
     reads, writes = graph.reads.gather(order).to_lists(), graph.writes.gather(order).to_lists()
     kept = []
-    for task, read, written in zip(reversed(runs), reversed(reads), reversed(writes), strict=True):
+    for place in range(len(runs) - 1, -1, -1):
+        task, written = runs[place], writes[place]
         if (must[task] and left[task] == 1) or not alive.isdisjoint(written):
-            kept.append(task)
+            kept.append(place)
             alive.difference_update(value for value in written if value not in pinned)
-            alive.update(read)
+            alive.update(reads[place])
         else:
             left[task] -= 1
     return kept[::-1]

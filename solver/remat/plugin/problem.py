@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from remat.graph.taskgraph import TaskGraph
     from remat.instance import Instance
 
-FOR_PARAMETERS = "; use weight-offload, zero-offload or l2l, or one for task graphs, such as dag-auto"
+FOR_PARAMETERS = "; use weight-offload, zero, zero-offload or l2l, or one for task graphs, such as dag-auto"
 
 
 @dataclass(frozen=True)

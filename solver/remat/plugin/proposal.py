@@ -117,6 +117,9 @@ class Proposal:
         Of a pipeline, instead of steps: one order per device, from which the steps follow.
     pattern : Pattern or None
         Of a pipeline whose micro-batches follow each other without end, instead of steps: what each of them does.
+    period : int, float or None
+        Of a chain whose steps of training follow each other without end: how long after one the next begins, which
+        then does the same. The steps have start times.
     makespan : int, float or None
         The claimed makespan. An algorithm that only promises an upper bound claims nothing.
     peak : int or None
@@ -140,6 +143,7 @@ class Proposal:
     steps: Steps | None = None
     orders: Orders | None = None
     pattern: Pattern | None = None
+    period: Number | None = None
     makespan: Number | None = None
     peak: int | None = None
     bounds: tuple[Bound, ...] = ()

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, util
-from importlib.metadata import entry_points
 from typing import Any, Literal
 
 from remat.errors import OptionError
+from remat.plugin.points import entry_points
 
 ENTRY_POINT_GROUP = "remat.algorithms"
 
@@ -53,6 +53,10 @@ class Algorithm:
     devices : bool
         Whether it knows of kind `dag` times by type, tasks that are tied to processors and inputs whose place is the
         schedule's choice, and memories with static bytes of their own.
+    ranks : bool
+        Whether it knows chains whose states equal ranks share out, or lie where the schedule says.
+    streams : bool
+        Whether it knows chains whose steps follow each other without end, and answers with a period.
     slices : bool
         Whether it knows pipelines whose sequences are cut into slices.
     divide : str
@@ -90,6 +94,8 @@ class Algorithm:
     several_memories: bool = False
     any_links: bool = False
     devices: bool = False
+    ranks: bool = False
+    streams: bool = False
     slices: bool = False
     divide: str = ""
     anytime: bool = False
@@ -145,7 +151,7 @@ def _load(reference: str) -> Any:
 def _registered() -> dict[str, Algorithm]:
     found: dict[str, Algorithm] = {}
     # The built-in zoo first, so that a plug-in cannot take one of its names.
-    points = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: (point.name != "builtin", point.name))
+    points = sorted(entry_points(ENTRY_POINT_GROUP), key=lambda point: (point.name != "builtin", point.name))
     for point in points:
         try:
             listed: Any = point.load()

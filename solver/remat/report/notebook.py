@@ -106,16 +106,23 @@ def figure(what: Any, **options: Any) -> Figure:
 
 
 def save(what: Any, path: str | os.PathLike[str], **options: Any) -> None:
-    """Write the picture."""
-    save_figure(path, _picture(what, **options))
+    """Write the picture, or the page of a schedule."""
+    if isinstance(what, Result):
+        schedule.plot(what, path, view=_view(what, **options))
+    else:
+        save_figure(path, _picture(what, **options))
 
 
 def _picture(what: Any, view: str | None = None) -> Callable[[], Figure]:
     if isinstance(what, Result):
-        return schedule.picture(what, view or ("time" if what.orders is None else "devices"))
+        return schedule.picture(what, _view(what, view))
     if isinstance(what, Sweep):
         return pareto.picture_of_sweep(what)
     raise OptionError("of instances there are no pictures; solve it first")
+
+
+def _view(result: Result, view: str | None = None) -> str:
+    return view or ("time" if result.orders is None else "devices")
 
 
 def records(what: Result | Sweep) -> list[dict[str, Any]]:

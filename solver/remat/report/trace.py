@@ -117,7 +117,7 @@ def _served(result: Result, report: Report, scale: float) -> Iterator[str]:
             resources = (machine.resource_of_link[link],)
             size = int(graph.size[item]) if amounts[index] < 0 else amounts[index]
             moved = "true" if drops[index] else "false"
-            name = json.dumps(f"{graph.values[item]}: {machine.link_name(link)}")
+            name = json.dumps(f"{graph.described_value(item)}: {machine.link_name(link)}")
             args = f'"step": {index}, "size": {size}, "drop": {moved}'
         for resource in resources:
             yield (

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from remat.graph.machine import Machine
+from remat.graph.machine import Machine, ring_time
 from remat.graph.names import NameRun, NumberedNames
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Part, Ragged, TaskGraph, number_array
 from remat.instance.lowering.chain import with_stage_names
 from remat.schedule.orders import Orders, Phase, PipelineTasks, tasks_of
+from remat.schedule.sharded import sharded_plan
 from remat.units import Number
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ def plan_of(
     tasks = tasks_of(instance) if tasks is None else tasks
     operations, beside = tasks.of_units(orders)
     plan = Plan(graph, orders.columns[0][orders.units.start[:-1]], operations, beside)
+    if instance.sharding is not None:
+        return sharded_plan(instance, machine, places, plan, tasks, orders)
     if not instance.closes:
         return plan
     return _Closing(instance, machine, places, plan, tasks).plan(orders)
@@ -252,14 +255,7 @@ def _ring(machine: Machine, homes: list[int], size: int) -> Number:
     links = [
         machine.links[machine.link_index[ends]] for ends in zip(memories, [*memories[1:], memories[0]], strict=True)
     ]
-    slowest: Number = 0
-    for link in links:
-        time: Number = link.latency + link.delay
-        if link.bandwidth is not None:
-            each = len(homes) * link.bandwidth
-            time += size // each if isinstance(each, int) and size % each == 0 else size / each
-        slowest = max(slowest, time)
-    return 2 * (len(homes) - 1) * slowest
+    return ring_time(links, len(homes), size, turns=2)
 
 
 def _joined(one: NumberArray, other: NumberArray) -> NumberArray:

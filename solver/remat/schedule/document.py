@@ -15,8 +15,9 @@ from remat.graph.machine import Machine
 from remat.graph.names import Names
 from remat.graph.taskgraph import NumberArray, TaskGraph
 from remat.instance.fields import units_scope
-from remat.schedule.reading import StepText
+from remat.schedule.reading import columns_of
 from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps
+from remat.texts import ListText
 from remat.units import LARGEST_SIZE, LARGEST_TOTAL, Number, Units, parse_size, parse_time
 
 SCHEMA = "remat.schedule/1"
@@ -139,7 +140,7 @@ def read_head(document: Any) -> dict[str, Any]:
     try:
         return _checked_head(document)
     except InstanceError:
-        if isinstance(document, dict) and isinstance(document.get("steps"), StepText):
+        if isinstance(document, dict) and isinstance(document.get("steps"), ListText):
             document["steps"].listed()  # what is no document at all is said first
         raise
 
@@ -168,7 +169,7 @@ def parse_steps(document: Any, graph: TaskGraph, machine: Machine, units: Units)
         For what is no schedule at all: wrong types, unknown keys anywhere, start times on some steps only.
     """
     listed = read_head(document).get("steps")
-    steps = listed.columns(graph, machine) if isinstance(listed, StepText) else None
+    steps = columns_of(listed, graph, machine) if isinstance(listed, ListText) else None
     if steps is None:
         steps = _listed_steps(listed, graph, machine, units)
     if steps.paired is not None and document["schema"] == SCHEMA:
@@ -178,7 +179,7 @@ def parse_steps(document: Any, graph: TaskGraph, machine: Machine, units: Units)
 
 
 def _listed_steps(listed: Any, graph: TaskGraph, machine: Machine, units: Units) -> Steps:
-    if isinstance(listed, StepText):
+    if isinstance(listed, ListText):
         listed = listed.listed()
     if not isinstance(listed, list):
         raise InstanceError("the schedule has no list of steps", "$.steps")

@@ -9,70 +9,26 @@ wrong: nothing is accepted here that it would not accept, and the columns are th
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import chain
-from typing import IO, Any, cast, overload
+from types import NoneType
+from typing import IO, Any
 
 import numpy as np
 
-from remat.documents import QUICK, Unparsed, collector_paused, keys_in, parsed_quickly, read_unparsed
+from remat.documents import collector_paused, read_unparsed
 from remat.graph.machine import Machine
 from remat.graph.names import Names
 from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph
 from remat.schedule.steps import WHOLE, StepKind, Steps
+from remat.texts import ListText, Part, opened
 from remat.units import LARGEST_SIZE, LARGEST_TOTAL
-
-PART = 1 << 18
-"""Characters of a part, but for the step that it ends with."""
-
-_BETWEEN = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*\{")
-_NUMERIC = np.zeros(256, dtype=bool)
-_NUMERIC[list(b"0123456789+-.eE")] = True
-_LONG = 2150
-"""Half as many characters as a number may have."""
 
 
 def read_schedule(source: str | os.PathLike[str] | IO[Any]) -> Any:
-    """Read a schedule document as `remat.documents.read_document` does; its steps may still be a text (`StepText`)."""
-    return opened(read_unparsed(source, "schedule"))
-
-
-def opened(unparsed: Unparsed) -> Any:
-    """Return a schedule document of which the steps may still be a text."""
-    data = unparsed.data
-    span = _steps_of(data) if len(data) >= QUICK and not _has_long_number(data) else None
-    if span is None:
-        return unparsed.parse()
-    head = parsed_quickly(data[: span[0]] + b"null" + data[span[1] :])
-    if not isinstance(head, dict):
-        return unparsed.parse()
-    return head | {"steps": StepText(unparsed, *span)}
-
-
-def _steps_of(data: bytes) -> tuple[int, int] | None:
-    """Return where the list of steps begins and ends in the text of a document; None if there is none."""
-    import msgspec
-
-    try:
-        raw = msgspec.json.decode(data, type=_head()).steps
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-    listed = np.frombuffer(raw, dtype=np.uint8)
-    if len(listed) < 2 or listed[0] != ord("["):
-        return None
-    whole = np.frombuffer(data, dtype=np.uint8)
-    begin = int(listed.ctypes.data) - int(whole.ctypes.data)
-    inside = begin >= 0 and begin + len(listed) <= len(data)
-    return (begin, begin + len(listed)) if inside else None
-
-
-@cache
-def _head() -> Any:
-    import msgspec
-
-    return msgspec.defstruct("Head", [("steps", msgspec.Raw, msgspec.Raw(b""))])
+    """Read a schedule document as `remat.documents.read_document` does; its steps may still be a text."""
+    return opened(read_unparsed(source, "schedule"), "steps")
 
 
 @cache
@@ -102,73 +58,18 @@ def _record() -> Any:
     )
 
 
-def _has_long_number(data: bytes) -> bool:
-    """Whether some number may have more digits than are read: each such one covers two of these places wholly."""
-    text = np.frombuffer(data, dtype=np.uint8)
-    places = np.arange(0, max(0, len(text) - 64), _LONG)
-    for offset in range(64):
-        places = places[_NUMERIC[text[places + offset]]]
-        if not len(places):
-            return False
-    return True
+def columns_of(listed: ListText, graph: TaskGraph, machine: Machine) -> Steps | None:
+    """Return the steps of a schedule as columns, names as indices; None where something is not as usual."""
+    import msgspec
 
-
-class StepText(Sequence[Any]):
-    """The steps of a document that are still a text: a list of objects, once somebody looks at them one by one."""
-
-    def __init__(self, unparsed: Unparsed, begin: int, end: int) -> None:
-        self._unparsed, self._begin, self._end = unparsed, begin, end
-        self._listed: list[Any] | None = None
-
-    def listed(self) -> list[Any]:
-        """Return the steps as `read_document` does, with its errors."""
-        if self._listed is None:
-            self._listed = cast("list[Any]", self._unparsed.parse()["steps"])
-        return self._listed
-
-    def __len__(self) -> int:
-        return len(self.listed())
-
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Any]: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        return self.listed()[index]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.listed())
-
-    def columns(self, graph: TaskGraph, machine: Machine) -> Steps | None:
-        """Return the steps as columns, names as indices; None where something is not as usual."""
-        import msgspec
-
-        columns = _Columns(graph, machine, self._most())
-        decoder = msgspec.json.Decoder(list[_record()])  # type: ignore[misc]
-        data = self._unparsed.data
-        try:
-            with collector_paused():
-                for begin, end in self._parts():
-                    columns.add(decoder.decode(b"[" + data[begin:end] + b"]"), data, begin, end)
-                return columns.build()
-        except (msgspec.MsgspecError, _UnusualError, KeyError, TypeError, ValueError, OverflowError, RecursionError):
-            return None
-
-    def _most(self) -> int:
-        """Return the number of steps, or more: each has a brace."""
-        text = np.frombuffer(self._unparsed.data, dtype=np.uint8)
-        return int(np.count_nonzero(text[self._begin : self._end] == ord("{")))
-
-    def _parts(self) -> Iterator[tuple[int, int]]:
-        """Yield parts of whole steps. A cut within a string, or within a step, leaves two parts that are no JSON."""
-        begin, end = self._begin + 1, self._end - 1
-        while begin < end:
-            cut = _BETWEEN.search(self._unparsed.data, begin + PART, end)
-            if cut is None:
-                yield begin, end
-                return
-            yield begin, cut.start() + 1
-            begin = cut.end() - 1
+    columns = _Columns(graph, machine, listed.most())
+    try:
+        with collector_paused():
+            for part in listed.parts(_record()):
+                columns.add(part)
+            return columns.build()
+    except (msgspec.MsgspecError, _UnusualError, KeyError, TypeError, ValueError, OverflowError, RecursionError):
+        return None
 
 
 class _UnusualError(Exception):
@@ -199,8 +100,11 @@ class _Columns:
         self._paired: list[int] = []
         self._count = 0
 
-    def add(self, records: list[Any], data: bytes, begin: int, end: int) -> None:
-        """Add the steps of ``data[begin:end]``."""
+    def add(self, part: Part) -> None:
+        """Add some steps."""
+        if not part.typed:
+            raise _UnusualError
+        records = part.records
         count, first = len(records), self._count
         rows = slice(first, first + count)
         runs = [record.run for record in records]
@@ -210,20 +114,13 @@ class _Columns:
         others = np.flatnonzero(item < 0)
         if len(others):
             keys -= len(others)
-            at = others.tolist()
-            keys += self._add_others([records[index] for index in at], others, item)
-            for index in at:
-                if records[index].copy is not None:  # what it frees is its own value
-                    drops[index] = _own(drops[index], records[index].copy)
+            keys += self._add_others([records[index] for index in others.tolist()], others, item, drops)
         lists = [drop or () for drop in drops]
         self._item[rows] = item
         self._counts[rows] = np.fromiter(map(len, lists), dtype=np.int64, count=count)
         self._freed.append(_all(self._values, list(chain.from_iterable(lists))))
-        colons = int(np.count_nonzero(np.frombuffer(data, dtype=np.uint8, count=end - begin, offset=begin) == ord(":")))
-        if colons != keys:
-            keys += self._add_rare(records)
-            if keys not in (colons, keys_in(data, begin, end)):
-                raise _UnusualError
+        if not part.has_keys(keys) and not part.has_keys(keys + self._add_rare(records)):
+            raise _UnusualError
         self._count += count
 
     def _add_starts(self, records: list[Any]) -> int:
@@ -246,13 +143,16 @@ class _Columns:
         self._starts.append(column)
         return len(starts)
 
-    def _add_others(self, records: list[Any], at: IntArray, item: IntArray) -> int:
-        """Fill in copies and drops, which are to have these items; return how many keys they have, but for `drop`."""
+    def _add_others(self, records: list[Any], at: IntArray, item: IntArray, drops: list[Any]) -> int:
+        """Fill in copies and drops, and what all steps are to have; return how many keys they have, but for `drop`."""
         is_copy = np.array([record.copy is not None for record in records])
         copies = [record for record in records if record.copy is not None]
-        drops = [record for record in records if record.copy is None]
-        if any(type(record.drop) is not list for record in drops):
+        others = [record for record in records if record.copy is None]
+        freeing = [record.drop for record in copies]
+        if any(type(record.drop) is not list for record in others) or not {*map(type, freeing)} <= {bool, NoneType}:
             raise _UnusualError
+        for index, record, frees in zip(at[is_copy].tolist(), copies, freeing, strict=True):
+            drops[index] = (record.copy,) if frees else ()  # its own value
         item[at[is_copy]] = _all(self._values, [record.copy for record in copies])
         at = at + self._count
         self._kind[at] = np.where(is_copy, StepKind.COPY, StepKind.DROP)
@@ -265,7 +165,7 @@ class _Columns:
             if not all(size is None or 0 <= size <= LARGEST_SIZE for size in sizes):
                 raise _UnusualError
             self._amount[where] = [WHOLE if size is None else size for size in sizes]
-        places = [record.memory for record in drops]
+        places = [record.memory for record in others]
         self._source[at[~is_copy]] = [0 if place is None else memories[place] for place in places]
         return 3 * len(copies) + partial + len(places) - places.count(None)
 
@@ -318,11 +218,3 @@ class _Columns:
     def _sparse(self, rows: dict[int, list[int]]) -> Ragged | None:
         filled = {index: row for index, row in rows.items() if row}
         return Ragged.from_lists([filled.get(index, ()) for index in range(self._count)]) if filled else None
-
-
-def _own(drop: object, value: str) -> Sequence[str]:
-    if drop is True:
-        return (value,)
-    if drop is not None and drop is not False:
-        raise _UnusualError
-    return ()

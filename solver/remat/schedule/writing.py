@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator
 from itertools import compress, pairwise
@@ -60,9 +59,9 @@ class _Writer:
         self._memories = [_quoted(memory.name) for memory in machine.memories]
         self._processors = [_quoted(processor.name) for processor in machine.processors]
         is_run = steps.kind == StepKind.RUN
-        self._runs = _Texts(graph.tasks, steps.item[is_run]).within('{"run": ', "")
-        self._values = _Texts(graph.values, np.concatenate((steps.item[~is_run], steps.drop.items)))
-        self._alone = self._values.within(', "drop": [', "]")
+        self._runs = _Texts(graph.tasks, steps.item[is_run]).around('{"run": ', "")
+        values = _Texts(graph.values, np.concatenate((steps.item[~is_run], steps.drop.items)))
+        self._values, self._alone = values.around("", ""), values.around(', "drop": [', "]")
         self._freed = steps.drop.counts
         self._partial = bool((steps.amount != WHOLE).any())
 
@@ -73,11 +72,11 @@ class _Writer:
         heads, tails = np.empty((2, end - begin), dtype=object)
         tails.fill("")
         is_run = kind == StepKind.RUN
-        heads[is_run] = self._runs.of(steps.item[begin:end][is_run])
+        heads[is_run] = self._runs[steps.item[begin:end][is_run]]
         freed, last = self._freed[begin:end], steps.drop.start[begin + 1 : end + 1] - 1
         one, two = is_run & (freed == 1), is_run & (freed == 2)
-        tails[one] = self._alone.of(steps.drop.items[last[one]])
-        pairs = zip(*(self._values.of(steps.drop.items[last[two] - k]) for k in (1, 0)), strict=True)
+        tails[one] = self._alone[steps.drop.items[last[one]]]
+        pairs = zip(*(self._values[steps.drop.items[last[two] - k]].tolist() for k in (1, 0)), strict=True)
         tails[two] = [f', "drop": [{first}, {second}]' for first, second in pairs]
         for index in np.flatnonzero(is_run & (freed > 2)).tolist():
             tails[index] = f', "drop": {self._list(begin + index)}'
@@ -93,14 +92,14 @@ class _Writer:
         return [f'{head}, "start": {start}{tail}}}' for head, start, tail in columns]
 
     def _list(self, step: int) -> str:
-        return f"[{', '.join(self._values.of(self._steps.drop[step]))}]"
+        return f"[{', '.join(self._values[self._steps.drop[step]].tolist())}]"
 
     def _add_copies(self, at: IntArray, begin: int, heads: Texts, tails: Texts) -> None:
         steps, memories = self._steps, self._memories
         step = at + begin
         ends = [f', "from": {source}, "to": {target}' for source in memories for target in memories]
         pair = (steps.source[step] * len(memories) + steps.target[step]).tolist()
-        values = self._values.of(steps.item[step])
+        values = self._values[steps.item[step]].tolist()
         heads[at] = [f'{{"copy": {value}{ends[k]}' for value, k in zip(values, pair, strict=True)]
         tails[at[self._freed[step] > 0]] = ', "drop": true'
         if self._partial:
@@ -137,30 +136,22 @@ def _quoted(name: str) -> str:
 
 
 class _Texts:
-    """Names in quotes, made once for each that occurs."""
+    """Names that occur, to be written in quotes."""
 
     def __init__(self, names: Names, used: IntArray) -> None:
         occurs = np.zeros(len(names), dtype=bool)
         occurs[used[(used >= 0) & (used < len(names))]] = True
-        self._at = np.flatnonzero(occurs)
+        self._at, self._count = np.flatnonzero(occurs), len(names)
         many = 4 * len(self._at) > len(names)
         listed = list(compress(names[:], occurs.tolist())) if many else [names[index] for index in self._at.tolist()]
         everything = "".join(listed)
-        plain = _quoted(everything) == f'"{everything}"'  # no name has what is written otherwise
-        self._fill(len(names), [f'"{name}"' for name in listed] if plain else list(map(_quoted, listed)))
+        self._plain = _quoted(everything) == f'"{everything}"'  # no name has what is written otherwise
+        self._listed = listed if self._plain else list(map(_quoted, listed))
 
-    def _fill(self, count: int, listed: list[str]) -> None:
-        self._listed = listed
-        self._texts: Texts = np.empty(count, dtype=object)
-        self._texts[self._at] = listed
-
-    def within(self, before: str, after: str) -> _Texts:
-        """Return the texts with others around them."""
-        made = copy.copy(self)
-        made._fill(len(self._texts), [f"{before}{text}{after}" for text in self._listed])
-        return made
-
-    def of(self, indices: IntArray) -> list[str]:
-        """Return the texts of these names."""
-        texts: list[str] = self._texts[indices].tolist()
+    def around(self, before: str, after: str) -> Texts:
+        """Return, by index, each name in quotes with these texts around it."""
+        if self._plain:
+            before, after = f'{before}"', f'"{after}'
+        texts: Texts = np.empty(self._count, dtype=object)
+        texts[self._at] = [f"{before}{text}{after}" for text in self._listed]
         return texts

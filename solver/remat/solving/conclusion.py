@@ -23,11 +23,14 @@ from remat.solving.remedies import remedies
 from remat.solving.result import Result
 from remat.solving.scopes import scope_of, scoped
 from remat.units import Number
-from remat.verifier import Report, check
+from remat.verifier import Report, check, check_cycle
 
 if TYPE_CHECKING:
     from remat.solving.orders import Followed
     from remat.solving.patterns import Stream
+
+OWN_SOURCES = ("needed tasks", "memory x time")
+"""Sources of the bounds that hold for every solve of an instance on a machine, whatever the algorithm proves."""
 
 CLAIM_TOLERANCE = 1e-9
 """Float claims may differ from the verified figure by this share (sums in another order)."""
@@ -57,6 +60,8 @@ def conclude(
         stream, least = _streamed(problem, solver, proposal)
         if stream is not None:
             steps, report, own = stream.steps, stream.report, stream.graph
+    elif proposal.period is not None:
+        steps, report, least = _cycled(problem, solver, proposal)
     elif proposal.orders is not None:
         followed, report, excess, hangs = _followed(problem, solver, proposal)
         if followed is not None:
@@ -129,6 +134,31 @@ def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[
         if memory.capacity is not None and size > memory.capacity
     )
     return None, LeastBudget(size, None, solver.guarantee == "strategy", -index)
+
+
+def _cycled(
+    problem: Problem, solver: Algorithm, proposal: Proposal
+) -> tuple[Steps | None, Report | None, LeastBudget | None]:
+    """Verify steps of training that follow each other; of those that take too much memory, return what is enough.
+
+    That is known only if one step alone fits.
+    """
+    assert proposal.steps is not None
+    assert proposal.period is not None
+    graph, machine, steps = problem.graph, problem.machine, proposal.steps
+    report = check(graph, machine, steps, reference_time=problem.no_recompute_time)
+    steady, wrong = check_cycle(graph, machine, steps, proposal.period)
+    report = replace(report, steady=steady, violations=(*report.violations, *wrong))
+    if {violation.rule for violation in report.violations} != {"capacity"}:
+        _check_claims(problem, solver, proposal, report)
+        return steps, report, None
+    over = [
+        (max(report.peaks[memory.name].size, steady.peaks[memory.name]), -index)
+        for index, memory in enumerate(machine.memories)
+        if memory.capacity is not None
+    ]
+    size, index = max(over)
+    return None, None, LeastBudget(size, None, False, -index)
 
 
 def _followed(
@@ -245,11 +275,11 @@ def _judge(
     stream: Stream | None = None,
     own: TaskGraph | None = None,
 ) -> Result:
-    simple = Bound(problem.least_makespan, ALL_SCHEDULES, "needed tasks")
+    simple = Bound(problem.least_makespan, ALL_SCHEDULES, OWN_SOURCES[0])
     bounds = (*proposal.bounds, simple)
     if len(problem.machine.processors) > 1 and not problem.in_parts:
         value = memory_time_bound(problem.graph, problem.machine, problem.needed)
-        bounds = (*bounds, Bound(value, ALL_SCHEDULES, "memory x time"))
+        bounds = (*bounds, Bound(value, ALL_SCHEDULES, OWN_SOURCES[1]))
     optimal_within = proposal.optimal_within
     if report is not None:
         holding = (ALL_SCHEDULES, optimal_within)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from remat.solving.divisions import described
 from remat.solving.entry import solve
 from remat.solving.hiding import Hiding, hiding_of
 from remat.solving.single import AnyInstance, make_problem
+from remat.solving.terms import Term, terms_of
 from remat.units import Number, Units
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 NO_RECOMPUTE_ALGORITHM = "keep-all"
 PIPELINE_ALGORITHM = "1f1b"
+RANKS_ALGORITHM = "zero"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Largest:
-    """The name and the figure of the largest value, or of the longest task (with its module)."""
+    """The name and the figure of the largest value, or of the longest task, with its module."""
 
     name: str
     figure: Number
@@ -93,6 +95,12 @@ class Facts:
         The first processor's memory, to which `no_recompute_peak` refers.
     hiding : Hiding or None
         What the links at that memory can hide; None where there are none, or `no_recompute_peak` is None.
+    terms : tuple of Term
+        What parameters bring with them; empty where there are none.
+    ranks : int
+        How many ranks share the batch out, of which the figures are of one.
+    alone : Result or None
+        The schedule whose peak that is.
     """
 
     kind: str
@@ -122,6 +130,9 @@ class Facts:
     machine: Machine
     working_memory: str
     hiding: Hiding | None
+    terms: tuple[Term, ...] = ()
+    ranks: int = 1
+    alone: Result | None = field(default=None, repr=False)
 
     @property
     def too_small(self) -> tuple[str, ...]:
@@ -172,6 +183,11 @@ class Facts:
             "too_small": list(self.too_small),
             "machine": self.machine.to_document(),
             "hiding": None if self.hiding is None else self.hiding.to_dict(),
+            "terms": [
+                {"name": term.name, "size": term.size, "largest": term.largest, "homes": dict(term.homes)}
+                for term in self.terms
+            ],
+            "ranks": self.ranks,
         }
 
 
@@ -221,7 +237,6 @@ def show(
         for memory, need in zip(problem.machine.memories, problem.memory_bounds, strict=True)
         if need is not None
     }
-    largest = int(np.argmax(graph.size)) if len(graph.size) else None
     longest = int(np.argmax(graph.time))
     return Facts(
         kind=problem.kind,
@@ -233,7 +248,7 @@ def show(
         tasks=len(graph.tasks),
         values=len(graph.values),
         total_size=int(graph.size.sum()),
-        largest_value=None if largest is None else Largest(graph.values[largest], int(graph.size[largest])),
+        largest_value=_largest_value(graph),
         longest_task=Largest(graph.tasks[longest], graph.time[longest].item(), graph.module(longest)),
         static_memory=graph.static_memory,
         by_type=0 if graph.times is None else int((graph.times != graph.times[0]).any(axis=0).sum()),
@@ -251,7 +266,17 @@ def show(
         machine=problem.machine,
         working_memory=working,
         hiding=None if alone is None or loaded.budgets_are_for_all else _hiding(alone, problem, working, needs),
+        terms=terms_of(graph, problem.machine),
+        ranks=loaded.ranks,
+        alone=alone,
     )
+
+
+def _largest_value(graph: TaskGraph) -> Largest | None:
+    if not len(graph.size):
+        return None
+    largest = int(np.argmax(graph.size))
+    return Largest(graph.values[largest], int(graph.size[largest]), graph.value_module(largest))
 
 
 def _need(graph: TaskGraph, bound: MemoryBound) -> Need:
@@ -263,11 +288,15 @@ def _need(graph: TaskGraph, bound: MemoryBound) -> Need:
 def _without_recomputation(instance: Instance, problem: Problem, machine: MachineModel | None) -> Result | None:
     """Run everything once without limits; through the registry, like any solve."""
     unbounded = {memory.name: None for memory in problem.machine.memories}
-    try:
-        name = PIPELINE_ALGORITHM if instance.budgets_are_for_all else NO_RECOMPUTE_ALGORITHM
-        return solve(instance, algorithm=name, budget=unbounded, machine=machine)
-    except (ClaimError, OptionError):  # inputs or outputs elsewhere: it takes transfers; or no such algorithm
-        return None
+    name = PIPELINE_ALGORITHM if instance.budgets_are_for_all else NO_RECOMPUTE_ALGORITHM
+    # Collectives, and parameters that may lie anywhere, need an algorithm that knows them.
+    names = (name, RANKS_ALGORITHM) if problem.graph.parts or problem.graph.placeable else (name,)
+    for one in names:
+        try:
+            return solve(instance, algorithm=one, budget=unbounded, machine=machine)
+        except (ClaimError, OptionError):  # inputs or outputs elsewhere: it takes transfers; or no such algorithm
+            continue
+    return None
 
 
 def _hiding(alone: Result, problem: Problem, working: str, needs: Mapping[str, Need]) -> Hiding | None:

@@ -91,7 +91,11 @@ def hiding_of(
     O(n).
     """
     memory = machine.processors[0].memory
-    near = [index for index, link in enumerate(machine.links) if memory in (link.source, link.target)]
+    near = [
+        index
+        for index, link in enumerate(machine.links)
+        if memory in (link.source, link.target) and link.source != link.target
+    ]
     if not near:
         return None
     capacity = machine.memories[memory].capacity

@@ -39,6 +39,8 @@ AUTO = registry.Algorithm(
     guarantee="heuristic",
     complexity="that of the algorithms it asks",
     reference="docs/auto.md",
+    ranks=True,
+    streams=True,
     several_memories=True,
     any_links=True,
     slices=True,
@@ -91,7 +93,7 @@ def read_options(problem: Problem, solver: registry.Algorithm, given: Mapping[st
             hint = f"did you mean {near[0]!r}?" if near else f"here there are {', '.join(sorted({*known, 'order'}))}"
             raise OptionError(f"no algorithm that auto asks has an option {name!r}; {hint}", argument="options")
     read: AutoOptions = make_options(AUTO, own)
-    return read.model_copy(update={"others": others})
+    return read.model_copy(update={"others": others}) if others else read
 
 
 def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
@@ -121,7 +123,7 @@ class _Answer:
     def rank(self) -> tuple[Any, ...]:
         """What makes an answer better: a shorter schedule (of a stream, a shorter period), or more that is proved."""
         proof = {ALL_SCHEDULES: 0, None: 2}.get(self.result.optimal_within, 1)
-        period = 0 if self.result.pattern is None else self.result.pattern.period
+        period = 0 if self.result.steady is None else self.result.steady.period
         return (self.result.makespan is None, period, self.result.makespan or 0, proof)
 
 
@@ -207,7 +209,7 @@ class _Portfolio:
         known = self.context.best_makespan
         better = known is None or (result.makespan is not None and result.makespan <= known)
         # The steps of a stream are a stretch of it, and no answer without their pattern.
-        steps = result.columns if better and result.pattern is None else None
+        steps = result.columns if better and result.steady is None else None
         self.context.source = result.algorithm
         makespan = result.makespan if better else None
         self.context.report(steps, makespan=makespan, bound=result.lower_bound, scope=ALL_SCHEDULES)
@@ -238,6 +240,7 @@ class _Portfolio:
             steps=result.columns,
             orders=result.orders,
             pattern=result.pattern,
+            period=None if result.steady is None or result.pattern is not None else result.steady.period,
             makespan=result.makespan,
             bounds=bounds,
             optimal_within=result.optimal_within,

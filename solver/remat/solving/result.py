@@ -18,7 +18,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Ter
 from remat.schedule.steps import StepKind, Steps
 from remat.shown import Shown
 from remat.units import Number, Units
-from remat.verifier import Report
+from remat.verifier import Report, Steady
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -180,6 +180,11 @@ class Result(Shown):
         return {} if self.report is None else self.report.peak_memory
 
     @property
+    def steady(self) -> Steady | None:
+        """What each period takes, where something follows itself without end."""
+        return None if self.report is None else self.report.steady
+
+    @property
     def recompute_time(self) -> Number | None:
         """Time spent on running things again."""
         return None if self.report is None else self.report.recompute_time
@@ -237,7 +242,7 @@ class Result(Shown):
 
         report = self.report
         head: dict[str, Any] = {
-            "schema": schema_of(self.columns, self.pattern or self.orders or self._division() or None),
+            "schema": schema_of(self.columns, self.pattern or self.orders or self._division() or self.steady or None),
             "instance": {"name": self.instance_name, "digest": self.instance_digest},
             "machine": self.machine.to_document(),
             "algorithm": self.algorithm,
@@ -279,6 +284,8 @@ class Result(Shown):
             head |= self.orders.to_document([processor.name for processor in self.machine.processors])
         elif self.columns is not None and self.columns.initial:
             head["initial"] = initial_document(self.columns, self.graph, self.machine)
+        if self.steady is not None and self.pattern is None:
+            head["period"] = self.steady.period
         return head
 
     def _division(self) -> dict[str, Any]:

@@ -103,11 +103,13 @@ def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
     machine = problem.machine
     if is_pipeline(problem.instance) and problem.instance.cut and not solver.slices:
         raise OptionError(f"{solver.name!r} knows no sequences that are cut into slices", argument="algorithm")
+    if problem.kind == "chain" and problem.instance.is_stream and not solver.streams:
+        raise OptionError(f"{solver.name!r} knows no steps that follow each other without end", argument="algorithm")
     if beyond := _of_devices(problem, solver):
         raise OptionError(f"{solver.name!r} knows no {beyond}", argument="algorithm")
     if solver.several_memories and not solver.any_links:
         for index, link in enumerate(machine.links):
-            if link.delay or link.also:
+            if (link.delay and link.source != link.target) or link.also:
                 why = "transfers are delayed" if link.delay else "transfers occupy more than one channel"
                 raise OptionError(
                     f"{solver.name!r} knows no link such as {machine.link_name(index)}, whose {why}",
@@ -129,12 +131,10 @@ def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
 
 def _of_devices(problem: Problem, solver: registry.Algorithm) -> str:
     """Name what the instance says of its devices and the algorithm does not know; empty if there is nothing."""
-    if solver.devices:
-        return ""
     for memory in problem.machine.memories:
-        if memory.static:
+        if memory.static and not solver.devices:
             return f"memory such as {memory.name!r}, which has static bytes of its own"
-    if problem.kind != "dag":
+    if problem.kind not in ("dag", "chain") or (solver.ranks if problem.kind == "chain" else solver.devices):
         return ""
     graph = problem.graph
     if graph.times is not None:

@@ -11,7 +11,7 @@ from remat.errors import InstanceError, OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance import MachineModel, digest, load, load_machine
-from remat.instance.kinds import is_pipeline
+from remat.instance.kinds import is_chain, is_pipeline
 from remat.instance.lowering import lower, machine_of
 from remat.placement import Unplaceable, place
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
@@ -22,8 +22,8 @@ from remat.schedule.reading import read_schedule
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.divisions import of_schedule
 from remat.solving.result import Result
-from remat.units import Number
-from remat.verifier import Report, Violation, check, nothing_run
+from remat.units import LARGEST_TOTAL, Number, parse_time
+from remat.verifier import Report, Violation, check, check_cycle, nothing_run
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -206,6 +206,10 @@ def examine(
         assert not isinstance(outcome, Unplaceable)
         steps = steps.placed(outcome.start)
     report = check(graph, used, steps)
+    period = _period_of(loaded, document)
+    if period is not None and report.ok:
+        steady, wrong = check_cycle(graph, used, steps, period)
+        report = replace(report, steady=steady, violations=(*report.violations, *wrong))
     more: tuple[Violation, ...] = ()
     if overrun is not None and not any(v.rule == "capacity" for v in report.violations):
         name = used.memories[overrun.memory].name
@@ -235,16 +239,34 @@ def _streamed(
     return Examined(instance, document, lying, machine, steps, report, stream.orders, stream.pattern)
 
 
+def _period_of(instance: Instance, document: Any) -> Number | None:
+    """Return the period of a chain's schedule, whose steps of training follow each other; None where it has none."""
+    if not is_chain(instance) or "period" not in document:
+        return None
+    try:
+        period = parse_time(document["period"], instance.units.build(), largest=LARGEST_TOTAL)
+    except ValueError as error:
+        raise InstanceError(str(error), "$.period") from None
+    if period <= 0:
+        raise InstanceError("a period is longer than 0", "$.period")
+    return period
+
+
 def _pattern_of(instance: Instance, document: Any, machine: Machine) -> Pattern | None:
     """Return the pattern of a schedule document; None where it has none."""
     given = [key for key in ("period", "pattern") if key in read_head(document)]
     is_stream = is_pipeline(instance) and instance.is_stream
+    if is_chain(instance) and instance.is_stream and "pattern" not in given:
+        if not given:
+            raise InstanceError("steps follow each other without end: expected a period", "$")
+        return None
     if not given:
         if is_stream:
             raise InstanceError("micro-batches follow each other without end: expected a period and a pattern", "$")
         return None
     if not is_pipeline(instance) or not is_stream:
-        raise InstanceError("a pattern is for pipelines whose weights are stash, double or single", f"$.{given[0]}")
+        what = "a pattern is for pipelines whose weights are stash, double or single"
+        raise InstanceError(f"{what}, a period for chains with a staleness, too", f"$.{given[0]}")
     for key in ("steps", "orders"):
         if key in document:
             raise InstanceError(f"{key} beside a pattern: they follow from that", f"$.{key}")

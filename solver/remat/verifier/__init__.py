@@ -13,11 +13,16 @@ from remat.verifier.referee import check, nothing_run
 from remat.verifier.report import Peak, Profile, Report, Steady, Violation
 
 if TYPE_CHECKING:
+    from remat.verifier.cycles import check_cycle
     from remat.verifier.periodic import Updates, check_beats, check_pattern, versioned
     from remat.verifier.waits import check_orders
 
-_HOME = {**dict.fromkeys(("Updates", "check_beats", "check_pattern", "versioned"), "periodic"), "check_orders": "waits"}
-"""What only pipelines need, and from where it is imported when it is first used."""
+_HOME = {
+    **dict.fromkeys(("Updates", "check_beats", "check_pattern", "versioned"), "periodic"),
+    "check_cycle": "cycles",
+    "check_orders": "waits",
+}
+"""What only pipelines and steps without end need, and from where it is imported when it is first used."""
 
 __all__ = [
     "Peak",
@@ -28,6 +33,7 @@ __all__ = [
     "Violation",
     "check",
     "check_beats",
+    "check_cycle",
     "check_orders",
     "check_pattern",
     "nothing_run",

@@ -2,6 +2,8 @@
 
 Part i of a collective works in the memory of the i-th processor of its run. The run occupies the links from the memory
 of each part to that of the next, and from the last to the first, as a ring does; processors only if the task is busy.
+One part alone occupies the link from its memory to itself, where there is one: the way around equals that the graph
+leaves out.
 """
 
 from __future__ import annotations
@@ -61,16 +63,17 @@ def accesses(graph: TaskGraph, machine: Machine, steps: Steps, runs: IntArray, *
 def resources_of(graph: TaskGraph, machine: Machine, steps: Steps, step: int) -> list[int]:
     """Return the channels, and for busy ones the processors, that a collective's run occupies."""
     task = int(steps.item[step])
-    links = [machine.link_index[ends] for ends in ring(memories_of(machine, steps, step))]
+    links = [machine.link_index[ends] for ends in ring(machine, memories_of(machine, steps, step))]
     held = [resource for link in links for resource in machine.held_by_link[link]]
     if task in graph.busy:
         held += processors_of(steps, step)
     return list(dict.fromkeys(held))
 
 
-def ring(memories: list[int]) -> list[tuple[int, int]]:
+def ring(machine: Machine, memories: list[int]) -> list[tuple[int, int]]:
     """Return the ends of the links between the memories of a collective."""
-    return [] if len(memories) < 2 else list(zip(memories, [*memories[1:], memories[0]], strict=True))
+    pairs = list(zip(memories, [*memories[1:], *memories[:1]], strict=True))
+    return pairs if len(pairs) > 1 else [pair for pair in pairs if pair in machine.link_index]
 
 
 def check_collectives(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, findings: Findings) -> None:
@@ -95,9 +98,9 @@ def _problem(graph: TaskGraph, machine: Machine, steps: Steps, step: int) -> tup
     for number, (part, name) in enumerate(zip(parts, names, strict=True)):
         if part.memory not in (None, name):
             return "bad-step", f"part {number} of this collective is in {part.memory}, not in {name}"
-    if steps.drop.counts[step]:
+    if steps.drop.counts[step] and len(parts) > 1:
         return "bad-step", "a collective drops nothing: a step of its own does, in each memory"
-    for source, target in ring(memories):
+    for source, target in ring(machine, memories):
         if (source, target) not in machine.link_index:
             return "unknown-link", f"no link from {machine.memories[source].name} to {machine.memories[target].name}"
     return "", ""

@@ -110,6 +110,7 @@ def _check_shapes(graph: TaskGraph, machine: Machine, steps: Steps, findings: Fi
         findings.add(step, "unknown-link", f"no link from {ends[0]} to {ends[1]}")
         valid[step] = False
 
+    refuse(is_copy & (steps.source == steps.target), "bad-step", "a value is not copied to where it lies")
     _check_partial_moves(graph, steps, valid, is_copy, findings)
     _check_drop_lists(graph, steps, valid, findings)
     _check_processors(graph, machine, steps, valid, findings)

@@ -11,6 +11,7 @@ This only ever accepts: wherever something is unusual, or wrong, the answer is N
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -65,19 +66,22 @@ def follow_in_turn(graph: TaskGraph, machine: Machine, steps: Steps) -> InTurn |
         O(accesses log accesses), some thirty array operations.
     """
     start = steps.start
-    if start is None or not _plain(graph, machine, steps) or not _known(graph, machine, steps):
+    if start is None or not _plain(graph, machine, steps):
         return None
     if start[0] < 0 or not (start[1:] >= start[:-1]).all():
         return None
-    link, run_count = _links(machine, steps), _run_count(graph, steps)
+    kinds = _Kinds(steps)
+    if not _known(graph, machine, steps, kinds):
+        return None
+    link, run_count = _links(machine, steps, kinds), _run_count(graph, kinds)
     if link is None or run_count is None:
         return None
     everything = np.ones(len(steps), dtype=bool)
     start, end = ends(start, durations(graph, machine, steps, valid=everything, link=link))
     if not (start[1:] >= end[:-1]).all():
         return None
-    codes = _Codes(graph, machine, steps)
-    memories = None if codes.shift is None else _Memories(graph, machine, steps)
+    codes = _Codes(graph, machine, steps, kinds)
+    memories = None if codes.shift is None else _Memories(graph, machine, steps, kinds)
     if memories is None or not codes.follow(memories):
         return None
     peaks, profiles = {}, {}
@@ -113,43 +117,50 @@ def _plain(graph: TaskGraph, machine: Machine, steps: Steps) -> bool:
     return bool((steps.amount < 0).all())
 
 
-def _known(graph: TaskGraph, machine: Machine, steps: Steps) -> bool:
+class _Kinds:
+    """The steps of each kind, and what these run or move."""
+
+    def __init__(self, steps: Steps) -> None:
+        kind = steps.kind
+        self.runs, self.copies, self.drops = (np.flatnonzero(kind == one) for one in (RUN, COPY, DROP))
+        self.tasks, self.moved = steps.item[self.runs], steps.item[self.copies]
+        self.source, self.target = steps.source[self.copies], steps.target[self.copies]
+
+
+def _known(graph: TaskGraph, machine: Machine, steps: Steps, kinds: _Kinds) -> bool:
     """Whether all tasks, values and memories exist, and copies free nothing but their value."""
     values, memories = len(graph.values), len(machine.memories)
-    kind, item = steps.kind, steps.item
-    copies, drops = np.flatnonzero(kind == COPY), np.flatnonzero(kind == DROP)
-    if not values or int(kind.min()) < RUN or int(kind.max()) > DROP:
+    if not values or len(kinds.runs) + len(kinds.copies) + len(kinds.drops) < len(steps):
         return False
-    if not _within(item[kind == RUN], len(graph.tasks)) or not _within(item[copies], values):
+    if not _within(kinds.tasks, len(graph.tasks)) or not _within(kinds.moved, values):
         return False
-    if not _within(steps.drop.items, values):
+    if not _within(steps.drop.items, values) or not _within(steps.source[kinds.drops], memories):
         return False
-    if not _within(steps.source[copies], memories) or not _within(steps.target[copies], memories):
+    if not _within(kinds.source, memories) or not _within(kinds.target, memories):
         return False
-    if not _within(steps.source[drops], memories) or (steps.source[copies] == steps.target[copies]).any():
+    if (kinds.source == kinds.target).any():
         return False
-    freed = steps.drop.gather(copies)
-    return bool((freed.counts <= 1).all() and (freed.items == item[copies][freed.rows]).all())
+    freed = steps.drop.gather(kinds.copies)
+    return bool((freed.counts <= 1).all() and (freed.items == kinds.moved[freed.rows]).all())
 
 
 def _within(indices: IntArray, count: int) -> bool:
     return not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < count)
 
 
-def _links(machine: Machine, steps: Steps) -> IntArray | None:
+def _links(machine: Machine, steps: Steps, kinds: _Kinds) -> IntArray | None:
     """Return the link of each copy, -1 for other steps; None where a copy has no link."""
     link = np.full(len(steps), -1, dtype=np.int64)
-    copies = np.flatnonzero(steps.kind == COPY)
     table = np.full((len(machine.memories),) * 2, -1, dtype=np.int64)
     for ends_of_link, index in machine.link_index.items():
         table[ends_of_link] = index
-    link[copies] = table[steps.source[copies], steps.target[copies]]
-    return None if (link[copies] < 0).any() else link
+    found = link[kinds.copies] = table[kinds.source, kinds.target]
+    return None if (found < 0).any() else link
 
 
-def _run_count(graph: TaskGraph, steps: Steps) -> IntArray | None:
+def _run_count(graph: TaskGraph, kinds: _Kinds) -> IntArray | None:
     """Return how often each task runs; None where that is more or less often than it may be."""
-    count = np.bincount(steps.item[steps.kind == RUN], minlength=len(graph.tasks))
+    count = np.bincount(kinds.tasks, minlength=len(graph.tasks))
     missing = (graph.required | graph.once) & (count == 0)
     repeated = (graph.once | ~graph.recomputable) & (count > 1)
     return None if missing.any() or repeated.any() else count
@@ -158,13 +169,10 @@ def _run_count(graph: TaskGraph, steps: Steps) -> IntArray | None:
 class _Memories:
     """Bytes that each step takes and gives back in each memory: at its start, its release and its free."""
 
-    def __init__(self, graph: TaskGraph, machine: Machine, steps: Steps) -> None:
-        self.graph, self.steps = graph, steps
+    def __init__(self, graph: TaskGraph, machine: Machine, steps: Steps, kinds: _Kinds) -> None:
+        self.graph, self.steps, self.kinds = graph, steps, kinds
         self.own = machine.processors[0].memory
-        self.runs = np.flatnonzero(steps.kind == RUN)
-        self.tasks = steps.item[self.runs]
-        self.copies = np.flatnonzero(steps.kind == COPY)
-        self.reuses = graph.in_place[self.tasks] if graph.in_place.any() else None
+        self.reuses = graph.in_place[kinds.tasks] if graph.in_place.any() else None
         total = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(graph.size[steps.drop.items])))
         self.freed = total[steps.drop.start[1:]] - total[steps.drop.start[:-1]]
         # Of runs that work in place: what of their reads they free.
@@ -174,34 +182,45 @@ class _Memories:
 
     def use(self, memory: int, resident: int) -> tuple[IntArray, IntArray]:
         """Return the positions (3 x step + 0, 1, 2) at which the use of a memory changes, and the use from there on."""
-        graph, steps = self.graph, self.steps
-        change = np.zeros((len(steps), 3), dtype=np.int64)
-        begin, release, free = change.T
-        mine = self.copies[steps.target[self.copies] == memory]
-        begin[mine] = graph.size[steps.item[mine]]
-        here = steps.source == memory
+        graph, kinds = self.graph, self.kinds
+        begin, free = np.zeros((2, len(self.steps)), dtype=np.int64)
+        release: IntArray | None = None
+        mine = kinds.target == memory
+        begin[kinds.copies[mine]] = graph.size[kinds.moved[mine]]
         if memory == self.own:
-            self._run(begin, release, free)
-            here[self.runs] = True
-        free -= np.where(here, self.freed, 0)
+            release = self._run(begin, free)
+            free[kinds.runs] -= self.freed[kinds.runs]
+        for steps, source in ((kinds.copies, kinds.source), (kinds.drops, self.steps.source[kinds.drops])):
+            from_here = steps[source == memory]
+            free[from_here] = -self.freed[from_here]
         for where, step, size in self.replaced:
             if where == memory:
+                release = np.zeros_like(begin) if release is None else release
                 np.subtract.at(release, step, size)
-        flat = change.ravel()
-        position = np.flatnonzero(flat)
-        return position, resident + np.cumsum(flat[position])
+        phases = [(0, begin), (2, free)] if release is None else [(0, begin), (1, release), (2, free)]
+        flat = np.zeros((len(begin), 3), dtype=np.int64)
+        for phase, change in phases:
+            flat[:, phase] = change
+        position = np.flatnonzero(flat.ravel())
+        return position, resident + np.cumsum(flat.ravel()[position])
 
-    def _run(self, begin: IntArray, release: IntArray, free: IntArray) -> None:
-        graph, runs, tasks = self.graph, self.runs, self.tasks
+    def _run(self, begin: IntArray, free: IntArray) -> IntArray | None:
+        """Fill in what runs take, and return what they give back at their release; None for nothing."""
+        graph, runs, tasks = self.graph, self.kinds.runs, self.kinds.tasks
         written = _written(graph)[tasks]
         during = written
         if self.reuses is not None:
             assert self.given is not None
             during = np.where(self.reuses, np.maximum(written - self.given[runs], 0), written)
             free[runs] = written - during
+        if not graph.workspace.any():
+            begin[runs] = during
+            return None
         workspace = graph.workspace[tasks]
         begin[runs] = during + workspace
+        release = np.zeros_like(begin)
         release[runs] = -workspace
+        return release
 
 
 def _written(graph: TaskGraph) -> IntArray:
@@ -217,7 +236,7 @@ class _Codes:
     A key is memory x values + value.
     """
 
-    def __init__(self, graph: TaskGraph, machine: Machine, steps: Steps) -> None:
+    def __init__(self, graph: TaskGraph, machine: Machine, steps: Steps, kinds: _Kinds) -> None:
         self.graph, self.machine, self.steps = graph, machine, steps
         self.values = len(graph.values)
         self.bits = len(steps).bit_length()
@@ -235,28 +254,34 @@ class _Codes:
         ]
         self.inputs = [(value, memory) for value, memory in self.inputs if memory >= 0]
         if self.shift is not None:
-            self.codes = self._sorted(self.shift)
+            self.codes = self._sorted(self.shift, kinds)
 
     def resident(self, memory: int) -> int:
         """Return the bytes of the values that lie in a memory from the start."""
         return sum(int(self.graph.size[value]) for value, where in self.inputs if where == memory)
 
-    def _sorted(self, shift: int) -> IntArray:
+    def _sorted(self, shift: int, kinds: _Kinds) -> IntArray:
         graph, steps, values = self.graph, self.steps, self.values
         own = self.machine.processors[0].memory * values
-        runs = np.flatnonzero(steps.kind == RUN)
-        copies = np.flatnonzero(steps.kind == COPY)
-        at, item = (copies + 1) << 2, steps.item[copies]
-        memory = np.where(steps.kind == RUN, own, steps.source * values)
-        parts = [np.array([(memory * values + value) << shift | MAKE for value, memory in self.inputs], dtype=np.int64)]
-        for ragged, what in ((graph.reads, READ), (graph.writes, MAKE)):
-            lists = ragged.gather(steps.item[runs])
-            parts.append(((lists.items + own) << shift) + ((runs + 1) << 2 | what).repeat(lists.counts))
-        parts.append((steps.source[copies] * values + item << shift) + at + READ)
-        parts.append((steps.target[copies] * values + item << shift) + at + MAKE)
+        memory = steps.source * values
+        memory[kinds.runs] = own
+        accesses = [ragged.gather(kinds.tasks) for ragged in (graph.reads, graph.writes)]
         rows = steps.drop.rows
-        parts.append((memory[rows] + steps.drop.items << shift) + ((rows + 1) << 2) + FREE)
-        codes = np.concatenate(parts)
+        counts = (len(self.inputs), *(len(one.items) for one in accesses), *[len(kinds.copies)] * 2, len(rows))
+        ends = np.cumsum(counts).tolist()
+        codes = np.empty(ends[-1], dtype=np.int64)
+        inputs, reads, writes, taken, made, freed = (codes[a:b] for a, b in pairwise([0, *ends]))
+        inputs[:] = [(memory * values + value) << shift | MAKE for value, memory in self.inputs]
+        for part, one, what in ((reads, accesses[0], READ), (writes, accesses[1], MAKE)):
+            np.add(one.items, own, out=part)
+            part <<= shift
+            part += ((kinds.runs + 1) << 2 | what).repeat(one.counts)
+        at = (kinds.copies + 1) << 2
+        taken[:] = (kinds.source * values + kinds.moved << shift) + at + READ
+        made[:] = (kinds.target * values + kinds.moved << shift) + at + MAKE
+        np.add(memory[rows], steps.drop.items, out=freed)
+        freed <<= shift
+        freed += (rows + 1) << 2 | FREE
         codes.sort()
         return codes
 
@@ -270,7 +295,7 @@ class _Codes:
         pinned[list(graph.pinned)] = True
         if graph.pinned and pinned[steps.drop.items].any():
             return False  # in another memory it may be
-        is_drop = np.concatenate(([False], steps.kind == DROP))
+        is_drop = np.concatenate((np.zeros(1, dtype=bool), steps.kind == DROP))
         bounds = np.searchsorted(codes, np.arange(len(self.machine.memories) + 1) * self.values << self.shift)
         for memory, (first, last) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
             for begin in range(first, last, CHUNK):

@@ -134,7 +134,7 @@ def check_pattern(
     for violation in found.sorted():
         rule = "period-precedence" if violation.rule in PRECEDENCE else violation.rule
         findings.add(None, rule, _named(followed, steps, violation))
-    busy = _check_overlaps(machine, pattern.period, followed, findings)
+    busy = check_overlaps(machine, pattern.period, followed, findings)
     in_flight = _in_flight(tasks, pattern, followed, steps)
     versions = _check_versions(pattern, updates, in_flight, findings)
     steady = Steady(
@@ -157,7 +157,7 @@ def _named(followed: Followed, steps: Steps, violation: Violation) -> str:
     return f"{name}: {violation.message}"
 
 
-def _check_overlaps(machine: Machine, period: Number, followed: Followed, findings: Findings) -> dict[str, Number]:
+def check_overlaps(machine: Machine, period: Number, followed: Followed, findings: Findings) -> dict[str, Number]:
     """Each processor and channel serves one step at a time, whatever micro-batch it is of."""
     step, used = followed.uses
     begin, end = followed.occupying.start, followed.occupying.end
@@ -172,8 +172,8 @@ def _check_overlaps(machine: Machine, period: Number, followed: Followed, findin
         if busy[name] > period + slack:
             findings.add(None, "period-overlap", f"{name} is busy for {busy[name]} of each period of {period}")
             continue
-        _, offset = _within(begin[mine], period, slack)
-        order = np.lexsort((np.array(length) > 0, offset))
+        _, offset = within(begin[mine], period, slack)
+        order = np.lexsort((np.array(length) > slack, offset))
         spans = [(offset[k].item(), length[k]) for k in order.tolist()]
         for (first, took), (following, _) in zip(spans, [*spans[1:], (None, 0)], strict=True):
             until = spans[0][0] + period if following is None else following
@@ -183,7 +183,7 @@ def _check_overlaps(machine: Machine, period: Number, followed: Followed, findin
     return busy
 
 
-def _within(time: NumberArray, period: Number, slack: float) -> tuple[IntArray, NumberArray]:
+def within(time: NumberArray, period: Number, slack: float) -> tuple[IntArray, NumberArray]:
     """Return the number of whole periods before each time, and the time within its period."""
     if not slack:
         whole, offset = np.divmod(time, period)
@@ -202,6 +202,28 @@ def _within(time: NumberArray, period: Number, slack: float) -> tuple[IntArray, 
         else:
             anchor = float(offset[k])
     return whole.astype(np.int64), offset
+
+
+def highest(resident: int, when: NumberArray, rank: IntArray, change: NumberArray, period: Number, slack: float) -> int:
+    """Return the most bytes at any instant of a period, if changes happen at these times, and then every period again.
+
+    Parameters
+    ----------
+    resident : int
+        Bytes that are always there.
+    when, change : (changes,) arrays
+        Times of one step, and Python integers.
+    rank : (changes, 2) int64
+        Which comes first of those at one instant.
+    """
+    whole, offset = within(when, period, slack)
+    order = np.lexsort((rank[:, 1], rank[:, 0], offset))
+    use = resident - sum((change * (whole.astype(object) + 1)).tolist())
+    most = use
+    for amount in change[order].tolist():
+        use += amount
+        most = max(most, use)
+    return int(most)
 
 
 def _in_flight(tasks: PipelineTasks, pattern: Pattern, followed: Followed, steps: Steps) -> tuple[int, ...]:
@@ -288,16 +310,10 @@ def _peaks(
         begins = timeline.start_position[step] == at
         when = np.where(begins, timeline.start[step], timeline.end[step]) if len(step) else timeline.start[:0]
         slack = 0.0 if isinstance(period, int) and when.dtype == np.int64 else TOLERANCE * float(period)
-        whole, offset = _within(when, period, slack)
         instantly = timeline.end[step] - timeline.start[step] <= slack
         # At one instant: what has ended goes, then what takes no time comes and goes, then comes what begins.
         rank = np.where(instantly, 1, np.where(begins, 2, 0))
-        order = np.lexsort((at, rank, offset))
-        use = resident - sum((delta * (whole.astype(object) + 1)).tolist())
-        most = use
-        for amount in delta[order].tolist():
-            use += amount
-            most = max(most, use)
+        most = highest(resident, when, np.column_stack((rank, at)), delta, period, slack)
         peaks[place.name] = most
         if place.capacity is not None and most > place.capacity:
             unit = "bytes" if graph.units.memory == "B" else "units"

@@ -12,6 +12,7 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph
 from remat.schedule.steps import Steps
 from remat.units import Number
+from remat.verifier.collectives import collective_runs, memories_of, resources_of, ring
 from remat.verifier.exact import total
 from remat.verifier.findings import Findings
 from remat.verifier.in_turn import follow_in_turn
@@ -54,9 +55,9 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
         violations=findings.sorted(),
         makespan=end.max().item() if len(end) else 0,
         peaks=judged.peaks,
-        transferred=_transferred(graph, machine, steps, judged.link),
+        transferred=_transferred(graph, machine, steps, judged.link, judged.collective),
         busy=judged.busy,
-        overlap=_overlap(graph, machine, steps, judged.occupied_from_to, judged.link),
+        overlap=_overlap(graph, machine, steps, judged),
         run_time=run_time,
         recompute_time=recompute_time,
         profiles=judged.profiles,
@@ -81,6 +82,8 @@ class _Judged:
         The link of each copy; -1 for others.
     uses : (steps,), (resources,) arrays
         Each processor and channel that a step occupies.
+    collective : (collectives,) int64
+        The steps that run one.
     run_count : (tasks,) int64
     """
 
@@ -90,6 +93,7 @@ class _Judged:
     occupied_from_to: tuple[NumberArray, NumberArray]
     link: IntArray
     uses: tuple[IntArray, IntArray]
+    collective: IntArray
     run_count: IntArray
     busy: dict[str, Number]
     peaks: dict[str, Peak]
@@ -114,6 +118,7 @@ def _in_turn(graph: TaskGraph, machine: Machine, steps: Steps) -> _Judged | None
         occupied_from_to=(found.start, found.end),
         link=found.link,
         uses=uses,
+        collective=np.zeros(0, dtype=np.int64),
         run_count=found.run_count,
         busy=busy,
         peaks=found.peaks,
@@ -154,6 +159,7 @@ def _in_any_way(graph: TaskGraph, machine: Machine, steps: Steps, findings: Find
         occupied_from_to=(followed.occupying.start, followed.occupying.end),
         link=link,
         uses=uses,
+        collective=collective_runs(graph, steps, valid),
         run_count=followed.run_count,
         busy=busy,
         peaks=peaks,
@@ -191,18 +197,15 @@ def nothing_run(machine: Machine) -> Report:
     )
 
 
-def _overlap(
-    graph: TaskGraph, machine: Machine, steps: Steps, times: tuple[NumberArray, NumberArray], link: IntArray
-) -> dict[str, Number]:
+def _overlap(graph: TaskGraph, machine: Machine, steps: Steps, judged: _Judged) -> dict[str, Number]:
     """Return for each channel that is no processor how long it works while some processor runs a task.
 
-    What any processor has run by an instant is a piecewise linear function: its differences are the overlaps. `times`
-    are when each step begins and ends to occupy its channel.
+    What any processor has run by an instant is a piecewise linear function: its differences are the overlaps.
     """
     channels = {ends.channel for ends in machine.links} - machine.processor_index.keys()
     if not channels:
         return {}
-    start, end_of = times
+    start, end_of = judged.occupied_from_to
     runs = np.flatnonzero(steps.kind == RUN)
     if graph.parts:
         runs = runs[~np.isin(steps.item[runs], list(graph.parts.keys() - graph.busy))]
@@ -222,11 +225,16 @@ def _overlap(
     for index, ends in enumerate(machine.links):
         if ends.channel not in channels:
             continue
-        copies = np.flatnonzero(link == index)
+        copies = np.flatnonzero(judged.link == index)
         time = found.get(ends.channel, 0)
         if len(runs) and len(copies):
             time += total(worked(end_of[copies]) - worked(start[copies]))
         found[ends.channel] = time
+    for step in judged.collective.tolist() if len(runs) else ():
+        before, after = worked(np.array([start[step], end_of[step]])).tolist()
+        for resource in resources_of(graph, machine, steps, step):
+            if machine.resources[resource] in found:
+                found[machine.resources[resource]] += after - before
     return found
 
 
@@ -238,7 +246,9 @@ def _exact_sum(times: Any, counts: IntArray) -> Number:
     return float((times * counts).sum())
 
 
-def _transferred(graph: TaskGraph, machine: Machine, steps: Steps, link: IntArray) -> dict[str, int]:
+def _transferred(
+    graph: TaskGraph, machine: Machine, steps: Steps, link: IntArray, collective: IntArray
+) -> dict[str, int]:
     moved = {}
     for index in range(len(machine.links)):
         mine = link == index
@@ -246,4 +256,7 @@ def _transferred(graph: TaskGraph, machine: Machine, steps: Steps, link: IntArra
         sizes = np.where(amount < 0, graph.size[steps.item[mine]], amount)
         # Python ints: a long schedule may move more than 2^63 bytes in all.
         moved[machine.link_name(index)] = sum(sizes.tolist())
+    for step in collective.tolist() if graph.moved else ():
+        for ends in ring(machine, memories_of(machine, steps, step)):
+            moved[machine.link_name(machine.link_index[ends])] += graph.moved.get(int(steps.item[step]), 0)
     return moved

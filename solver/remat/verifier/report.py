@@ -73,6 +73,8 @@ class Steady:
     staleness : tuple of int
         For each stage, how often its parameters change between the forward of a micro-batch and the change that it
         takes part in.
+    what : str
+        What follows each other: micro-batches, or steps of training.
     """
 
     period: Number
@@ -82,6 +84,7 @@ class Steady:
     in_flight: tuple[int, ...]
     versions: tuple[int, ...]
     staleness: tuple[int, ...]
+    what: str = "micro-batch"
 
     @property
     def bubble(self) -> dict[str, float]:

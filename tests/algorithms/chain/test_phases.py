@@ -18,10 +18,8 @@ from remat_algorithms.chain.phases import Phases
 from remat_algorithms.chain.phases_kernel import Facts, Walk
 from remat_algorithms.chain.phases_kernel import improve as improve_plain
 from remat_algorithms.chain.phases_kernel import peak as peak_of
-from remat_algorithms.chain.time_bound import recompute_bound
 from remat_algorithms.kit.compile.lowering import Kernel, checked_indices
 from tests.algorithms.chain.rotor.test_rotor import draw_chain
-from tests.oracles import search
 
 READS = [["input", "output", "saved"], ["saved"], ["input"], ["output", "saved"], []]
 
@@ -134,14 +132,3 @@ def test_keys_are_sorted(count: int) -> None:
         order = walk.order[:count].tolist()
         assert sorted(order) == list(range(count))
         assert [keys[number] for number in order] == sorted(keys)
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_no_schedule_recomputes_less_than_the_bound(seed: int) -> None:
-    instance = draw_any(seed, 1 + seed % 4)
-    problem = make_problem(remat.load(instance))
-    low = search.chain_least_budget(instance)
-    high = remat.solve(instance, algorithm="keep-all").peak_memory["memory"]
-    for budget in {low, (2 * low + high) // 3, high}:
-        best = search.chain_best(instance, budget)
-        assert problem.no_recompute_time + recompute_bound(problem.chain, budget) <= best

@@ -31,9 +31,23 @@ def plain_graph(graph, machine):
             "repeatable": bool(graph.recomputable[index] and not graph.once[index]),
             "parallel": (most, alpha),
             "times": {kind: row[index].item() for kind, row in by_type if row[index] >= 0},
+            "parts": [
+                (
+                    sorted(graph.values[value] for value in part.reads),
+                    sorted(graph.values[value] for value in part.writes),
+                    part.memory,
+                )
+                for part in graph.parts.get(index, ())
+            ],
         }
     return {
-        "placeable": {graph.values[place.value]: place.copies for place in graph.placeable},
+        "placeable": {
+            graph.values[place.value]: (
+                place.copies,
+                None if place.successor is None else graph.values[place.successor],
+            )
+            for place in graph.placeable
+        },
         "tasks": tasks,
         "values": {name: int(graph.size[index]) for index, name in enumerate(graph.values)},
         "inputs": sorted((graph.values[place.value], place.memory or first) for place in graph.inputs),
@@ -64,9 +78,10 @@ def plain_oracle(graph, types=()):
             "repeatable": task.recomputable and not task.once,
             "parallel": (most, 1.0 if most == 1 else float(parallel.get("alpha", 1))),
             "times": (dict.fromkeys(types, task.time) if task.times is None else task.times) if by_type else {},
+            "parts": [(sorted(reads), sorted(writes), place) for reads, writes, place in task.parts],
         }
     return {
-        "placeable": dict.fromkeys(graph.placeable, graph.copies),
+        "placeable": {name: (graph.copies, graph.follows.get(name)) for name in graph.placeable},
         "tasks": tasks,
         "values": graph.values,
         "inputs": sorted(graph.inputs),
@@ -142,6 +157,14 @@ def test_chains(document):
         "loss",
         *(f"B{way}" for way in ways),
     ]
+    for names in (graph.tasks, graph.values):
+        assert [names.find(name) for name in names] == list(range(len(names)))
+
+
+@settings(max_examples=200, deadline=None)
+@given(chains(trained=True, sharded=True))
+def test_chains_whose_states_are_shared_out(document):
+    graph, _ = agree(document)
     for names in (graph.tasks, graph.values):
         assert [names.find(name) for name in names] == list(range(len(names)))
 

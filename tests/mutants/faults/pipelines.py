@@ -3,6 +3,7 @@
 from tests.mutants.fault import faults_of
 
 LOWERING, CLOSING, ORDERS = "instance/lowering/pipeline.py", "schedule/closing.py", "schedule/orders.py"
+MACHINE, SHARDED = "graph/machine.py", "schedule/sharded.py"
 PERIODIC, INSTANCE = "verifier/periodic.py", "instance/pipeline.py"
 OF_PATTERNS = ("tests/verifier/test_patterns.py",)
 OF_REPLICAS = ("tests/algorithms/parallel/pipeline/test_replicas.py",)
@@ -41,8 +42,23 @@ FAULTS = faults_of(
             ("tests/algorithms/parallel/pipeline/test_terapipe.py",),
         ),
         (LOWERING, "required=once.copy(),", "required=~once,", "all backwards must run"),
-        (CLOSING, "return 2 * (len(homes) - 1) * slowest", "return 2 * len(homes) * slowest", "rounds of a ring"),
-        (CLOSING, "slowest = max(slowest, time)", "slowest = time", "the slowest link of a ring counts"),
+        (MACHINE, "turns * (members - 1) * slowest", "turns * members * slowest", "rounds of a ring"),
+        (MACHINE, "slowest = max(slowest, time)", "slowest = time", "the slowest link of a ring counts"),
+        (
+            SHARDED,
+            "turns = 1 if self.ranks.zero else 2",
+            "turns = 2",
+            "ranks that share states out reduce once",
+            OF_PLANS,
+        ),
+        (SHARDED, "BUFFERS = 2", "BUFFERS = 3", "a device has two buckets at most", OF_PLANS),
+        (
+            "instance/sharding.py",
+            "return size - size // self.data",
+            "return size // self.data",
+            "a rank sends what is not its own share",
+            ("tests/algorithms/offload/weights/test_zero.py",),
+        ),
         (
             CLOSING,
             "layer in reversed(own.layers)",

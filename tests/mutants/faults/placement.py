@@ -83,9 +83,15 @@ FAULTS = faults_of(
         ),
         (
             SEQUENTIAL,
-            "(sorted_key[1:] == sorted_key[:-1]) & makes[order[:-1]]",
-            "sorted_key[1:] == sorted_key[:-1]",
+            "(codes[1:] == codes[:-1]) & makes[:-1]",
+            "codes[1:] == codes[:-1]",
             "what has been freed is not freed again",
+        ),
+        (
+            SEQUENTIAL,
+            "for k in range(int(counts.max(initial=0))):",
+            "for k in range(min(1, int(counts.max(initial=0)))):",
+            "all that a run reads and drops makes room for what it writes in place",
         ),
         (
             SEQUENTIAL,

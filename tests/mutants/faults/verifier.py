@@ -3,8 +3,10 @@
 from tests.mutants.fault import faults_of
 
 REFEREE, MEMORY, RESIDENCY, TIMELINE = "referee.py", "memory.py", "residency.py", "timeline.py"
+FOLLOWING, IN_TURN, OF_IN_TURN = "following.py", "in_turn.py", ("tests/verifier/test_in_turn.py",)
 HIDDEN, OF_HIDDEN = "hidden.py", ("tests/verifier/test_hidden_time.py",)
 
+OF_CYCLES = ("tests/algorithms/offload/weights/test_cycles.py",)
 OF_COLLECTIVES = ("tests/verifier/test_dag_devices.py", "tests/instance/test_dag_devices.py")
 
 FAULTS = faults_of(
@@ -20,10 +22,31 @@ FAULTS = faults_of(
         ),
         (
             "collectives.py",
-            "[*memories[1:], memories[0]]",
-            "[*memories[1:], memories[-1]]",
+            "[*memories[1:], *memories[:1]]",
+            "[*memories[1:], *memories[-1:]]",
             "a ring is closed",
             OF_COLLECTIVES,
+        ),
+        (
+            "collectives.py",
+            "pairs if len(pairs) > 1 else [pair for pair in pairs if pair in machine.link_index]",
+            "pairs if len(pairs) > 1 else []",
+            "one part alone occupies the way to its equals",
+            OF_COLLECTIVES,
+        ),
+        (
+            "cycles.py",
+            "arrives - late > begins + self.slack",
+            "arrives - 2 * late > begins + self.slack",
+            "what a step begins with comes in time",
+            OF_CYCLES,
+        ),
+        (
+            "cycles.py",
+            "kept += (self.lag[place.value] - 1) * size",
+            "kept += 0 * size",
+            "versions that wait for their step take room",
+            OF_CYCLES,
         ),
         (
             TIMELINE,
@@ -33,7 +56,7 @@ FAULTS = faults_of(
             OF_COLLECTIVES,
         ),
         (
-            REFEREE,
+            FOLLOWING,
             "released = np.maximum.accumulate(timeline.release_position[mine])",
             "released = timeline.release_position[mine]",
             "a long step occupies its processor beyond short ones",
@@ -73,7 +96,7 @@ FAULTS = faults_of(
             ("tests/verifier/test_pipelines.py",),
         ),
         (
-            REFEREE,
+            FOLLOWING,
             "runs &= ~steps.paired",
             "runs &= True",
             "two at once occupy their processor once",
@@ -109,8 +132,8 @@ FAULTS = faults_of(
         ),
         (
             MEMORY,
-            "add((operation == WRITE) & ~of_reusing, size)",
-            "add(operation == WRITE, size)",
+            "(operation == WRITE) & ~reusing[step]",
+            "operation == WRITE",
             "in place, outputs take over the inputs' bytes",
         ),
         (
@@ -166,6 +189,25 @@ FAULTS = faults_of(
             "            current += 1\n            anchor = time\n",
             "            current += 1\n        anchor = time\n",
             "an instant reaches no further than the tolerance",
+        ),
+        *(
+            (IN_TURN, right, wrong, breaks, OF_IN_TURN)
+            for right, wrong, breaks in (
+                ("there[1:] &= what[:-1] != FREE", "there[1:] &= True", "what was freed is not read"),
+                ("wanting |= frees & ~used & ~is_drop[step]", "", "a run frees only what it reads or writes"),
+                ("if not (start[1:] >= end[:-1]).all():", "if False:", "steps that overlap are looked at one by one"),
+                ("before = min(2, begin - first)", "before = 0", "a part of the codes knows those before it"),
+                (
+                    "read[2:] |= used[2:]",
+                    "read[2:] &= used[2:]",
+                    "in place, what is read, written and freed makes room",
+                ),
+                ("if graph.pinned and pinned[steps.drop.items].any():", "if False:", "pinned inputs are not freed"),
+                ("peaks[place.name].size > place.capacity", "peaks[place.name].size < 0", "a full memory is told"),
+                ("(graph.once | ~graph.recomputable) & (count > 1)", "graph.once & (count > 1)", "what may run once"),
+                ("(codes & 3 != FREE).all()", "True", "an output is there at the end"),
+                ("np.subtract.at(release, step, size)", "pass", "what is made again gives its room back"),
+            )
         ),
     ],
 )

@@ -96,8 +96,8 @@ def test_a_wide_curve_is_logarithmic(tmp_path):
 def test_what_cannot_be_drawn(sweep, tmp_path, monkeypatch):
     from remat.report.plot.pareto import plot_sweep
 
-    with pytest.raises(OptionError, match=r"'x\.pdf' is no plot"):
-        plot_sweep(sweep, "x.pdf")
+    with pytest.raises(OptionError, match=r"'x\.html' is no plot"):
+        plot_sweep(sweep, "x.html")
     with pytest.raises(OptionError, match="no curve to plot"):
         plot_sweep(replace(sweep, curves=()), tmp_path / "x.svg")
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)

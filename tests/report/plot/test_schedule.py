@@ -60,7 +60,7 @@ def test_several_memories_processors_and_channels(tmp_path):
 
 
 def test_equal_results_give_equal_files(chain, tmp_path):
-    for name in ("plot.svg", "plot.png"):
+    for name in ("plot.svg", "plot.png", "plot.pdf"):
         one, other = tmp_path / name, tmp_path / f"again-{name}"
         plot(chain, one)
         plot(replace(chain, solve_seconds=99.0), other)
@@ -129,8 +129,8 @@ def test_long_schedules_are_sliced_and_stay_small(tmp_path):
 
 
 def test_what_cannot_be_plotted(chain, tmp_path):
-    with pytest.raises(OptionError, match=r"'plot.pdf' is no plot; its name ends in one of .svg, .png"):
-        plot(chain, "plot.pdf")
+    with pytest.raises(OptionError, match=r"'plot.eps' is no plot; its name ends in one of .svg, .png, .pdf, .html"):
+        plot(chain, "plot.eps")
     with pytest.raises(OptionError, match="no schedule to plot"):
         plot(replace(chain, report=None, columns=None), tmp_path / "plot.svg")
     assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,7 @@
 """The other views of a schedule: what they say, which instances they are for, and that they stay small."""
 
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
@@ -63,6 +64,22 @@ def test_stages(tmp_path):
     assert {"offloaded 1.5 MiB", "nothing is recomputed"} <= set(text)
 
 
+def test_stages_of_an_adjoint_are_its_levels(tmp_path):
+    text = said(remat.solve(remat.example("three_levels")), "stages", tmp_path)
+    assert {"device", "host", "disk", "forward runs", "state"} <= set(text)
+    assert any(one.startswith("device: 350 states, ") for one in text)
+    assert "disk: 1 state, once each" in text
+    text = said(reversed_adjoint(), "stages", tmp_path)
+    assert "memory: 1 state, once each" in text
+
+
+def test_every_view_says_what_fills_the_memory(tmp_path):
+    for view in ("values", "stages", "reversal"):
+        text = said(halves(), view, tmp_path)
+        assert any(re.fullmatch(r"peak of memory [0-9.]+ MiB: .*saved.*", one) for one in text)
+    assert "bytes by kind, at the peak of memory:" in " ".join(said(halves(), "time", tmp_path))
+
+
 def test_stages_of_a_long_chain_share_columns(tmp_path):
     document = CHAIN | {"stages": [CHAIN["stages"][0] | {"repeat": 1000}]}
     text = said(remat.solve(document, algorithm="periodic", budget="400MiB"), "stages", tmp_path)
@@ -86,7 +103,7 @@ def test_tree(tmp_path):
 
 def test_values(tmp_path):
     text = said(offload_result(), "values", tmp_path)
-    assert {"computed", "recomputed", "copied back", "in another memory", "u", "v"} <= set(text)
+    assert {"forward", "backward", "recomputed", "copied back", "in another memory", "u", "v"} <= set(text)
     assert "2 values, as high as they are large, in order of first appearance" in text
 
 

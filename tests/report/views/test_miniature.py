@@ -86,7 +86,7 @@ def test_views_by_kind():
     assert any("S" in row for row in tree.pixels.rows)
     dag = miniature(offload_result(), "dag")
     assert dag.pixels is not None
-    assert {letter for row in dag.pixels.rows for letter, _, _ in runs_of(row)} == {"c", "r", "f", "e", "."}
+    assert {letter for row in dag.pixels.rows for letter, _, _ in runs_of(row)} == {"o", "b", "r", "f", "e", "."}
 
 
 def test_small_whatever_the_schedule_is():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import remat
+from remat.report.views.lives import lives_of
 from remat.report.views.occupancy import Stay, occupancy_of
 from remat.report.views.slices import coverage
 from tests.report.results import chain_result, offload_result
@@ -16,11 +17,11 @@ def test_kinds_of_stays():
     assert found.top.tolist() == [0, 4, 7]
     stays = sorted(zip(found.band.tolist(), found.begin.tolist(), found.end.tolist(), found.kind.tolist(), strict=True))
     assert stays == [
-        (0, 0, 4, Stay.COMPUTED),
+        (0, 0, 4, Stay.FORWARD),
         (0, 2, 9.5, Stay.ELSEWHERE),
         (0, 4, 9, Stay.RECOMPUTED),
         (0, 9, 9.5, Stay.FETCHED),
-        (1, 6, 9, Stay.COMPUTED),
+        (1, 6, 9, Stay.BACKWARD),
     ]
     assert found.kind[0] == Stay.ELSEWHERE  # drawn below the others
 
@@ -41,6 +42,30 @@ def test_bands_stand_in_the_order_of_first_appearance():
     first = [found.begin[found.band == band].min() for band in range(len(found.values))]
     assert first == sorted(first)
     assert found.top[-1] == result.graph.size[found.values].sum()
+
+
+def test_many_values_are_packed_and_stay_apart():
+    rng = np.random.default_rng(3)
+    stages = [
+        {
+            "forward_time": 1,
+            "backward_time": 2,
+            "output_size": int(rng.integers(1, 9)),
+            "saved_size": int(rng.integers(1, 20)),
+        }
+        for _ in range(150)
+    ]
+    document = {"schema": "remat.instance/1", "kind": "chain", "input_size": 3, "stages": stages}
+    result = remat.solve(document | {"units": {"time": "unit", "memory": "unit"}}, algorithm="periodic")
+    found = occupancy_of(result)
+    assert not len(found.top)
+    lives = lives_of(result.graph, result.machine, result.columns, result.report)
+    assert sorted(found.high - found.low) == sorted(result.graph.size[lives.value])
+    for k in range(len(found.kind)):
+        beside = (found.begin < found.end[k]) & (found.end > found.begin[k]) & (np.arange(len(found.kind)) != k)
+        assert not (beside & (found.low < found.high[k]) & (found.high > found.low[k])).any()
+    # Little more than the peak: the pictures are as high as the memory is full.
+    assert result.peak_memory["memory"] <= found.height <= 1.3 * result.peak_memory["memory"]
 
 
 def test_coverage_is_exact():

@@ -24,11 +24,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from remat.plugin import Bound, Context, OptionError, Problem, Proposal
 from remat_algorithms.adjoint.binomial.revolve import if_built
-from remat_algorithms.adjoint.levels.level_rows import Row, Stopped, binomial_row, emit, fill, no_storage
+from remat_algorithms.adjoint.levels.level_rows import Row, Stopped, binomial_row, emit, fill, fill_slots, no_storage
 from remat_algorithms.adjoint.levels.uniform import TimeLoop, finish
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.room import within_room
@@ -108,17 +106,11 @@ def tables(loop: TimeLoop, *, stopped: Callable[[], bool] = lambda: False) -> li
         below = row
         if level.slots >= advances > 0:  # never full
             row = fill(level, loop.forward, below, stopped=stopped)
-        else:
+        elif below.level is None and level.write == level.read == 0:
             for free in range(1, level.slots + 1):
-                if below.level is None and level.write == level.read == 0:
-                    row = binomial_row(level, free, loop.forward, below if free == 1 else row)
-                    continue
-                # Without free slots, what follows a split is left to the level below.
-                after = fill(level, loop.forward, below, right=below if free == 1 else row, stopped=stopped)
-                enough = free > 1 and np.array_equal(after.live, row.live)
-                row = after
-                if enough:
-                    break
+                row = binomial_row(level, free, loop.forward, below if free == 1 else row)
+        else:
+            row = fill_slots(level, loop.forward, below, level.slots, stopped=stopped)
         tops.append(row)
     return tops
 

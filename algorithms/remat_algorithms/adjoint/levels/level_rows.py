@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -27,6 +28,9 @@ FloatArray = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 CHECKED_EVERY = 4096
 """Entries of a row between two looks at the clock."""
+
+TOGETHER = 16
+"""Rows that grow side by side."""
 
 
 class Stopped(Exception):
@@ -60,11 +64,17 @@ class Row:
 
     def split(self, advances: int) -> int:
         """Return the least j that attains the minimum over splits (O(l))."""
+        ahead, behind = self._sides
+        return int((ahead[:advances] + behind[len(behind) - advances :]).argmin()) + 1
+
+    @cached_property
+    def _sides(self) -> tuple[FloatArray, FloatArray]:
+        """What each split takes up to its read of x_0 and before, and what it takes behind, in reverse."""
         assert self.level is not None
         right, left = self.right or self, self.left or self
         before = left.stored if self.left_stored else left.live
-        ahead = np.arange(1, advances + 1) * self.forward + self.level.read + before[:advances]
-        return int(np.argmin(ahead + right.live[advances - 1 :: -1][:advances])) + 1
+        most = len(before) - 1
+        return np.arange(1, most + 1) * self.forward + self.level.read + before[:-1], right.live[-2::-1].copy()
 
     def descends(self, advances: int, *, stored: bool) -> bool:
         """Whether the row below takes over; on ties it does, so that nothing is stored in vain."""
@@ -141,6 +151,48 @@ def fill(
             behind[most - count] = best
     under = None if below.level is None else below
     return Row(level, forward, live, stored, under, right, left, left_stored)
+
+
+def fill_slots(
+    level: Level, forward: Number, below: Row, slots: int, *, stopped: Callable[[], bool] = lambda: False
+) -> Row:
+    """Compute the rows of a level with 1 .. `slots` free slots; return the last one.
+
+    `right` is the row with a slot less, with no free slot the one below; `left` is the row itself. Rows from where on
+    more slots do not help are left out. O(slots l^2) time in O(l) array operations: so many rows grow side by side.
+
+    Raises
+    ------
+    Stopped
+    """
+    row, first = below, True
+    most = len(below.live) - 1
+    lower, write = below.live.tolist(), level.write
+    for begin in range(0, slots, TOGETHER):
+        count = min(TOGETHER, slots - begin)
+        live, stored = np.zeros((count, most + 1)), np.zeros((count, most + 1))
+        behind, ahead = np.zeros((count, most + 1)), np.empty((count, most + 1))
+        behind[0] = row.live[::-1]
+        ahead[:] = np.arange(1, most + 2) * float(forward) + level.read
+        space = np.empty(count * (most + 1))
+        for length in range(1, most + 1):
+            if length % CHECKED_EVERY == 0 and stopped():
+                raise Stopped
+            sums = space[: count * length].reshape(count, length)
+            np.add(behind[:, most - length + 1 :], ahead[:, :length], out=sums)
+            best = np.minimum(np.minimum.reduce(sums, axis=1), lower[length])
+            stored[:, length] = best
+            ahead[:, length] += best
+            live[:, length] = best = np.minimum(best + write, lower[length])
+            behind[1:, most - length] = best[:-1]
+        under = None if below.level is None else below
+        for number in range(count):
+            after = Row(level, forward, live[number], stored[number], under, row)
+            enough = not first and np.array_equal(after.live, row.live)
+            row, first = after, False
+            if enough:
+                return row
+    return row
 
 
 def emit(plan: Plan, row: Row, advances: int, *, stored: bool = False) -> None:

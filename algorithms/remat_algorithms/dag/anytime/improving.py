@@ -139,7 +139,6 @@ class Improver:
             self.step(ROUNDS)
 
     def work(self) -> None:
-        """Build first plans, and improve until the race is over."""
-        first_plans(self.race, self.search)
+        """Improve until the race is over."""
         while not self.race.over():
             self.step(ROUNDS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from remat.plugin import ALL_SCHEDULES, Bound, Context, Number, Proposal, Steps
@@ -11,6 +10,9 @@ from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
 from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.offload.swaps.choice import Choice, Plan, quicker
 from remat_algorithms.offload.swaps.fluid import volume_bound
+
+IDLE = 1e-9
+"""Share of a makespan below which waiting is rounding."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +63,25 @@ class Best(Incumbent[Found]):
         self.start = runs
         return True
 
-    def consider_runs(self, runs: Runs, wanted: Iterable[tuple[int, int]] = (), message: str = "") -> None:
+    def consider_runs(self, runs: Runs, message: str = "") -> float:
         """Take the quickest plan of some runs, with each ranking of what leaves.
 
-        Parameters
-        ----------
-        runs : Runs
-        wanted : iterable of (value, task)
-            Values that leave before others at the first run of the task.
-        message : str
+        Returns
+        -------
+        float
+            The share of its makespan in which the processor waits; 1 where nothing fits, or nothing can be better.
         """
         choice = self.setting.choice(runs)
         if choice is None or self.hopeless(choice):
-            return
-        for plan in self.setting.plans(choice, self.setting.gaps_at(choice, wanted)):
+            return 1.0
+        work, waits = float(choice.order.start_times[-1]), 1.0
+        for plan in self.setting.plans(choice):
             self.consider(plan, runs, message)
-            if self.context.stopped:
-                return
+            if plan is not None:
+                waits = min(waits, 1 - work / float(plan.makespan) if plan.makespan else 0.0)
+            if waits < IDLE or self.context.stopped:
+                break
+        return waits
 
     def claim(self, value: Number, scope: str, source: str) -> None:
         """Take a bound over if it says more than the one of its class."""

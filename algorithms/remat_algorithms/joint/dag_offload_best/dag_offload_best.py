@@ -10,12 +10,17 @@ from remat.plugin import Context, Options, Problem, Proposal, Termination
 from remat_algorithms.dag.anytime.dag_auto import DagAutoOptions
 from remat_algorithms.dag.anytime.dag_auto import solve as solve_dag_auto
 from remat_algorithms.joint.dag_offload_best.best import Best
+from remat_algorithms.joint.dag_offload_best.bound import bound
+from remat_algorithms.joint.dag_offload_best.relaxing import Relaxing
 from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
-from remat_algorithms.joint.dag_offload_best.starts import others, relaxed
-from remat_algorithms.joint.dag_offload_best.walk import walk
+from remat_algorithms.joint.dag_offload_best.starts import others
+from remat_algorithms.joint.dag_offload_best.walk import Walk
 
 ROUNDS, WORK = 4000, 1_000_000
 """Rounds of the walk: so many, or fewer for large graphs, whose rounds take O(runs)."""
+
+TURN = 20
+"""Rounds of the walk between two searches for reruns."""
 
 
 class DagOffloadBestOptions(Options):
@@ -42,22 +47,35 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     """
     setting = Setting(problem)
     if not setting.ways:
-        return solve_dag_auto(problem, DagAutoOptions(iterations=None, patience=None, reorder=False), context)
+        without = DagAutoOptions(iterations=options.iterations, patience=None, reorder=False)
+        return solve_dag_auto(problem, without, context)
     if problem.exceeded is not None:
         return Proposal(termination=context.termination)
     best = Best(setting, context)
     best.consider_runs(Runs(tuple(setting.listed)), message="as listed")
-    if not best.done:
-        relaxed(setting, best)
-    if not best.done:
-        others(setting, best)
+    bound(setting, best)
     rounds = options.iterations
-    limited = rounds is not None
     if rounds is None:
         rounds = ROUNDS if context.deadline is not None else min(ROUNDS, WORK // max(1, len(setting.listed)))
-    if best.start is not None and not best.done:
-        walk(setting, best, best.start, rounds, reorder=options.reorder)
+    relaxing = Relaxing(setting, best, rounds)
+    if not best.done:
+        relaxing.first()
+    if not best.done:
+        others(setting, best, rounds)
+    _improve(setting, best, relaxing, rounds, reorder=options.reorder)
     proposal = best.proposal()
-    if limited and not context.stopped and not best.proved:
+    if options.iterations is not None and not context.stopped and not best.proved:
         proposal = replace(proposal, termination=Termination.ITERATION_LIMIT)
     return proposal
+
+
+def _improve(setting: Setting, best: Best, relaxing: Relaxing, rounds: int, *, reorder: bool) -> None:
+    """Let the walk and the searches for reruns take turns."""
+    further = relaxing.further(rounds // TURN + 1)
+    walker = Walk(setting, best, reorder=reorder)
+    for first in range(0, rounds, TURN):
+        if best.done:
+            return
+        walker.go(min(TURN, rounds - first))
+        if not best.done:
+            next(further, None)

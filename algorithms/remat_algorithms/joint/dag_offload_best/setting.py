@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,9 +20,6 @@ from remat_algorithms.offload.swaps.swaps import Order
 
 LATER = 0.15
 """Share of the swaps that a drawn plan keeps from leaving, or coming back, as early as they can."""
-
-WANTED = 8.0
-"""What a gap that a program chose is worth in a drawn ranking: more than what the others differ by."""
 
 NOISE = 0.3
 """Deviation of the logarithm of a drawn score."""
@@ -66,6 +62,11 @@ class Setting:
         return stage_model(self.problem)
 
     @cached_property
+    def given(self) -> frozenset[int]:
+        """Values that are there from the start, wherever that is."""
+        return self.graph.available
+
+    @cached_property
     def repeatable(self) -> list[bool]:
         """Whether each task may run again."""
         return [bool(each) for each in (self.graph.recomputable & ~self.graph.once).tolist()]
@@ -84,18 +85,24 @@ class Setting:
         return max(found, key=lambda number: (processors[number].speed, -number), default=None)
 
     @cached_property
+    def elsewhere(self) -> frozenset[int]:
+        """Values that begin or must end in other memories than the processor's."""
+        first = self.machine.memories[0].name
+        own = self.machine.memories[self.device].name
+        places = (*self.graph.inputs, *self.graph.outputs)
+        return frozenset(place.value for place in places if (place.memory or first) != own)
+
+    @cached_property
     def movable(self) -> list[int]:
         """Tasks that the helper may do: nobody reads what they make, some of which begins or ends elsewhere."""
         if self.helper is None:
             return []
-        first = self.machine.memories[0].name
-        own = self.machine.memories[self.device].name
-        away = {place.value for place in (*self.graph.inputs, *self.graph.outputs) if (place.memory or first) != own}
         read = {value for task in self.listed for value in self.reads[task]}
         return [
             task
             for task in self.listed
-            if read.isdisjoint(self.writes[task]) and not away.isdisjoint((*self.reads[task], *self.writes[task]))
+            if read.isdisjoint(self.writes[task])
+            and not self.elsewhere.isdisjoint((*self.reads[task], *self.writes[task]))
         ]
 
     def helped_time(self, task: int) -> Number:
@@ -110,38 +117,21 @@ class Setting:
         tasks = useful_runs(self.graph, own + others)
         processors = [0] * (len(tasks) - len(others)) + [self.helper or 0] * len(others) if others else None
         try:
-            return Choice(self.problem, Order(self.graph, self.machine, tasks, processors), self.ways)
+            order = Order(self.graph, self.machine, tasks, processors)
+            return Choice(self.problem, order, self.ways, outputs=True)
         except OptionError:
             return None
 
-    def gaps_at(self, choice: Choice, wanted: Iterable[tuple[int, int]]) -> set[int]:
-        """Return the gaps of values across the first run of a task, given as (value, task)."""
-        first: dict[int, int] = {}
-        for place, task in enumerate(choice.order.tasks):
-            first.setdefault(task, place)
-        places: defaultdict[int, list[int]] = defaultdict(list)
-        for value, task in wanted:
-            places[value].append(first[task])
-        found = set()
-        for gap in choice.candidates.tolist():
-            low, high = choice.after[gap], choice.before[gap]
-            if any(low < place < high for place in places.get(choice.order.gaps[gap].value, ())):
-                found.add(gap)
-        return found
-
-    def plans(self, choice: Choice, wanted: Collection[int] = ()) -> Iterator[Plan | None]:
-        """Yield plans of an order, values leaving in each of the rankings, those of the gaps `wanted` first."""
+    def plans(self, choice: Choice) -> Iterator[Plan | None]:
+        """Yield plans of an order, values leaving in each of the rankings."""
         if choice.fits:
             yield choice.plan([])
             return
         for ranking in rankings(choice):
-            row = ranking.tolist()
-            if wanted:
-                row.sort(key=lambda gap: gap not in wanted)  # stable
-            yield choice.plan(choice.select(row))
+            yield choice.plan(choice.select(ranking.tolist()))
 
-    def drawn(self, choice: Choice, draw: random.Random, wanted: Collection[int] = ()) -> Plan | None:
-        """Return a plan of an order, values leaving in a drawn ranking, those of the gaps `wanted` before others."""
+    def drawn(self, choice: Choice, draw: random.Random) -> Plan | None:
+        """Return a plan of an order, values leaving in a drawn ranking."""
         if choice.fits:
             return choice.plan([])
         gaps = choice.candidates
@@ -149,8 +139,6 @@ class Setting:
         idle = np.maximum(length - draw.random() * choice.round_trip[gaps], length * 1e-3)
         noise = np.array([draw.gauss(0, NOISE) for _ in range(len(gaps))])
         score = np.log(np.maximum(idle, 1e-30)) + draw.random() * np.log(np.maximum(size, 1)) + noise
-        if wanted:
-            score += np.array([WANTED if gap in wanted else 0.0 for gap in gaps.tolist()])
         chosen = choice.select(gaps[np.argsort(-score, kind="stable")])
         swaps = None if chosen is None else choice.routed(chosen)
         if swaps is None:

@@ -1,8 +1,8 @@
-"""Starts of `dag-offload-best`: what other algorithms do, and reruns for larger budgets, the rest of it offloaded."""
+"""Starts of `dag-offload-best`: what other algorithms do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,14 @@ from remat.plugin import Algorithm
 from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as KEEP_ALL
 from remat_algorithms.dag.order.catalogue import ALGORITHMS as ORDERS
-from remat_algorithms.dag.plans.state import Search
 from remat_algorithms.joint.adjoint_best.starts import judged
 from remat_algorithms.joint.dag_offload_best.best import Best, Found
 from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
 from remat_algorithms.kit.asking import asked
 from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
-from remat_algorithms.offload.rules.catalogue import ALGORITHMS as RULES
 
-BETWEEN = 32
-"""Budgets between the given one and that of keeping everything for which values are made again."""
+PROGRAMS = frozenset(["offload-exact", "poet"])
+"""They are not asked: their time is anything."""
 
 SEARCHING = {"swapadvisor": {"generations": 3}}
 """Options of rules that search for long otherwise."""
@@ -29,46 +27,23 @@ ROUNDS = 200
 """Rounds of `dag-auto`, so that its answer does not depend on the clock."""
 
 
-def relaxed(setting: Setting, best: Best) -> None:
-    """Make values again as larger budgets ask for, and let leave what is still too much.
+def others(setting: Setting, best: Best, rounds: int) -> None:
+    """Ask the algorithms that search little, and those that only make values again: none of them is quicker then.
 
-    The larger the budget, the less time for reruns and the more for transfers: halving the steps between budgets, those
-    whose transfers are hopeless by volume are left out.
+    Parameters
+    ----------
+    setting : Setting
+    best : Best
+    rounds : int
+        Of `dag-auto`, at most.
     """
-    problem, model = setting.problem, setting.model
-    budget = problem.budget
-    reference = setting.choice(Runs(tuple(setting.listed)))
-    if budget is None or reference is None:
-        return
-    whole = max(budget, int(reference.profile.max(initial=0)))
-    for step in _halving(BETWEEN):
-        if best.done:
-            return
-        room = budget + (whole - budget) * step // BETWEEN
-        search = Search(model, room, best.context.seed)
-        plan = search.construct(1.0)
-        if plan is not None:
-            best.consider_runs(Runs(tuple(model.tasks_of(plan.item, plan.full))), message=f"reruns as for {room:,}")
-
-
-def _halving(count: int) -> Iterator[int]:
-    """Yield 0 to count - 1, each number of halvings before the next."""
-    yield 0
-    step = count
-    while step > 1:
-        yield from range(step // 2, count, step)
-        step //= 2
-
-
-def others(setting: Setting, best: Best) -> None:
-    """Ask the algorithms that search little, and those that only make values again: none of them is quicker then."""
-    entries = [(entry, SEARCHING.get(entry.name, {})) for entry in (*RULES, *OFFLOAD)]
-    entries += [(entry, {"iterations": ROUNDS}) for entry in DAG_AUTO]
+    entries = [(entry, SEARCHING.get(entry.name, {})) for entry in OFFLOAD if entry.name not in PROGRAMS]
+    entries += [(entry, {"iterations": min(ROUNDS, rounds)}) for entry in DAG_AUTO]
     entries += [(entry, {}) for entry in (*KEEP_ALL, *ORDERS) if setting.problem.kind in entry.cheap]
     for number, (entry, given) in enumerate(entries):
         if best.done:
             return
-        if entry.accepts(setting.problem.kind):
+        if entry.accepts(setting.problem.kind) and (entry.several_memories or not setting.elsewhere):
             _ask(setting, best, entry, given, share=1 / (len(entries) - number + 2))
 
 

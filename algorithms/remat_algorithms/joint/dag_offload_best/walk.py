@@ -21,45 +21,55 @@ REACHES = (1, 1, 2, 3, 6, 12)
 """Neighbouring runs that a round leaves out at once."""
 
 
-def walk(setting: Setting, best: Best, start: Runs, rounds: int, *, reorder: bool) -> int:
-    """Improve the best plan, a round at a time; return the rounds made.
+class Walk:
+    """A walk from the best plan on.
 
     Parameters
     ----------
     setting : Setting
     best : Best
         Takes what is better.
-    start : Runs
-        Those of its plan.
-    rounds : int
-        At most.
     reorder : bool
         Whether runs may change places, too.
-
-    Notes
-    -----
-    A round takes O(runs and accesses), and the dispatch; many end early, since the runs alone or the bytes that must
-    cross the links take too long.
     """
-    draw = random.Random(best.context.seed)
-    mean = 1 / max(1, len(setting.listed))
-    current, home, since, slack = start, start, 0, mean * SLACKS[0]
-    for number in range(rounds):
-        if best.done:
-            return number
-        moved = reorder and draw.random() < MOVED
-        changed = _moved(current, draw) if moved else _changed(setting, current, draw)
-        plan = _attempt(setting, best, changed, draw, slack)
-        since += 1
+
+    def __init__(self, setting: Setting, best: Best, *, reorder: bool) -> None:
+        self.setting, self.best, self.reorder = setting, best, reorder
+        self.draw = random.Random(best.context.seed)
+        self.mean = 1 / max(1, len(setting.listed))
+        self.home: Runs | None = None
+        self.current: Runs | None = None
+        self.since, self.slack = 0, self.mean * SLACKS[0]
+
+    def go(self, rounds: int) -> None:
+        """Make so many rounds, or fewer.
+
+        A round takes O(runs and accesses), and the dispatch; many end early, since the runs alone or the bytes that
+        must cross the links take too long.
+        """
+        for _ in range(rounds):
+            if self.best.done:
+                return
+            if self.best.start is not self.home or self.since >= BACK:
+                self.current = self.home = self.best.start
+                self.since, self.slack = 0, self.mean * self.draw.choice(SLACKS)
+            if self.current is None:
+                return
+            self._round(self.current)
+
+    def _round(self, current: Runs) -> None:
+        best, draw = self.best, self.draw
+        moved = self.reorder and draw.random() < MOVED
+        changed = _moved(current, draw) if moved else _changed(self.setting, current, draw)
+        plan = _attempt(self.setting, best, changed, draw, self.slack)
+        self.since += 1
         if plan is None:
-            pass
-        elif best.consider(plan, changed, f"round {number + 1:,}"):
-            current, home, since = changed, changed, 0
-        elif plan.makespan <= best.makespan * (1 + slack * draw.random()):
-            current = changed
-        if since >= BACK:
-            current, since, slack = home, 0, mean * draw.choice(SLACKS)
-    return rounds
+            return
+        if best.consider(plan, changed, "walk"):
+            self.current = self.home = changed
+            self.since = 0
+        elif plan.makespan <= best.makespan * (1 + self.slack * draw.random()):
+            self.current = changed
 
 
 def _attempt(setting: Setting, best: Best, runs: Runs, draw: random.Random, slack: float) -> Plan | None:

@@ -38,11 +38,14 @@ class Answer:
     solution : (columns,) float64 or None
     bound : float
         Lower bound on the objective; minus infinity if there is none.
+    work : float
+        What it took, in the solver's own units, where it counts them.
     """
 
     outcome: Outcome
     solution: FloatArray | None = None
     bound: float = -np.inf
+    work: float = 0.0
 
     @property
     def ended(self) -> bool:

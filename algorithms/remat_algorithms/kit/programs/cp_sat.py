@@ -185,11 +185,11 @@ def solve(
         job.solver.best_bound_callback = lambda bound: raised(unit * max(0.0, bound))
     answer = watched(job, stopped)
     if answer.outcome is Outcome.INFEASIBLE:
-        return Answer(Outcome.INFEASIBLE, None, math.inf)
+        return Answer(Outcome.INFEASIBLE, None, math.inf, job.work)
     solution = None
     if answer.outcome is not Outcome.UNKNOWN:
         solution = np.array([job.solver.value(column) for column in columns], dtype=np.float64)
-    return Answer(answer.outcome, solution, unit * max(0.0, answer.bound))
+    return Answer(answer.outcome, solution, unit * max(0.0, answer.bound), job.work)
 
 
 def _model_of(

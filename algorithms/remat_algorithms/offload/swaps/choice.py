@@ -71,10 +71,12 @@ class Choice:
     order : Order
     routes : tuple of Route
         At least one.
+    outputs : bool
+        Whether what must be there at the end may be elsewhere until then.
     """
 
-    def __init__(self, problem: Problem, order: Order, routes: tuple[Route, ...]) -> None:
-        self.problem, self.order, self.routes = problem, order, routes
+    def __init__(self, problem: Problem, order: Order, routes: tuple[Route, ...], *, outputs: bool = False) -> None:
+        self.problem, self.order, self.routes, self.outputs = problem, order, routes, outputs
         self.budget = problem.machine.memories[device_of(problem.machine)].capacity
         self.profile = order.profile()
         self.size = np.array([problem.graph.size[gap.value] for gap in order.gaps], dtype=np.int64)
@@ -84,8 +86,9 @@ class Choice:
     @cached_property
     def candidates(self) -> IntArray:
         """Gaps with a run between, of values that take room."""
-        # An output that leaves for good would have to come back for nothing.
-        inner = (self.before - self.after > 1) & (self.size > 0) & (self.before < len(self.order.tasks))
+        inner = (self.before - self.after > 1) & (self.size > 0)
+        if not self.outputs:
+            inner &= self.before < len(self.order.tasks)
         gaps, copies = self.order.gaps, self.order.copies
         found = [index for index in np.flatnonzero(inner).tolist() if leaves(copies[gaps[index].copy], gaps[index])]
         return np.array(found, dtype=np.int64)
@@ -104,15 +107,22 @@ class Choice:
         return length
 
     @cached_property
-    def round_trip(self) -> np.ndarray:
-        """Time of each gap's transfers on the nearest route; of what leaves anyhow, of the way back."""
+    def transfer_times(self) -> tuple[np.ndarray, np.ndarray]:
+        """Times of each gap's transfers on the nearest route, out and back; what leaves anyhow goes at once."""
         machine, route = self.problem.machine, self.routes[0]
         sizes, which = np.unique(self.size, return_inverse=True)  # many values are of one size
         out, back = (
             np.array([way(machine, size) for size in sizes.tolist()], dtype=np.float64)[which]
             for way in (route.out_time, route.back_time)
         )
-        return np.where(self.goes_anyhow, 0.0, out) + back
+        return np.where(self.goes_anyhow, 0.0, out), back
+
+    @cached_property
+    def round_trip(self) -> np.ndarray:
+        """Time of each gap's transfers on the nearest route."""
+        out, back = self.transfer_times
+        both: np.ndarray = out + back
+        return both
 
     @cached_property
     def legs(self) -> list[Leg]:

@@ -20,7 +20,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from remat.plugin import IntArray, Machine, Number, StepBuilder, Steps, TaskGraph, number_array
-from remat_algorithms.offload.swaps.program import Program, planned_profile, reused_bytes, run_time
+from remat_algorithms.offload.swaps.program import Program, Run, planned_profile, reused_bytes, run_time
+
+INSTANT = 1e-9
+"""Share of the makespan within which float times are one instant."""
 
 _LOOKED_AT = 8
 """Waiting transfers of a channel that are tried before it stays idle."""
@@ -83,7 +86,8 @@ class _Simulation:
             for memory, row in zip(machine.memories, profile, strict=True)
         ]
         self.room = [memory.capacity for memory in machine.memories]
-        self._take(0, graph.static_memory)
+        for memory in range(len(machine.memories)):
+            self._take(memory, graph.static_bytes(machine, memory))
         self.present: set[tuple[int, int]] = set()  # (memory, value)
         for place in graph.inputs:
             memory = machine.memory_index[place.memory] if place.memory else 0
@@ -95,9 +99,14 @@ class _Simulation:
         self.unfinished = 0  # the first run that has not ended
         # Where a transfer found no room beside what is planned: there is none before that run has ended.
         self.full = [-1] * len(self.transfers)
-        self.queue = [[k for k in range(count) if self.runs[k].processor == p] for p in range(len(machine.processors))]
-        self.next = [0] * len(machine.processors)
-        self.busy = [False] * len(machine.resources)
+        # What runs hold: a processor, or, collectives, a channel; those without a way around wait for each other.
+        self.free_ring = len(machine.resources)
+        self.resource = [self._resource(run) for run in self.runs]
+        self.queue: list[list[int]] = [[] for _ in range(self.free_ring + 1)]
+        for position, resource in enumerate(self.resource):
+            self.queue[resource].append(position)
+        self.next = [0] * len(self.queue)
+        self.busy = [False] * len(self.queue)
         self.awaited: defaultdict[int, list[int]] = defaultdict(list)  # transfers that a run waits for
         self.used_last: defaultdict[int, list[int]] = defaultdict(list)  # transfers whose source a run uses last
         channels = machine.resource_of_link
@@ -105,6 +114,8 @@ class _Simulation:
         self.coming: defaultdict[int, list[int]] = defaultdict(list)
         for index, transfer in enumerate(self.transfers):
             self.awaited[transfer.needed].append(index)
+            if transfer.holds >= 0:
+                self.awaited[transfer.holds].append(index)
             if transfer.last_use is not None and transfer.last_use >= 0:
                 self.used_last[transfer.last_use].append(index)
             waiting = self.leaving if transfer.leaves else self.coming
@@ -120,6 +131,8 @@ class _Simulation:
         # What started, in order: (start, what, index); and who frees what.
         self.log: list[tuple[Number, str, int]] = []
         self.carried: list[list[int]] = [list(run.drops) for run in self.runs]
+        self.replaced: dict[int, list[int]] = {}
+        self.run_ends: dict[int, Number] = {}
         self.carries = [False] * len(self.transfers)
 
     def simulate(self) -> Dispatched | Overfull:
@@ -145,17 +158,24 @@ class _Simulation:
         again = True
         while again:
             again = False
-            for processor in range(len(self.queue)):
-                again |= self._start_run(processor)
+            for resource in range(len(self.queue)):
+                again |= self._start_run(resource)
             for resource in range(len(self.machine.resources)):
                 again |= self._start_transfer(resource)
 
-    def _start_run(self, processor: int) -> bool:
-        queue = self.queue[processor]
-        resource = processor
-        if self.busy[resource] or self.next[processor] >= len(queue):
+    def _resource(self, run: Run) -> int:
+        """Return what a run occupies."""
+        if run.task not in self.graph.parts:
+            return run.processor
+        memory = self.machine.processors[run.processor].memory
+        ring = self.machine.link_index.get((memory, memory))
+        return self.free_ring if ring is None else self.machine.resource_of_link[ring]
+
+    def _start_run(self, resource: int) -> bool:
+        queue = self.queue[resource]
+        if self.busy[resource] or self.next[resource] >= len(queue):
             return False
-        position = queue[self.next[processor]]
+        position = queue[self.next[resource]]
         if not all(self.ended[index] for index in self.awaited[position]):
             return False
         if not all(self.run_ended[other] for other in self.waits[position]):
@@ -163,24 +183,32 @@ class _Simulation:
         run = self.runs[position]
         # What has left by now goes with the run that uses it last.
         gone = [self.transfers[index].value for index in self.used_last[position] if self.ended[index]]
-        memory = self.machine.processors[processor].memory
+        memory = self.machine.processors[run.processor].memory
         writes = int(self.graph.size[self.graph.writes[run.task]].sum())
         reused = reused_bytes(self.graph, run.task, [*run.drops, *gone])
         needed = writes - reused + int(self.graph.workspace[run.task])
-        if not self._fits(memory, needed):
+        replaced = [value for value in run.replaces if (memory, value) in self.present]
+        if not self._fits(memory, needed - int(self.graph.size[replaced].sum())):
             return False
+        if replaced:
+            self.log.append((self.now, "free", position))
+            self.replaced[position] = replaced
+        for value in replaced:
+            self._free(memory, value)
         self._take(memory, needed)
         self.carried[position] += gone
-        self.next[processor] += 1
+        self.next[resource] += 1
         self.busy[resource] = True
         self.run_started[position] = self.now
         self.log.append((self.now, "run", position))
-        self._expect(self.now + self._run_time(position), True, position)
+        self.run_ends[position] = self.now + self._run_time(position)
+        self._expect(self.run_ends[position], True, position)
         return True
 
     def _run_time(self, position: int) -> Number:
         run = self.runs[position]
-        return run_time(self.machine.processors[run.processor], self.graph.time[run.task].item())
+        time: Number = self.graph.time[run.task].item()
+        return time if run.task in self.graph.parts else run_time(self.machine.processors[run.processor], time)
 
     def _start_transfer(self, resource: int) -> bool:
         if self.busy[resource]:
@@ -234,7 +262,7 @@ class _Simulation:
     def _end_run(self, position: int) -> None:
         run = self.runs[position]
         memory = self.machine.processors[run.processor].memory
-        self.busy[run.processor] = False
+        self.busy[self.resource[position]] = False
         self.run_ended[position] = True
         while self.unfinished < len(self.runs) and self.run_ended[self.unfinished]:
             self.unfinished += 1
@@ -296,8 +324,8 @@ class _Simulation:
 
     def _hazards(self) -> list[list[int]]:
         """Return for each run the runs on other processors that must have ended before it starts."""
-        waits: list[list[int]] = [[] for _ in self.runs]
-        if len({run.processor for run in self.runs}) < 2:
+        waits: list[list[int]] = [list(run.after) for run in self.runs]
+        if len(set(self.resource)) < 2:
             return waits
         writer: dict[int, int] = {}
         users: defaultdict[int, list[int]] = defaultdict(list)
@@ -310,18 +338,49 @@ class _Simulation:
                 waits[position] += [user for user in users[value] if user != position]
                 writer[value] = position
                 users[value] = [position]
+            for value in run.replaces:
+                waits[position] += [user for user in users[value] if user != position]
         return waits
+
+    def _untangled(self) -> list[tuple[Number, str, int]]:
+        """Return the log, in which no transfer frees its source at an instant at which a run that reads it begins.
+
+        Float times within a share of the makespan are one instant: such a source is freed by a step of its own.
+        """
+        if isinstance(self.now, int):
+            return self.log
+        instant = 2 * INSTANT * self.now
+        place = {index: at for at, (_, what, index) in enumerate(self.log) if what == "run"}
+        late: defaultdict[int, list[int]] = defaultdict(list)
+        for at, (start, what, index) in enumerate(self.log):
+            transfer = self.transfers[index] if what == "copy" and self.carries[index] else None
+            if transfer is None or transfer.last_use is None or place.get(transfer.last_use, -1) < at:
+                continue
+            run = place[transfer.last_use]
+            end = start + self.machine.links[transfer.link].time(int(self.graph.size[transfer.value]))
+            if end - self.log[run][0] <= instant:
+                self.carries[index] = False
+                late[run].append(index)
+        found: list[tuple[Number, str, int]] = []
+        for at, entry in enumerate(self.log):
+            found.append(entry)
+            found += [(self.run_ends[entry[2]], "drop", index) for index in late.get(at, ())]
+        return found
 
     def _steps(self) -> Steps:
         """Build the steps in the order in which they started."""
         builder = StepBuilder()
         starts: list[Number] = []
-        for start, what, index in self.log:
+        for start, what, index in self._untangled():
             starts.append(start)
             if what == "run":
                 run = self.runs[index]
                 on = (run.processor,) if run.processor else ()
                 builder.run(run.task, drop=self.carried[index], on=on)
+                continue
+            if what == "free":
+                run = self.runs[index]
+                builder.drop(self.replaced[index], self.machine.processors[run.processor].memory)
                 continue
             transfer = self.transfers[index]
             link = self.machine.links[transfer.link]

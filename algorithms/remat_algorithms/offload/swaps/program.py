@@ -20,11 +20,24 @@ AT_ONCE = -1
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of a task; `drops` go from its processor's memory at its end."""
+    """A run of a task in its processor's memory; a collective occupies that memory's link to itself instead.
+
+    Attributes
+    ----------
+    task, processor : int
+    drops : tuple of int
+        What goes at its end.
+    replaces : tuple of int
+        What goes when it starts, by a step of its own.
+    after : tuple of int
+        Runs (by position) that have to end before it starts.
+    """
 
     task: int
     processor: int = 0
     drops: tuple[int, ...] = ()
+    replaces: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +51,8 @@ class Transfer:
         The run after whose end it may start; `AT_ONCE`.
     needed : int
         The run that waits for its end; the number of runs if none does.
+    holds : int
+        Another run that waits for it, for room; -1 if there is none.
     last_use : int or None
         The source is freed when the transfer and this run have ended; `AT_ONCE`: with the transfer; None: never.
     previous : int
@@ -57,6 +72,7 @@ class Transfer:
     previous: int = -1
     begin: int = -1
     leaves: bool = True
+    holds: int = -1
 
 
 @dataclass(frozen=True)
@@ -87,20 +103,26 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
     # Plain lists: most programs are short, and this is what walks over many of them wait for.
     change = [[0] * (count + 1) for _ in machine.memories]
     extra = [[0] * count for _ in machine.memories]
-    change[0][0] += graph.static_memory
+    for memory, row in enumerate(change):
+        row[0] += graph.static_bytes(machine, memory)
     opens: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     closes: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for place in graph.inputs:
         opens[machine.memory_index[place.memory] if place.memory else 0, place.value].append(0)
+    leaving = _leaving(machine, program)
     for position, run in enumerate(runs):
         memory = memory_of[run.processor]
         for value in writes[run.task]:
             opens[memory, value].append(position)
         for value in run.drops:
             closes[memory, value].append(position)
+        for value in run.replaces:
+            closes[memory, value].append(position - 1)
         extra[memory][position] += workspace[run.task]
         if in_place[run.task]:
-            extra[memory][position] -= reused_bytes(graph, run.task, run.drops)
+            # What has left by then counts as well: the run waits for it where it needs the room.
+            gone = leaving.get((memory, position), ())
+            extra[memory][position] -= reused_bytes(graph, run.task, (*run.drops, *gone))
     arrives = []
     for transfer in program.transfers:
         link = machine.links[transfer.link]
@@ -123,6 +145,16 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
         np.cumsum(row[:-1], dtype=np.int64) + np.array(more, dtype=np.int64)
         for row, more in zip(change, extra, strict=True)
     ]
+
+
+def _leaving(machine: Machine, program: Program) -> dict[tuple[int, int], list[int]]:
+    """Return the values that leave a memory for good by the run that uses them last there, by memory and run."""
+    found: dict[tuple[int, int], list[int]] = {}
+    for transfer in program.transfers:
+        last = transfer.last_use
+        if transfer.leaves and last is not None and max(transfer.ready, transfer.begin) < last:
+            found.setdefault((machine.links[transfer.link].source, last), []).append(transfer.value)
+    return found
 
 
 def _intervals(starts: list[int], ends: list[int], count: int) -> Iterator[tuple[int, int]]:

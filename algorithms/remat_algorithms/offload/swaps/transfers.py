@@ -25,6 +25,7 @@ class Ordered(Protocol):
 
     def way(self, source: int, target: int) -> tuple[int, ...]:
         """Return the fewest links from one memory to another."""
+        ...
 
 
 def program_of(order: Ordered, swaps: Iterable[Swap]) -> Program:

@@ -30,13 +30,15 @@ from remat.plugin import (
     Options,
     Problem,
     Proposal,
+    Steps,
     makespan_bound,
 )
 from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.kit.whole import raised
 from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
-from remat_algorithms.offload.weights.parameters import Choice, Setting, Training
-from remat_algorithms.offload.weights.rules import setting_of
+from remat_algorithms.offload.weights.parameters import Choice, Setting
+from remat_algorithms.offload.weights.rules import setting_of, with_places
+from remat_algorithms.offload.weights.training import Manner, Training
 
 Choices = list[Choice]
 
@@ -56,6 +58,10 @@ class WeightOffloadOptions(Options):
 class _Found:
     training: Training
     outcome: Dispatched
+
+    @property
+    def steps(self) -> Steps:
+        return with_places(self.training.setting, self.training.choices, self.outcome.steps)
 
     @property
     def makespan(self) -> Number:
@@ -84,7 +90,7 @@ def solve(problem: Problem, options: WeightOffloadOptions, context: Context) -> 
         return Proposal(least=search.least_memory(), bounds=_bounds(problem))
     found = search.improve(found, options.evaluations)
     return Proposal(
-        steps=found.outcome.steps,
+        steps=found.steps,
         makespan=found.makespan,
         bounds=_bounds(problem),
         termination=context.termination,
@@ -94,7 +100,7 @@ def solve(problem: Problem, options: WeightOffloadOptions, context: Context) -> 
 
 class _Search(Incumbent[_Found]):
     def __init__(self, setting: Setting, context: Context) -> None:
-        super().__init__(context, lambda found: found.outcome.steps)
+        super().__init__(context, lambda found: found.steps)
         self.setting = setting
         self.fastest = makespan_bound(setting.graph, setting.machine, setting.problem.needed)
         self.count = len(setting.stages)
@@ -140,7 +146,7 @@ class _Search(Incumbent[_Found]):
             if overrun.needed == 0:
                 continue
             larger = machine.with_capacities({machine.memories[overrun.memory].name: overrun.needed})
-            if isinstance(dispatch(self.setting.graph, larger, training.program), Dispatched):
+            if isinstance(dispatch(training.graph, larger, training.program), Dispatched):
                 task = training.program.runs[overrun.position].task
                 return LeastBudget(overrun.needed, task, True, overrun.memory)
         return None
@@ -160,7 +166,8 @@ class _Search(Incumbent[_Found]):
         again = [replace(choice, again=True) for choice in plain]
         self._fewest(again, list(self.movable), lambda choice: replace(choice, streams=True))
         for choices in (streaming, [replace(choice, again=True) for choice in streaming]):
-            self._evaluate(choices, one_ahead=True)
+            for away in (False, True):
+                self._evaluate(choices, Manner(one_ahead=True, away=away))
 
     def _orders(self) -> Iterator[list[int]]:
         stages, size = self.setting.stages, self.setting.graph.size
@@ -196,10 +203,10 @@ class _Search(Incumbent[_Found]):
             middle = (low + high) // 2
             low, high = (low, middle) if fits(middle) else (middle, high)
 
-    def _evaluate(self, choices: Choices, *, one_ahead: bool = False) -> _Found | None:
+    def _evaluate(self, choices: Choices, manner: Manner | None = None) -> _Found | None:
         """Dispatch, and remember what is best, or what would have been needed; return what fits."""
-        training = Training(self.setting, choices, one_ahead=one_ahead)
-        outcome = dispatch(self.setting.graph, self.setting.machine, training.program)
+        training = Training(self.setting, choices, manner)
+        outcome = dispatch(training.graph, self.setting.machine, training.program)
         if not isinstance(outcome, Dispatched):
             if self.best is None:
                 self.overfull.append((outcome, training))
@@ -226,7 +233,7 @@ class _Search(Incumbent[_Found]):
         """Let stay what leaves for nothing: the walk is after the makespan alone."""
         for index in self.movable:
             best = self.best
-            if best is None or best.training.one_ahead or self.context.stopped:
+            if best is None or best.training.manner != Manner() or self.context.stopped:
                 return
             if best.training.choices[index].streams:
                 changed = list(best.training.choices)
@@ -290,8 +297,8 @@ def _bounds(problem: Problem) -> tuple[Bound, ...]:
     leaving = sum(int(graph.size[value]) for value, memory in ends - home if memory != device)
     values: list[Number] = []
     for moved, rates in (
-        (coming, [link.bandwidth for link in machine.links if link.target == device]),
-        (leaving, [link.bandwidth for link in machine.links if link.source == device]),
+        (coming, [link.bandwidth for link in machine.links if link.source != device == link.target]),
+        (leaving, [link.bandwidth for link in machine.links if link.target != device == link.source]),
     ):
         total: Number = sum(rate for rate in rates if rate is not None)
         if rates and None not in rates:

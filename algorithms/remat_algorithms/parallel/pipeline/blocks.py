@@ -53,7 +53,7 @@ class Blocks:
     @cached_property
     def types(self) -> tuple[str, ...]:
         """Type of each device."""
-        return tuple(self.instance.cluster.types)
+        return tuple(self.instance.device_types)
 
     @cached_property
     def times(self) -> dict[str, tuple[tuple[Number, Number, Number] | None, ...]]:

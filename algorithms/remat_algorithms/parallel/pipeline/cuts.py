@@ -70,7 +70,7 @@ def balanced_cuts(instance: PipelineInstance, homes: Sequence[Sequence[int]]) ->
     Bisection of that time; for each, O(parts x layers) to see which ends each part can have. Then a table,
     O(parts x layers^2) array operations (after Bellman 1961), left out beyond `MOST_EVENED` entries.
     """
-    layers, types = instance.each_layer(), instance.cluster.types
+    layers, types = instance.each_layer(), instance.device_types
     if len(homes) > len(layers):
         raise OptionError(
             f"{len(homes)} parts of at least one layer each, and the instance has {len(layers)} layers; "

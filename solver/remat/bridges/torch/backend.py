@@ -70,7 +70,9 @@ class Backend:
             if _has_symbols(joint):
                 return _unplanned(joint, num_fwd_outputs)
             captured = Captured(self.module, joint, num_fwd_outputs, sources, None)
+            captured.tensors = inputs
             plan = self._plan(captured, choices(), again=again)
+            captured.tensors = None
             self.plans.append(plan)
             if self.on_plan is not None:
                 self.on_plan(plan)
@@ -100,10 +102,8 @@ class Backend:
 
     def _choices_for(self, graph: Any) -> Callable[[], Choices]:
         """Find the budget of a training graph; a second one in one step needs a budget of its own."""
-        guards: Any = torch._guards
-        compile_id = guards.CompileContext.current_compile_id()
-        frame = None if compile_id is None else compile_id.frame_id
-        resumed = _is_resumed()
+        frame = _frame()
+        resumed = frame is not None and frame[1].startswith("torch_dynamo_resume")
 
         def choices() -> Choices:
             """Ask of training graphs only: others take no budget."""
@@ -128,14 +128,14 @@ class Backend:
         return choices
 
 
-def _is_resumed() -> bool:
-    """Whether the graph that is compiled begins behind a break."""
+def _frame() -> tuple[str, str, int] | None:
+    """Return file, name and line of the function that is compiled: the same whenever it is compiled again."""
     translator: Any = import_module("torch._dynamo.symbolic_convert").InstructionTranslator
     try:
-        name = translator.current_tx().f_code.co_name
+        code = translator.current_tx().f_code
     except AttributeError:  # nothing is translated
-        return False
-    return str(name).startswith("torch_dynamo_resume")
+        return None
+    return str(code.co_filename), str(code.co_name), int(code.co_firstlineno)
 
 
 def _is_input(node: Node) -> bool:
@@ -268,7 +268,23 @@ def compile_module(module: Any, budget: int | str | Sequence[int | str] | None =
     return planned
 
 
-def registered(graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
+def __getattr__(name: str) -> Any:
+    """Return the compiler that is registered as ``"remat"``, which `torch.compile` looks up before it traces anything.
+
+    So this is the moment for its tracer to learn to pass over calls of loggers.
+    """
+    if name != "registered":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _pass_over_loggers()
+    return _registered
+
+
+def _pass_over_loggers() -> None:
+    config: Any = import_module("torch._dynamo.config")
+    config.ignore_logging_functions = ignored_functions(config)
+
+
+def _registered(graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
     """Compile as backend ``"remat"``: with what `configure` was given, else the budget of the environment."""
     import os
 
@@ -287,14 +303,13 @@ _CONFIGURED: dict[str, Choices] = {}
 def configure(budget: int | str | None = None, **choices: Any) -> None:
     """Set what backend ``"remat"`` is for: from Trainer or Lightning arguments, which know but a name.
 
-    From then on PyTorch's compiler passes over calls of loggers, which would break a module into several graphs;
-    call it after importing transformers, which has some of its own.
+    As where the backend is looked up by its name, PyTorch's compiler passes over calls of loggers from then on, which
+    would break a module into several graphs.
     """
     if budget is not None and not isinstance(budget, (int, str)):
         raise OptionError("several budgets go with remat.torch.backend or compile", argument="budget")
-    config: Any = import_module("torch._dynamo.config")
-    config.ignore_logging_functions = ignored_functions(config)
+    _pass_over_loggers()
     _CONFIGURED["choices"] = make_choices(budget, choices)
 
 
-__all__ = ["Backend", "backend", "capture", "compile_module", "configure", "registered"]
+__all__ = ["Backend", "backend", "capture", "compile_module", "configure"]

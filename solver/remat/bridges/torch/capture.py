@@ -16,6 +16,7 @@ from remat.bridges.torch.recording import Recording, TorchError
 from remat.bridges.torch.refusals import check_module, explain, warn_of_checkpoints
 from remat.bridges.torch.shim import pytree, torch
 from remat.bridges.torch.tracing import Recorder, tidy
+from remat.bridges.torch.weightless import stand_ins
 from remat.instance import DagInstance, load
 
 LOGGING = ("debug", "info", "warning", "error", "critical", "exception", "log", "warning_once", "info_once")
@@ -57,7 +58,11 @@ class Captured:
         Its tasks and values.
     sources : tuple of Source
         One for each input of the joint graph; empty where only PyTorch knows.
+    tensors : list of tensors or None
+        What these are, while a compiler plans for the call that it sees.
     """
+
+    tensors: list[Any] | None = None
 
     def __init__(self, module: Any, graph: Any, forward_outputs: int, sources: tuple[Source, ...], given: Any) -> None:
         self.module = module
@@ -145,7 +150,8 @@ def capture(module: Any, /, *args: Any, **kwargs: Any) -> Captured:
     Parameters
     ----------
     module : torch.nn.Module
-        Returns the loss, alone or among other things.
+        Returns the loss, alone or among other things. Its parameters may be on the device meta, where they take no
+        memory: the step is then that on the device of the arguments, or on the CPU where these are on meta, too.
     *args, **kwargs
         What it is called with; shapes are fixed to theirs.
 
@@ -171,13 +177,13 @@ def capture(module: Any, /, *args: Any, **kwargs: Any) -> Captured:
     sources: list[tuple[Source, ...]] = []
 
     def backend(graph: Any, inputs: list[Any]) -> Any:
-        sources.append(sources_of(module, (args, kwargs), inputs))
+        sources.append(sources_of(module, given, inputs))
         return compiler(forward_only, partition)(graph, inputs)
 
-    with quiet_logging():
+    with quiet_logging(), stand_ins(module, (args, kwargs)) as given:
         compiled = torch.compile(module, backend=backend, fullgraph=True, dynamic=False)
         try:
-            compiled(*args, **kwargs)
+            compiled(*given[0], **given[1])
         except Exception as error:
             if not found:
                 raise explain(error) from error

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from remat.bridges.torch.capture import Captured
-from remat.bridges.torch.costs import read_costs
+from remat.bridges.torch.costs import Costs
 from remat.bridges.torch.factory import capture_factory
-from remat.bridges.torch.planning import Choices, Plan, TooSmallError, make_plan
+from remat.bridges.torch.planning import Choices, Plan, TooSmallError, costs_of, make_plan
 from remat.units import Units, format_size, format_time
 
 SHOWN = 12
@@ -108,14 +107,16 @@ def fit(
     """
     if max_batch is None:
         captured = capture_factory(factory)
-        plan = make_plan(captured, choices)
-        return Fitted(captured, plan, None, by_module(captured, plan, choices.costs), choices)
-    found: dict[int, tuple[Captured, Plan]] = {}
+        costs = costs_of(captured, choices.costs)
+        plan = make_plan(captured, replace(choices, costs=costs))
+        return Fitted(captured, plan, None, by_module(captured, plan, costs), choices)
+    found: dict[int, tuple[Captured, Plan, Costs]] = {}
 
     def fits(batch: int) -> bool:
         captured = capture_factory(factory, batch=batch)
+        costs = costs_of(captured, choices.costs)
         try:
-            found[batch] = captured, make_plan(captured, choices, search=batch == 1)
+            found[batch] = captured, make_plan(captured, replace(choices, costs=costs), search=batch == 1), costs
         except TooSmallError as error:
             if tell is not None:
                 tell(f"batch {batch}: {error}")
@@ -127,8 +128,8 @@ def fit(
         return True
 
     batch = largest(fits, max_batch)
-    captured, plan = found[batch]
-    return Fitted(captured, plan, batch, by_module(captured, plan, choices.costs), choices)
+    captured, plan, costs = found[batch]
+    return Fitted(captured, plan, batch, by_module(captured, plan, costs), choices)
 
 
 def largest(fits: Callable[[int], bool], most: int) -> int:
@@ -145,9 +146,8 @@ def largest(fits: Callable[[int], bool], most: int) -> int:
     return good
 
 
-def by_module(captured: Captured, plan: Plan, costs: Any = None) -> tuple[ModuleRuns, ...]:
+def by_module(captured: Captured, plan: Plan, costs: Costs) -> tuple[ModuleRuns, ...]:
     """Add up the runs of a plan by module."""
-    read = read_costs(costs)
     joint = captured.joint
     rows: dict[str, list[int]] = {}
     done: set[str] = set()
@@ -160,7 +160,7 @@ def by_module(captured: Captured, plan: Plan, costs: Any = None) -> tuple[Module
         # Dropout from its mask makes again what dropout made.
         if task.from_mask or task.node in done:
             row[1] += 1
-            row[2] += int(read.time(node, from_mask=task.from_mask))
+            row[2] += int(costs.time(node, from_mask=task.from_mask))
         else:
             row[0] += 1
         done.add(task.node)

@@ -15,6 +15,7 @@ from remat.bridges.torch.measure import LiveStorages, allocator_peak
 from remat.bridges.torch.plans import Event, events_of
 from remat.bridges.torch.recording import Role, TorchError
 from remat.bridges.torch.shim import fx, pytree, torch
+from remat.bridges.torch.weightless import check_data
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,9 @@ def execute(captured: Captured, schedule: Any, inputs: Any = None, *, allocator:
         For a schedule that copies values between memories, and programs whose loss is no scalar.
     """
     events = events_of(captured, schedule)
-    interpreter = Interpreter(captured, given_tensors(captured, inputs))
+    given = given_tensors(captured, inputs)
+    check_data(given)
+    interpreter = Interpreter(captured, given)
     if not allocator:
         return interpreter.run(events)
     done, peak = allocator_peak(lambda: interpreter.run(events))
@@ -79,6 +82,8 @@ def execute(captured: Captured, schedule: Any, inputs: Any = None, *, allocator:
 
 def given_tensors(captured: Captured, inputs: Any = None) -> list[Any]:
     """Return the tensors for the inputs of the joint graph, in order."""
+    if inputs is None and captured.tensors is not None:
+        return captured.tensors
     if not captured.sources:
         raise TorchError("where the inputs of this graph come from is known to PyTorch only; capture the module itself")
     if inputs is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
@@ -79,6 +80,7 @@ def allocator_peak(call: Callable[[], Returned]) -> tuple[Returned, int]:
         returned = call()
         torch.cuda.synchronize()
         return returned, int(torch.cuda.max_memory_allocated() - before)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or it says on standard error when it begins and ends
     profiler: Any = import_module("torch.profiler")
     with profiler.profile(activities=[profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         returned = call()

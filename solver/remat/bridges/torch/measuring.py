@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
@@ -12,6 +13,7 @@ from remat.bridges.torch.measure import median_time, workspace_of
 from remat.bridges.torch.plans import Event
 from remat.bridges.torch.recording import Role
 from remat.bridges.torch.shim import torch
+from remat.bridges.torch.weightless import check_data
 
 
 def measure(captured: Captured, inputs: Any = None, *, repeats: int = 5) -> dict[str, Any]:
@@ -31,6 +33,13 @@ def measure(captured: Captured, inputs: Any = None, *, repeats: int = 5) -> dict
         A document for `Captured.instance(costs=...)`, or to be written to a file.
     """
     given = given_tensors(captured, inputs)
+    check_data(given)
+    dispatch: Any = import_module("torch.utils._python_dispatch")
+    with dispatch._disable_current_modes():  # of a compiler that is at work, where nothing would really run
+        return _measured(captured, given, repeats)
+
+
+def _measured(captured: Captured, given: list[Any], repeats: int) -> dict[str, Any]:
     names = [node.name for node in captured.recording.nodes if node.role is Role.INPUT]
     written = {name for node in captured.recording.nodes for name in node.mutates}
     given = [tensor.clone() if name in written else tensor for name, tensor in zip(names, given, strict=True)]

@@ -13,6 +13,7 @@ from typing import Any
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import Costs, read_costs, read_optimizer
 from remat.bridges.torch.joint import Joint
+from remat.bridges.torch.measuring import measure
 from remat.bridges.torch.plans import events_of
 from remat.bridges.torch.recording import TorchError, digests, first_difference
 from remat.bridges.torch.shim import torch
@@ -26,6 +27,7 @@ from remat.solving.result import Result
 from remat.units import format_size, parse_size
 
 SCHEMA = "remat.plan/1"
+MEASURE = "measure"
 RESERVE_ON_DEVICE = 1 << 30
 """Bytes that a device's context and fragmentation take, unless said otherwise; on the CPU none."""
 
@@ -60,6 +62,7 @@ class Choices:
     time_limit : float
         Seconds.
     costs : str, Costs or mapping, optional
+        As for `Captured.instance`; ``measure`` measures each operator, with the tensors of the call that is planned.
     optimizer : str, optional
         ``sgd``, ``momentum``, ``adam``, ``adamw``, or a file (`remat.bridges.torch.costs.read_optimizer`).
     reserve : int, str or None
@@ -165,7 +168,8 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
         return load_plan(captured, path, source="cache")
     split = _split(captured, choices)
     reserve = split["reserve"]
-    instance = captured.instance(choices.costs, static=sum(split.values()) - reserve)
+    costs = costs_of(captured, choices.costs)
+    instance = captured.instance(costs, static=sum(split.values()) - reserve)
     result = _solve(instance, choices, reserve)
     if result.columns is None:
         proved = result.status is Status.INFEASIBLE
@@ -183,6 +187,11 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
     return plan
 
 
+def costs_of(captured: Captured, costs: str | Costs | Mapping[str, Any] | None) -> Costs:
+    """Read costs, or measure them."""
+    return read_costs(measure(captured) if costs == MEASURE else costs)
+
+
 def same_order(captured: Captured, plan: Plan, choices: Choices) -> Plan | None:
     """Return a plan that runs what another one does, on other sizes; None if the budget does not hold it."""
     budget = choices.budget
@@ -191,7 +200,8 @@ def same_order(captured: Captured, plan: Plan, choices: Choices) -> Plan | None:
     if not isinstance(budget, (int, str)) or (isinstance(budget, str) and budget.rstrip().endswith("%")):
         return None
     split = _split(captured, choices)
-    instance = captured.instance(choices.costs, static=sum(split.values()) - split["reserve"])
+    costs = costs_of(captured, choices.costs)
+    instance = captured.instance(costs, static=sum(split.values()) - split["reserve"])
     try:
         result = schedule_of(instance, list(plan.runs))
     except RematError:
@@ -383,7 +393,12 @@ def plan_of(captured: Captured, result: Result, split: Mapping[str, int] | None 
 def _cached(captured: Captured, choices: Choices) -> Path | None:
     if choices.cache is None:
         return None
-    costs = read_costs(choices.costs)
+    if choices.costs == MEASURE:  # other figures each time, so that it counts where they were measured
+        device = next(iter(_tensors(captured))).meta["val"].device
+        source = f"{MEASURE} {device} {torch.__version__}"
+    else:
+        costs = read_costs(choices.costs)
+        source = f"{costs.source} {costs.rate} {costs.bandwidth} {sorted(costs.measured.items())}"
     said = (
         captured.fingerprint,
         str(choices.budget),
@@ -391,7 +406,7 @@ def _cached(captured: Captured, choices: Choices) -> Path | None:
         str(read_optimizer(choices.optimizer)),
         str(choices.reserve),
         str(choices.accumulate),
-        f"{costs.source} {costs.rate} {costs.bandwidth} {sorted(costs.measured.items())}",
+        source,
     )
     key = hashlib.sha256("\n".join(said).encode()).hexdigest()[:32]
     return Path(choices.cache) / f"{key}.json"

@@ -193,9 +193,15 @@ def first_difference(mine: Recording, lines: tuple[str, ...]) -> str:
     for index, (line, other) in enumerate(zip(digests(mine.lines), lines, strict=False)):
         if line != other:
             here = mine.nodes[index] if index < len(mine.nodes) else None
-            shown = "what it returns" if here is None else f"{here.operator or here.role} ({here.source or here.name})"
+            shown = "what it returns" if here is None else _shown(here)
             return f"operator {index}: here {shown}, in the plan {other.rpartition(' ')[0] or 'another'}"
     return f"{len(mine.lines)} operators here, {len(lines)} in the plan"
+
+
+def _shown(node: Node) -> str:
+    first = next((held for held in node.tensors if held is not None), None)
+    returned = "" if first is None else f" -> {first.dtype}{list(first.shape)}"
+    return f"{node.operator or node.role} ({node.source or node.name}){returned}"
 
 
 def digests(lines: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from remat.bridges.torch.recording import Held, Node, Recording, Role, TorchError
@@ -23,6 +24,9 @@ argument that says whether it is training (None: it always is)."""
 
 NORMALISATIONS = ("aten.native_layer_norm.default", "aten.native_group_norm.default")
 """Operators that return mean and deviation."""
+
+PYTORCH = f"{Path(torch.__file__).parent}/"
+"""Where its own files are."""
 
 UNDEFINED = ("aten.empty", "aten.new_empty", "aten.empty_like", "aten.empty_strided", "aten.new_empty_strided")
 """Operators that return whatever lies in memory."""
@@ -104,11 +108,21 @@ def _merge_equal(graph: Any) -> dict[int, int]:
         key = _frozen((node.target, node.args, node.kwargs))
         first = seen.setdefault(key, node)
         if first is not node:
-            pairs = zip(_storages(node), _storages(first), strict=True)
-            stands_for.update((storage, other) for storage, other in pairs if storage != other)
+            for storage, other in zip(_storages(node), _storages(first), strict=True):
+                # Views of two merged storages are merged, too, in either order: only what stands for both counts.
+                mine, its = left_of(stands_for, storage), left_of(stands_for, other)
+                if mine != its:
+                    stands_for[mine] = its
             node.replace_all_uses_with(first)
             graph.erase_node(node)
     return stands_for
+
+
+def left_of(stands_for: dict[int, int], storage: int) -> int:
+    """Return the storage that is left of one that was merged, maybe several times."""
+    while storage in stands_for:
+        storage = stands_for[storage]
+    return storage
 
 
 def _frozen(value: Any) -> Hashable:
@@ -190,9 +204,7 @@ class Recorder:
 
     def _tensor(self, tensor: Any) -> Held:
         storage = tensor.untyped_storage()
-        key = storage._cdata
-        while key in self.stands_for:
-            key = self.stands_for[key]
+        key = left_of(self.stands_for, storage._cdata)
         if key not in self.numbers:
             self.numbers[key] = len(self.sizes)
             self.sizes.append(int(storage.nbytes()))
@@ -288,11 +300,11 @@ def module_of(node: Any) -> str:
 
 
 def source_of(node: Any) -> str:
-    """Return file and line of the user's code from which a node comes."""
+    """Return file and line of the user's code from which a node comes: the innermost outside PyTorch, if any is."""
     found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     if not found:
         return ""
-    path, line = found[-1]
+    path, line = next((entry for entry in reversed(found) if not entry[0].startswith(PYTORCH)), found[-1])
     return f"{path.rpartition('/')[2]}:{line}"
 
 

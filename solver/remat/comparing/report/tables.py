@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from remat.comparing.cells import Cell, Outcome
-from remat.comparing.comparison import Comparison, Standing, by_algorithm
+from remat.comparing.comparison import Comparison, Standing, by_algorithm, geometric_mean
 from remat.report.text.comma_separated import to_csv as to_csv_text
 from remat.report.text.naming import shown_name
 from remat.units import Units, format_size, format_time, printable
@@ -23,7 +23,9 @@ SHORT = {
 }
 """What a cell without a schedule shows."""
 
-STANDINGS_HEADER = (
+BEST = "ratio to best"
+
+_HEADER = (
     "algorithm",
     "cells",
     "solved",
@@ -33,14 +35,20 @@ STANDINGS_HEADER = (
     "refused",
     "failed",
     "best",
-    "ratio to best",
+    BEST,
+    "ratio to floor",
     "ratio to bound",
     "time",
 )
 
 
+def standings_header(comparison: Comparison) -> list[str]:
+    """Return the headings of `standings_rows`."""
+    return [f"ratio to {comparison.baseline}" if name == BEST and comparison.baseline else name for name in _HEADER]
+
+
 def standings_rows(standings: Sequence[Standing]) -> list[list[str]]:
-    """Return the standings as rows of text, under `STANDINGS_HEADER`."""
+    """Return the standings as rows of text, under `standings_header`."""
     return [
         [
             s.algorithm,
@@ -52,7 +60,8 @@ def standings_rows(standings: Sequence[Standing]) -> list[list[str]]:
             str(s.refused),
             str(s.failed),
             str(s.wins),
-            _ratio(s.ratio_to_best),
+            with_spread(s.ratio_to_best, s.spread),
+            _ratio(s.ratio_to_floor),
             _ratio(s.ratio_to_bound),
             format_time(s.seconds),
         ]
@@ -63,8 +72,8 @@ def standings_rows(standings: Sequence[Standing]) -> list[list[str]]:
 def grid(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of the grid: a row for each instance and budget, a column for each algorithm.
 
-    A cell shows the makespan over the best one of its row, with ``*`` where it is proved optimal; over several
-    seeds the best. The column `best` is the best makespan itself.
+    A cell shows the makespan over the best one of its row (or the baseline's), with ``*`` where it is proved optimal;
+    over several seeds their mean, and how far they spread. The column `best` is the best makespan itself.
     """
     algorithms = list(dict.fromkeys(cell.job.algorithm for cell in comparison if cell.job.algorithm))
     lines = []
@@ -76,6 +85,11 @@ def grid(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
         shown = [_shown(comparison, of_case.get(name, [])) for name in algorithms]
         lines.append([shown_name(instance), budget or "-", _best(comparison, first), *shown])
     return ["instance", "budget", "best", *algorithms], lines
+
+
+def relative_to(comparison: Comparison) -> str:
+    """Say what the grid shows."""
+    return f"Makespan over {comparison.baseline}'s" if comparison.baseline else "Makespan over the best of the row"
 
 
 def leaders(comparison: Comparison, most: int = 4) -> tuple[list[str], list[list[str]]]:
@@ -108,13 +122,17 @@ def _shown(comparison: Comparison, cells: Sequence[Cell]) -> str:
     solved = [cell for cell in cells if cell.answer.solved]
     if not solved:
         return SHORT[cells[0].answer.outcome]
-    best = min(solved, key=lambda cell: comparison.ratio_to_best(cell) or 0.0)
-    star = "*" if best.answer.outcome is Outcome.OPTIMAL else ""
-    return _ratio(comparison.ratio_to_best(best)) + star
+    star = "*" if any(cell.answer.outcome is Outcome.OPTIMAL for cell in solved) else ""
+    return with_spread(geometric_mean(map(comparison.ratio, solved)), comparison.spread(solved)) + star
 
 
 def _ratio(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio:.4f}"
+
+
+def with_spread(ratio: float | None, spread: float | None) -> str:
+    """Return a ratio, and its standard deviation over seeds where that is seen."""
+    return _ratio(ratio) + (f" ± {spread:.4f}" if ratio is not None and spread and spread >= 5e-5 else "")
 
 
 def units_of(cell: Cell) -> Units:
@@ -157,15 +175,15 @@ def to_json(comparison: Comparison) -> str:
 def to_markdown(comparison: Comparison) -> str:
     """Return the standings, those of each family, and the grid, as Markdown tables."""
     parts = ["# Comparison", "", *_notes(comparison)]
-    parts += ["## Algorithms", "", *_markdown(STANDINGS_HEADER, standings_rows(comparison.standings())), ""]
+    parts += ["## Algorithms", "", *_markdown(standings_header(comparison), standings_rows(comparison.standings())), ""]
     by_family = comparison.standings(by_family=True)
     families = list(dict.fromkeys(standing.family for standing in by_family))
     if len(families) > 1:
         for family in families:
             rows = standings_rows([standing for standing in by_family if standing.family == family])
-            parts += [f"### {family}", "", *_markdown(STANDINGS_HEADER, rows), ""]
+            parts += [f"### {family}", "", *_markdown(standings_header(comparison), rows), ""]
     header, lines = grid(comparison)
-    parts += ["## Makespan over the best known (`*`: proved optimal)", "", *_markdown(header, lines), ""]
+    parts += [f"## {relative_to(comparison)} (`*`: proved optimal)", "", *_markdown(header, lines), ""]
     failed = problems(comparison, most=1000)
     if failed:
         parts += ["## Failures", "", *(f"- {line}" for line in failed), ""]

@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 
 from remat.comparing.comparison import Comparison
-from remat.comparing.report.tables import STANDINGS_HEADER, grid, leaders, problems, standings_rows
+from remat.comparing.report.tables import grid, leaders, problems, relative_to, standings_header, standings_rows
 from remat.report.text.columns import fitted, room
 from remat.units import printable
 
@@ -19,7 +19,7 @@ MOST_ROWS = 200
 
 def comparison_table(comparison: Comparison) -> str:
     """Return standings, grid and failures as text."""
-    parts = [text_table(STANDINGS_HEADER, standings_rows(comparison.standings()), left=1)]
+    parts = [text_table(standings_header(comparison), standings_rows(comparison.standings()), left=1)]
     header, rows = grid(comparison)
     if len(header) > 3 + MOST_COLUMNS:
         header, rows = leaders(comparison)
@@ -27,7 +27,7 @@ def comparison_table(comparison: Comparison) -> str:
             "the best of each instance and budget (* proved optimal; all cells: in the output folder, or as csv):"
         )
     else:
-        parts.append("makespan over the best of the row (* proved optimal):")
+        parts.append(f"{relative_to(comparison)} (* proved optimal):")
     parts.append(text_table(header, rows[:MOST_ROWS], left=2))
     if len(rows) > MOST_ROWS:
         parts.append(f"... and {len(rows) - MOST_ROWS} rows more: in the output folder, or as csv")

@@ -1,34 +1,137 @@
-"""Parameters, gradients and optimizer states as values of a chain, on a device with a host behind it."""
+"""Parameters, gradients and optimizer states as values of a chain, of one of several ranks, with a host behind it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from remat.generate import check
 from remat.generate.check import Number
 from remat.generate.document import Document
 from remat.generate.networks.operations import Device
 
-HOMES = ("static", "device", "host")
+HOMES = ("static", "device", "host", "nvme", "any")
+STATE_HOMES = ("host", "device", "nvme", "any")
+ACCUMULATIONS = ("same", "fp32")
+FLOAT32 = 4
+MOST_ZERO = 3
 
+MOMENTS = {
+    # bytes of an optimizer's moments per parameter
+    "adam": 8,  # Kingma and Ba 2015: two in fp32
+    "adam8": 2,  # Dettmers et al. 2022: two of 8 bits
+    "momentum": 4,
+    "adafactor": 0,  # Shazeer and Stern 2018: of each matrix one for every row and every column
+    "sgd": 0,
+    "none": 0,
+}
+OPTIMIZERS = tuple(MOMENTS)
 STATES = {
     # bytes of an optimizer's state per parameter at 16 and at 32 bit; Adam's at 16 bit hold a master copy
     "adam": (12, 8),
     "sgd": (0, 0),
     "none": (0, 0),
 }
+BARE = ("sgd", "none")
+"""Optimizers that update parameters in their own precision if nobody asks for a master copy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class States:
+    """What there is for each parameter, and where.
+
+    Parameters
+    ----------
+    optimizer : str
+        ``adam``, ``adam8``, ``momentum``, ``adafactor``, ``sgd`` (no state), ``none`` (nothing for parameters at all).
+    master : bool, optional
+        Whether the states of 16-bit parameters hold a copy of these in fp32; default: where there are states.
+    accumulation : {"same", "fp32"}
+        Type in which gradients are added up: that of the parameters, or fp32.
+    parameters, states : str
+        Where they lie between iterations: ``device``, ``host``, ``nvme`` (behind the host), ``any`` (the schedule
+        says); ``static`` parameters, and all that belongs to them, are static memory.
+    link, host_speed, nvme : float
+        Bytes/s each way to the host; its speed at updates, the device's being 1; bytes/s between host and NVMe.
+    data, zero : int
+        Ranks that share the batch out, and the stage of ZeRO: what they share out besides.
+    bucket : int
+        Bytes of gradients that are exchanged together.
+    network, network_latency : float
+        Bytes/s to the next rank, and seconds that each of its messages takes beside.
+    staleness : int, optional
+        Steps follow each other without end, and use parameters that are so many updates behind.
+    """
+
+    optimizer: str = "adam"
+    master: bool | None = None
+    accumulation: str = "same"
+    parameters: str = "static"
+    states: str = "host"
+    link: float = 12e9
+    host_speed: float = 1 / 16
+    nvme: float = 3e9
+    data: int = 1
+    zero: int = 0
+    bucket: int = 0
+    network: float = 25e9
+    network_latency: float = 0.0
+    staleness: int | None = None
+
+    def __post_init__(self) -> None:
+        choices = {
+            "optimizer": OPTIMIZERS,
+            "accumulation": ACCUMULATIONS,
+            "parameters": HOMES,
+            "states": STATE_HOMES,
+        }
+        for name, known in choices.items():
+            check.choice(name, getattr(self, name), known)
+        for name in ("link", "nvme", "network", "network_latency"):
+            number = check.number(name, getattr(self, name), positive=name != "network_latency")
+            object.__setattr__(self, name, number)  # whole numbers as such
+        object.__setattr__(self, "host_speed", checked_speed(self.host_speed))
+        check.integer("data", self.data, minimum=1)
+        check.integer("zero", self.zero, minimum=0, maximum=MOST_ZERO)
+        check.integer("bucket", self.bucket, minimum=0)
+        if self.zero and self.data == 1:
+            raise ValueError(f"zero {self.zero} shares states out among several ranks: data says how many, and is 1")
+        if self.parameters == "static" and (self.data > 1 or self.staleness is not None):
+            key = "data" if self.data > 1 else "staleness"
+            raise ValueError(f"{key} is of parameters that are values: give parameters device, host, nvme or any")
+        if self.staleness is not None:
+            check.integer("staleness", self.staleness, minimum=0)
+
+    def has_master(self, element: int) -> bool:
+        """Whether the optimizer's states hold the parameters, of so many bytes each, in fp32, too."""
+        return element < FLOAT32 and (self.optimizer not in BARE if self.master is None else self.master)
+
+    def gradient_bytes(self, element: int) -> int:
+        """Bytes in which the gradient of a parameter stays to the update."""
+        return FLOAT32 if self.accumulation == "fp32" else element
+
+    def state_bytes(self, element: int, count: int, factors: int) -> int:
+        """Bytes of the optimizer's states of so many parameters, whose matrices have so many rows and columns."""
+        factored = FLOAT32 * factors if self.optimizer == "adafactor" else 0
+        master = FLOAT32 if self.has_master(element) else 0
+        return (MOMENTS[self.optimizer] + master) * count + factored
+
+    def static_bytes(self, element: int, count: int, factors: int) -> int:
+        """Bytes of parameters, gradients and states on one rank that has all of them."""
+        if self.optimizer == "none":
+            return 0
+        return (element + self.gradient_bytes(element)) * count + self.state_bytes(element, count, factors)
 
 
 def with_parameters(
     document: Document,
     counts: Sequence[int],
+    factors: Sequence[int],
     *,
-    home: str,
-    optimizer: str,
+    states: States,
     element: int,
     device: Device,
-    link: Number,
-    host_speed: Number,
 ) -> Document:
     """Return a chain's document with parameters instead of static memory.
 
@@ -36,45 +139,57 @@ def with_parameters(
     ----------
     document : dict
         Kind ``chain``, in seconds and bytes.
-    counts : sequence of int
-        Parameters of each listed stage.
-    home : {"device", "host"}
-        Where the parameters lie between iterations; optimizer states lie at the host.
-    optimizer : {"adam", "sgd", "none"}
-        The latter two have no state: parameters are updated from their gradients alone.
+    counts, factors : sequence of int
+        Parameters of each listed stage, and rows and columns of their matrices.
+    states : States
     element : int
-        Bytes of a parameter, and of its gradient.
+        Bytes of a parameter, and of its gradient as a backward makes it.
     device : Device
-    link : float
-        Bandwidth each way between device and host, bytes/s.
-    host_speed : float
-        Speed of the host's processor, the device's being 1.
 
     Returns
     -------
     dict
-        In ``remat.instance/2``. An update takes the device the time of its memory traffic: every byte that it reads
-        or writes, once.
+        In the lowest schema that can say it. An update takes the device the time of its memory traffic: every byte that
+        it reads or writes, once.
     """
-    mixed = element == 2 and optimizer == "adam"
-    state = STATES[optimizer][element == 4]
-    moved = update_traffic(element, state, mixed=mixed)
-    stages = [
-        stage
-        | (
-            {
-                "parameter_size": element * count,
-                "optimizer_size": state * count,
-                "update_time": moved * count / device.bandwidth,
-            }
-            if count
-            else {}
-        )
-        for stage, count in zip(document["stages"], counts, strict=True)
-    ]
+    master = states.has_master(element)
+    stages: list[dict[str, Any]] = []
+    for stage, count, rows in zip(document["stages"], counts, factors, strict=True):
+        size, gradient = element * count, states.gradient_bytes(element) * count
+        state = states.state_bytes(element, count, rows)
+        moved = update_traffic(element, 0, mixed=master) * count + (gradient - size) + 2 * state
+        given = {"parameter_size": size, "optimizer_size": state, "update_time": moved / device.bandwidth}
+        if gradient != size:
+            given |= {"parameter_gradient_size": gradient, "bucket_size": size}
+        stages.append(stage | (given if count else {}))
     kept = {key: value for key, value in document.items() if key != "static_memory"}
-    kept |= {"schema": "remat.instance/2", "stages": stages, "machine": offloading_machine(link, host_speed)}
-    return kept | {"parameter_memory": home, "optimizer_memory": "host"} | ({"master_copy": True} if mixed else {})
+    kept |= {"stages": stages, "machine": _machine(states)}
+    kept |= {"parameter_memory": states.parameters, "optimizer_memory": states.states}
+    kept |= {"master_copy": True} if master else {}
+    if states.data > 1:
+        kept["sharding"] = {"data": states.data, "zero": states.zero} | (
+            {"bucket": states.bucket} if states.bucket else {}
+        )
+    if states.staleness is not None:
+        kept["staleness"] = states.staleness
+    newer = states.data > 1 or states.staleness is not None or "any" in (states.parameters, states.states)
+    newer = newer or any("bucket_size" in stage for stage in stages)
+    return kept | {"schema": "remat.instance/3" if newer else "remat.instance/2"}
+
+
+def _machine(states: States) -> dict[str, Any]:
+    """Return a device, a host, NVMe where something lies there, and the way to the other ranks."""
+    machine = offloading_machine(states.link, states.host_speed)
+    if "nvme" in (states.parameters, states.states):
+        machine["memories"].append({"name": "nvme"})
+        for source, target, channel in (("host", "nvme", "h2n"), ("nvme", "host", "n2h")):
+            way = {"source": source, "target": target, "bandwidth": states.nvme, "channel": channel}
+            machine["links"].append(way)
+    if states.data > 1:
+        latency = {"latency": states.network_latency} if states.network_latency else {}
+        around = {"source": "device", "target": "device", "bandwidth": states.network, **latency, "channel": "network"}
+        machine["links"].append(around)
+    return machine
 
 
 def offloading_machine(link: Number, host_speed: Number) -> Document:

@@ -18,19 +18,13 @@ from typing import Any, TypeVar
 from remat.generate import check
 from remat.generate.document import SECONDS_AND_BYTES, Document, document
 from remat.generate.networks.operations import BYTES, Device, Operation, Tensor, check_stages, device, stage
-from remat.generate.networks.parameters import HOMES, checked_speed, with_parameters
+from remat.generate.networks.parameters import States, with_parameters
 
 TOKEN = 8  # bytes of a token or position id (int64)
 FLOAT32 = 4
 LONGEST = 10**12
 """Most tokens before a slice."""
 GRANULARITIES = ("block", "sublayer")
-OPTIMIZER_BYTES = {
-    # bytes per parameter at 16 bit and at 32 bit: parameters, gradients, optimizer state
-    "adam": (16, 16),  # 16 bit: 2 + 2 + (4 + 4 + 4), Rajbhandari et al. 2020; 32 bit: 4 + 4 + (4 + 4)
-    "sgd": (4, 8),
-    "none": (0, 0),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +94,18 @@ class Architecture:
         attention = self.attention_parameters
         return [embedding, *[attention, self.layer_parameters - attention] * self.layers, head]
 
+    def stage_factors(self, granularity: str) -> list[int]:
+        """Rows and columns of the matrices of each listed stage, and the lengths of its vectors."""
+        h, f, keys = self.hidden, self.feedforward, self.key_width
+        table = self.vocabulary + h
+        embedding = table + (0 if self.rotary else self.sequence + h)
+        head = self.norm_parameters + (0 if self.tied else table)
+        attention = (h + h + 2 * keys) + (h + h) + (0 if self.gated else 2 * (h + keys)) + self.norm_parameters
+        mlp = (3 if self.gated else 2) * (h + f) + (0 if self.gated else h + f) + self.norm_parameters
+        if granularity == "block":
+            return [embedding, attention + mlp, head]
+        return [embedding, *[attention, mlp] * self.layers, head]
+
 
 SomeArchitecture = TypeVar("SomeArchitecture", bound=Architecture)
 
@@ -135,13 +141,10 @@ def transformer(
     dtype: str = "bf16",
     flash: bool = True,
     granularity: str = "block",
-    optimizer: str = "adam",
-    parameters: str = "static",
-    link: float = 12e9,
-    host_speed: float = 1 / 16,
     flops: float | None = None,
     bandwidth: float | None = None,
     before: int = 0,
+    **states: Any,
 ) -> Document:
     """Return the training step of a transformer as a chain: embedding, blocks, head, loss.
 
@@ -156,14 +159,12 @@ def transformer(
         Sequences in a (micro-)batch; fp16, bf16 or fp32; tiled attention, without score matrices.
     granularity : {"block", "sublayer"}
         A stage per block, or attention and MLP apart.
-    optimizer : {"adam", "sgd", "none"}
-        Bytes per parameter: adam 16, sgd weights and gradients, none nothing.
-    parameters : {"static", "device", "host"}
-        Static memory; or values of the stages, the parameters at the device or the host, optimizer states at the host.
-    link, host_speed, flops, bandwidth : float
-        Bytes/s each way to the host, and its speed at updates (the device's is 1); the device's, default an A100's.
+    flops, bandwidth : float, optional
+        Of the device; default: an A100's for the dtype.
     before : int
         Tokens of each sequence before these, which then are a slice of it; all slices have the arithmetic of the whole.
+    **states
+        Fields of `States`: optimizer, where parameters and states lie, ranks that share them out.
 
     Returns
     -------
@@ -171,8 +172,8 @@ def transformer(
         Kind ``chain``, seconds and bytes; equal blocks are one stage; the loss's workspace is the fp32 softmax.
         ValueError for a parameter out of range, or sizes beyond 2^62 bytes.
     """
-    _check_choices(preset=preset, dtype=dtype, granularity=granularity, optimizer=optimizer, parameters=parameters)
-    host = {"link": check.number("link", link, positive=True), "host_speed": checked_speed(host_speed)}
+    _check_choices(preset=preset, dtype=dtype, granularity=granularity)
+    training = States(**states)
     given = (layers, hidden, heads, sequence, vocabulary, feedforward, key_heads)
     model = architecture(preset, dict(zip(SHAPE, given, strict=True)), dropout)
     many = check.integer("batch", batch, minimum=1)
@@ -180,13 +181,14 @@ def transformer(
     machine = device(dtype, flops, bandwidth)
     stages = _stages(kernels, granularity, machine)
     softmax = FLOAT32 * kernels.tokens * model.vocabulary
-    static = model.parameters * OPTIMIZER_BYTES[optimizer][BYTES[dtype] == FLOAT32]
+    sizes, factors = model.stage_parameters(granularity), model.stage_factors(granularity)
+    static = training.static_bytes(BYTES[dtype], model.parameters, _repeated(stages, factors))
     check_stages(stages, static, "make the batch, the sequence or the model smaller")
     made = document(
         kind="chain",
         name=_name(preset, model, batch, dtype, flash, granularity),
-        description=f"{_described(kernels, dtype)}, optimizer {optimizer}; published formulas, roofline times at "
-        f"{machine.flops / 1e12:g} TFLOP/s and {machine.bandwidth / 1e12:g} TB/s",
+        description=f"{_described(kernels, dtype)}, optimizer {training.optimizer}; published formulas, roofline times "
+        f"at {machine.flops / 1e12:g} TFLOP/s and {machine.bandwidth / 1e12:g} TB/s",
         units=SECONDS_AND_BYTES,
         static_memory=static or None,
         input_size=TOKEN * kernels.tokens,
@@ -194,20 +196,20 @@ def transformer(
         loss={"time": _loss_time(stages[-1]["output_size"], softmax, machine), "workspace": softmax},
         input_gradient=False,
     )
-    if parameters == "static":
+    if training.parameters == "static":
         return made
-    sizes = model.stage_parameters(granularity)
-    return with_parameters(
-        made, sizes, home=parameters, optimizer=optimizer, element=BYTES[dtype], device=machine, **host
-    )
+    return with_parameters(made, sizes, factors, states=training, element=BYTES[dtype], device=machine)
+
+
+def _repeated(stages: list[dict[str, Any]], figures: list[int]) -> int:
+    """Return the sum of figures of listed stages, repeats counted."""
+    return sum(stage.get("repeat", 1) * figure for stage, figure in zip(stages, figures, strict=True))
 
 
 CHOICES = {
     "preset": tuple(PRESETS),
     "dtype": tuple(BYTES),
     "granularity": GRANULARITIES,
-    "optimizer": tuple(OPTIMIZER_BYTES),
-    "parameters": HOMES,
 }
 
 

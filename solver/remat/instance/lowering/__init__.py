@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from remat.graph.chain import Chain
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
-from remat.instance.kinds import is_adjoint, is_dag, is_pipeline
+from remat.instance.kinds import is_adjoint, is_pipeline
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -28,8 +28,9 @@ def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[
     `degrees`, of a pipeline, says for each layer how many devices share every micro-batch; by default one.
     """
     graph: TaskGraph
-    if is_dag(instance):
-        graph = _of("dag", "lower_dag")(instance, machine_of(instance) if machine is None else machine)
+    if instance.kind in ("chain", "dag"):
+        on = machine_of(instance) if machine is None else machine
+        graph = _of(instance.kind, f"lower_{instance.kind}")(instance, on)
     elif is_pipeline(instance):
         graph = _of("pipeline", "lower_pipeline")(instance, degrees)
     else:

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from remat.instance import AdjointInstance, ChainInstance
 
 
-def lower_chain(instance: ChainInstance) -> TaskGraph:
+def lower_chain(instance: ChainInstance, machine: Machine) -> TaskGraph:
     """Lower a `chain` instance, with its parameters where it has any."""
     graph = graph_of_chain(chain_arrays(instance), (Resident(0),), instance.units.build())
     if instance.has_parameters:
         from remat.instance.lowering.weights import with_parameters
 
-        graph = with_parameters(graph, instance)
+        graph = with_parameters(graph, instance, machine)
     return with_stage_names(graph, [instance.stages])
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from remat.graph.machine import Machine
-from remat.graph.names import Names
-from remat.graph.taskgraph import NumberArray, Part, Placeable, Ragged, Resident, TaskGraph, number_array
-from remat.instance import DagInstance
-from remat.instance.dag import ANY, NOWHERE, Task
+from remat.graph.taskgraph import NumberArray, Part, Placeable, Resident, TaskGraph, number_array
+from remat.instance.columns import GraphColumns
 from remat.units import Number
+
+if TYPE_CHECKING:
+    from remat.instance.dag import DagInstance
+    from remat.instance.tasks import Task
 
 CANNOT = -1
 """Time of a task on a type of processor that cannot run it."""
@@ -22,74 +25,121 @@ def lower_dag(instance: DagInstance, machine: Machine) -> TaskGraph:
 
     Of times by type only those count that processors of the machine have.
     """
-    sizes = {value.id: value.size for value in instance.values}
-    for task in instance.tasks:
-        if task.size is not None:
-            sizes[task.id] = task.size
-    index = {name: i for i, name in enumerate(sizes)}
-    tasks = instance.tasks
-    parallel = [task.parallel for task in tasks]
-    some_parallel = any(parallel)
-    annotated = any(task.origin is not NOWHERE and task.origin.module for task in tasks)
+    from remat.instance.machine import ANY
+
+    columns = instance.in_columns()
+    whole, index = columns.whole, columns.values.find
+    parallel = {k: task.parallel for k, task in whole.items() if task.parallel is not None}
+    count = len(columns.tasks)
     free = ANY if instance.is_placeable else ""  # no memory has an empty name
     chosen = [place for place in instance.inputs if place.memory == free]
     placed = {place.value for place in chosen}
-    types, times = _times(tasks, machine)
+    types, times = _times(columns, machine)
     names = frozenset(processor.name for processor in machine.processors)
+
+    def value(name: str) -> int:
+        found = index(name)
+        assert found is not None
+        return found
+
     return TaskGraph(
-        tasks=Names(task.id for task in tasks),
-        values=Names(sizes),
-        time=number_array(_least(task, machine) for task in tasks),
-        size=np.array(list(sizes.values()), dtype=np.int64),
-        reads=Ragged.from_lists([[index[name] for name in task.read] for task in tasks]),
-        writes=Ragged.from_lists([[index[name] for name in task.written] for task in tasks]),
-        workspace=np.array([task.workspace for task in tasks], dtype=np.int64),
-        in_place=np.array([task.in_place for task in tasks], dtype=bool),
-        required=np.array([task.required for task in tasks], dtype=bool),
-        recomputable=np.array([task.recomputable for task in tasks], dtype=bool),
-        once=np.array([task.once for task in tasks], dtype=bool),
-        inputs=tuple(Resident(index[place.value], place.memory) for place in instance.inputs if place.memory != free),
+        tasks=columns.tasks,
+        values=columns.values,
+        time=_least_times(columns, machine),
+        size=columns.size,
+        reads=columns.reads,
+        writes=columns.writes,
+        workspace=columns.workspace,
+        in_place=columns.in_place,
+        required=columns.required,
+        recomputable=columns.recomputable,
+        once=columns.once,
+        inputs=tuple(Resident(value(place.value), place.memory) for place in instance.inputs if place.memory != free),
         # What lies where it began is there at the end: it stays.
-        outputs=tuple(Resident(index[place.value], place.memory) for place in instance.outputs if place.memory != free),
-        placeable=tuple(Placeable(index[place.value], place.copies) for place in chosen),
+        outputs=tuple(Resident(value(place.value), place.memory) for place in instance.outputs if place.memory != free),
+        placeable=tuple(Placeable(value(place.value), place.copies) for place in chosen),
         types=types,
         times=times,
-        tied={
-            k: frozenset(task.on) for k, task in enumerate(tasks) if task.on is not None and not names <= set(task.on)
-        },
-        pinned=frozenset(index[name] for name in instance.pinned_inputs if name not in placed),
+        tied={k: frozenset(task.on) for k, task in whole.items() if task.on is not None and not names <= set(task.on)},
+        pinned=frozenset(value(name) for name in instance.pinned_inputs if name not in placed),
         static_memory=instance.static_memory,
-        parallel_max=np.array([p.max if p else 1 for p in parallel], dtype=np.int64) if some_parallel else None,
-        parallel_alpha=np.array([p.alpha if p else 1.0 for p in parallel]) if some_parallel else None,
+        parallel_max=_filled(count, 1, {k: one.max for k, one in parallel.items()}, np.dtype(np.int64)),
+        parallel_alpha=_filled(count, 1, {k: one.alpha for k, one in parallel.items()}, np.dtype(np.float64)),
         parts={
             k: tuple(
-                Part(tuple(index[name] for name in part.reads), tuple(index[name] for name in part.writes), part.memory)
-                for part in task.parts
+                Part(tuple(map(value, part.reads)), tuple(map(value, part.writes)), part.memory) for part in task.parts
             )
-            for k, task in enumerate(tasks)
+            for k, task in whole.items()
             if task.parts is not None
         },
-        busy=frozenset(k for k, task in enumerate(tasks) if task.busy),
-        phase=tuple(task.phase for task in tasks) if any(task.phase for task in tasks) else None,
-        modules=tuple(task.origin.module for task in tasks) if annotated else None,
+        busy=frozenset(k for k, task in whole.items() if task.busy),
+        phase=_phases(columns),
+        modules=_modules(columns),
         units=instance.units.build(),
     )
 
 
+def _filled(count: int, default: float, values: Mapping[int, float], dtype: np.dtype[Any]) -> NumberArray | None:
+    """Return a column of a default with other values at some tasks; None where there are none."""
+    if not values:
+        return None
+    column = np.full(count, default, dtype=dtype)
+    column[list(values)] = list(values.values())
+    return column
+
+
+def _phases(columns: GraphColumns) -> tuple[str, ...] | None:
+    phases = [""] * len(columns.tasks) if columns.phase is None else list(columns.phase)
+    for k, task in columns.whole.items():
+        phases[k] = task.phase
+    return tuple(phases) if any(phases) else None
+
+
+def _modules(columns: GraphColumns) -> tuple[str, ...] | None:
+    modules = [""] * len(columns.tasks)
+    if columns.origin is not None:
+        modules = ["" if origin is None else origin[0] or "" for origin in columns.origin]
+    for k, task in columns.whole.items():
+        modules[k] = task.origin.module
+    return tuple(modules) if any(modules) else None
+
+
+def _least_times(columns: GraphColumns, machine: Machine) -> NumberArray:
+    differ = _by_type(columns)
+    if not differ:
+        return columns.times
+    times: list[Number] = list(columns.time)
+    for k, task in differ.items():
+        times[k] = _least(task, machine)
+    return number_array(time.item() if isinstance(time, np.generic) else time for time in times)
+
+
+def _by_type(columns: GraphColumns) -> dict[int, Task]:
+    return {k: task for k, task in columns.whole.items() if isinstance(task.time, dict)}
+
+
 def _least(task: Task, machine: Machine) -> Number:
     """Return the least time of a task on the processors that may run it; of all its times where none may."""
-    if not isinstance(task.time, dict):
-        return task.time
+    assert isinstance(task.time, dict)
     found = [task.time_on(one.type) for one in machine.processors if task.on is None or one.name in task.on]
     return min((time for time in found if time is not None), default=min(task.time.values()))
 
 
-def _times(tasks: Sequence[Task], machine: Machine) -> tuple[tuple[str, ...], NumberArray | None]:
+def _times(columns: GraphColumns, machine: Machine) -> tuple[tuple[str, ...], NumberArray | None]:
     """Return the types, and the time of each task on each; none where it is the same on all of them."""
     types = tuple(dict.fromkeys(processor.type for processor in machine.processors))
-    differ = [task for task in tasks if type(task.time) is dict]
-    if all(len({task.time_on(name) for name in types}) == 1 and task.time_on(types[0]) is not None for task in differ):
+    differ = _by_type(columns)
+    if all(
+        len({task.time_on(name) for name in types}) == 1 and task.time_on(types[0]) is not None
+        for task in differ.values()
+    ):
         return (), None
-    every = number_array(CANNOT if (time := task.time_on(name)) is None else time for name in types for task in tasks)
-    times: NumberArray = every.reshape(len(types), len(tasks))
-    return types, times
+    own = [time.item() if isinstance(time, np.generic) else time for time in columns.time]
+    every: list[Number] = []
+    for name in types:
+        row = list(own)
+        for k, task in differ.items():
+            time = task.time_on(name)
+            row[k] = CANNOT if time is None else time
+        every += row
+    return types, number_array(every).reshape(len(types), len(own))

@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from remat.graph.names import NameRun, NumberedNames
-from remat.graph.taskgraph import IntArray, NumberArray, PairTimes, Placeable, Ragged, TaskGraph, number_array
+from remat.graph.taskgraph import (
+    GRADIENTS,
+    PARAMETERS,
+    STATES,
+    IntArray,
+    NumberArray,
+    PairTimes,
+    Placeable,
+    Ragged,
+    TaskGraph,
+    number_array,
+)
 from remat.instance.lowering.chain import with_stage_names
 
 if TYPE_CHECKING:
@@ -101,9 +112,9 @@ class _Lowering:
         self.e = {k: self._of_layer("e", k, [max(0, later - saved) for saved, later in kept[k]]) for k in split}
         self.parameters = {
             name: {
-                k: self.values.add(name, k + 1, [sizes[part]])
-                for k, sizes in enumerate(self._parameters())
-                if sizes[part]
+                k: self.values.add(name, k + 1, [layer.of_parameters[part]])
+                for k, (layer, whole) in enumerate(zip(self.layers, instance.whole_layers(), strict=True))
+                if whole.of_parameters[part]
             }
             for part, name in enumerate("wgo")
         }
@@ -120,9 +131,6 @@ class _Lowering:
         for sequence in range(0, self.batches, self.slices) if sizes else ():
             self.values.add(f"{name}{layer + 1}.", sequence + first, sizes)
         return found
-
-    def _parameters(self) -> list[tuple[int, int, int]]:
-        return [layer.of_parameters for layer in self.layers]
 
     def _pieces(self, layer: int, *others: int) -> int:
         """Return the pieces of what passes between a layer and others, for each micro-batch."""
@@ -184,6 +192,7 @@ class _Lowering:
             types=types,
             times=times,
             pairs=self._pairs(types, groups),
+            terms={"w": PARAMETERS, "g": GRADIENTS, "o": STATES} if self.instance.has_parameters else {},
             units=self.instance.units.build(),
         )
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles
+from remat.report.palette import LIGHT, Role
+from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles
 from remat.report.text.naming import shown_name
 from remat.report.views.passes import Passes, passes_of
 from remat.report.views.slices import size_scale, slice_maxima, without_dips
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = {
-    Phase.F: ("forward", "#56B4E9"),
-    Phase.B: ("backward", "#2AA884"),
+    Phase.F: ("forward", LIGHT[Role.FORWARD]),
+    Phase.B: ("backward", LIGHT[Role.BACKWARD]),
     Phase.BW: ("whole backward", "#1B7F63"),
-    Phase.W: ("gradient of the parameters", "#E8C547"),
+    Phase.W: ("gradient of the parameters", LIGHT[Role.WEIGHTS]),
 }
 _STEADY = "#F3EFE2"
 _OFFSET, _HEIGHT = np.array([0.0, -0.205, 0.205]), np.array([0.82, 0.41, 0.41])
@@ -41,7 +42,7 @@ def devices(result: Result) -> Figure:
     assert result.report is not None
     found = passes_of(result)
     count = min(len(result.machine.processors), MOST_DEVICES)
-    rows, below, gap, top, bottom = 0.4 + 0.34 * count, 2.6, 0.55, 0.75, 0.85
+    rows, below, gap, top, bottom = 0.4 + 0.34 * count, 2.6, 0.55, TOP, 0.85
     total = rows + below + gap + top + bottom
     figure = Figure(figsize=(WIDTH, total), facecolor="white")
     upper = figure.add_axes((LEFT, 1 - (top + rows) / total, RIGHT - LEFT, rows / total))

@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, the pale yellow left out.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_HALO = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.88}
+"""Behind texts that stand on lines."""
+
 LOGARITHMIC_FROM = 8
 """Ratio of the largest peak to the least from which the memory axis is logarithmic."""
 
 
 def plot_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
-    """Draw the curves of a sweep: SVG or PNG, by the suffix of the path.
+    """Draw the curves of a sweep: SVG, PNG or PDF, by the suffix of the path.
 
     A curve is a staircase: with so much memory, that makespan. A ring marks the knee, a line down to the axis the least
     budget. Equal sweeps give equal files.
@@ -187,6 +190,8 @@ def _draw_curve(axes: Axes, sweep: Sweep, curve: Curve, colour: str, units: tupl
             (sizes[0], axes.get_ylim()[0]),
             xytext=(-2, 4),
             textcoords="offset points",
+            bbox=_HALO,
+            zorder=5,
             **style,
         )
     if curve.knee is not None:
@@ -200,6 +205,8 @@ def _draw_curve(axes: Axes, sweep: Sweep, curve: Curve, colour: str, units: tupl
             textcoords="offset points",
             color=colour,
             fontsize=8,
+            bbox=_HALO,
+            zorder=5,
         )
 
 

@@ -14,16 +14,31 @@ from numpy.typing import NDArray
 
 from remat.errors import OptionError
 from remat.graph.taskgraph import IntArray
-from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles, check_suffix, save_figure
+from remat.report.page import write_page
+from remat.report.palette import LIGHT, OF_KIND, OF_PHASE, Role
+from remat.report.plot.style import (
+    LEFT,
+    PAGE,
+    RIGHT,
+    SUFFIXES,
+    TOP,
+    WIDTH,
+    TimeScale,
+    add_legend,
+    add_titles,
+    check_suffix,
+    save_figure,
+)
 from remat.report.plot.views import drawing
-from remat.report.text.naming import shown_name, shown_step
-from remat.report.views.phases import Phase, step_phases
+from remat.report.text.naming import names_of_task, names_of_value, shown_name, shown_step
+from remat.report.views.composition import Kind, composition_of
+from remat.report.views.phases import step_phases
 from remat.report.views.resources import occupied
-from remat.report.views.slices import busy_shares, size_scale, slice_maxima, without_dips
+from remat.report.views.slices import busy_shares, fullest_of_slices, size_scale
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
 from remat.units import format_size
-from remat.verifier import Profile, Report
+from remat.verifier import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,24 +53,14 @@ SLICES = 1500
 MOST_MEMORIES = 4
 MOST_ROWS = 24
 
-# Okabe and Ito's colours, told apart by (nearly) everybody; text stays black on all that carry labels.
-COLOURS = {
-    Phase.FORWARD: "#56B4E9",
-    Phase.SAVING: "#3487C0",
-    Phase.RECOMPUTATION: "#E69F00",
-    Phase.LOSS: "#CC79A7",
-    Phase.BACKWARD: "#2AA884",
-    Phase.TASK: "#56B4E9",
-    Phase.COPY: "#B0B0B0",
-}
-_BUDGET = "#C4470A"
-_LINE, _FILL = "#3B4A5A", "#D9E1EA"
+COLOURS = {phase: LIGHT[role] for phase, role in OF_PHASE.items()}
+_BUDGET, _LINE = LIGHT[Role.BUDGET], "#3B4A5A"
 
 
 def plot(result: Result, path: str | os.PathLike[str], *, view: str = "time") -> None:
-    """Draw a schedule: SVG or PNG, by the suffix of the path.
+    """Draw a schedule: SVG, PNG or PDF, or an interactive page (`remat.report.page`), by the suffix of the path.
 
-    Time and file size stay bounded, however long the schedule is. Equal results give equal files.
+    Time and size of pictures stay bounded, however long the schedule is. Equal results give equal files.
 
     Parameters
     ----------
@@ -85,8 +90,12 @@ def plot(result: Result, path: str | os.PathLike[str], *, view: str = "time") ->
     remat.RematError
         If the file cannot be written.
     """
-    check_suffix(path)
-    save_figure(path, picture(result, view))
+    if check_suffix(path, (*SUFFIXES, PAGE)) != PAGE:
+        save_figure(path, picture(result, view))
+        return
+    if view != "time":
+        raise OptionError("an .html page shows memory and resources over time, and has no views", argument="view")
+    write_page(result, path)
 
 
 def picture(result: Result, view: str = "time") -> Callable[[], Figure]:
@@ -107,6 +116,7 @@ class _Picture:
         self.span = float(report.makespan) or 1.0
         self.scale = TimeScale.of(self.span, result.units)
         self.sliced = int((self.steps.kind != StepKind.DROP).sum()) > MOST_BARS
+        self.contents = composition_of(result).contents
         self.memories = self._memories()
         self.rows = self._rows()
 
@@ -128,7 +138,7 @@ class _Picture:
         from matplotlib.figure import Figure
 
         heights = [2.5] * len(self.memories) + [0.5 + 0.32 * len(self.rows)]
-        gap, top, bottom = 0.28, 0.75, 0.85
+        gap, top, bottom = 0.28, TOP, 0.85
         total = sum(heights) + gap * (len(heights) - 1) + top + bottom
         figure = Figure(figsize=(WIDTH, total), facecolor="white")
         y = 1 - top / total
@@ -146,13 +156,22 @@ class _Picture:
             axes.tick_params(labelbottom=False)
         panels[0].set_xlim(0, self.span / self.scale.factor)
         panels[-1].set_xlabel(f"time ({self.scale.unit})")
-        add_titles(figure, self.result, total)
+        add_titles(figure, self.result, total, about=f"bytes by kind, at the peak of {shown_name(self.memories[0])}:")
+        add_legend(figure, self._kinds(), [], total, above=total - top + 0.06)
         add_legend(figure, self._legend(), self._notes(), total)
         return figure
 
     def _legend(self) -> dict[str, str]:
         lasting = self.report.end > self.report.start
         return {phase.label: COLOURS[phase] for phase in COLOURS if (lasting & (self.phases == phase)).any()}
+
+    def _kinds(self) -> dict[str, str]:
+        """The colours of bytes, each with what there is of it at the peak of the first memory that is shown."""
+        index = [self.result.machine.memory_index[name] for name in self.memories]
+        at_peak = self.contents[index[0]].at_peak
+        used = [kind for kind in Kind if any(self.contents[k].sizes[kind].any() for k in index)]
+        sizes = {kind: f" {format_size(at_peak[kind], self.result.units)}" for kind in used if kind in at_peak}
+        return {f"{kind.label}{sizes.get(kind, '')}": LIGHT[OF_KIND[kind]] for kind in used}
 
     def _notes(self) -> list[str]:
         notes = []
@@ -171,10 +190,14 @@ class _Picture:
         memory = self.result.machine.memories[self.result.machine.memory_index[name]]
         peak = self.report.peaks[name]
         factor, unit = size_scale(max(peak.size, 1), self.result.units)
-        time, size = self._staircase(self.report.profiles[name])
-        x, y = time / self.scale.factor, size / factor
-        axes.fill_between(x, y, color=_FILL, linewidth=0, rasterized=False)
-        axes.plot(x, y, color=_LINE, linewidth=0.9, solid_joinstyle="miter")
+        time, sizes = self._staircase(self.result.machine.memory_index[name])
+        x, base = time / self.scale.factor, np.zeros(len(time))
+        for kind in Kind:
+            if sizes[kind].any():
+                upper = base + sizes[kind] / factor
+                axes.fill_between(x, base, upper, color=LIGHT[OF_KIND[kind]], linewidth=0)
+                base = upper
+        axes.plot(x, base, color=_LINE, linewidth=0.7, solid_joinstyle="miter")
         highest = peak.size
         right_half = self._peak_time(name) > 0.5 * self.span
         if memory.capacity is not None:
@@ -229,13 +252,15 @@ class _Picture:
             zorder=6,
         )
 
-    def _staircase(self, profile: Profile) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Corners of the memory line; of long profiles, the maximum in each time slice."""
-        time, size = without_dips(profile.time.astype(np.float64), profile.size.astype(np.float64))
+    def _staircase(self, memory: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Corners of the memory line, and the bytes by kind; of long profiles, where each time slice is fullest."""
+        contents = self.contents[memory]
+        time, sizes = contents.time.astype(np.float64), contents.sizes
         if len(time) > 2 * MOST_BARS:
-            time, size = slice_maxima(time, size, self.span, SLICES)
+            time, fullest = fullest_of_slices(time, contents.total, self.span, SLICES)
+            sizes = sizes[:, fullest]
         corners_x = np.repeat(np.append(time, self.span), 2)[1:-1]
-        return corners_x, np.repeat(size, 2)
+        return corners_x, np.repeat(sizes, 2, axis=1)
 
     # ------------------------------------------------------------------------------------------- rows
 
@@ -275,17 +300,17 @@ class _Picture:
         # Names where there is room for them: a letter is about 1/150 of the width.
         width = length / (self.span / self.scale.factor) * 150
         for k in np.flatnonzero(width > 1.5).tolist():
-            name = self._name(int(step[k]))
-            if len(name) + 0.5 <= width[k]:
+            name = next((name for name in self._names(int(step[k])) if len(name) + 0.5 <= width[k]), "")
+            if name:
                 axes.text(start[k] + length[k] / 2, row, name, ha="center", va="center", fontsize=7.5, parse_math=False)
 
     def _step_name(self, step: int | None) -> str:
         return shown_step(self.result.graph, self.result.machine, self.steps, step)
 
-    def _name(self, step: int) -> str:
+    def _names(self, step: int) -> tuple[str, ...]:
         item = int(self.steps.item[step])
-        names = self.result.graph.tasks if self.steps.kind[step] == StepKind.RUN else self.result.graph.values
-        return shown_name(names[item])
+        names = names_of_task if self.steps.kind[step] == StepKind.RUN else names_of_value
+        return names(self.result.graph, item)
 
     def _shares(self, step: IntArray, height: int = 20) -> NDArray[np.uint8]:
         """A strip of pixels: in each column, from below, each phase's share of that time slice."""

@@ -13,19 +13,28 @@ from typing import IO, TYPE_CHECKING, Any
 from remat.documents import write_atomically
 from remat.errors import MissingExtraError, OptionError
 from remat.report.text.naming import shown_name
+from remat.report.views.composition import composition_of
 from remat.solving.result import Result
-from remat.units import Units, format_time
+from remat.units import Units, format_size, format_time
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SUFFIXES = (".svg", ".png")
+SUFFIXES = (".svg", ".png", ".pdf")
+PAGE = ".html"
+"""Suffix of the interactive page of a schedule (see `remat.report.page`)."""
 WIDTH = 11.0
 """Inches across, of all pictures of schedules."""
 LEFT, RIGHT = 0.095, 0.975
 """Where their axes begin and end, as shares of the width."""
 
+_METADATA: Any = {
+    "svg": {"Date": None, "Creator": "remat"},
+    "png": {"Software": "remat"},
+    "pdf": {"CreationDate": None, "ModDate": None, "Creator": "remat", "Producer": None},
+}
 _STYLE: Any = {
+    "pdf.fonttype": 42,  # text that can be searched and edited
     "svg.hashsalt": "remat",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -39,7 +48,7 @@ _STYLE: Any = {
 }
 
 
-def check_suffix(path: str | os.PathLike[str]) -> str:
+def check_suffix(path: str | os.PathLike[str], known: Sequence[str] = SUFFIXES) -> str:
     """Return the suffix of a picture's path.
 
     Raises
@@ -48,9 +57,9 @@ def check_suffix(path: str | os.PathLike[str]) -> str:
         If it is unknown.
     """
     suffix = os.path.splitext(os.fspath(path))[1].lower()
-    if suffix not in SUFFIXES:
+    if suffix not in known:
         raise OptionError(
-            f"{os.fspath(path)!r} is no plot; its name ends in one of {', '.join(SUFFIXES)}", argument="plot"
+            f"{os.fspath(path)!r} is no plot; its name ends in one of {', '.join(known)}", argument="plot"
         )
     return suffix
 
@@ -115,12 +124,18 @@ def _styled() -> Iterator[None]:
 
 def _write(figure: Figure, file: IO[bytes], kind: str) -> None:
     # Dates and version numbers would make equal plots differ.
-    metadata = {"Date": None, "Creator": "remat"} if kind == "svg" else {"Software": "remat"}
-    figure.savefig(file, format=kind, dpi=150, metadata=metadata)
+    figure.savefig(file, format=kind, dpi=150, metadata=_METADATA[kind])
 
 
-def add_titles(figure: Figure, result: Result, height: float) -> None:
-    """Write the instance's name and what came of it above a picture of so many inches."""
+TOP = 0.98
+"""Inches of `add_titles`."""
+
+
+def add_titles(figure: Figure, result: Result, height: float, *, about: str = "") -> None:
+    """Write the instance's name, what came of it, and what fills the memory at its peak, above a picture.
+
+    `height` is that of the picture, in inches; with a remark `about` it, the picture says the last by itself.
+    """
     assert result.report is not None
     name = shown_name(result.instance_name) or "(unnamed)"
     figure.text(LEFT, 1 - 0.3 / height, name, fontsize=13, fontweight="bold", va="center", parse_math=False)
@@ -132,18 +147,47 @@ def add_titles(figure: Figure, result: Result, height: float) -> None:
         parts.append(f"overhead {result.overhead:.1%}")
     parts.append(str(result.status))
     parts.append(f"{len(result.steps):,} steps")
+    if about:
+        parts.append(about)
     figure.text(LEFT, 1 - 0.56 / height, "  ·  ".join(parts), color="#404040", va="center", parse_math=False)
+    if not about:
+        figure.text(LEFT, 1 - 0.78 / height, peak_in_words(result), color="#404040", va="center", parse_math=False)
 
 
-def add_legend(figure: Figure, colours: Mapping[str, str], notes: Sequence[str], height: float) -> None:
-    """Write a legend of labels and colours below a picture of so many inches, and remarks to its right."""
+def peak_in_words(result: Result) -> str:
+    """Say what fills the first memory that holds anything where it is fullest, by kind; of the others the peak."""
+    assert result.report is not None
+    peaks = [(index, memory.name) for index, memory in enumerate(result.machine.memories)]
+    used = [(index, name) for index, name in peaks if result.report.peaks[name].size] or peaks[:1]
+    index, name = used[0]
+    size = format_size(result.report.peaks[name].size, result.units)
+    kinds = composition_of(result).contents[index].at_peak.items()
+    words = ", ".join(f"{kind.label} {format_size(bytes_, result.units)}" for kind, bytes_ in kinds)
+    more = f"  ·  {len(used) - 1} more memories" if len(used) > 2 else ""
+    if len(used) == 2:
+        other = used[1][1]
+        more = f"  ·  peak of {shown_name(other)} {format_size(result.report.peaks[other].size, result.units)}"
+    return f"peak of {shown_name(name)} {size}" + (f": {words}" if len(kinds) > 1 else "") + more
+
+
+def add_legend(
+    figure: Figure, colours: Mapping[str, str], notes: Sequence[str], height: float, *, above: float = 0.06
+) -> None:
+    """Write a legend of labels and colours into a picture of so many inches, and remarks to its right.
+
+    `above` is how many inches above the lower edge it stands.
+    """
     from matplotlib.patches import Patch
 
+    # Side by side where there is room, by the usual width of letters; else the remarks stand below.
+    letters, remarks = sum(map(len, colours)), "; ".join(notes)
+    if notes and 0.0066 * letters + 0.042 * len(colours) + 0.0053 * len(remarks) > RIGHT - LEFT:
+        above += 0.17
     handles = [Patch(facecolor=colour, label=label) for label, colour in colours.items()]
     figure.legend(
         handles=handles,
         loc="lower left",
-        bbox_to_anchor=(LEFT - 0.007, 0.06 / height),
+        bbox_to_anchor=(LEFT - 0.007, above / height),
         ncols=max(len(handles), 1),
         frameon=False,
         handlelength=1.1,
@@ -154,8 +198,8 @@ def add_legend(figure: Figure, colours: Mapping[str, str], notes: Sequence[str],
     if notes:
         figure.text(
             RIGHT,
-            0.1 / height,
-            "; ".join(notes),
+            0.08 / height,
+            remarks,
             ha="right",
             va="bottom",
             fontsize=7.5,

@@ -9,16 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.errors import OptionError
+from remat.instance import AdjointInstance
+from remat.report.palette import LIGHT, OF_FATE, OF_STAY, Role
 from remat.report.plot.convergence import convergence
 from remat.report.plot.devices import devices
-from remat.report.plot.style import LEFT, RIGHT, WIDTH, TimeScale, add_legend, add_titles
-from remat.report.text.naming import shown_name
+from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles
+from remat.report.text.naming import names_of_task, names_of_value, shown_name
 from remat.report.views.icicle import Icicle, icicle_of
 from remat.report.views.layout import ChainLayout, TreeLayout
 from remat.report.views.occupancy import Occupancy, Stay, occupancy_of
 from remat.report.views.reversal import Stroke, reversal_of
 from remat.report.views.slices import coverage, size_scale
-from remat.report.views.stages import Fate, stages_of
+from remat.report.views.stages import Fate, Stages, stages_of
 from remat.solving.result import Result
 from remat.units import format_size
 
@@ -35,28 +37,17 @@ MOST_BOXES = 2000
 COLUMNS, ROWS = 1500, 400
 """Pixels of what is drawn as an image because it has more boxes."""
 
-FATES = {
-    Fate.KEPT: "#56B4E9",
-    Fate.CHECKPOINT: "#2AA884",
-    Fate.RECOMPUTED: "#E69F00",
-    Fate.OFFLOADED: "#B0B0B0",
-}
-STAYS = {
-    Stay.COMPUTED: "#56B4E9",
-    Stay.RECOMPUTED: "#E69F00",
-    Stay.FETCHED: "#2AA884",
-    Stay.ELSEWHERE: "#D5D5D5",
-}
+FATES = {fate: LIGHT[role] for fate, role in OF_FATE.items()}
+STAYS = {stay: LIGHT[role] for stay, role in OF_STAY.items()}
 STROKES = {
-    Stroke.STORED: ("state in another memory", "#A0A0A0", 0.9),
-    Stroke.CHECKPOINT: ("state that is kept", "#3B4A5A", 0.9),
-    Stroke.FORWARD: ("forward", "#56B4E9", 1.5),
-    Stroke.SAVING: ("saving forward", "#3487C0", 1.5),
-    Stroke.RECOMPUTATION: ("recomputation", "#E69F00", 1.5),
-    Stroke.BACKWARD: ("backward", "#2AA884", 1.5),
+    Stroke.STORED: ("state in another memory", LIGHT[Role.COPY], 0.9),
+    Stroke.CHECKPOINT: ("state that is kept", LIGHT[Role.CHECKPOINT], 0.9),
+    Stroke.FORWARD: ("forward", LIGHT[Role.FORWARD], 1.5),
+    Stroke.SAVING: ("saving forward", LIGHT[Role.SAVING], 1.5),
+    Stroke.RECOMPUTATION: ("recomputation", LIGHT[Role.AGAIN], 1.5),
+    Stroke.BACKWARD: ("backward", LIGHT[Role.BACKWARD], 1.5),
 }
 _SPILLED, _IN_CORE = "#D55E00", "#21918C"
-_TOP = 0.75
 
 
 def drawing(result: Result, view: str) -> Callable[[], Figure] | None:
@@ -89,10 +80,10 @@ def _frame(
     """Return a figure with axes of these heights (inches) below each other, and its own height."""
     from matplotlib.figure import Figure
 
-    total = sum(heights) + gap * (len(heights) - 1) + _TOP + bottom
+    total = sum(heights) + gap * (len(heights) - 1) + TOP + bottom
     figure = Figure(figsize=(WIDTH, total), facecolor="white")
     panels: list[Axes] = []
-    y = 1 - _TOP / total
+    y = 1 - TOP / total
     for height in heights:
         y -= height / total
         share = panels[0] if panels else None
@@ -106,9 +97,10 @@ def _frame(
 
 
 def _stages(result: Result, layout: ChainLayout) -> Figure:
-    from matplotlib.ticker import MaxNLocator
 
     found = stages_of(result, layout, MOST_STAGES)
+    if not layout.saves or isinstance(result.instance, AdjointInstance):
+        return _levels(result, found)
     figure, (above, below), total = _frame(result, (2.6, 1.3))
     left = found.first[:-1] - 0.5
     width = np.diff(found.first).astype(np.float64)
@@ -122,24 +114,64 @@ def _stages(result: Result, layout: ChainLayout) -> Figure:
     above.set_ylabel(f"state and saved ({unit})")
     above.set_ylim(0, None if base.any() else 1)
     above.tick_params(labelbottom=False)
-    below.bar(left, np.minimum(found.runs, 1), width, align="edge", color=FATES[Fate.KEPT], **edge)
-    more = np.maximum(found.runs - 1, 0)
-    below.bar(left, more, width, bottom=1, align="edge", color=FATES[Fate.RECOMPUTED], **edge)
-    below.set_ylabel("forward runs")
-    below.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
-    below.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
-    below.set_xlim(-0.5, found.first[-1] - 0.5)
-    below.set_ylim(0, max(int(found.runs.max(initial=1)), 1) * 1.08)
-    below.set_xlabel("stage (0: the input)")
+    _runs(below, found, "stage (0: the input)")
     legend = {
         f"{fate.label} {format_size(int(size), result.units)}": FATES[fate]
         for fate, size in zip(Fate, found.totals.tolist(), strict=True)
         if size
     }
+    add_legend(figure, legend, _stage_notes(found, "stages", "sizes"), total)
+    return figure
+
+
+def _stage_notes(found: Stages, what: str, added: str) -> list[str]:
     notes = [f"{found.recomputations:,} forwards again"] if found.recomputations else ["nothing is recomputed"]
-    if width.max() > 1:
-        notes.append(f"{int(width.max())} stages in a column: sizes added up, most runs")
-    add_legend(figure, legend, notes, total)
+    most = int(np.diff(found.first).max())
+    return [*notes, f"{most} {what} in a column: {added} added up, most runs"] if most > 1 else notes
+
+
+def _runs(axes: Axes, found: Stages, label: str) -> None:
+    """Draw how often each forward runs: once, and again."""
+    from matplotlib.ticker import MaxNLocator
+
+    left, width = found.first[:-1] - 0.5, np.diff(found.first).astype(np.float64)
+    edge: Any = {"edgecolor": "white", "linewidth": 0.4} if len(width) <= 100 else {"linewidth": 0}
+    axes.bar(left, np.minimum(found.runs, 1), width, align="edge", color=LIGHT[Role.FORWARD], **edge)
+    more = np.maximum(found.runs - 1, 0)
+    axes.bar(left, more, width, bottom=1, align="edge", color=FATES[Fate.RECOMPUTED], **edge)
+    axes.set_ylabel("forward runs")
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
+    axes.set_xlim(-0.5, found.first[-1] - 0.5)
+    axes.set_ylim(0, max(int(found.runs.max(initial=1)), 1) * 1.08)
+    axes.set_xlabel(label)
+
+
+LEVELS = (Role.CHECKPOINT, Role.BACKWARD, Role.COPY, Role.UPDATE, Role.SAVING, Role.LOSS)
+"""Colours of the memories that hold checkpoints."""
+
+
+def _levels(result: Result, found: Stages) -> Figure:
+    """Draw which states are checkpoints, a row for each level of storage, and how often forwards run."""
+    from matplotlib.ticker import MaxNLocator
+
+    used = np.flatnonzero(found.checkpoints).tolist() or [result.machine.processors[0].memory]
+    figure, panels, total = _frame(result, (*[max(0.55, 2.2 / len(used))] * len(used), 1.3), gap=0.18, bottom=0.95)
+    left, width = found.first[:-1] - 0.5, np.diff(found.first).astype(np.float64)
+    legend = {}
+    for place, (level, axes) in enumerate(zip(used, panels, strict=False)):
+        colour = LIGHT[LEVELS[place % len(LEVELS)]]
+        axes.bar(left, found.levels[:, level], width, align="edge", color=colour, linewidth=0)
+        axes.set_ylim(0, max(1, int(found.levels[:, level].max())) * 1.08)
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=2, integer=True))
+        axes.tick_params(labelbottom=False)
+        name = shown_name(result.machine.memories[level].name)
+        axes.set_ylabel(name if len(name) <= 12 else f"{name[:6]}...{name[-3:]}", parse_math=False)
+        states, times = int(found.checkpoints[level]), int(found.levels[:, level].sum())
+        often = "once each" if times == states else f"{times:,} times"
+        legend[f"{name}: {states:,} state{'' if states == 1 else 's'}, {often}"] = colour
+    _runs(panels[-1], found, "state")
+    add_legend(figure, legend, ["checkpoints of each level", *_stage_notes(found, "states", "times")], total)
     return figure
 
 
@@ -236,8 +268,9 @@ def _boxes(axes: Axes, sides: NDArray[np.float64], row: Any, colours: Any, edge:
 def _name_nodes(axes: Axes, result: Result, found: Icicle, shade: NDArray[np.float64]) -> None:
     """Write names where there is room: a letter is about 1/150 of the width."""
     for node in np.flatnonzero((found.right - found.left) * 150 > 2).tolist():
-        name = shown_name(result.graph.tasks[node])
-        if len(name) + 0.5 <= (found.right[node] - found.left[node]) * 150 and found.depths <= 30:
+        room = (found.right[node] - found.left[node]) * 150 - 0.5
+        name = next((n for n in names_of_task(result.graph, node) if len(n) <= room), "")
+        if name and found.depths <= 30:
             dark = shade[node] < 0.6 and found.spilled[node] < 0.5
             axes.text(
                 (found.left[node] + found.right[node]) / 2,
@@ -277,16 +310,15 @@ def _values(result: Result) -> Figure:
     span = float(result.report.makespan) or 1.0
     scale = TimeScale.of(span, result.units)
     figure, (axes,), total = _frame(result, (4.8,))
-    height = float(found.top[-1]) or 1.0
+    packed = not len(found.top)
+    factor, unit = size_scale(max(int(found.height), 1), result.units)
+    height = found.height / factor or 1.0
     if len(found.kind) <= MOST_BOXES:
-        for stay in (Stay.ELSEWHERE, Stay.COMPUTED, Stay.RECOMPUTED, Stay.FETCHED):
+        for stay in sorted(Stay, key=lambda stay: stay is not Stay.ELSEWHERE):
             mine = found.kind == stay
             sides = np.column_stack((found.begin[mine], found.end[mine])) / scale.factor
-            band = found.band[mine]
-            low, size = found.top[band], np.diff(found.top)[band]
-            _boxes(axes, sides, low + size - 1.0, STAYS[stay], 0.4 if len(found.kind) < 500 else 0.0, size)
-        axes.set_ylim(height, 0)
-        _name_bands(axes, result, found, height)
+            low, size = found.low[mine] / factor, (found.high[mine] - found.low[mine]) / factor
+            _boxes(axes, sides, low + size - 1.0, STAYS[stay], 0.4 if len(found.kind) < 500 else 0.15, size)
     else:
         axes.imshow(
             occupancy_pixels(found, span),
@@ -294,21 +326,48 @@ def _values(result: Result) -> Figure:
             aspect="auto",
             interpolation="nearest",
         )
-        axes.set_yticks([])
+    # Bands from above, in the order of appearance; what is packed stands on the ground, like addresses.
+    axes.set_ylim(*((0, height * 1.02) if packed else (height, 0)))
+    axes.set_yticks([])
+    if packed:
+        _measure(axes, f"bytes ({unit})")
+        _name_boxes(axes, result, found, (span, scale.factor), factor)
+    elif len(found.kind) <= MOST_BOXES:
+        _name_bands(axes, result, found, factor)
     axes.set_xlim(0, span / scale.factor)
     axes.set_xlabel(f"time ({scale.unit})")
     legend = {stay.label: STAYS[stay] for stay in Stay if (found.kind == stay).any()}
-    notes = [f"{len(found.values):,} values, as high as they are large, in order of first appearance"]
-    add_legend(figure, legend, notes, total)
+    how = "packed in the working memory, the longest below" if packed else "in order of first appearance"
+    add_legend(figure, legend, [f"{len(found.values):,} values, as high as they are large, {how}"], total)
     return figure
 
 
-def _name_bands(axes: Axes, result: Result, found: Occupancy, height: float) -> None:
+def _measure(axes: Axes, label: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
+    axes.set_ylabel(label)
+
+
+def _name_boxes(axes: Axes, result: Result, found: Occupancy, time: tuple[float, float], factor: float) -> None:
+    """Name the stays in whose boxes there is room for a line of text: a letter is about 1/150 of the width."""
+    span, seconds = time
+    wide = (found.end - found.begin) / span * 150
+    high = (found.high - found.low) / (found.height or 1.0)
+    for k in np.flatnonzero((wide > 2) & (high > 0.13 / 4.8)).tolist():
+        value = int(found.values[found.band[k]])
+        name = next((n for n in names_of_value(result.graph, value) if len(n) + 0.5 <= wide[k]), "")
+        if name:
+            middle = (found.begin[k] + found.end[k]) / 2 / seconds, (found.low[k] + found.high[k]) / 2 / factor
+            axes.text(*middle, name, ha="center", va="center", fontsize=7.5, parse_math=False)
+
+
+def _name_bands(axes: Axes, result: Result, found: Occupancy, factor: float) -> None:
     """Name the bands that are high enough for a line of text."""
-    middle = (found.top[1:] + found.top[:-1]) / 2
-    high = np.flatnonzero(np.diff(found.top) / height > 0.13 / 4.8).tolist()
-    names = [shown_name(result.graph.values[int(found.values[k])]) for k in high]
-    axes.set_yticks(middle[high], [name if len(name) <= 16 else f"{name[:9]}...{name[-4:]}" for name in names])
+    middle = (found.top[1:] + found.top[:-1]) / 2 / factor
+    high = np.flatnonzero(np.diff(found.top) / (found.height or 1.0) > 0.13 / 4.8).tolist()
+    names = [next(n for n in (*names_of_value(result.graph, int(found.values[k])), "") if len(n) <= 16) for k in high]
+    axes.set_yticks(middle[high], names)
     for label in axes.get_yticklabels():
         label.set_parse_math(False)
     axes.tick_params(axis="y", length=0)
@@ -317,14 +376,13 @@ def _name_bands(axes: Axes, result: Result, found: Occupancy, height: float) -> 
 def occupancy_pixels(found: Occupancy, span: float) -> NDArray[np.float64]:
     """Return the bands as an image: in each pixel the share of each kind of stay."""
     shape = (ROWS, COLUMNS)
-    down = ROWS / (float(found.top[-1]) or 1.0)
+    down = ROWS / (found.height or 1.0)
     picture = np.ones((*shape, 3))
     free = np.ones(shape)
-    for stay in (Stay.COMPUTED, Stay.RECOMPUTED, Stay.FETCHED, Stay.ELSEWHERE):
+    for stay in sorted(Stay, key=lambda stay: stay is Stay.ELSEWHERE):
         mine = found.kind == stay
         across = found.begin[mine] * (COLUMNS / span), found.end[mine] * (COLUMNS / span)
-        band = found.band[mine]
-        share = np.clip(coverage(across, (found.top[band] * down, found.top[band + 1] * down), shape), 0.0, free)
+        share = np.clip(coverage(across, (found.low[mine] * down, found.high[mine] * down), shape), 0.0, free)
         free -= share
         colour = np.array([int(STAYS[stay][k : k + 2], 16) / 255 for k in (1, 3, 5)])
         picture -= share[:, :, None] * (1 - colour)

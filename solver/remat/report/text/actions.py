@@ -10,6 +10,8 @@ which a forward can go on: the initial state, the one that the latest forward ma
 ``loss``                               run the loss
 ``backward I``                         run B{I}
 ``update I``                           run U{I}, the update of the parameters of stage I
+``gather I``, ``exchange I``           run P{I}: parameters of stage I, from all ranks; run A{I}: its gradients (and
+                                       others that go with them), with all ranks
 ``checkpoint V``                       the state V stays in memory while the forward goes on without saving
 ``checkpoint V to LEVEL``              copy V from working memory to another memory
 ``restore V``                          go back to the state V, which lies in working memory
@@ -20,6 +22,7 @@ which a forward can go on: the initial state, the one that the latest forward ma
 ``move V from LEVEL to LEVEL``         copy V between two memories neither of which is the working memory
 ====================================== ==========================================================================
 
+Where stages have names of their own, these stand in parentheses at the end: ``backward 14 (13:Bottleneck)``.
 `checkpoint`, `restore` and `move` of a part end in ``(N bytes)``. Consecutive advances are one line. Where
 tasks have no saving forward (classical adjoints), a backward starts from a state, like a forward, so that it is
 preceded by `restore` where that state is not the current one. Frees of values that are not checkpoints are not shown.
@@ -31,9 +34,13 @@ from collections.abc import Iterator
 
 from remat.errors import OptionError
 from remat.graph.taskgraph import TaskGraph
+from remat.report.text.naming import shown_name
 from remat.report.views.layout import ChainLayout
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.solving.result import Result
+
+_OF_PARAMETERS = {"U": "update", "P": "gather", "A": "exchange"}
+"""What is done with parameters, by the first letter of the task."""
 
 
 def actions(result: Result) -> Iterator[str]:
@@ -73,6 +80,7 @@ class _Teller:
         self._memories = memories
         self._values = graph.values
         self._tasks = graph.tasks
+        self._graph = graph
         self._current: int | None = 0
         self._kept: set[int] = set()
         self._advance: tuple[int, int] | None = None
@@ -102,7 +110,12 @@ class _Teller:
         if self._advance is not None:
             first, last = self._advance
             self._advance = None
-            yield f"advance {first} -> {last}"
+            yield f"advance {first} -> {last}{self._own(first, last - 1)}"
+
+    def _own(self, first: int, last: int) -> str:
+        """Return the own names of stages (tasks), where they have any, for the end of a line."""
+        names = [shown_name(name) for task in (first, last) if (name := self._graph.module(task))]
+        return f" ({' to '.join(dict.fromkeys(names))})" if names else ""
 
     def _run(self, task: int, drop: list[int]) -> Iterator[str]:
         length, loss = self._layout.length, self._layout.loss
@@ -115,17 +128,17 @@ class _Teller:
             stage = _stage_of(name)
             yield from self._start_from(stage, drop, keeps=False)
             self._current = stage + 1
-            yield f"save {name}"
+            yield f"save {name}{self._own(task, task)}"
         elif task == loss:
             yield from self._start_from(length, drop, keeps=False)
             yield "loss"
-        elif self._tasks[task].startswith("U"):
-            yield f"update {self._tasks[task].removeprefix('U')}"
+        elif self._tasks[task][0] in _OF_PARAMETERS:
+            yield f"{_OF_PARAMETERS[self._tasks[task][0]]} {self._tasks[task][1:]}{self._own(task, task)}"
         else:
             name = self._tasks[task].removeprefix("B")
             if not self._layout.saves:
                 yield from self._start_from(_stage_of(name), drop, keeps=False)
-            yield f"backward {name}"
+            yield f"backward {name}{self._own(task, task)}"
         yield from self._discard(drop)
 
     def _forward(self, stage: int, drop: list[int]) -> Iterator[str]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from remat.graph.machine import Link, Machine
+from remat.graph.taskgraph import GRADIENTS, PARAMETERS, STATES
 from remat.report.text.naming import shown_in_module, shown_name
 from remat.report.text.summary import table
+from remat.report.views.residents import residents_at
+from remat.report.views.terms import by_term, traffic_by_term
 from remat.solving.facts import Facts
 from remat.solving.hiding import Hiding
 from remat.units import Number, Units, format_size, format_time
@@ -36,7 +39,8 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "task graph", f"{facts.tasks:,} tasks, {facts.values:,} values"
     yield "all values", f"{size(facts.total_size)}, each once"
     if facts.largest_value is not None:
-        yield "largest value", f"{shown_name(facts.largest_value.name)}: {size(int(facts.largest_value.figure))}"
+        name = shown_in_module(facts.largest_value.name, facts.largest_value.module)
+        yield "largest value", f"{name}: {size(int(facts.largest_value.figure))}"
     longest = facts.longest_task
     yield "longest task", f"{shown_in_module(longest.name, longest.module)}: {format_time(longest.figure, units)}"
     if facts.by_type:
@@ -48,13 +52,16 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     if facts.placeable:
         yield "to be placed", f"{facts.placeable:,} of {facts.values:,} values: inputs that lie where the schedule says"
     if facts.collectives:
-        yield "collectives", f"{facts.collectives:,} of {facts.tasks:,} tasks, each in several memories at once"
+        where = "all ranks together" if facts.ranks > 1 else "each in several memories at once"
+        yield "collectives", f"{facts.collectives:,} of {facts.tasks:,} tasks, {where}"
     if facts.static_memory:
         yield "static memory", size(facts.static_memory)
     yield "no recomputation", f"time {format_time(facts.no_recompute_time, units)}"
     if facts.no_recompute_peak is not None:
         step = shown_in_module(facts.no_recompute_peak_step or "", facts.no_recompute_peak_module)
         yield "", f"peak {size(facts.no_recompute_peak)} in {shown_name(facts.working_memory)}, set by {step}"
+    if facts.terms:
+        yield from _training_lines(facts)
     yield "least time", f"{format_time(facts.time_bound, units)}: {facts.time_bound_cause}"
     for k, (name, need) in enumerate(facts.memory_needs.items()):
         cause = "what is resident at the start or at the end"
@@ -66,6 +73,39 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
         yield from _hiding_lines(facts.hiding, units)
     yield "verdict", _verdict(facts)
     yield "digest", facts.digest
+
+
+def _training_lines(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Say what parameters bring with them, what of it lies there at the peak, and what ranks send each other."""
+    units = facts.units
+
+    def size(figure: int) -> str:
+        return format_size(figure, units, both=True)
+
+    for k, term in enumerate(facts.terms):
+        homes = " and ".join(
+            f"{format_size(part, units)} in {shown_name(memory)}" if len(term.homes) > 1 else f"in {shown_name(memory)}"
+            for memory, part in term.homes
+        )
+        text = f"{term.name} {size(term.size)}" + (f", {homes}" if homes else "")
+        if term.largest < term.size and not homes:
+            text += f", the largest {format_size(term.largest, units)}"
+        yield "training" if k == 0 else "", text
+    lasting = [term.size for term in facts.terms if term.name in (PARAMETERS, GRADIENTS, STATES)]
+    where = f" on each of {facts.ranks:,} ranks" if facts.ranks > 1 else ""
+    yield "", f"the first {len(lasting)} together {size(sum(lasting))}{where}"
+    alone = facts.alone
+    columns, report = (None, None) if alone is None else (alone.columns, alone.report)
+    if alone is None or columns is None or report is None:
+        return
+    memory = alone.machine.memory_index[facts.working_memory]
+    step = report.peaks[facts.working_memory].step
+    residents = residents_at(alone.graph, alone.machine, columns, report, memory=memory, step=step)
+    listed = [f"{term} {format_size(part, units)}" for term, part in by_term(alone.graph, residents).items()]
+    yield "at that peak", ", ".join(listed)
+    for k, (name, row) in enumerate(traffic_by_term(alone.graph, alone.machine, columns).items()):
+        crossing = ", ".join(f"{term} {format_size(part, units)}" for term, part in row.items())
+        yield "traffic" if k == 0 else "", f"{shown_name(name)}: {crossing}"
 
 
 def _verdict(facts: Facts) -> str:
@@ -124,6 +164,8 @@ def _hiding_lines(hiding: Hiding, units: Units) -> Iterator[tuple[str, str]]:
 def _speed(link: Link, units: Units) -> str:
 
     rate = "infinite bandwidth" if link.bandwidth is None else _rate(link.bandwidth, units)
+    if link.packed is not None:
+        rate += f", packed to {100 * link.packed.ratio:g} %"
     return rate if not link.latency else f"{rate}, latency {format_time(link.latency, units)}"
 
 

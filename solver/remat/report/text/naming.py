@@ -31,6 +31,22 @@ def shown_task(graph: TaskGraph, task: int) -> str:
     return graph.described(task, shown_name)
 
 
+def shown_value(graph: TaskGraph, value: int) -> str:
+    """Name a value of a graph, with the module, stage or layer whose task makes it."""
+    return graph.described_value(value, shown_name)
+
+
+def names_of_task(graph: TaskGraph, task: int) -> tuple[str, str]:
+    """Return what to call a task where there is room, and where there is little."""
+    return shown_task(graph, task), shown_name(graph.tasks[task])
+
+
+def names_of_value(graph: TaskGraph, value: int) -> tuple[str, str, str]:
+    """Return what to call a value where there is room, where there is little, and where there is less."""
+    short = shown_name(graph.values[value])
+    return shown_value(graph, value), short, short if len(short) <= 16 else f"{short[:9]}...{short[-4:]}"
+
+
 def shown_step(graph: TaskGraph, machine: Machine, steps: Steps, index: int | None, *, short: bool = False) -> str:
     """Name a step by what it does (`short`: without where to, and which values); None is the time before the first."""
     if index is None:
@@ -40,6 +56,6 @@ def shown_step(graph: TaskGraph, machine: Machine, steps: Steps, index: int | No
         return shown_task(graph, item)
     if steps.kind[index] == StepKind.COPY:
         target = machine.memories[int(steps.target[index])].name
-        return f"copy of {shown_name(graph.values[item])}" + ("" if short else f" to {shown_name(target)}")
-    values = [graph.values[int(value)] for value in steps.drop[index]]
-    return "drop" if short else f"drop of {', '.join(map(shown_name, values))}"
+        return f"copy of {shown_value(graph, item)}" + ("" if short else f" to {shown_name(target)}")
+    values = steps.drop[index].tolist()
+    return "drop" if short else f"drop of {', '.join(shown_value(graph, value) for value in values)}"

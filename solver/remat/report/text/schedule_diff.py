@@ -8,7 +8,7 @@ from typing import Any
 
 from remat.graph.taskgraph import TaskGraph
 from remat.report.text.columns import aligned, room
-from remat.report.text.naming import shown_name, shown_task
+from remat.report.text.naming import shown_name, shown_task, shown_value
 from remat.schedule.steps import StepKind
 from remat.solving.verifying import Examined
 from remat.units import Number, format_size, format_time
@@ -108,7 +108,7 @@ def _difference(first: Counter[str], second: Counter[str]) -> list[tuple[str, in
 
 
 def _shown(graph: TaskGraph, what: str, name: str) -> str:
-    return shown_task(graph, graph.task(name)) if what == "run" else shown_name(name)
+    return shown_task(graph, graph.task(name)) if what == "run" else shown_value(graph, graph.value(name))
 
 
 def _named(label: str, found: list[tuple[str, int]]) -> list[str]:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from remat.report.text.naming import shown_name, shown_step
+from remat.report.text.naming import shown_in_module, shown_name, shown_step
 from remat.report.text.summary import table
 from remat.report.views.residents import Resident, residents_at
 from remat.report.views.slices import slice_maxima, without_dips
+from remat.report.views.terms import by_term, traffic_by_term
 from remat.solving.verifying import Examined
 from remat.units import format_size, format_time
 from remat.verifier import Profile
@@ -35,7 +36,7 @@ def schedule_view(examined: Examined) -> str:
 def to_dict(examined: Examined) -> dict[str, Any]:
     """Return what the view shows as JSON: figures, and all residents of each memory at its peak."""
     report = examined.report
-    memories = {}
+    memories: dict[str, dict[str, Any]] = {}
     for index, memory in enumerate(examined.machine.memories):
         peak = report.peaks[memory.name]
         listed = _residents(examined, index)
@@ -43,15 +44,22 @@ def to_dict(examined: Examined) -> dict[str, Any]:
             "capacity": memory.capacity,
             "peak": peak.size,
             "peak_step": peak.step,
-            "residents": [{"name": resident.name, "size": resident.size} for resident in listed],
+            "residents": [_entry(resident) for resident in listed],
         }
+        if examined.graph.terms:
+            memories[memory.name]["terms"] = by_term(examined.graph, listed)
     return {
         "ok": report.ok,
         "makespan": report.makespan,
         "recompute_time": report.recompute_time,
         "steps": len(examined.steps),
         "memories": memories,
-    }
+    } | ({"traffic": _traffic(examined)} if examined.graph.terms else {})
+
+
+def _entry(resident: Resident) -> dict[str, Any]:
+    module = {"module": resident.module} if resident.module else {}
+    return {"name": resident.name, **module, "size": resident.size}
 
 
 def _residents(examined: Examined, memory: int) -> list[Resident]:
@@ -68,8 +76,15 @@ def _figures(examined: Examined) -> Iterator[tuple[str, str]]:
     yield "makespan", format_time(report.makespan, units)
     yield "recompute time", format_time(report.recompute_time, units)
     yield "steps", f"{len(examined.steps):,}"
+    for k, (name, row) in enumerate(_traffic(examined).items()):
+        crossing = ", ".join(f"{term} {format_size(size, units)}" for term, size in row.items())
+        yield "traffic" if k == 0 else "", f"{shown_name(name)}: {crossing}"
     for k, note in enumerate(report.notes):
         yield "notes" if k == 0 else "", note
+
+
+def _traffic(examined: Examined) -> dict[str, dict[str, int]]:
+    return traffic_by_term(examined.graph, examined.machine, examined.steps)
 
 
 def _memory(examined: Examined, index: int, name: str, capacity: int | None) -> Iterator[str]:
@@ -84,10 +99,17 @@ def _memory(examined: Examined, index: int, name: str, capacity: int | None) -> 
     listed = _residents(examined, index)
     if not listed:
         return
+    terms = by_term(examined.graph, listed)
+    if terms:
+        yield f"by kind {step}:"
+    for term, size in terms.items():
+        share = 100 * size / peak.size if peak.size else 0.0
+        yield f"  {term:<40} {format_size(size, units):>12} {share:5.1f} %"
     yield f"largest of {len(listed):,} {step}:"
     for resident in listed[:LARGEST]:
         share = 100 * resident.size / peak.size if peak.size else 0.0
-        yield f"  {shown_name(resident.name):<40} {format_size(resident.size, units):>12} {share:5.1f} %"
+        name = shown_in_module(resident.name, resident.module)
+        yield f"  {name:<40} {format_size(resident.size, units):>12} {share:5.1f} %"
 
 
 def _step_name(examined: Examined, index: int) -> str:

@@ -171,6 +171,8 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
 def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     units = result.units
     yield "makespan", format_time(report.makespan, units)
+    if report.steady is not None and result.orders is None:
+        yield from of_stream(report.steady, units)
     if result.orders is not None:
         yield from _of_pipeline(result, report)
     elif result.overhead is not None:
@@ -202,11 +204,12 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
 
 def of_stream(steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
     """Yield lines on what each period takes, where micro-batches follow each other without end."""
-    yield "period", f"{format_time(steady.period, units)}, from one micro-batch to the next"
+    yield "period", f"{format_time(steady.period, units)}, from one {steady.what} to the next"
     busiest = max(steady.busy, key=lambda name: steady.busy[name])
     yield "busiest", f"{shown_name(busiest)}: {format_time(steady.busy[busiest], units)} of each period"
     yield "bubble", _bubbles(steady.bubble)
-    yield "in flight", f"{_joined(steady.in_flight)} micro-batches, stage by stage"
+    stages = ", stage by stage" if len(steady.in_flight) > 1 or steady.what == "micro-batch" else ""
+    yield "in flight", f"{_joined(steady.in_flight)} {steady.what}{'s' if steady.in_flight != (1,) else ''}{stages}"
     yield "versions", f"{_joined(steady.versions)} of the parameters; staleness {_joined(steady.staleness)}"
     for label, (name, size) in _labelled("each period", steady.peaks.items()):
         yield label, f"{shown_name(name)}: holds {format_size(size, units, both=True)} at most"

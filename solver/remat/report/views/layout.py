@@ -9,12 +9,15 @@ import numpy as np
 from remat.graph.names import NumberedNames
 from remat.graph.taskgraph import IntArray, TaskGraph
 
+_OF_PARAMETERS = ("A", "U", "P")
+
 
 @dataclass(frozen=True, slots=True)
 class ChainLayout:
-    """Where the tasks of a lowered chain stand: F1..FL, Fe1..FeL (or none), loss, B1..BL, U1..UL (or none).
+    """Where the tasks of a lowered chain stand: F1..FL, Fe1..FeL (or none), loss, B1..BL, and what is of parameters.
 
-    A stage of several variants has several Fe and as many B; only one with parameters has a U.
+    A stage of several variants has several Fe and as many B; only one with parameters has a U, and A and P if ranks
+    exchange and gather them.
     """
 
     length: int
@@ -26,8 +29,8 @@ class ChainLayout:
         """Return the layout of a chain or an adjoint; None for other kinds."""
         if not isinstance(graph.tasks, NumberedNames) or (loss := graph.tasks.find("loss")) is None:
             return None
-        updates = sum(count for prefix, _, count in graph.tasks.runs if prefix == "U")
-        backwards = len(graph.tasks) - 1 - loss - updates
+        of_parameters = sum(count for prefix, _, count in graph.tasks.runs if prefix in _OF_PARAMETERS)
+        backwards = len(graph.tasks) - 1 - loss - of_parameters
         saves = loss > backwards
         return ChainLayout(loss - backwards if saves else loss, saves, loss)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
+from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Part, TaskGraph
 from remat.schedule.steps import StepKind, Steps
+from remat.units import Number
 from remat.verifier import Report
 
 NEAR = 1e-9
@@ -34,6 +36,8 @@ class Lives:
     memory, value, origin : (lives,) int64
     begin, end : (lives,) arrays
         Times; what is never dropped stays until the makespan.
+    born, died : (lives,) int64
+        The step that brought it, -1 of what is there from the start; the step that frees it, -1 of what stays.
     """
 
     memory: IntArray
@@ -41,11 +45,50 @@ class Lives:
     origin: IntArray
     begin: NumberArray
     end: NumberArray
+    born: IntArray
+    died: IntArray
 
-    def of(self, chosen: BoolArray) -> Lives:
-        """Return those that a mask chooses."""
-        columns = (self.memory, self.value, self.origin, self.begin, self.end)
+    def of(self, chosen: BoolArray | IntArray) -> Lives:
+        """Return those that a mask (or indices, in their order) choose."""
+        columns = (self.memory, self.value, self.origin, self.begin, self.end, self.born, self.died)
         return Lives(*(column[chosen] for column in columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """What happens when: `instant` numbers the instants, at which first what ends there comes, then by `place`.
+
+    The places of step k are 2 k (it starts) and 2 k + 1 (it ends); -2 is before all steps.
+    """
+
+    time: NumberArray
+    instant: IntArray
+    late: IntArray
+    place: IntArray
+
+    def order(self) -> IntArray:
+        """Return how they follow each other."""
+        return np.lexsort((self.place, self.late, self.instant))
+
+    def of(self, chosen: IntArray) -> Moments:
+        """Return those at some indices."""
+        return Moments(self.time[chosen], self.instant[chosen], self.late[chosen], self.place[chosen])
+
+    @staticmethod
+    def join(parts: Sequence[Moments]) -> Moments:
+        """Return all of several."""
+        names = ("time", "instant", "late", "place")
+        return Moments(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """Stays, and how the bytes of each change: `change` bytes of stay `stay` at `moments`."""
+
+    lives: Lives
+    stay: IntArray
+    change: IntArray
+    moments: Moments
 
 
 def memory_of_runs(machine: Machine, steps: Steps) -> IntArray:
@@ -69,11 +112,18 @@ def lives_of(graph: TaskGraph, machine: Machine, steps: Steps, report: Report) -
     graph, machine, steps, report
         A verified schedule.
     """
-    events = _events(graph, machine, steps, report)
-    order = np.lexsort((events.place, events.late, events.instant, events.key))
+    return traced(graph, machine, steps, Clock(report), report.makespan).lives
+
+
+def traced(graph: TaskGraph, machine: Machine, steps: Steps, clock: Clock, makespan: Number) -> Traced:
+    """Return every stay as `lives_of` does, and when its bytes come and go (O(events log events))."""
+    events = _events(graph, machine, steps, clock)
+    order = np.lexsort((events.moments.place, events.moments.late, events.moments.instant, events.key))
+    moments = events.moments.of(order)
     key, change, settles = events.key[order], events.change[order], events.settles[order]
+    values = max(len(graph.values), 1)
     # A value without bytes counts as one byte, so that it is there, too.
-    size = np.maximum(graph.size[key % max(len(graph.values), 1)], 1)
+    size = np.maximum(graph.size[key % values], 1)
     new_key = np.concatenate(([True], np.diff(key) != 0)) if len(key) else np.zeros(0, dtype=bool)
     after = _bytes_after(change, settles, size, new_key)
     before = np.where(new_key, 0, np.concatenate(([0], after[:-1])))
@@ -84,14 +134,26 @@ def lives_of(graph: TaskGraph, machine: Machine, steps: Steps, report: Report) -
     follower = np.searchsorted(bound, first, side="right")
     following = bound[np.minimum(follower, len(bound) - 1)] if len(bound) else bound
     lasts = (follower < len(bound)) & (key[following] == key[first]) if len(bound) else np.zeros(0, dtype=bool)
-    time = events.time[order]
-    values = max(len(graph.values), 1)
-    return Lives(
+    step = moments.place >> 1
+    lives = Lives(
         memory=key[first] // values,
         value=key[first] % values,
-        origin=_origins(events.origin[order][first], key[first] % values, time[first]),
-        begin=time[first],
-        end=np.where(lasts, time[following], report.makespan),
+        origin=_origins(events.origin[order][first], key[first] % values, moments.time[first]),
+        begin=moments.time[first],
+        end=np.where(lasts, moments.time[following], makespan),
+        born=step[first],
+        died=np.where(lasts, step[following], -1),
+    )
+    stay = np.cumsum(starts) - 1
+    real = np.where(graph.size[key % values] > 0, 1, 0)
+    afresh = np.flatnonzero(starts & (before > 0))  # what was there before goes, and the new copy comes
+    other = np.flatnonzero((after != before) & ~(starts & (before > 0)))
+    index = np.concatenate((afresh, afresh, other))
+    return Traced(
+        lives=lives,
+        stay=np.concatenate((stay[afresh] - 1, stay[afresh], stay[other])),
+        change=np.concatenate((-before[afresh], after[afresh], (after - before)[other])) * real[index],
+        moments=moments.of(index),
     )
 
 
@@ -108,39 +170,38 @@ def _origins(origin: IntArray, value: IntArray, begin: NumberArray) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """What changes the bytes of a key (memory and value): `change` of them, or all of them where it `settles`.
-
-    `late` and `place` order the events of one instant: first what ends there, then what starts, as listed.
-    """
+    """What changes the bytes of a key (memory and value): `change` of them, or all of them where it `settles`."""
 
     key: IntArray
-    time: NumberArray
-    instant: IntArray
-    late: IntArray
-    place: IntArray
+    moments: Moments
     change: IntArray
     settles: BoolArray
     afresh: BoolArray
     origin: IntArray
 
 
-def _events(graph: TaskGraph, machine: Machine, steps: Steps, report: Report) -> _Events:
+def _events(graph: TaskGraph, machine: Machine, steps: Steps, clock: Clock) -> _Events:
     values = len(graph.values)
     memory = memory_of_runs(machine, steps)
-    parts: list[tuple[IntArray, IntArray, IntArray, bool, IntArray, Origin]] = []
+    parts: list[tuple[IntArray, IntArray, IntArray, bool, Origin]] = []
 
     def add(
         value: IntArray, where: IntArray, step: IntArray, change: IntArray, origin: Origin, *, at_end: bool = False
     ) -> None:
-        parts.append((where * values + value, step, np.broadcast_to(change, step.shape), at_end, step, origin))
+        parts.append((where * values + value, step, np.broadcast_to(change, step.shape), at_end, origin))
 
     one = np.array([1], dtype=np.int64)
-    for place in graph.inputs:
-        where = 0 if place.memory is None else machine.memory_index[place.memory]
-        add(place.value * one, where * one, -one, one, Origin.INITIAL)
+    for resident in graph.inputs:
+        where = 0 if resident.memory is None else machine.memory_index[resident.memory]
+        add(resident.value * one, where * one, -one, one, Origin.INITIAL)
     runs = np.flatnonzero(steps.kind == StepKind.RUN)
-    written = graph.writes.gather(steps.item[runs])
-    owner = np.repeat(runs, written.counts)
+    several = in_several_memories(graph, machine, steps)
+    for run, place, part in several:
+        made = np.array(part.writes, dtype=np.int64)
+        add(made, np.full_like(made, place), np.full_like(made, run), one, Origin.COMPUTED)
+    alone = np.setdiff1d(runs, [run for run, _, _ in several]) if several else runs
+    written = graph.writes.gather(steps.item[alone])
+    owner = np.repeat(alone, written.counts)
     add(written.items, memory[owner], owner, one, Origin.COMPUTED)
     copies = np.flatnonzero(steps.kind == StepKind.COPY)
     add(steps.item[copies], steps.target[copies], copies, one, Origin.COPIED)
@@ -151,21 +212,12 @@ def _events(graph: TaskGraph, machine: Machine, steps: Steps, report: Report) ->
     step = np.concatenate([part[1] for part in parts])
     sign = np.concatenate([part[2] for part in parts])
     at_end = np.concatenate([np.full(len(part[0]), part[3]) for part in parts])
-    origin = np.concatenate([np.full(len(part[0]), part[5], dtype=np.int64) for part in parts])
-    listed = np.maximum(step, 0)
-    begin = np.where(step >= 0, report.start[listed], 0) if len(steps) else np.zeros(len(step), dtype=np.int64)
-    end = np.where(step >= 0, report.end[listed], 0) if len(steps) else begin
-    time = np.where(at_end, end, begin)
-    instants = _instants(np.concatenate((begin, end)), float(report.makespan))
-    first, last = instants[: len(step)], instants[len(step) :]
-    amount = steps.amount[listed] if len(steps) else step
+    origin = np.concatenate([np.full(len(part[0]), part[4], dtype=np.int64) for part in parts])
+    amount = steps.amount[np.maximum(step, 0)] if len(steps) else step
     whole = (step < 0) | (amount < 0)
     return _Events(
         key=key,
-        time=time,
-        instant=np.where(at_end, last, first),
-        late=(~at_end | (first == last)).astype(np.int64),
-        place=2 * step + at_end,
+        moments=clock.moments(step, at_end),
         change=np.where(whole, (sign > 0).astype(np.int64), sign * amount),
         settles=whole,
         afresh=(origin == Origin.COMPUTED) & ~_updates(graph, steps, step, key % max(values, 1)),
@@ -173,12 +225,64 @@ def _events(graph: TaskGraph, machine: Machine, steps: Steps, report: Report) ->
     )
 
 
-def _instants(time: NumberArray, makespan: float) -> IntArray:
-    """Number the instants of times."""
-    known, index = np.unique(time, return_inverse=True)
-    apart = np.diff(known) > (NEAR * makespan if known.dtype.kind == "f" else 0)
-    number: IntArray = np.concatenate(([0], np.cumsum(apart)))[index]
-    return number
+def in_several_memories(graph: TaskGraph, machine: Machine, steps: Steps) -> list[tuple[int, int, Part]]:
+    """Return (step, memory, part) for each part of each run of a collective."""
+    if not graph.parts:
+        return []
+    runs = np.flatnonzero((steps.kind == StepKind.RUN) & np.isin(steps.item, list(graph.parts)))
+    found = []
+    for step in runs.tolist():
+        on = [] if steps.on is None else steps.on[step].tolist()
+        parts = graph.parts[int(steps.item[step])]
+        found += [(step, machine.processors[k].memory, part) for k, part in zip(on or [0], parts, strict=False)]
+    return found
+
+
+class Clock:
+    """When the steps of a schedule start and end, with one numbering of the instants.
+
+    Parameters
+    ----------
+    report : Report
+        Of a verified schedule.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._start, self._end = report.start, report.end
+        times = np.concatenate((np.zeros(1, dtype=report.start.dtype), report.start, report.end))
+        self._known, index = np.unique(times, return_inverse=True)
+        near = NEAR * float(report.makespan) if times.dtype.kind == "f" else 0
+        self._number = np.concatenate(([0], np.cumsum(np.diff(self._known) > near)))
+        instants = self._number[index]
+        count = len(report.start)
+        self._first, self._last = instants[1 : count + 1], instants[count + 1 :]
+
+    def instants_of(self, time: NumberArray) -> IntArray:
+        """Return the instants of times at which steps start or end, or of 0."""
+        number: IntArray = self._number[np.searchsorted(self._known, time)]
+        return number
+
+    def time_of(self, instant: IntArray) -> NumberArray:
+        """Return when instants begin."""
+        time: NumberArray = self._known[np.searchsorted(self._number, instant)]
+        return time
+
+    def moments(self, step: IntArray, at_end: BoolArray | bool) -> Moments:
+        """Return when steps start, or end where `at_end` says so; step -1 is before all of them."""
+        ends = np.broadcast_to(np.asarray(at_end), step.shape)
+        if not len(self._start):
+            none = np.zeros(len(step), dtype=np.int64)
+            return Moments(none, none, none + 1, 2 * step + ends)
+        listed = np.maximum(step, 0)
+        first = np.where(step >= 0, self._first[listed], 0)
+        last = np.where(step >= 0, self._last[listed], 0)
+        time = np.where(ends, self._end[listed], self._start[listed])
+        return Moments(
+            time=np.where(step >= 0, time, 0),
+            instant=np.where(ends, last, first),
+            late=(~ends | (first == last)).astype(np.int64),
+            place=2 * step + ends,
+        )
 
 
 def _updates(graph: TaskGraph, steps: Steps, step: IntArray, value: IntArray) -> BoolArray:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.report.text.naming import shown_name, shown_step
+from remat.report.views.composition import composition_of
 from remat.report.views.icicle import icicle_of
 from remat.report.views.layout import ChainLayout, TreeLayout
 from remat.report.views.occupancy import Stay, occupancy_of
@@ -45,7 +46,16 @@ LARGEST = 100_000
 """Bytes of a record that is read back."""
 
 PHASES: dict[Phase, str] = {phase: phase.label[0] for phase in Phase if phase is not Phase.NONE}
-STAYS: dict[Stay, str] = {Stay.COMPUTED: "c", Stay.RECOMPUTED: "r", Stay.FETCHED: "f", Stay.ELSEWHERE: "e"}
+STAYS: dict[Stay, str] = {
+    Stay.COMPUTED: "c",
+    Stay.RECOMPUTED: "r",
+    Stay.FETCHED: "f",
+    Stay.ELSEWHERE: "e",
+    Stay.INITIAL: "i",
+    Stay.FORWARD: "o",
+    Stay.SAVING: "s",
+    Stay.BACKWARD: "b",
+}
 SPILLED, NOTHING = "S", "."
 
 _RUNS = re.compile(r"([A-Za-z.])(\d+)")
@@ -53,7 +63,10 @@ _RUNS = re.compile(r"([A-Za-z.])(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """The bytes in a memory over time: of each slice the highest, in `LEVELS` of the peak."""
+    """The bytes in a memory over time: of each slice the highest, in `LEVELS` of the peak.
+
+    `parts` are the kinds of bytes (`Kind`) at the peak, and how many there are of each, the most first.
+    """
 
     name: str
     capacity: int | None
@@ -61,6 +74,7 @@ class Line:
     cause: str
     at: int
     levels: tuple[int, ...]
+    parts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,9 +202,11 @@ def _mostly(shares: dict[str, NDArray[np.float64]], least: float) -> tuple[str, 
 def _memories(result: Result, report: Report) -> tuple[Line, ...]:
     span = float(report.makespan) or 1.0
     assert result.columns is not None
-    used = [memory for memory in result.machine.memories if report.peaks[memory.name].size > 0]
+    used = [k for k, memory in enumerate(result.machine.memories) if report.peaks[memory.name].size > 0]
+    contents = composition_of(result).contents if len(result.columns) <= MOST_STEPS else None
     lines = []
-    for memory in (used or result.machine.memories[:1])[:MOST_MEMORIES]:
+    for index in (used or [0])[:MOST_MEMORIES]:
+        memory = result.machine.memories[index]
         profile, peak = report.profiles[memory.name], report.peaks[memory.name]
         time, size = without_dips(profile.time.astype(np.float64), profile.size.astype(np.float64))
         _, highest = slice_maxima(time, size, span, SLICES)
@@ -202,6 +218,7 @@ def _memories(result: Result, report: Report) -> tuple[Line, ...]:
                 peak=peak.size,
                 cause=shown_step(result.graph, result.machine, result.columns, peak.step),
                 at=round(SLICES * start / span),
+                parts=() if contents is None else tuple((int(k), size) for k, size in contents[index].at_peak.items()),
                 levels=tuple(np.ceil(highest * (LEVELS / max(peak.size, 1))).astype(int).tolist()),
             )
         )
@@ -272,14 +289,13 @@ def _tree(result: Result, layout: TreeLayout) -> Pixels:
 
 def _values(result: Result, report: Report) -> Pixels:
     found = occupancy_of(result)
-    across, down = SLICES / (float(report.makespan) or 1.0), VALUE_ROWS / (float(found.top[-1]) or 1.0)
+    across, down = SLICES / (float(report.makespan) or 1.0), VALUE_ROWS / (found.height or 1.0)
     shares = {}
     for stay, letter in STAYS.items():
         mine = found.kind == stay
-        band = found.band[mine]
         x, y = (
             (found.begin[mine] * across, found.end[mine] * across),
-            (found.top[band] * down, found.top[band + 1] * down),
+            (found.low[mine] * down, found.high[mine] * down),
         )
         shares[letter] = coverage(x, y, (VALUE_ROWS, SLICES))
     return Pixels(kind="values", columns=SLICES, rows=_mostly(shares, 0.3), remark=f"{len(found.values):,} values")

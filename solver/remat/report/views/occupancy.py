@@ -1,4 +1,4 @@
-"""Values over time: each a band as high as its size, there where it is resident; so the bands add up to the memory."""
+"""Values over time: each as high as its size, there where it is resident; so what is there adds up to the memory."""
 
 from __future__ import annotations
 
@@ -9,24 +9,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.graph.taskgraph import IntArray
-from remat.report.views.lives import Lives, Origin, lives_of
+from remat.report.views.lives import Lives, lives_of
+from remat.report.views.phases import Phase, step_phases
 from remat.solving.result import Result
 
 FloatArray = NDArray[np.float64]
 
 
 class Stay(enum.IntEnum):
-    """Why a value lies in the working memory, or that it lies elsewhere."""
+    """What brought a value into the working memory, or that it lies elsewhere."""
 
     COMPUTED = 0
     RECOMPUTED = 1
     FETCHED = 2
     ELSEWHERE = 3
+    INITIAL = 4
+    FORWARD = 5
+    SAVING = 6
+    BACKWARD = 7
 
     @property
     def label(self) -> str:
         """The name that a legend shows."""
-        return {Stay.FETCHED: "copied back", Stay.ELSEWHERE: "in another memory"}.get(self, self.name.lower())
+        return _LABELS.get(self, self.name.lower())
+
+
+_LABELS = {
+    Stay.FETCHED: "copied back",
+    Stay.ELSEWHERE: "in another memory",
+    Stay.INITIAL: "from the start",
+    Stay.SAVING: "saving forward",
+}
+_OF_PHASE = {
+    Phase.FORWARD: Stay.FORWARD,
+    Phase.SAVING: Stay.SAVING,
+    Phase.RECOMPUTATION: Stay.RECOMPUTED,
+    Phase.LOSS: Stay.BACKWARD,
+    Phase.BACKWARD: Stay.BACKWARD,
+    Phase.COPY: Stay.FETCHED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +59,15 @@ class Occupancy:
     values : (values,) int64
         Those that lie anywhere at any time, by their first stay: the bands from above.
     top : (values + 1,) float64
-        Where each band begins: sizes added up.
+        Where each band begins: sizes added up. Empty where values have no bands.
     kind : (stays,) int64
         `Stay`.
     band : (stays,) int64
         Position in `values`.
-    begin, end : (stays,) float64
+    begin, end, low, high : (stays,) float64
+        In time, and in bytes.
+    height : float
+        Bytes in all.
     """
 
     values: IntArray
@@ -52,10 +76,23 @@ class Occupancy:
     band: IntArray
     begin: FloatArray
     end: FloatArray
+    low: FloatArray
+    high: FloatArray
+    height: float
+
+
+MOST_BANDS = 300
+"""Values that have a band each; more are packed."""
+
+MOST_PACKED = 20_000
+"""Stays that are packed; of more each value has its band after all: packing takes their square."""
 
 
 def occupancy_of(result: Result) -> Occupancy:
-    """Return the stays of all values; O(events log events).
+    """Return the stays of all values; O(events log events), and O(stays^2) array operations where they are packed.
+
+    A few values have a band each, in which they come and go. Of many, most bands would be too thin to be seen, and
+    empty for most of the time: these are packed, as if they had addresses, and what lies elsewhere is left out.
 
     Parameters
     ----------
@@ -65,23 +102,69 @@ def occupancy_of(result: Result) -> Occupancy:
     assert result.columns is not None
     assert result.report is not None
     lives = lives_of(result.graph, result.machine, result.columns, result.report)
+    working = lives.memory == result.machine.processors[0].memory
+    if len(np.unique(lives.value)) > MOST_BANDS and int(working.sum()) <= MOST_PACKED:
+        return _packed(result, lives.of(working))
     # Stays in other memories below: what is in the working memory, too, hides them.
-    order = np.argsort(lives.memory == result.machine.processors[0].memory, kind="stable")
-    lives = Lives(*(column[order] for column in (lives.memory, lives.value, lives.origin, lives.begin, lives.end)))
+    lives = lives.of(np.argsort(working, kind="stable"))
     earliest = np.full(len(result.graph.values), np.inf)
     np.minimum.at(earliest, lives.value, lives.begin.astype(np.float64))
     values = np.argsort(earliest, kind="stable")[: int(np.isfinite(earliest).sum())]
-    band = np.zeros(len(earliest), dtype=np.int64)
-    band[values] = np.arange(len(values))
-    kind = np.full(len(lives.value), Stay.COMPUTED, dtype=np.int64)
-    kind[lives.origin == Origin.RECOMPUTED] = Stay.RECOMPUTED
-    kind[lives.origin == Origin.COPIED] = Stay.FETCHED
-    kind[lives.memory != result.machine.processors[0].memory] = Stay.ELSEWHERE
+    top = np.concatenate(([0.0], np.cumsum(result.graph.size[values].astype(np.float64))))
+    place = np.zeros(len(earliest), dtype=np.int64)
+    place[values] = np.arange(len(values))
+    band = place[lives.value]
     return Occupancy(
         values=values,
-        top=np.concatenate(([0.0], np.cumsum(result.graph.size[values].astype(np.float64)))),
-        kind=kind,
-        band=band[lives.value],
+        top=top,
+        kind=_kinds(result, lives),
+        band=band,
         begin=lives.begin.astype(np.float64),
         end=lives.end.astype(np.float64),
+        low=top[band],
+        high=top[band + 1],
+        height=float(top[-1]),
+    )
+
+
+def _kinds(result: Result, lives: Lives) -> IntArray:
+    assert result.columns is not None
+    assert result.report is not None
+    phases = step_phases(result.graph, result.columns, result.report.start)
+    made = np.array([_OF_PHASE.get(phase, Stay.COMPUTED) for phase in Phase], dtype=np.int64)
+    kind = np.full(len(lives.value), Stay.INITIAL, dtype=np.int64)
+    brought = lives.born >= 0
+    kind[brought] = made[phases[lives.born[brought]]]
+    kind[lives.memory != result.machine.processors[0].memory] = Stay.ELSEWHERE
+    return kind
+
+
+def _packed(result: Result, lives: Lives) -> Occupancy:
+    """Give each stay the lowest free bytes over its whole time; the longest first, so that they lie at the bottom."""
+    begin, end = lives.begin.astype(np.float64), lives.end.astype(np.float64)
+    size = result.graph.size[lives.value].astype(np.float64)
+    count = len(begin)
+    low, high = np.zeros(count), np.zeros(count)
+    order = np.lexsort((np.arange(count), begin, begin - end))
+    placed = np.zeros(count, dtype=bool)
+    for k in order.tolist():
+        beside = np.flatnonzero(placed & (begin < end[k]) & (end > begin[k]))
+        beside = beside[np.argsort(low[beside], kind="stable")]
+        # Free are the bytes between the highest end so far and the next begin.
+        floor = np.maximum.accumulate(np.concatenate(([0.0], high[beside])))
+        room = np.flatnonzero(np.append(low[beside], np.inf) - floor >= size[k])
+        low[k] = floor[room[0]]
+        high[k] = low[k] + size[k]
+        placed[k] = size[k] > 0
+    values = np.unique(lives.value)
+    return Occupancy(
+        values=values,
+        top=np.zeros(0),
+        kind=_kinds(result, lives),
+        band=np.searchsorted(values, lives.value),
+        begin=begin,
+        end=end,
+        low=low,
+        high=high,
+        height=float(high.max(initial=0.0)),
     )

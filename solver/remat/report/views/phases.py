@@ -22,14 +22,24 @@ class Phase(enum.IntEnum):
     BACKWARD = 5
     TASK = 6
     COPY = 7
+    WEIGHTS = 8
+    UPDATE = 9
 
     @property
     def label(self) -> str:
         """The name that a legend shows."""
-        return "saving forward" if self is Phase.SAVING else self.name.lower()
+        return _LABELS.get(self, self.name.lower())
 
 
-_OF_CHAINS = {"F": Phase.FORWARD, "Fe": Phase.SAVING, "loss": Phase.LOSS, "B": Phase.BACKWARD}
+_LABELS = {Phase.SAVING: "saving forward", Phase.WEIGHTS: "weight gradient"}
+_OF_CHAINS = {
+    "F": Phase.FORWARD,
+    "Fe": Phase.SAVING,
+    "loss": Phase.LOSS,
+    "B": Phase.BACKWARD,
+    "W": Phase.WEIGHTS,
+    "U": Phase.UPDATE,
+}
 _NAMED = {"forward": Phase.FORWARD, "loss": Phase.LOSS, "backward": Phase.BACKWARD}
 
 
@@ -49,12 +59,13 @@ def step_phases(graph: TaskGraph, steps: Steps, start: NumberArray) -> IntArray:
     phases[steps.kind == StepKind.COPY] = Phase.COPY
     runs = np.flatnonzero(steps.kind == StepKind.RUN)
     runs = runs[np.argsort(start[runs], kind="stable")]
-    phases[runs] = _of_tasks(graph)[steps.item[runs]]
+    phases[runs] = phases_of_tasks(graph)[steps.item[runs]]
     phases[runs[_again(graph, steps.item[runs])]] = Phase.RECOMPUTATION
     return phases
 
 
-def _of_tasks(graph: TaskGraph) -> IntArray:
+def phases_of_tasks(graph: TaskGraph) -> IntArray:
+    """Return the `Phase` of each task when it runs for the first time."""
     if isinstance(graph.tasks, NumberedNames):
         listed = [_OF_CHAINS.get(name.rstrip("0123456789."), Phase.TASK) for name in graph.tasks]
     elif graph.phase is not None:

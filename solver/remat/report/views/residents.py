@@ -12,10 +12,11 @@ from remat.verifier import Report
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """Something that takes bytes: a value, the workspace of a run, static memory."""
+    """Something that takes bytes: a value (with its module, stage or layer), the workspace of a run, static memory."""
 
     name: str
     size: int
+    module: str = ""
 
 
 def residents_at(
@@ -43,7 +44,7 @@ def residents_at(
     workspace: dict[str, int] = {}
     if step is not None:
         _replay(graph, machine, steps, report, memory, step, held, workspace)
-    listed = [Resident(graph.values[value], size) for value, size in held.items() if size]
+    listed = [Resident(graph.values[value], size, graph.value_module(value)) for value, size in held.items() if size]
     listed += [Resident(f"workspace of {task}", size) for task, size in workspace.items() if size]
     if static := graph.static_bytes(machine, memory):
         listed.append(Resident("static memory", static))

@@ -27,6 +27,19 @@ def without_dips(time: FloatArray, size: FloatArray) -> tuple[FloatArray, FloatA
     return np.repeat(time[first], 2)[keep.ravel()], both[keep]
 
 
+def fullest_of_slices(
+    time: FloatArray, size: NDArray[Any], span: float, slices: int
+) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Return the beginnings of equal slices of [0, `span`], and the index of the first highest that holds in each."""
+    edges = np.linspace(0.0, span, slices + 1)
+    first = np.maximum(np.searchsorted(time, edges[:-1], side="left") - 1, 0)
+    stop = np.append(first[1:], len(time) - 1) + 1
+    order = np.lexsort((-np.arange(len(size)), size))
+    rank = np.empty(len(size) + 1, dtype=np.int64)
+    rank[order], rank[-1] = np.arange(len(size)), -1
+    return edges[:-1], order[np.maximum.reduceat(rank, np.column_stack((first, stop)).ravel())[::2]]
+
+
 def slice_maxima(time: FloatArray, size: FloatArray, span: float, slices: int) -> tuple[FloatArray, FloatArray]:
     """Return the beginnings of equal slices of [0, `span`], and the highest of what holds in each.
 

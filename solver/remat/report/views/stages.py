@@ -9,7 +9,7 @@ import numpy as np
 
 from remat.graph.taskgraph import BoolArray, IntArray
 from remat.report.views.layout import ChainLayout
-from remat.report.views.lives import lives_of
+from remat.report.views.lives import Lives, lives_of
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
 
@@ -42,12 +42,19 @@ class Stages:
         How often the forward of a stage runs: the most in each group.
     recomputations : int
         Forward runs beyond one for each stage that runs at all.
+    levels : (groups, memories) int64
+        How often states of the group are checkpoints in each memory: in the working memory where forwards start from
+        them more than once, elsewhere whenever they are there.
+    checkpoints : (memories,) int64
+        How many different states ever are checkpoints there.
     """
 
     first: IntArray
     sizes: IntArray
     runs: IntArray
     recomputations: int
+    levels: IntArray
+    checkpoints: IntArray
 
     @property
     def totals(self) -> IntArray:
@@ -81,7 +88,8 @@ def stages_of(result: Result, layout: ChainLayout, most: int) -> Stages:
     again = runs > 1
     fate = np.where(again, Fate.RECOMPUTED, Fate.KEPT)
     states = fate.copy()
-    states[_checkpoints(result, layout)] = Fate.CHECKPOINT
+    stored = _checkpoints(result, layout)
+    states[stored.value[stored.memory == result.machine.processors[0].memory]] = Fate.CHECKPOINT
     states[offloaded[: length + 1]] = Fate.OFFLOADED
     saved_stage = stage_of_task[length : layout.loss]
     ran = np.bincount(tasks, minlength=len(graph.tasks))[length : layout.loss] > 0
@@ -94,11 +102,17 @@ def stages_of(result: Result, layout: ChainLayout, most: int) -> Stages:
     sizes = np.zeros((groups, len(Fate)), dtype=np.int64)
     np.add.at(sizes, (stage // group, kind), size)
     first = np.minimum(np.arange(groups + 1) * group, length + 1)
+    memories = len(result.machine.memories)
+    levels = np.zeros((groups, memories), dtype=np.int64)
+    np.add.at(levels, (stored.value // group, stored.memory), 1)
+    different = np.unique(np.column_stack((stored.memory, stored.value)), axis=0)[:, 0]
     return Stages(
         first=first,
         sizes=sizes,
         runs=np.maximum.reduceat(runs, first[:-1]),
         recomputations=int(np.maximum(runs - 1, 0).sum()),
+        levels=levels,
+        checkpoints=np.bincount(different, minlength=memories),
     )
 
 
@@ -112,14 +126,15 @@ def _offloaded(result: Result) -> BoolArray:
     return found
 
 
-def _checkpoints(result: Result, layout: ChainLayout) -> IntArray:
-    """Return the states from which, while they stay in the working memory, forwards start more than once."""
+def _checkpoints(result: Result, layout: ChainLayout) -> Lives:
+    """Return the stays of states from which forwards start more than once, and those in other memories."""
     steps, report = result.columns, result.report
     assert steps is not None
     assert report is not None
-    lives = lives_of(result.graph, result.machine, steps, report)
-    working = result.machine.processors[0].memory
-    lives = lives.of((lives.memory == working) & (lives.value <= layout.length))
+    every = lives_of(result.graph, result.machine, steps, report)
+    every = every.of(every.value <= layout.length)
+    here = every.memory == result.machine.processors[0].memory
+    lives = every.of(here)
     runs = np.flatnonzero((steps.kind == StepKind.RUN) & (steps.item < layout.loss))
     state = layout.stages(result.graph)[steps.item[runs]] - 1
     # A forward starts from the stay that began last; between those of a state, time is told by its rank.
@@ -128,4 +143,6 @@ def _checkpoints(result: Result, layout: ChainLayout) -> IntArray:
     count = len(times) + 1
     found = np.searchsorted(lives.value * count + born, state * count + asked, side="right") - 1
     starts = np.bincount(np.maximum(found, 0), minlength=len(lives.value))
-    return np.unique(lives.value[starts > 1])
+    chosen = ~here
+    chosen[here] = starts > 1
+    return every.of(chosen)

@@ -271,7 +271,7 @@ def test_chain_best_beats_rotor_on_a_real_network() -> None:
     instance = remat.example("chains/resnet50_b32_224")
     low, high = whole_range(instance)
     budget = (low + high) // 2
-    best = remat.solve(instance, algorithm="chain-best", budget=budget, options={"iterations": 500})
+    best = remat.solve(instance, algorithm="chain-best", budget=budget, options={"iterations": 500, "work": 0})
     assert best.makespan is not None
     assert best.makespan < makespan(instance, "rotor", budget) * 0.999
     assert best.lower_bound > best.no_recompute_time
@@ -283,7 +283,7 @@ def test_the_walk_finds_what_the_table_misses() -> None:
     budget = low + (high - low) * 5 // 100
     floats = makespan(instance, "rotor-float", budget, certificate=False)
     walks = [
-        remat.solve(instance, algorithm="chain-best", budget=budget, seed=1, options={"iterations": 3000})
+        remat.solve(instance, algorithm="chain-best", budget=budget, seed=1, options={"iterations": 3000, "work": 0})
         for _ in range(2)
     ]
     assert walks[0].makespan < floats

@@ -50,7 +50,7 @@ def test_zero_offload_by_hand():
 
 def test_l2l_by_hand():
     """The same stages with their parameters at the host: they come one stage ahead, and for B2 and B1 again."""
-    result = solve(chain(stage(), stage(), stage(), parameters="host"), "l2l")
+    result = solve(chain(stage(), stage(), stage(), parameters="host"), "l2l", activations="device")
     assert sorted(timeline(result), key=lambda item: (item[1], item[0])) == [
         *(("w1<", 0), ("Fe1", 2), ("w2<", 2), ("Fe2", 4), ("w3<", 4), ("Fe3", 6)),
         *(("B3", 8), ("loss", 8), ("w2<", 8), ("B2", 12), ("g3>", 12), ("w1<", 12), ("U3", 14)),
@@ -63,7 +63,7 @@ def test_l2l_by_hand():
 
 def test_l2l_with_recomputation_by_hand():
     """Two stages: F1 F2 loss, then Fe2 B2 Fe1 B1; w2 stays from F2 on, w1 comes again while stage 2 is busy."""
-    result = solve(chain(stage(), stage(), parameters="host"), "l2l", recompute=True)
+    result = solve(chain(stage(), stage(), parameters="host"), "l2l", activations="device", recompute=True)
     assert sorted(timeline(result), key=lambda item: (item[1], item[0])) == [
         *(("w1<", 0), ("F1", 2), ("w2<", 2), ("F2", 4), ("Fe2", 6), ("loss", 6), ("w1<", 6)),
         *(("B2", 8), ("Fe1", 12), ("g2>", 12), ("B1", 14), ("U2", 14), ("g1>", 18), ("U1", 20)),
@@ -154,7 +154,7 @@ def l2l_makespan(document):
 @pytest.mark.parametrize("seed", range(60))
 def test_the_makespan_and_the_traffic_of_l2l(seed):
     document = drawn(seed, longest=12, parameters="host")
-    result = solve(document, "l2l")
+    result = solve(document, "l2l", activations="device")
     assert result.makespan == pytest.approx(l2l_makespan(document), rel=1e-12)
     stages = document["stages"]
     twice = 2 * sum(s["parameter_size"] for s in stages) - stages[-1]["parameter_size"]
@@ -166,7 +166,7 @@ def test_the_makespan_and_the_traffic_of_l2l(seed):
 def test_equal_stages_stream_at_the_rate_of_the_slower_of_link_and_stage(forward, backward, link, length):
     """Fluid condition: streaming costs nothing but its start and its end where link <= min(forward, backward)."""
     layers = [stage(forward, backward, 2 * link, output=0, saved=0, update=0, parameter_gradient_size=2)] * length
-    result = solve(chain(*layers, parameters="host", input_size=0), "l2l")
+    result = solve(chain(*layers, parameters="host", input_size=0), "l2l", activations="device")
     steady = (length - 1) * (max(forward, link) + max(backward, link))
     assert result.makespan == link + steady + forward + backward + 1
     ideal = length * (forward + backward)
@@ -178,7 +178,7 @@ def test_the_memory_of_l2l_does_not_grow_with_depth():
     """Without activations: the parameters and gradients of two stages, 4 P bytes, at any depth."""
     for length in (3, 4, 10, 50):
         layers = [stage(parameters=6, output=0, saved=0) for _ in range(length)]
-        result = solve(chain(*layers, parameters="host", input_size=0), "l2l")
+        result = solve(chain(*layers, parameters="host", input_size=0), "l2l", activations="device")
         assert result.peak_memory["device"] == 4 * 6
         # The update, in place, of one gradient while the next one arrives.
         assert result.peak_memory["host"] == length * (6 + 12) + 2 * 6
@@ -190,10 +190,10 @@ def test_what_l2l_stashes():
         layers = [stage(parameters=6, output=5, saved=11) for _ in range(length)]
         document = chain(*layers, parameters="host", input_size=5)
         stash = 5 * (length - 1)  # at B of the stage before the last: x0..x_{L-2}
-        result = solve(document, "l2l", recompute=True)
+        result = solve(document, "l2l", activations="device", recompute=True)
         assert result.peak_memory["device"] == stash + (5 + 11 + 5 + 5) + 4 * 6
         # Without, everything at B of the last stage, of which there is no second gradient yet.
-        kept = solve(document, "l2l").peak_memory["device"]
+        kept = solve(document, "l2l", activations="device").peak_memory["device"]
         assert kept == 5 * (length + 1) + 11 * length + (5 + 5) + 3 * 6
 
 
@@ -212,7 +212,7 @@ def test_what_l2l_stashes():
         ("l2l", {"parameter_memory": "device"}, "parameter_memory must be another memory"),
         ("l2l", {"parameter_memory": "host", "optimizer_memory": None}, "optimizer_memory must be another memory"),
         ("weight-offload", {"machine": machine() | {"links": []}}, "way from"),
-        ("rotor", {}, "use weight-offload, zero-offload or l2l"),
+        ("rotor", {}, "use weight-offload, zero, zero-offload or l2l"),
         ("rotor", {"machine": None, "parameter_memory": None, "optimizer_memory": None}, "use weight-offload"),
         ("store-all", {"machine": None, "parameter_memory": None, "optimizer_memory": None}, "knows no parameters"),
     ],
@@ -264,12 +264,15 @@ def test_algorithms_for_task_graphs_take_parameters_in_one_memory(algorithm):
 def test_actions_name_updates():
     from remat.report.text.actions import actions
 
-    told = list(actions(solve(chain(stage(), stage(), parameters="host"), "l2l")))
+    told = list(actions(solve(chain(stage(), stage(), parameters="host"), "l2l", activations="device")))
     assert [line for line in told if not line.startswith(("checkpoint", "discard", "restore"))] == [
         *("save 1", "save 2", "loss", "backward 2", "backward 1", "update 2", "update 1")
     ]
     assert "restore w1 from host" in told
     assert "checkpoint g1 to host" in told
+    shared = {"schema": "remat.instance/3", "optimizer_memory": "device", "sharding": {"data": 2, "zero": 3}}
+    told = list(actions(solve(chain(stage(), stage()) | shared, "zero")))
+    assert [told.count(line) for line in ("gather 1", "gather 2", "exchange 1", "update 1")] == [2, 1, 1, 1]
 
 
 def test_parameters_do_not_grow_with_the_batch():

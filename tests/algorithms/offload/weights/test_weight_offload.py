@@ -10,7 +10,8 @@ from remat.plugin.registry import find
 from remat.solving.single import make_problem
 from remat.verifier import check
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
-from remat_algorithms.offload.weights.parameters import Choice, Setting, Training
+from remat_algorithms.offload.weights.parameters import Choice, Setting
+from remat_algorithms.offload.weights.training import Training
 from tests.algorithms.offload.trained import chain, drawn, gradient_of, machine, stage
 from tests.algorithms.offload.weights.test_rules import solve, timeline
 from tests.seeds import seeds
@@ -75,7 +76,8 @@ def test_against_all_choices(home, chains):
 def test_never_worse_than_the_rules(seed):
     for home, rule in (("device", "zero-offload"), ("host", "l2l")):
         document = drawn(seed, longest=4, parameters=home)
-        for options in ({}, {"recompute": True}) if rule == "l2l" else ({},):
+        both = ({}, {"recompute": True}, {"recompute": False}, {"activations": "device"})
+        for options in both if rule == "l2l" else ({}, {"recompute": True}):
             peak = solve(document, rule, **options).peak_memory["device"]
             for budget in (peak, peak - 2):
                 other = remat.solve(document, algorithm=rule, budget=budget, options=options)

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -302,3 +303,37 @@ def test_in_a_browser(tmp_path):
     assert found["names"] == sorted(found["names"])
     assert found["shown"] == ["a/1rotor", "a/1rotor"]
     assert found["pictures"]
+
+
+def test_ratios_spread_over_seeds():
+    cells = []
+    for seed, makespans in enumerate(((10, 20), (11, 22), (12, 24))):
+        for instance, makespan in zip("ab", makespans, strict=True):
+            one = cell(instance, "rotor", 10, makespan)
+            cells.append(replace(one, job=replace(one.job, seed=seed, key=f"{instance}{seed}")))
+        cells.append(cell("a", "periodic", 10, 20))
+    comparison = Comparison(tuple(cells))
+    standing = next(s for s in comparison.standings() if s.algorithm == "rotor")
+    # Over the best: 1, 1.1 and 1.2 in each seed.
+    assert standing.spread == pytest.approx(0.1)
+    assert standing.ratio_to_best == pytest.approx((1 * 1.1 * 1.2) ** (1 / 3))
+    text = page(comparison)
+    assert " ± 0.1000" in text
+    relative = replace(comparison, baseline="periodic")
+    assert relative.ratio(cells[0]) == 0.5
+    assert relative.ratio(cells[1]) is None  # the baseline was not asked
+    assert "ratio to periodic" in page(relative)
+
+
+def test_charts_have_legends_and_show_what_coincides():
+    names = ("rotor", "periodic", "third")
+    cells = [cell("a", name, budget, 30 - budget) for name in names[:2] for budget in (10, 20)]
+    cells += [cell("a", "third", budget, 40 - budget) for budget in (10, 20)]
+    text = page(Comparison(tuple(cells)))
+    charts = re.findall(r"<figure><figcaption>.*?</figure>", text)
+    assert charts
+    assert all('class="legend"' in chart for chart in charts)
+    curve = next(chart for chart in charts if "overhead" in chart)
+    widths = dict(re.findall(r'<title>(\w+)</title><path class="series" stroke="[^"]*" stroke-width="([\d.]+)"', curve))
+    assert len(set(widths.values())) == 2
+    assert float(widths["third"]) == min(map(float, widths.values()))

@@ -268,7 +268,8 @@ class Blocks:
 
     def reruns(self, values: Sequence[float]) -> Pairs:
         """Place the reruns of a solution."""
-        return placed(self.facts, self.rerun, [self._span(number) for number in range(len(self.rerun))], values)
+        reruns = [{item: round(values[variable]) for item, variable in block.items()} for block in self.rerun]
+        return placed(self.facts, reruns, [self._span(number) for number in range(len(reruns))])
 
     def hint(self, item: Sequence[int], stage: Sequence[int]) -> list[int]:
         """Return the values of all variables for a plan."""
@@ -311,26 +312,22 @@ class Blocks:
         return values
 
 
-def placed(
-    facts: Facts, rerun: Sequence[dict[int, int]], spans: Sequence[tuple[int, int]], values: Sequence[float]
-) -> Pairs:
+def placed(facts: Facts, rerun: Sequence[dict[int, int]], spans: Sequence[tuple[int, int]]) -> Pairs:
     """Place the reruns of a solution: each in the first stage of its span that needs it.
 
     Parameters
     ----------
     facts : Facts
-    rerun : list of {item: variable}
-        For each span.
+    rerun : list of {item: 0 or 1}
+        For each span, whether an item is run again.
     spans : list of (stage, stage)
         After which stage, and up to which.
-    values : list of int
-        Of all variables.
     """
     pairs: Pairs = []
-    for variables, (after, until) in zip(rerun, spans, strict=True):
+    for again, (after, until) in zip(rerun, spans, strict=True):
         wanted: dict[int, int] = {}
-        for item in sorted(variables, reverse=True):
-            if not values[variables[item]]:
+        for item in sorted(again, reverse=True):
+            if not again[item]:
                 continue
             needs = (need for value in facts.writes[item] for need in facts.lives.needs[value] if after < need <= until)
             stage = min(min(needs, default=until), wanted.get(item, until))

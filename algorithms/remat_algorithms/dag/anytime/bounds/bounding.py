@@ -11,11 +11,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from remat_algorithms.dag.anytime.bounds.any_order import AnyOrder
-from remat_algorithms.dag.anytime.bounds.blocks import Blocks, Facts, Pairs, facts_of
+from remat.plugin import Problem
+from remat_algorithms.dag.anytime.bounds.blocks import Blocks, Facts, Pairs, facts_of, placed
 from remat_algorithms.dag.anytime.bounds.gaps import GapCover, gap_cover, lives_of
-from remat_algorithms.dag.anytime.bounds.lineage import Lineage, choose, speaks_for_all
 from remat_algorithms.dag.anytime.race import Race
+from remat_algorithms.dag.moments.building import build
+from remat_algorithms.dag.moments.facts import Facts as MomentFacts
+from remat_algorithms.dag.moments.lineage import MOST_TASKS, Lineage
+from remat_algorithms.dag.moments.orders import Free
+from remat_algorithms.dag.moments.solving import Effort, Moment
+from remat_algorithms.dag.moments.solving import solve as solve_moments
+from remat_algorithms.dag.plans.model import StageModel
 from remat_algorithms.dag.plans.state import ALPHAS, Plan, Search
 from remat_algorithms.kit.programs.answers import Answer
 from remat_algorithms.kit.programs.cp_sat import solve
@@ -30,8 +36,9 @@ MORE, MORE_ROWS = 5, 20
 FEW_MOMENTS = 16
 """Moments of the programs of all orders that are solved first."""
 
-MOMENTS_SECONDS, MOMENTS_SECONDS_EACH, MOMENTS_SHARE = 2.0, 0.001, 0.3
-"""Seconds that they may take, those for each stage on top, and the share of the time left that they may not exceed."""
+MOMENTS_WORK, MOMENTS_WORK_EACH, MOMENTS_SHARE = 1.0, 0.0005, 0.3
+"""Work that each of them may take, in CP-SAT's units, that for each stage on top, and the share of the time left that
+all of them may not exceed."""
 
 IDLE = 2
 """Programs of more moments, one after the other, that may add nothing before something else is tried."""
@@ -42,8 +49,8 @@ MOMENT_ENTRIES = 4
 MORE_MOMENTS = 1.5
 """What the number of moments grows by, from program to program."""
 
-LARGE_COVER, COVER_SECONDS = 2000, 2.0
-"""A gap cover of more variables may take so long: it promises less than blocks do."""
+LARGE_COVER, COVER_WORK = 2000, 1.0
+"""A gap cover of more variables may take so much work: it promises less than blocks do."""
 
 MOST_ENTRIES = 2_000_000
 """Coefficients of the largest program that is built."""
@@ -74,16 +81,16 @@ class Bounding:
     _lineage: Lineage | None = None
     _chain: Sequence[int] | None = None
     _moments: Sequence[int] = ()
+    _known: float = 0.0
 
     @cached_property
     def _facts(self) -> Facts:
         return facts_of(self.race.model, lives_of(self.race.model))
 
     def _solve(
-        self, program: ProgramBuilder, seconds: float | None, hint: Sequence[int] = (), *, overall: bool = False
+        self, program: ProgramBuilder, seconds: float | None, hint: Sequence[int] = (), work: float | None = None
     ) -> Answer:
         race, left = self.race, self.race.context.seconds_left
-        raised = race.raise_overall if overall else race.raise_bound
         if left is not None:
             seconds = left if seconds is None else min(left, seconds)
         answer = solve(
@@ -92,14 +99,12 @@ class Bounding:
             stopped=race.watch,
             step=race.model.time_step,
             hint=hint,
-            work=self.effort,
+            work=self.effort if work is None else work,
             seed=race.context.seed,
-            # Each program of all orders has the moments of the last one, and more.
-            known=race.overall if overall else 0.0,
             # Bounds on the way may come a moment sooner or later: with counted work only the last one is taken.
-            raised=raised if self.effort is None else None,
+            raised=race.raise_bound if self.effort is None else None,
         )
-        raised(answer.bound)
+        race.raise_bound(answer.bound)
         return answer
 
     @property
@@ -110,12 +115,12 @@ class Bounding:
             accesses = len(self.race.model.tables.read_value) + len(self.race.model.tables.write_value)
             small = MOMENT_ENTRIES * accesses <= MOST_ENTRIES
             if small and speaks_for_all(self.race.problem, self.race.model):
-                self._lineage = Lineage.of(self._facts)
+                self._lineage = Lineage.of(MomentFacts.of(self.race.problem))
                 self._chain = self._lineage.chain()
         return len(self._moments) < len(self._chain)
 
-    def widen(self, seconds: float | None) -> bool:
-        """Solve a program of all orders, of more moments than the last one.
+    def widen(self, seconds: float | None, work: float | None = None) -> bool:
+        """Solve a program of all orders, of more moments than the last one, with limits of time and work.
 
         Returns
         -------
@@ -130,28 +135,51 @@ class Bounding:
         moments, count = self._moments, len(self._moments)
         while moments == self._moments:
             count = max(count + 1, int(count * MORE_MOMENTS))
-            moments = choose(self._chain, self._lineage.level, count)
-        built = AnyOrder.build(self._lineage, race.budget, moments, race.watch)
+            moments = self._lineage.choose(self._chain, count)
+        facts = self._lineage.facts
+        built = build(Free(facts), race.budget, moments, None, race.watch)
         if built is None:
             return False
-        answer = self._solve(built.program, seconds, overall=True)
+        left, unit = race.context.seconds_left, float(facts.unit) / race.model.time_unit
+        effort = Effort(
+            relaxed_work=0,
+            whole_work=self.effort if work is None else work,
+            seconds=left if seconds is None or left is None else min(left, seconds),
+            # Each program has the moments of the last one, and more.
+            known=self._known,
+            seed=race.context.seed,
+        )
+        raised = (lambda units: race.raise_overall(unit * units)) if self.effort is None else None
+        answer = solve_moments(built, effort, stopped=race.watch, raised=raised)
+        self._known = answer.bound
+        race.raise_overall(unit * answer.bound)
         race.say(f"all orders, at {len(moments)} moments")
-        if (values := answer.values) and not race.over():
-            self._try(built.reruns(values))
+        if answer.whole and not race.over():
+            self._try(self._placed(moments, answer.whole))
         if answer.ended:
             self._moments = moments
             if MORE_MOMENTS * built.program.entries > MOST_ENTRIES:
                 self._chain = moments
         return answer.ended
 
+    def _placed(self, moments: Sequence[int], found: Sequence[Moment]) -> Pairs:
+        """Place the reruns of a solution in the order at hand: where that is not the solution's, they may not fit."""
+        model = self.race.model
+        item = {task: number for number, task in enumerate(model.task)}
+        at = [item[task] for task in moments]
+        reruns = [{item[task]: round(share) for task, share in moment.rerun.items()} for moment in found]
+        return placed(self._facts, reruns, list(zip(at, [*at[1:], model.stages], strict=True)))
+
     def widen_first(self, most: int = FEW_MOMENTS) -> bool:
         """Say what can be said of all orders soon, by programs of up to so many moments; False if one is cut short."""
-        seconds, left = MOMENTS_SECONDS + MOMENTS_SECONDS_EACH * self.race.model.stages, self.race.context.seconds_left
-        end = time.monotonic() + (seconds if left is None else min(seconds, MOMENTS_SHARE * left))
+        left, work = self.race.context.seconds_left, self.effort
+        end = math.inf if left is None else time.monotonic() + MOMENTS_SHARE * left
+        if work is None:
+            work = MOMENTS_WORK + MOMENTS_WORK_EACH * self.race.model.stages
         idle = 0
         while idle < IDLE and len(self._moments) < most and self.may_widen and not self.race.over():
-            left, known = None if self.effort is not None else end - time.monotonic(), self.race.overall
-            if (left is not None and left <= 0) or not self.widen(left):
+            known, left = self.race.overall, end - time.monotonic()
+            if left <= 0 or not self.widen(None if left == math.inf else left, work):
                 return False
             idle = 0 if self.race.overall > known else idle + 1
         return True
@@ -167,9 +195,8 @@ class Bounding:
         cover = gap_cover(self.race.model, self.race.budget, MOST_ENTRIES)
         if cover is None:
             return
-        if len(cover.program.cost) > LARGE_COVER and self.effort is None:
-            seconds = COVER_SECONDS if seconds is None else min(seconds, COVER_SECONDS)
-        self._realise(cover, self._solve(cover.program, seconds))
+        work = COVER_WORK if len(cover.program.cost) > LARGE_COVER and self.effort is None else None
+        self._realise(cover, self._solve(cover.program, seconds, work=work))
 
     def _realise(self, cover: GapCover, answer: Answer) -> None:
         """Try what a solution of the gap cover frees as a plan."""
@@ -269,3 +296,17 @@ class Bounding:
         while not self.race.over() and not self.exhausted:
             if not self.refine(None) and self.effort is not None:
                 return
+
+
+def speaks_for_all(problem: Problem, model: StageModel) -> bool:
+    """Whether what holds for all orders of a model's tasks, with reruns, holds for every schedule of the problem.
+
+    That is: one processor, one memory, and nothing that could be made in another way.
+    """
+    machine, graph = problem.machine, problem.graph
+    if not model.simple or model.stages > MOST_TASKS or len(machine.processors) > 1 or len(machine.memories) > 1:
+        return False
+    origins = [len(set(tasks)) for tasks in graph.producers.to_lists()]
+    for place in graph.inputs:
+        origins[place.value] += 1
+    return max(origins, default=0) <= 1 and bool(problem.needed.forced[model.task].all())

@@ -2,50 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib import resources
 from itertools import islice
 
 from remat.comparing.cells import Cell, Outcome
-from remat.comparing.comparison import Comparison, Standing, by_algorithm
+from remat.comparing.comparison import Comparison, Standing, by_algorithm, geometric_mean
 from remat.comparing.report.page.charts import COLOURS, curves, legend, profile
 from remat.comparing.report.page.schedules import schedules
-from remat.comparing.report.tables import SHORT, peak_text, problems, units_of
+from remat.comparing.report.tables import (
+    SHORT,
+    peak_text,
+    problems,
+    relative_to,
+    standings_header,
+    units_of,
+    with_spread,
+)
 from remat.comparing.report.words import MOST_SENTENCES, sentences
 from remat.report.glossary import find_term
+from remat.report.palette import DARK, LIGHT, Role
 from remat.units import format_size, format_time, printable
 from remat.version import __version__
 
 MOST_CHARTS = 60
 """Instances that get a chart of their own; the tables have them all."""
 
-WORDS = {"proved": "optimal", "ratio to bound": "gap", "over bound": "gap"}
+WORDS = {"proved": "optimal", "ratio to bound": "gap", "over bound": "gap", "ratio to floor": "floor"}
 """Headings that are explained by another word of the glossary."""
 
 EXPLAINED = frozenset({"infeasible", "unknown", "budget", "makespan", "overhead", "peak", "lower bound", *WORDS})
 """Headings that say what they mean."""
 
+LONGEST_REMARK = 180
+"""Letters of a remark that the page shows; the tables have all of it."""
+
+GRID = "* proved optimal over all schedules; ± standard deviation over seeds. Click a heading to sort."
+
 Column = tuple[str, bool]
 """Heading, and whether it is text (else a figure)."""
 
-Entry = tuple[str, object, str]
-"""What a cell of a table shows, what it is sorted by, and its class."""
+Entry = tuple[str, object, str] | tuple[str, object, str, str]
+"""What a cell of a table shows, what it is sorted by, its class, and where it leads."""
 
 
 def _asset(name: str) -> str:
     return resources.files("remat.comparing.report.page").joinpath(name).read_text("utf-8")
 
 
-def page(comparison: Comparison, made: Sequence[tuple[str, str]] = ()) -> str:
+def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Mapping[str, str] | None = None) -> str:
     """Return the report as one HTML document.
 
-    Everything that comes from documents is escaped; style, script and pictures are inside. `made` says how it was made
-    (`words.circumstances`): without it, equal comparisons give equal pages.
+    Everything that comes from documents is escaped; style, script and pictures are inside.
+
+    Parameters
+    ----------
+    comparison : Comparison
+    made : sequence of (label, text)
+        How it was made (`words.circumstances`): without it, equal comparisons give equal pages.
+    pages : mapping of the keys of cells to links, optional
+        Interactive pages of schedules.
     """
+    links = pages or {}
     standings = comparison.standings()
     order = [standing.algorithm for standing in standings]
-    pictured = schedules(comparison)
+    pictured = schedules(comparison, links)
     link = '<a href="#schedules">Schedules</a>' if pictured else ""
     body = [
         "<header><h1>remat: comparison</h1>",
@@ -59,20 +81,20 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = ()) -> str:
         ),
         _in_words(comparison),
         '<h2 id="algorithms">Algorithms</h2>',
-        _standings(standings, by_family=False),
+        _standings(comparison, standings, by_family=False),
         _families(comparison),
         '<h2 id="pictures">Pictures</h2>',
         _pictures(comparison, order),
         f'<h2 id="schedules">The best schedules</h2>{pictured}' if pictured else "",
-        '<h2 id="grid">Makespan over the best of the row</h2>',
-        '<p class="soft">* proved optimal over all schedules. Click a heading to sort.</p>',
+        f'<h2 id="grid">{escape(relative_to(comparison))}</h2>',
+        f'<p class="soft">{GRID}</p>',
         _grid(comparison, order),
         '<h2 id="cells">Cells</h2>',
         (
             '<input type="search" data-table="all-cells" placeholder="filter: words, such as rotor feasible" '
             'aria-label="filter the cells">'
         ),
-        _cells(comparison),
+        _cells(comparison, links),
         _failures(comparison),
         _list("How this was made", "made", made) if made else "",
     ]
@@ -80,9 +102,18 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = ()) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>remat: comparison</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<link rel="icon" href="data:,">'
-        f"<style>{_asset('style.css')}</style></head>"
+        f"<style>{_palette()}{_asset('style.css')}</style></head>"
     )
     return f"{head}<body>{''.join(body)}<script>{_asset('script.js')}</script></body></html>\n"
+
+
+def _palette() -> str:
+    """Return the colours of all pictures as variables of the style."""
+
+    def rules(palette: Mapping[Role, str]) -> str:
+        return "".join(f"--{role}:{colour};" for role, colour in palette.items())
+
+    return f":root{{{rules(LIGHT)}}}@media(prefers-color-scheme:dark){{:root{{{rules(DARK)}}}}}"
 
 
 def _in_words(comparison: Comparison) -> str:
@@ -122,11 +153,12 @@ def _table(columns: Sequence[Column], rows: Sequence[Sequence[Entry]], name: str
     lines = []
     for row in rows:
         cells = []
-        for (shown, value, style), (_, text) in zip(row, columns, strict=True):
+        for (shown, value, style, *link), (_, text) in zip(row, columns, strict=True):
+            inside = f'<a href="{escape(link[0])}">{escape(shown)}</a>' if link else escape(shown)
             classes = " ".join(part for part in ("text" if text else "", style) if part)
             styled = f' class="{classes}"' if classes else ""
             sort = "" if value is None else escape(str(value))
-            cells.append(f'<td{styled} data-v="{sort}">{escape(shown)}</td>')
+            cells.append(f'<td{styled} data-v="{sort}">{inside}</td>')
         lines.append(f"<tr>{''.join(cells)}</tr>")
     identity = f' id="{name}"' if name else ""
     return (
@@ -141,18 +173,19 @@ def _explained(title: str) -> str:
     return "" if term is None else f' title="{escape(term.meaning)}"'
 
 
-def _standings(standings: Sequence[Standing], *, by_family: bool) -> str:
+def _standings(comparison: Comparison, standings: Sequence[Standing], *, by_family: bool) -> str:
     columns = [("family", True)] if by_family else []
     columns += [("algorithm", True)]
     columns += [(name, False) for name in ("cells", "solved", "proved", "infeasible", "unknown", "refused", "failed")]
-    columns += [(name, False) for name in ("best", "ratio to best", "ratio to bound", "time")]
+    columns += [(name, False) for name in standings_header(comparison)[8:]]
     rows = []
     for s in standings:
         counts = (s.cases, s.solved, s.proved, s.infeasible, s.unknown, s.refused, s.failed, s.wins)
         row: list[Entry] = [(s.family, s.family, "")] if by_family else []
         row += [(s.algorithm, s.algorithm, "")]
         row += [(f"{count:,}" if count else "", count, "") for count in counts]
-        row += [_ratio(s.ratio_to_best, plain=True), _ratio(s.ratio_to_bound, plain=True)]
+        row += [(with_spread(s.ratio_to_best, s.spread).strip("-"), s.ratio_to_best, "")]
+        row += [_ratio(s.ratio_to_floor, plain=True), _ratio(s.ratio_to_bound, plain=True)]
         row += [(format_time(s.seconds), s.seconds, "")]
         rows.append(row)
     return _table(columns, rows)
@@ -162,7 +195,7 @@ def _families(comparison: Comparison) -> str:
     standings = comparison.standings(by_family=True)
     if len({standing.family for standing in standings}) < 2:
         return ""
-    return f"<h2>By family</h2>{_standings(standings, by_family=True)}"
+    return f"<h2>By family</h2>{_standings(comparison, standings, by_family=True)}"
 
 
 def _ratio(ratio: float | None, *, plain: bool = False, star: bool = False) -> Entry:
@@ -206,10 +239,9 @@ def _curve(name: str, cells: Sequence[Cell], order: Sequence[str]) -> str:
     ticks = [(float(budget), format_size(budget, units)) for budget in spread]
     series = {algorithm: [(float(b), y) for b, y in points.items()] for algorithm, points in best.items()}
     shown = order
-    key = ""
     if len(order) > COLOURS:  # too many for colours that hold throughout: each picture has its own
         shown = [algorithm for algorithm in order if algorithm in series]
-        key = legend(shown)
+    key = legend(shown, only=set(series))
     picture = curves(series, shown, ticks, "budget")
     return f"<figure><figcaption>{escape(name)}: overhead</figcaption>{picture}{key}</figure>"
 
@@ -233,20 +265,22 @@ def _grid(comparison: Comparison, order: Sequence[str]) -> str:
 def _grid_entry(comparison: Comparison, cells: Sequence[Cell]) -> Entry:
     solved = [cell for cell in cells if cell.answer.solved]
     if solved:
-        best = min(solved, key=lambda cell: comparison.ratio_to_best(cell) or 0.0)
-        return _ratio(comparison.ratio_to_best(best), star=best.answer.outcome is Outcome.OPTIMAL)
+        mean, spread = geometric_mean(map(comparison.ratio, solved)), comparison.spread(solved)
+        star = any(cell.answer.outcome is Outcome.OPTIMAL for cell in solved)
+        shown, value, style, *_ = _ratio(mean, star=star)
+        return shown if star else with_spread(mean, spread), value, style
     return (SHORT[cells[0].answer.outcome], None, "quiet") if cells else ("", None, "")
 
 
-def _cells(comparison: Comparison) -> str:
+def _cells(comparison: Comparison, links: Mapping[str, str]) -> str:
     columns: list[Column] = [(name, True) for name in ("instance", "kind", "algorithm", "options")]
     columns += [("budget", False), ("seed", False), ("outcome", True)]
     columns += [(name, False) for name in ("makespan", "overhead", "bound", "peak", "steps", "time")]
     columns += [("remarks", True)]
-    return _table(columns, [list(_cell_entries(cell)) for cell in comparison], "all-cells")
+    return _table(columns, [list(_cell_entries(cell, links.get(cell.job.key, ""))) for cell in comparison], "all-cells")
 
 
-def _cell_entries(cell: Cell) -> Iterator[Entry]:
+def _cell_entries(cell: Cell, link: str) -> Iterator[Entry]:
     job, answer, units = cell.job, cell.answer, units_of(cell)
     for text in (job.instance, job.kind, job.algorithm):
         yield text, text, ""
@@ -255,13 +289,15 @@ def _cell_entries(cell: Cell) -> Iterator[Entry]:
     yield job.budget, job.capacity, ""
     yield (str(job.seed) if job.algorithm else ""), job.seed, ""
     yield str(answer.outcome), str(answer.outcome), "" if answer.solved else "quiet"
-    yield ("" if answer.makespan is None else format_time(answer.makespan, units)), answer.makespan, ""
+    makespan = "" if answer.makespan is None else format_time(answer.makespan, units)
+    yield (makespan, answer.makespan, "", link) if link else (makespan, answer.makespan, "")
     yield ("" if answer.overhead is None else f"{max(0.0, 100 * answer.overhead):.3g} %"), answer.overhead, ""
     yield ("" if answer.lower_bound is None else format_time(answer.lower_bound, units)), answer.lower_bound, ""
     yield peak_text(cell), max(answer.peak_memory.values(), default=None), ""
     yield ("" if answer.steps is None else f"{answer.steps:,}"), answer.steps, ""
     yield format_time(answer.seconds), answer.seconds, ""
-    yield answer.detail, answer.detail, "wrap"
+    detail = answer.detail
+    yield (detail if len(detail) <= LONGEST_REMARK else f"{detail[:LONGEST_REMARK]}…"), detail[:LONGEST_REMARK], "wrap"
 
 
 def _failures(comparison: Comparison) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from html import escape
+from itertools import pairwise
 
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 60, 12, 12, 34
@@ -18,14 +19,16 @@ def colour_of(names: Sequence[str]) -> Mapping[str, str]:
     return {name: f"var(--s{k})" if k < COLOURS else "var(--rest)" for k, name in enumerate(names)}
 
 
-def legend(names: Sequence[str]) -> str:
-    """Return the legend of the colours; the quiet ones share an entry."""
+def legend(names: Sequence[str], only: Set[str] | None = None) -> str:
+    """Return the legend of the colours, of all names or of some; the quiet ones share an entry."""
     colours = colour_of(names)
-    items = [f'<span><i style="background:{colours[name]}"></i>{escape(name)}</span>' for name in names[:COLOURS]]
-    if len(names) > COLOURS:
-        more = ", ".join(names[COLOURS:])
+    shown = [name for name in names if only is None or name in only]
+    own = [name for name in shown if name in names[:COLOURS]]
+    items = [f'<span><i style="background:{colours[name]}"></i>{escape(name)}</span>' for name in own]
+    if len(shown) > len(own):
+        more = ", ".join(name for name in shown if name not in own)
         items.append(
-            f'<span title="{escape(more)}"><i style="background:var(--rest)"></i>{len(names) - COLOURS} others</span>'
+            f'<span title="{escape(more)}"><i style="background:var(--rest)"></i>{len(shown) - len(own)} others</span>'
         )
     return f'<div class="legend">{"".join(items)}</div>'
 
@@ -89,6 +92,11 @@ def _ticks(top: float) -> list[float]:
     return [float(f"{tick:.6g}") for tick in chosen]
 
 
+def _pieces(places: Sequence[str]) -> set[tuple[str, str]]:
+    """Return the straight pieces of a line between places."""
+    return {(a, b) for a, b in pairwise(places) if a != b}
+
+
 class _Axes:
     """A frame with linear axes."""
 
@@ -125,8 +133,13 @@ class _Axes:
             parts.append(f'<text x="{across}" y="{HEIGHT - BOTTOM + 15}" text-anchor="{anchor}">{escape(text)}</text>')
         parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 4}" text-anchor="end">{escape(x_name)}</text>')
         colours = colour_of(order)
-        for name in reversed([name for name in order if name in series]):
+        drawn = [name for name in order if name in series]
+        pieces = {name: _pieces([self._at(x, y) for x, y in series[name]]) for name in drawn}
+        for k, name in reversed(list(enumerate(drawn))):
             points = series[name]
+            # What better ones cover stays visible on both sides of them.
+            covered = sum(bool(pieces[name] & pieces[better]) for better in drawn[:k])
+            wide = 1.8 + 2.6 * min(covered, 3)
             path = " L".join(self._at(x, y) for x, y in points)
             marks = "".join(
                 f'<circle cx="{c.split(",")[0]}" cy="{c.split(",")[1]}" r="2.6" fill="{colours[name]}"/>'
@@ -134,6 +147,6 @@ class _Axes:
             )
             parts.append(
                 f'<g class="one"><title>{escape(name)}</title><path class="series" stroke="{colours[name]}" '
-                f'd="M{path}"/>{marks if dots else ""}</g>'
+                f'stroke-width="{wide:g}" d="M{path}"/>{marks if dots else ""}</g>'
             )
         return "".join([*parts, "</svg>"])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from types import MappingProxyType
 
 from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison
 from remat.comparing.report.page.charts import LEFT, RIGHT, WIDTH
 from remat.comparing.report.tables import units_of
 from remat.report.text.naming import shown_name
+from remat.report.views.composition import Kind
 from remat.report.views.miniature import (
     LEVELS,
     NOTHING,
@@ -39,8 +41,8 @@ MEMORY, ROW, GAP = 84, 15, 10
 
 _ACROSS = WIDTH - LEFT - RIGHT
 _COLOURS = {letter: f"k-{letter}" for letter in PHASES.values()}
-_STAY_COLOURS = {"c": "k-f", "r": "k-r", "f": "k-b", "e": "k-e"}
-_FATE_COLOURS = {Fate.KEPT: "k-f", Fate.CHECKPOINT: "k-b", Fate.RECOMPUTED: "k-r", Fate.OFFLOADED: "k-c"}
+_STAY_COLOURS = {"c": "k-f", "o": "k-f", "s": "k-s", "r": "k-r", "b": "k-b", "f": "k-c", "i": "k-p", "e": "k-e"}
+_FATE_COLOURS = {Fate.KEPT: "k-s", Fate.CHECKPOINT: "k-k", Fate.RECOMPUTED: "k-r", Fate.OFFLOADED: "k-c"}
 _STROKE_COLOURS = {
     Stroke.STORED: "k-c",
     Stroke.CHECKPOINT: "k-k",
@@ -51,18 +53,24 @@ _STROKE_COLOURS = {
 }
 
 LEGEND = (
-    ("k-f", "forward, task; kept"),
-    ("k-s", "saving forward"),
+    ("k-f", "forward, task"),
+    ("k-s", "saving forward; kept"),
     ("k-r", "recomputation"),
+    ("k-k", "checkpoint"),
     ("k-l", "loss"),
-    ("k-b", "backward; checkpoint; copied back"),
+    ("k-b", "backward"),
+    ("k-w", "weight gradient"),
+    ("k-u", "update"),
     ("k-c", "copy; offloaded"),
+    ("k-p", "from the start"),
     ("budget", "budget"),
 )
 
 
-def schedules(comparison: Comparison) -> str:
+def schedules(comparison: Comparison, links: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return a figure for the best cell of each instance and budget, or nothing if no cell has a picture.
+
+    `links` leads from the keys of cells to pages of their schedules.
 
     If they are too many for `MOST_BYTES`, each instance has one before any has two.
     """
@@ -75,7 +83,7 @@ def schedules(comparison: Comparison) -> str:
     drawn: dict[int, str] = {}
     size = 0
     for _, place in sorted(turns):
-        figure = _figure(cells[place])
+        figure = _figure(cells[place], links.get(cells[place].job.key, ""))
         size += len(figure.encode("utf-8", "surrogatepass"))
         if size > MOST_BYTES:
             break
@@ -101,7 +109,7 @@ def best_cells(comparison: Comparison) -> Iterator[Cell]:
             yield best
 
 
-def _figure(cell: Cell) -> str:
+def _figure(cell: Cell, link: str = "") -> str:
     record = unpack(cell.answer.picture)
     if record is None:
         return ""
@@ -116,9 +124,10 @@ def _figure(cell: Cell) -> str:
     title = f"{job.instance}{f', {job.budget}' if job.budget else ''}"
     about = " · ".join(parts)
     time = format_time(answer.makespan or 0, units)
+    more = f' <a href="{escape(link)}">look into it</a>' if link else ""
     return (
         f'<figure class="schedule"><figcaption>{escape(title)}<br><span class="soft">{escape(about)}</span>'
-        f"</figcaption>{_over_time(record, units, time)}{_view(record, units, time)}</figure>"
+        f"{more}</figcaption>{_over_time(record, units, time)}{_view(record, units, time)}</figure>"
     )
 
 
@@ -173,6 +182,9 @@ def _over_time(record: Miniature, units: Units, time: str) -> str:
     for line in record.memories:
         parts += _memory(line, units, y)
         y += MEMORY + GAP
+        if len(line.parts) > 1:
+            parts += _composition(line, units, y)
+            y += GAP
     parts += _resources(record.rows, y)
     y += ROW * len(record.rows)
     if record.hidden_rows:
@@ -205,6 +217,15 @@ def _memory(line: Line, units: Units, y: float) -> Iterator[str]:
     yield _margin(y + head + 8, _short(line.name))
     if line.capacity is not None:
         yield _margin(y + head + 22, format_size(line.capacity, units), "limit")
+
+
+def _composition(line: Line, units: Units, y: float) -> Iterator[str]:
+    """Say what there is at the peak, the most first, as far as it fits: a letter is about 5.7 wide."""
+    kinds = list(Kind)
+    said = [f"{kinds[kind].label} {format_size(size, units)}" for kind, size in line.parts if 0 <= kind < len(kinds)]
+    while len(said) > 1 and 5.7 * len(f"there: {', '.join(said)}") > _ACROSS:
+        said.pop()
+    yield _text(LEFT, y + 3, f"there: {', '.join(said)}")
 
 
 def _resources(rows: Sequence[Row], y: float) -> Iterator[str]:

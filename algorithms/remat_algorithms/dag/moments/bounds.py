@@ -1,0 +1,118 @@
+"""From a problem to a bound on its makespan, and to a solution to start from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from remat.plugin import Number, Problem
+from remat_algorithms.dag.moments.behind import Behind
+from remat_algorithms.dag.moments.building import build
+from remat_algorithms.dag.moments.facts import Facts
+from remat_algorithms.dag.moments.lineage import listed_levels
+from remat_algorithms.dag.moments.orders import Free, Listed, Order
+from remat_algorithms.dag.moments.solving import Effort, MomentAnswer, solve
+from remat_algorithms.kit.whole import raised
+
+APART = 40
+"""Moments next to each other say the same: several are at least this part of the order apart."""
+
+ROUNDED = 1e-12
+"""Share of a makespan that sums of floating point times may differ by."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A problem, as programs of moments see it: one processor, its memory, and those behind it.
+
+    Attributes
+    ----------
+    problem : Problem
+    facts : Facts
+    order : Order
+        The class of schedules.
+    behind : Behind or None
+    budget : int
+    """
+
+    problem: Problem
+    facts: Facts
+    order: Order
+    behind: Behind | None
+    budget: int
+
+    @staticmethod
+    def of(problem: Problem, *, listed: bool, links: bool = True) -> Setting | None:
+        """Return the setting of a problem; None where its memory is not bounded, or the programs do not speak of it.
+
+        Parameters
+        ----------
+        problem : Problem
+        listed : bool
+            Whether to speak only of schedules that first run what must run in the reference order.
+        links : bool
+            Whether values may leave for the memories behind; else the class is that of one processor and its memory,
+            whatever else there is.
+        """
+        graph, machine = problem.graph, problem.machine
+        if problem.budget is None or not is_plain(problem) or (links and len(machine.processors) > 1):
+            return None
+        links = links and len(machine.memories) > 1
+        facts = Facts.of(problem, fine=links)
+        if not facts.order or ((facts.begins or facts.ends) and not links):
+            return None
+        behind = None
+        if links:
+            taken = [graph.static_bytes(machine, index) for index in range(len(machine.memories))]
+            behind = Behind.of(machine, facts.unit, taken)
+        return Setting(problem, facts, Listed(facts) if listed else Free(facts), behind, problem.budget)
+
+    def fullest(self, count: int = 1) -> list[int]:
+        """Return so many tasks, or fewer, at the fullest places of the listed order, some way apart, in order."""
+        levels = listed_levels(self.facts)
+        chosen: list[int] = []
+        for place in sorted(range(len(levels)), key=lambda place: (-levels[place], place)):
+            if len(chosen) == count or levels[place] <= self.budget:
+                break
+            if not self.facts.unread[self.facts.order[place]] and all(
+                abs(place - other) > len(levels) // APART for other in chosen
+            ):
+                chosen.append(place)
+        return [self.facts.order[place] for place in sorted(chosen)]
+
+    def ask(
+        self,
+        moments: Sequence[int],
+        effort: Effort | None = None,
+        *,
+        stopped: Callable[[], bool],
+        budget: int | None = None,
+    ) -> MomentAnswer:
+        """Build and solve the program of some moments, each before the next in all schedules of the class.
+
+        With another `budget` than the setting's, the solution is one to start from, and the bound is of that budget.
+        """
+        built = build(self.order, self.budget if budget is None else budget, moments, self.behind, stopped)
+        if built is None:
+            return MomentAnswer(0.0, False, [], [])
+        return solve(built, effort or Effort(), stopped=stopped)
+
+    def makespan(self, units: float) -> Number:
+        """Return the makespan of schedules that take so many units on top of the forced tasks, at least.
+
+        Rounded up where all times are whole, and infinite where the bound is.
+        """
+        if units == math.inf:
+            return math.inf
+        exact = Fraction(self.facts.base) + Fraction(max(0.0, units)) * self.facts.unit
+        if not self.problem.graph.exact_times:
+            return float(exact * (1 - Fraction(ROUNDED)))
+        return raised(self.problem, exact)
+
+
+def is_plain(problem: Problem) -> bool:
+    """Whether the programs know all that the tasks of a problem are."""
+    graph = problem.graph
+    return not (graph.parts or graph.types or graph.tied or graph.placeable or graph.pairs or problem.in_parts)

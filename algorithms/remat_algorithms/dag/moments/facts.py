@@ -1,0 +1,196 @@
+"""What the programs know of a problem: tasks and values as lists, times and sizes as whole numbers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from remat.plugin import IntArray, Number, Problem, reference_order, unread_tasks
+
+COARSE_BITS, FINE_BITS = 44, 40
+"""Bits of the time of all tasks in units: where times are no whole numbers, and at least, beside transfers."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A problem on one processor, in whole numbers.
+
+    Attributes
+    ----------
+    unit : Fraction
+        Time of the instance that one unit of time stands for.
+    base : int or float
+        Time of all forced tasks, in the instance's unit.
+    time, length, cost : list of int
+        Of each task: units, rounded down; rounded up; and what another run costs, 0 where nobody reads its values.
+    order : list of int
+        Forced tasks, in the order of their first runs.
+    place : list of int
+        Where a task stands in it; -1 of tasks that need not run.
+    repeat, unread, in_place : list of bool
+        Of each task: it may run again; nobody reads its values; it writes over what it reads.
+    reads, writes : list of list of int
+        Values of each task, each once.
+    makers, users : list of list of int
+        Tasks of each value; a task that reads what it writes does not make it.
+    workspace, written : list of int
+        Bytes of each task.
+    size : list of int
+        Of each value.
+    here, pinned, stays : list of bool
+        Of each value: in the processor's memory at the start, throughout, at the end.
+    begins, ends : dict of int to list of int
+        Other memories, of values that begin, or must end there.
+    static : int
+        Bytes that lie in the processor's memory throughout, beside pinned values.
+    own : int
+        That memory.
+    """
+
+    unit: Fraction
+    base: Number
+    time: list[int]
+    length: list[int]
+    cost: list[int]
+    order: list[int]
+    place: list[int]
+    repeat: list[bool]
+    unread: list[bool]
+    in_place: list[bool]
+    reads: list[list[int]]
+    writes: list[list[int]]
+    makers: list[list[int]]
+    users: list[list[int]]
+    workspace: list[int]
+    written: list[int]
+    size: list[int]
+    here: list[bool]
+    pinned: list[bool]
+    stays: list[bool]
+    begins: dict[int, list[int]]
+    ends: dict[int, list[int]]
+    static: int
+    own: int
+
+    @property
+    def tasks(self) -> range:
+        """All tasks."""
+        return range(len(self.time))
+
+    @property
+    def values(self) -> range:
+        """All values."""
+        return range(len(self.size))
+
+    def needs(self, task: int) -> int:
+        """Return the least bytes that a run of a task adds: what it writes, as far as that takes room, and works in."""
+        written = self.written[task]
+        if self.in_place[task]:
+            freed = sum(self.size[value] for value in self.reads[task] if not self.pinned[value])
+            written = max(0, written - freed)
+        return written + self.workspace[task]
+
+    @staticmethod
+    def of(problem: Problem, order: IntArray | None = None, *, fine: bool = False) -> Facts:
+        """Collect the facts of a problem; O(accesses).
+
+        Parameters
+        ----------
+        problem : Problem
+        order : (forced tasks,) int64, optional
+            Another topological order of the tasks that `problem.needed.forced` names.
+        fine : bool
+            Whether units are small beside the times of transfers, too.
+        """
+        graph, machine, forced = problem.graph, problem.machine, problem.needed.forced
+        own = machine.processors[0].memory
+        if order is None:
+            listed = reference_order(graph, problem.needed.once)
+            order = listed[forced[listed]]
+        reads = [list(dict.fromkeys(row)) for row in graph.reads.to_lists()]
+        writes = [list(dict.fromkeys(row)) for row in graph.writes.to_lists()]
+        size: list[int] = graph.size.tolist()
+        place = [-1] * len(reads)
+        for index, task in enumerate(order.tolist()):
+            place[task] = index
+        repeat = (graph.recomputable & ~graph.once).tolist()
+        unread = (unread_tasks(graph) & np.array(repeat, dtype=bool)).tolist()
+        unit, time, length = _units(graph.time.tolist(), fine=fine)
+        makers: list[list[int]] = [[] for _ in size]
+        users: list[list[int]] = [[] for _ in size]
+        for task, row in enumerate(writes):
+            for value in row:
+                if value not in reads[task]:
+                    makers[value].append(task)
+        for task, row in enumerate(reads):
+            for value in row:
+                users[value].append(task)
+        here, begins = _places(problem, own, [(entry.value, entry.memory) for entry in graph.inputs], len(size))
+        stays, ends = _places(problem, own, [(entry.value, entry.memory) for entry in graph.outputs], len(size))
+        base: Number = graph.time[forced].sum().item() if graph.exact_times else math.fsum(graph.time[forced].tolist())
+        return Facts(
+            unit=unit,
+            base=base,
+            time=time,
+            length=length,
+            cost=[0 if idle else each for each, idle in zip(time, unread, strict=True)],
+            order=order.tolist(),
+            place=place,
+            repeat=repeat,
+            unread=unread,
+            in_place=graph.in_place.tolist(),
+            reads=reads,
+            writes=writes,
+            makers=makers,
+            users=users,
+            workspace=graph.workspace.tolist(),
+            written=[sum(size[value] for value in row) for row in writes],
+            size=size,
+            here=here,
+            pinned=[here[value] and value in graph.pinned for value in range(len(size))],
+            stays=stays,
+            begins=begins,
+            ends=ends,
+            static=graph.static_bytes(machine, own),
+            own=own,
+        )
+
+
+def _places(
+    problem: Problem, own: int, entries: list[tuple[int, str | None]], values: int
+) -> tuple[list[bool], dict[int, list[int]]]:
+    """Return which values the entries place in the processor's memory, and where they place them elsewhere."""
+    machine = problem.machine
+    here, elsewhere = [False] * values, dict[int, list[int]]()
+    for value, name in entries:
+        memory = 0 if name is None else machine.memory_index[name]
+        if memory == own:
+            here[value] = True
+        else:
+            elsewhere.setdefault(value, []).append(memory)
+    return here, elsewhere
+
+
+def _units(times: list[Number], *, fine: bool) -> tuple[Fraction, list[int], list[int]]:
+    """Return a unit of time, and times in it, rounded down and up.
+
+    Whole times stay exact: the unit is what all of them are multiples of, or a part of that.
+    """
+    if all(isinstance(time, int) for time in times):
+        step, total = math.gcd(*(int(time) for time in times)) or 1, sum(int(time) for time in times)
+        finer = max(0, FINE_BITS - (total // step).bit_length()) if fine else 0
+        whole = [int(time) // step << finer for time in times]
+        return Fraction(step, 1 << finer), whole, whole
+    # A power of two: then the division is exact.
+    exponent = COARSE_BITS - math.frexp(max(math.fsum(times), 1e-290))[1]
+    scaled = [math.ldexp(time, exponent) for time in times]
+    return Fraction(1, 2) ** exponent, [math.floor(time) for time in scaled], [math.ceil(time) for time in scaled]
+
+
+def sums(lengths: list[int]) -> list[int]:
+    """Return the sums of the first 0, 1, 2, ... numbers."""
+    return list(itertools.accumulate(lengths, initial=0))

@@ -1,0 +1,81 @@
+"""The bytes that a sequence of runs holds, for sequences of any length: array operations, and no search behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from remat.plugin import IntArray, Machine, TaskGraph
+
+
+def profile(graph: TaskGraph, machine: Machine, tasks: IntArray | Sequence[int]) -> IntArray:
+    """Return the bytes in the processor's memory during each run, each copy of a value freed at its last use.
+
+    What nobody reads before it is made anew is freed before the first run; outputs and pinned inputs stay.
+
+    Parameters
+    ----------
+    graph, machine
+    tasks : (runs,) ints
+        In order; what each of them reads is there.
+
+    Returns
+    -------
+    (runs,) int64
+        O(accesses log accesses). Sums of sizes are at most 2^62 (see docs/formats.md).
+    """
+    order = np.asarray(tasks, dtype=np.int64)
+    count, own = len(order), machine.processors[0].memory
+    reads, writes = graph.reads.gather(order), graph.writes.gather(order)
+    run = np.concatenate((reads.rows, writes.rows))
+    value = np.concatenate((reads.items, writes.items))
+    writing = np.concatenate((np.zeros(len(reads.items), dtype=bool), np.ones(len(writes.items), dtype=bool)))
+    sequence = np.lexsort((writing, run, value))
+    run, value, writing = run[sequence], value[sequence], writing[sequence]
+    here, stays = _placed(graph, machine, own)
+    pinned = np.zeros(len(graph.values), dtype=bool)
+    pinned[list(graph.pinned)] = True
+    pinned &= here
+    change = np.zeros(count + 1, dtype=np.int64)
+    # What nobody touches, and must stay, is there throughout.
+    touched = np.zeros(len(graph.values), dtype=bool)
+    touched[value] = True
+    always = graph.static_bytes(machine, own) + int(graph.size[here & ~touched & (stays | pinned)].sum())
+    if not count:
+        return change[:0]
+    new = np.ones(len(value), dtype=bool)
+    new[1:] = value[1:] != value[:-1]
+    # A copy begins with each write, and with the first access of what is there at the start.
+    begins = np.flatnonzero(writing | new)
+    ends = np.concatenate((begins[1:], [len(value)])) - 1 if len(begins) else begins
+    born, last, of = run[begins].copy(), run[ends].copy(), value[begins]
+    initial = new[begins] & ~writing[begins]
+    born[initial] = 0
+    final = np.ones(len(begins), dtype=bool)
+    final[:-1] = of[1:] != of[:-1]
+    kept = (final & stays[of]) | pinned[of]
+    # A copy that a later write replaces is freed at its last use, if anybody uses it.
+    last[kept] = count - 1
+    size = graph.size[of]
+    np.add.at(change, born, size)
+    np.subtract.at(change, last + 1, size)
+    written = np.zeros(count, dtype=np.int64)
+    np.add.at(written, writes.rows, graph.size[writes.items])
+    freed = np.zeros(count, dtype=np.int64)
+    given = ~kept & ~writing[ends]
+    np.add.at(freed, run[ends][given], size[given])
+    spared = np.where(graph.in_place[order], np.minimum(written, freed), 0)
+    levels: IntArray = always + np.cumsum(change[:count]) + graph.workspace[order] - spared
+    return levels
+
+
+def _placed(graph: TaskGraph, machine: Machine, own: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which values are in a memory at the start, and at the end."""
+    name, first = machine.memories[own].name, machine.memories[0].name
+    found = []
+    for places in (graph.inputs, graph.outputs):
+        there = np.zeros(len(graph.values), dtype=bool)
+        there[[place.value for place in places if (place.memory or first) == name]] = True
+        found.append(there)
+    return found[0], found[1]

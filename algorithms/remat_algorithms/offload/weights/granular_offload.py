@@ -1,0 +1,107 @@
+"""`granular-offload`: as few stages as the budget asks for live at the host, the others on the device.
+
+After the granular offloading of Lin et al. 2021, who keep whole layers on the device, and send others' parameters and
+optimizer states to the host, so that the device's memory is used up and as little as can be crosses the link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pydantic import Field
+
+from remat.plugin import Context, OptionError, Options, Problem, Proposal
+from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
+from remat_algorithms.offload.weights.parameters import Choice, Setting
+from remat_algorithms.offload.weights.rules import answer, conclude, setting_of
+from remat_algorithms.offload.weights.training import Manner, Training
+
+
+class GranularOptions(Options):
+    """Options of `granular-offload`."""
+
+    recompute: bool = Field(False, description="keep only each stage's input, and run its forward again before B")
+
+
+def solve(problem: Problem, options: GranularOptions, context: Context) -> Proposal:
+    """Choose the fewest stages, in each of three orders, that have to live at the host; take the quickest schedule.
+
+    Takes a chain whose `parameter_memory` and `optimizer_memory` are left open (`any`), and a processor in a memory
+    beside the device. Parameters of stages at the host come one stage ahead, for forward and for backward, and are
+    updated there. The orders are: first stages first (their parameters wait the longest for their backward), last ones
+    first, largest first; where more stages at the host take less room, as they do but for what is on its way, bisection
+    finds the fewest. O(L log^2 L).
+
+    Raises
+    ------
+    remat.OptionError
+        If homes are fixed, or there is no such processor.
+    """
+    setting = setting_of(problem, "granular-offload")
+    if not (setting.open_parameters and setting.open_states):
+        raise OptionError(
+            "granular-offload chooses where each stage lives; parameter_memory and optimizer_memory must be 'any'",
+            argument="algorithm",
+        )
+    if setting.helper is None:
+        raise OptionError(
+            "granular-offload updates outside the device, too; give a processor there", argument="machine"
+        )
+    search = _Search(setting, again=options.recompute)
+    for order in search.orders():
+        search.fewest(order)
+        if context.stopped:
+            break
+    if search.best is None:
+        return conclude(setting, search.training(set(setting.updated)), "the granular-offload schedules")
+    _, training, outcome = search.best
+    found = answer(setting, training, outcome, "the granular-offload schedules")
+    away = sum(choice.home != setting.device for choice in training.choices)
+    return replace(found, notes=(f"{away} of {len(setting.updated)} stages live outside the device", *found.notes))
+
+
+class _Search:
+    def __init__(self, setting: Setting, *, again: bool) -> None:
+        self.setting, self.again = setting, again
+        self.best: tuple[float, Training, Dispatched] | None = None
+
+    def orders(self) -> Iterator[list[int]]:
+        """Yield orders in which stages may leave."""
+        stages, size = self.setting.stages, self.setting.graph.size
+
+        def held(index: int) -> int:
+            kept = (stages[index].parameters, stages[index].optimizer)
+            return sum(int(size[value]) for value in kept if value is not None)
+
+        yield list(self.setting.updated)
+        yield list(reversed(self.setting.updated))
+        yield sorted(self.setting.updated, key=lambda index: (-held(index), index))
+
+    def fewest(self, order: list[int]) -> None:
+        """Let the fewest first stages of an order leave; remember the schedule if it is the quickest."""
+        low, high = 0, len(order)
+        if self._fits(set()) or not self._fits(set(order)):
+            return
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._fits(set(order[:middle])) else (middle, high)
+
+    def training(self, away: set[int]) -> Training:
+        """Return the program in which these stages live outside the device."""
+        setting = self.setting
+        helper = setting.helper
+        assert helper is not None
+        here = Choice(again=self.again, home=setting.device)
+        there = Choice(True, helper, self.again, home=setting.machine.processors[helper].memory)
+        choices = [there if index in away else here for index in range(len(setting.stages))]
+        return Training(setting, choices, Manner(one_ahead=True))
+
+    def _fits(self, away: set[int]) -> bool:
+        training = self.training(away)
+        outcome = dispatch(training.graph, self.setting.machine, training.program)
+        if not isinstance(outcome, Dispatched):
+            return False
+        if self.best is None or outcome.makespan < self.best[0]:
+            self.best = outcome.makespan, training, outcome
+        return True

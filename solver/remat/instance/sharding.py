@@ -1,0 +1,103 @@
+"""Sharded states: how equal ranks that train on parts of a batch share parameters, gradients and optimizer states."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+
+from remat.instance.fields import Count, Flag, Model, Size, fail
+from remat.units import brief
+
+LARGEST_STAGE = 3
+
+
+def _stage(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST_STAGE:
+        raise fail(f"expected a stage of ZeRO, 0 to {LARGEST_STAGE}, not {brief(value)}")
+    return value
+
+
+_STAGE_SCHEMA: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": LARGEST_STAGE}
+ZeroStage = Annotated[int, PlainValidator(_stage), WithJsonSchema(_STAGE_SCHEMA)]
+
+
+class RanksModel(Model):
+    """`data` equal ranks, of which one is modelled, and what they share out among them.
+
+    The stages of ZeRO (Rajbhandari et al. 2020): 0, nothing, and gradients are added up over all ranks; from 1 on each
+    rank has a share of the optimizer's states, from 2 on of the gradients, from 3 on of the parameters.
+    """
+
+    data: Count = Field(description="How many ranks share the batch.")
+    zero: ZeroStage = Field(default=0, description="Stage of ZeRO: what each rank has a share of.")
+
+    @model_validator(mode="after")
+    def _among_several(self) -> Self:
+        if self.zero and self.data == 1:
+            raise fail(f"stage {self.zero} of ZeRO shares states out among several ranks, and there is one", ".data")
+        return self
+
+    @property
+    def shares_gradients(self) -> bool:
+        """Whether each rank has a share of the gradients."""
+        return self.zero > 1
+
+    def shares(self, parameters: int, gradients: int, states: int) -> tuple[int, int, int]:
+        """Return what a rank has of a stage's parameters, their gradients and the optimizer's states, in bytes.
+
+        What is shared out is rounded up once, all together.
+        """
+        found: list[int] = []
+        together = 0
+        kinds = ((self.zero > 2, parameters), (self.shares_gradients, gradients), (self.zero > 0, states))
+        for is_shared, size in kinds:
+            if not is_shared:
+                found.append(size)
+                continue
+            found.append(self.share(together + size) - self.share(together))
+            together += size
+        return found[0], found[1], found[2]
+
+    def share(self, size: int) -> int:
+        """Return a rank's share of so many bytes, rounded up."""
+        return -(-size // self.data)
+
+    def sent(self, size: int) -> int:
+        """Return what each rank sends where all gather so many bytes, or reduce them to a share each."""
+        return size - size // self.data
+
+
+class ShardingModel(RanksModel):
+    """Ranks that train a chain."""
+
+    bucket: Size = Field(
+        default=0,
+        description="Gradients of neighbouring stages are exchanged together, once they have as many bytes; 0: each.",
+    )
+
+
+class PipelineSharding(RanksModel):
+    """Ranks that each have a pipeline, device by device; these have micro-batches, too."""
+
+    keep: Flag = Field(
+        default=False,
+        description="Gathered parameters and whole sums of gradients stay for the step: each layer is gathered, its "
+        "gradients reduced, once a step, and not for each micro-batch.",
+    )
+
+    @property
+    def shares_gradients(self) -> bool:
+        """Whether each rank has a share of the gradients."""
+        return self.zero > 1 and not self.keep
+
+    @property
+    def gathers_each(self) -> bool:
+        """Whether each use of a layer gathers its parameters."""
+        return self.zero > 2 and not self.keep
+
+    @model_validator(mode="after")
+    def _keeps_something(self) -> Self:
+        if self.keep and self.zero < 2:
+            raise fail(f"stage {self.zero} of ZeRO gathers and reduces once a step anyway", ".keep")
+        return self

@@ -1,0 +1,124 @@
+"""Judge steps of training that follow each other without end: so many of them, written out one after the other.
+
+Step k of training does what the schedule says, k periods later, on values of its own. What an earlier one hands on has
+that one's name. Data come when the step begins (somebody in that memory makes them, at no time), and what nobody is
+handed goes when it ends.
+
+Rules
+-----
+period-overlap
+    A resource serves two at once.
+period-precedence
+    A value is not there, or not yet, or still in use.
+capacity
+    More bytes than the memory has, in the middle of it all; or something stays that nobody is handed.
+"""
+
+import math
+from dataclasses import replace
+
+from . import lowering, referee
+from .actions import read_step
+
+
+def steady(document, schedule, budget=None):
+    """Return the rules that are broken, and the most bytes of each memory in the middle, where all begins anew."""
+    machine = lowering.machine(document, budget)
+    if schedule.get("machine") is not None:
+        machine = lowering.read_machine(schedule["machine"])
+    graph = lowering.lower(document, machine)
+    period, steps = schedule["period"], schedule["steps"]
+    placed, _ = referee._placed(graph, machine, schedule.get("initial") or {})
+    inputs = [*graph.inputs, *placed]
+    lags = _lags(document, graph)
+    ends = [read_step(graph, machine, index, step)[0].duration + step["start"] for index, step in enumerate(steps)]
+    last = max(ends, default=0)
+    warm = math.ceil(last / period) + max((lag for _, lag in lags.values()), default=1) + 1
+    count = 2 * warm + 2
+
+    def named(value, k):
+        new, lag = lags.get(value, (None, 0))
+        return f"{new}@{k - lag}" if new and k >= lag else f"{value}@{k}"
+
+    feeders = {memory: f"feeder of {memory}" for memory in machine.memories}
+    fed = replace(machine, processors={**machine.processors, **{name: memory for memory, name in feeders.items()}})
+    tasks, values, begun, listed = {}, {}, [], []
+    for k in range(count):
+        shift = k * period
+        values |= {f"{value}@{k}": size for value, size in graph.values.items()}
+        for name, task in graph.tasks.items():
+            parts = tuple(
+                (tuple(named(v, k) for v in reads), tuple(named(v, k) for v in writes), place)
+                for reads, writes, place in task.parts
+            )
+            tasks[f"{name}@{k}"] = replace(
+                task,
+                reads=tuple(named(v, k) for v in task.reads),
+                writes=tuple(named(v, k) for v in task.writes),
+                parts=parts,
+            )
+        for number, (value, memory) in enumerate(inputs):
+            if value not in lags:
+                tasks[f"feed {number}@{k}"] = lowering.Task(0, (), (f"{value}@{k}",))
+                listed.append({"run": f"feed {number}@{k}", "on": [feeders[memory]], "start": shift})
+            elif k < lags[value][1]:
+                begun.append((f"{value}@{k}", memory))
+        listed.extend(_shifted(step, named, k, shift) for step in steps)
+        handed = {new for new, _ in lags.values()}
+        for value, memory in graph.outputs:
+            if value not in handed:
+                listed.append({"drop": [f"{value}@{k}"], "memory": memory, "start": last + shift})
+    order = sorted(range(len(listed)), key=lambda index: (listed[index]["start"], index))
+    whole = lowering.Graph(tasks, values, begun, static=graph.static)
+    return _judged(whole, fed, [listed[index] for index in order], (warm * period, (warm + 1) * period), count * period)
+
+
+def _lags(document, graph):
+    """Return what takes the place of each value that is handed on, and how many steps of training later."""
+    late = 1 + document["staleness"]
+    found = {}
+    for value in graph.values:
+        if value[0] in "wo" and f"n{value}" in graph.values:
+            found[value] = f"n{value}", late if value[0] == "w" else 1
+    return found
+
+
+def _shifted(step, named, k, shift):
+    step = step | {"start": step["start"] + shift}
+    if "run" in step:
+        step["run"] = f"{step['run']}@{k}"
+    if "copy" in step:
+        return step | {"copy": named(step["copy"], k)}
+    if "drop" in step:
+        step["drop"] = [named(value, k) for value in step["drop"]]
+    return step
+
+
+def _judged(graph, machine, steps, window, end):
+    """Return the broken rules, and the peaks within a window of time."""
+    report = referee.Report()
+    actions = []
+    for index, step in enumerate(steps):
+        action, rules = read_step(graph, machine, index, step)
+        assert action is not None
+        assert not rules
+        action.start = step["start"]
+        actions.append(action)
+    instant = referee._instants(actions, max(action.end for action in actions))
+    referee._check_resources(actions, instant, report)
+    simulation = referee._Simulation(graph, machine, actions, instant, report)
+    simulation.run()
+    settled = {action.index for action in actions if window[0] <= action.start < end - window[0]}
+    names = {
+        "resource-busy": "period-overlap",
+        "read-missing": "period-precedence",
+        "value-busy": "period-precedence",
+        "free-missing": "period-precedence",
+        "capacity": "capacity",
+    }
+    broken = {names[rule] for index, rule in report.violations if rule in names and index in settled}
+    peaks = dict.fromkeys(machine.memories, 0)
+    for what, action, used in simulation.log:  # bytes only grow when something begins
+        if what == "begin" and window[0] <= instant[action.start] < window[1]:
+            peaks = {memory: max(most, used[memory]) for memory, most in peaks.items()}
+    return broken, peaks

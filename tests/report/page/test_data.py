@@ -1,0 +1,133 @@
+"""Columns that are packed come back; and a page has what it needs, and nothing from elsewhere."""
+
+import base64
+import re
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat.errors import OptionError
+from remat.report.page import page, write_page
+from remat.report.page.data import Packed, pack
+from remat.report.plot.schedule import plot
+from remat.report.views.composition import Kind
+from tests.report.results import OFFLOAD, chain_result, long_result, offload_result, result_of
+
+
+def unpacked(head, data):
+    """Read columns back, as the page does."""
+    whole, found = zlib.decompress(base64.b64decode(data)), {}
+    for entry in head["columns"]:
+        length = entry.get("bytes", entry.get("count", 0) * entry.get("width", 0))
+        part, whole = whole[:length], whole[length:]
+        if "bytes" in entry:
+            found[entry["name"]] = part.decode().split("\n")
+            continue
+        planes = np.frombuffer(part, dtype=np.uint8).reshape(entry["width"], entry["count"])
+        unsigned = sum(
+            (plane.astype(np.int64) << (8 * k) for k, plane in enumerate(planes)), np.zeros(entry["count"], int)
+        )
+        numbers = (unsigned >> 1) ^ -(unsigned & 1)
+        found[entry["name"]] = np.cumsum(numbers) if entry["differences"] else numbers
+    assert whole == b""
+    return found
+
+
+@settings(max_examples=60, derandomize=True, database=None, deadline=None)
+@given(st.lists(st.integers(-(2**51), 2**51), max_size=30), st.booleans())
+def test_columns_come_back(numbers, differences):
+    packed = Packed()
+    packed.column("one", np.array(numbers, dtype=np.int64), differences=differences)
+    packed.texts("two", ["a", "é漢", ""])
+    found = unpacked({"columns": packed.entries}, packed.encoded())
+    assert found["one"].tolist() == numbers
+    assert found["two"] == ["a", "é漢", ""]
+
+
+@pytest.mark.parametrize("made", [chain_result, offload_result])
+def test_a_page_has_the_schedule(made):
+    result = made()
+    head, data = pack(result)
+    found = unpacked(head, data)
+    report, steps = result.report, result.columns
+    start = found["start"] * head["tick"]
+    assert start == pytest.approx(report.start.astype(float), abs=1e-9 * float(report.makespan))
+    assert start + found["length"] * head["tick"] == pytest.approx(report.end.astype(float))
+    assert found["item"].tolist() == steps.item.tolist()
+    for memory, listed in zip(result.machine.memories, head["memories"], strict=True):
+        assert listed["name"] == memory.name
+        assert listed["peak"] == report.peaks[memory.name].size == sum(listed["at_peak"].values())
+    served = [
+        found["served"][row["first"] : row["stop"]].tolist() for row in head["rows"] if row["stop"] > row["first"]
+    ]
+    assert sum(map(len, served)) >= int((report.end > report.start).sum())
+    assert all(np.all(np.diff(report.start[row]) >= 0) for row in served)
+    # Each stay ends after it began, with the step that frees it.
+    died = np.where(found["died"] % 2, -1, found["died"] // 2 + np.maximum(found["born"], 0))
+    ends = np.where(died < 0, float(report.makespan), report.end[np.maximum(died, 0)])
+    assert (ends >= np.where(found["born"] < 0, 0, report.start[np.maximum(found["born"], 0)])).all()
+
+
+def test_whole_times_are_exact():
+    head, data = pack(long_result(100))
+    assert head["tick"] == 1.0
+    assert unpacked(head, data)["start"].tolist() == long_result(100).report.start.tolist()
+
+
+def test_what_a_page_says():
+    result = chain_result()
+    text = page(result)
+    assert "<h1>three stages</h1>" in text
+    for said in ("rotor", f"makespan {result.makespan} ms", "at the peak", "checkpoints", "lower bound"):
+        assert said.lower() in text.lower()
+    assert all(Kind(int(kind)).label in text for kind in pack(result)[0]["memories"][0]["at_peak"])
+
+
+def test_a_page_needs_nothing_else_and_is_small():
+    text = page(chain_result())
+    assert not re.search(r"https?://|//cdn|@import|src=|<link(?! rel=\"icon\" href=\"data:,\")", text)
+    assert len(text) < 80_000
+
+
+def test_names_are_escaped():
+    task = '</script><script>alert("1")</script>'
+    steps = [{"run": task}, {"run": "b", "on": ["gpu0"], "drop": ["u"]}]
+    tasks = [OFFLOAD["tasks"][0] | {"id": task}, *OFFLOAD["tasks"][1:]]
+    text = page(result_of(OFFLOAD | {"tasks": tasks}, steps, name=task))
+    assert text.count("<script>") == 1
+    assert "alert(" not in text.partition('<script type="text/plain"')[2]
+
+
+def test_equal_results_give_equal_pages(tmp_path):
+    result = chain_result()
+    write_page(result, tmp_path / "one.html")
+    plot(result, tmp_path / "two.HTML")
+    result.plot(tmp_path / "three.html")
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.HTML").read_bytes()
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "three.html").read_bytes()
+
+
+def test_what_has_no_page(tmp_path):
+    with pytest.raises(OptionError, match="no schedule to plot"):
+        page(replace(chain_result(), report=None, columns=None))
+    with pytest.raises(OptionError, match=r"an \.html page shows memory and resources over time, and has no views"):
+        plot(chain_result(), tmp_path / "page.html", view="values")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_schedule():
+    optional = [{"id": "t", "time": 1, "writes": [], "required": False}]
+    head, _ = pack(result_of({"schema": "remat.instance/1", "kind": "dag", "tasks": optional}, []))
+    assert head["memories"][0]["peak"] == 0
+    assert head["rows"][0]["stop"] == 0
+
+
+def test_pipelines_have_a_row_for_each_device():
+    head, _ = pack(remat.solve(remat.example("uniform_p4"), algorithm="1f1b"))
+    assert [row["name"] for row in head["rows"]][:4] == ["gpu0", "gpu1", "gpu2", "gpu3"]
+    assert [memory["peak"] for memory in head["memories"]] == [16, 12, 8, 4]
