@@ -8,6 +8,7 @@ hides as much of it as can be; the choice is NP-hard, and this is a heuristic:
    the fewest forwards that run again (most bytes per time first) are tried in place of that, and beside it.
 2. A walk flips and exchanges stages that leave and forwards that run again, and moves updates between processors. Of
    very short chains all choices are tried.
+3. Where parameters lie beside another processor, that may run forwards and backwards as well (module `helped`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from remat.plugin import (
 from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.kit.whole import raised
 from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
+from remat_algorithms.offload.weights import helped
 from remat_algorithms.offload.weights.parameters import Choice, Setting
 from remat_algorithms.offload.weights.rules import setting_of, with_places
 from remat_algorithms.offload.weights.training import Manner, Training
@@ -44,6 +46,8 @@ Choices = list[Choice]
 
 WORSE = 0.05
 """Most by which the walk accepts a longer makespan; little is likelier."""
+WORSE_HELPED = 0.01
+"""The same where a helper runs forwards and backwards: there are more ways to change little."""
 BACK = 0.05
 """How often it returns to the best after a refusal."""
 
@@ -124,7 +128,23 @@ class _Search(Incumbent[_Found]):
                     raise
             if self.context.stopped or self._is_fastest():
                 break
+        if self.setting.may_be_helped:
+            self._helped_starts()
         return self.best
+
+    def _helped_starts(self) -> None:
+        """Let the helper run first stages, as many as are best; then update some stages on the device."""
+        found: _Found | None = None
+        for choices in helped.prefixes(self.setting):
+            if self.context.stopped or self._is_fastest():
+                return
+            one = self._evaluate(choices)
+            if one is not None and (found is None or one.cost < found.cost):
+                found = one
+        for choices in helped.with_updates(self.setting, list(found.training.choices)) if found is not None else ():
+            if self.context.stopped or self._is_fastest():
+                return
+            self._evaluate(choices)
 
     def improve(self, best: _Found, evaluations: int) -> _Found:
         """Try all choices, if they are no more than that; otherwise flip and exchange, now and then for the worse."""
@@ -134,8 +154,8 @@ class _Search(Incumbent[_Found]):
                 if self.context.stopped or self._is_fastest():
                     break
                 self._evaluate(choices)
-        else:
-            self._walk(best, evaluations)
+        if ways > evaluations or self.setting.may_be_helped:
+            self._walk(self.best or best, evaluations)
             self._trim()
         return self.best or best
 
@@ -216,15 +236,18 @@ class _Search(Incumbent[_Found]):
         return found
 
     def _walk(self, best: _Found, evaluations: int) -> None:
-        chance = self.context.random()
+        chance, setting = self.context.random(), self.setting
+        helps = setting.may_be_helped
+        worse = WORSE_HELPED if helps else WORSE
         current = best
         for _ in range(evaluations):
             if self.context.stopped or self._is_fastest():
                 return
-            found = self._evaluate(self._changed(list(current.training.choices), chance))
+            choices = list(current.training.choices)
+            found = self._evaluate(helped.changed(setting, choices, chance) if helps else self._changed(choices, chance))
             if found is not None and found.cost < best.cost:
                 best = found
-            if found is not None and found.makespan <= current.makespan * (1 + WORSE * chance.random() ** 2):
+            if found is not None and found.makespan <= current.makespan * (1 + worse * chance.random() ** 2):
                 current = found
             elif chance.random() < BACK:
                 current = best
@@ -312,5 +335,14 @@ def _notes(training: Training) -> tuple[str, ...]:
     leave = sum(choice.streams for choice in choices)
     elsewhere = sum(choice.updater != 0 for choice in choices)
     counted = f"{len(choices)} stages with parameters: {leave} leave between F and B, {elsewhere} are updated elsewhere"
-    again = sum(choice.again for choice in training.choices)
-    return (counted, f"{again} of {len(training.choices)} forwards run again") if again else (counted,)
+    notes = [counted]
+    again = sum(Training.twice(choice) for choice in training.choices)
+    if again:
+        notes.append(f"{again} of {len(training.choices)} forwards run again")
+    forwards = sum(choice.helped > 0 for choice in training.choices)
+    backwards = sum(choice.helped == 2 for choice in training.choices)
+    if forwards:
+        setting = training.setting
+        name = setting.machine.processors[setting.helper or 0].name
+        notes.append(f"{name} runs {forwards} first forwards and {backwards} backwards")
+    return tuple(notes)
