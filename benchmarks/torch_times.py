@@ -3,6 +3,9 @@
     <python with torch> -m benchmarks.torch_times [--networks gpt2 resnet densenet] [--rounds 20] [--seconds 240]
         [--store build/torch_times] [--shown]
 
+Storages of many megabytes are fresh pages in each step, whose cost varies: eager's steps differ by 5 % instead of 30 %
+where glibc keeps them (MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=17179869184 in the environment).
+
 CPU seconds of forward and backward in one process, on one thread. In a round each competitor makes one step, in an
 order that is drawn anew. A run goes on where the last one has stopped (`--seconds`), until all have their rounds: the
 store has the rounds, the measured peaks, measured costs of operators, and plans. A ratio is that of the medians to the
