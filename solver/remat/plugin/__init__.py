@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from remat.plugin.problem import Problem
     from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
     from remat.plugin.registry import Algorithm
+    from remat.schedule.again import Segment
     from remat.schedule.closing import plan_of
     from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, task_sequence
     from remat.schedule.orders import Orders, Pass, Phase, Stage, degrees_of, initial_of, tasks_of
@@ -90,6 +91,7 @@ _HOME = {
     "Proposal": "remat.plugin.proposal",
     "Ragged": "remat.graph.taskgraph",
     "Resident": "remat.graph.taskgraph",
+    "Segment": "remat.schedule.again",
     "Stage": "remat.schedule.orders",
     "Status": "remat.plugin.proposal",
     "StepBuilder": "remat.schedule.steps",
@@ -161,6 +163,7 @@ __all__ = [
     "Proposal",
     "Ragged",
     "Resident",
+    "Segment",
     "Stage",
     "Status",
     "StepBuilder",
