@@ -102,7 +102,7 @@ def repeated(graph: TaskGraph, processors: IntArray, operations: Ragged) -> Repe
         graph,
         tasks=_Alias(graph.tasks, again),
         values=_Alias(graph.values, made.items),
-        time=extended(graph.time),  # type: ignore[arg-type]
+        time=extended(graph.time),
         times=None if graph.times is None else np.concatenate((graph.times, graph.times[:, again]), axis=1),
         size=np.concatenate((graph.size, graph.size[made.items])),
         reads=_joined(Ragged(graph.reads.start, own), more),
@@ -113,7 +113,9 @@ def repeated(graph: TaskGraph, processors: IntArray, operations: Ragged) -> Repe
         recomputable=extended(graph.recomputable),  # type: ignore[arg-type]
         once=extended(graph.once),  # type: ignore[arg-type]
         parallel_max=None if graph.parallel_max is None else extended(graph.parallel_max),
-        parallel_alpha=None if graph.parallel_alpha is None else np.concatenate((graph.parallel_alpha, graph.parallel_alpha[again])),
+        parallel_alpha=None
+        if graph.parallel_alpha is None
+        else np.concatenate((graph.parallel_alpha, graph.parallel_alpha[again])),
         pairs=None if graph.pairs is None else _pairs(graph.pairs, again),
         cheapest=None,
         modules=None,
@@ -134,4 +136,6 @@ def _offsets(rows: Ragged) -> IntArray:
 
 
 def _joined(one: Ragged, other: Ragged) -> Ragged:
-    return Ragged(np.concatenate((one.start, one.start[-1] + other.start[1:])), np.concatenate((one.items, other.items)))
+    return Ragged(
+        np.concatenate((one.start, one.start[-1] + other.start[1:])), np.concatenate((one.items, other.items))
+    )

@@ -65,8 +65,9 @@ def _numbers(listed: object, least: int, path: str) -> tuple[int, ...]:
         if all(type(end) is int for end in ends) and least <= ends[0] <= ends[1] < 10**8:
             return tuple(range(ends[0], ends[1] + 1))
     elif isinstance(listed, list) and listed and all(type(one) is int and least <= one < 10**8 for one in listed):
-        if sorted(set(listed)) == listed:
-            return tuple(listed)
+        ordered = tuple(sorted(set(listed)))
+        if list(ordered) == listed:
+            return ordered
     raise InstanceError(f'expected {{"from": {least}, "to": 5}} or a list of numbers from {least} on, in order', path)
 
 

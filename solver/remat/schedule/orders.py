@@ -409,7 +409,9 @@ def read_stages(
     for index, stage in enumerate(listed):
         path = f"$.stages[{index}]"
         if not isinstance(stage, dict) or stage.keys() - {"versions", "part", "recompute"} != {"layers", "device"}:
-            raise InstanceError("a stage is an object with the keys layers and device, and perhaps part and recompute", path)
+            raise InstanceError(
+                "a stage is an object with the keys layers and device, and perhaps part and recompute", path
+            )
         if not isinstance(stage["device"], str) or stage["device"] not in known:
             raise InstanceError(f"unknown device {str(stage['device'])[:60]!r}", f"{path}.device")
         held, part = _read_layers(stage["layers"], layers, f"{path}.layers"), _read_part(stage, f"{path}.part")

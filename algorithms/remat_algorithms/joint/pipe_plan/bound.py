@@ -1,18 +1,20 @@
 """A lower bound on the time of a step that knows what the bytes force to be recomputed, over all schedules.
 
-Of one micro-batch, let R(l) be the time of all layers behind l, forwards and back: no less passes between the forward of
-l and its backward, on whatever devices. Let Q be the layers whose forwards run more than once. What another layer saves
-is held for R(l). Of layers in Q that follow each other, the first one's input, or what it saves, is held for as long:
-from neither nothing can be made again. So with work w, memory x time of what always happens c, for any price a >= 0 of
+Of one micro-batch, let R(l) be the time of all layers behind l, forwards and back: no less passes between the forward
+of l and its backward, on whatever devices. Let Q be the layers whose forwards run more than once. What another layer
+saves is held for R(l). Of layers in Q that follow each other, the first one's input, or what it saves, is held for as long:
+from neither nothing can be made again. So with work w, memory x time c of what always happens, for any price a >= 0 of
 bytes times time,
 
-    T (D + a M) >= idle + n (w + a c + min over Q of sum over Q of f(l) + a (sum over others of s(l) R(l)
-                                                                         + sum over first ones of Q of min(s(l), x(l-1)) R(l)))
+    T (D + a M) >= n (w + a c + min over Q of (sum of f(l), l in Q) + a (sum of s(l) R(l), l not in Q)
+                                             + a (sum of min(s(l), x(l-1)) R(l), l first ones of Q))
 
 for n micro-batches on D devices with M bytes besides parameters: work on one side, Little's law on the other. The
-minimum is a shortest path over layers with two states, O(layers); the best price is found by golden section. `idle` is
-what devices wait for at first: of devices with parameters of different layers, the k-th one for k layers, and where
-backwards are whole, as long at the end.
+minimum is a shortest path over layers with two states, O(layers); the best price is found by golden section.
+
+Where layers run on the devices on which their parameters lie from the start, as in all plans that are orders, devices
+wait at first: of layers in a row, k pass before the k-th device can begin, and where backwards are whole, as many at
+the end. That is a bound of its own, for such schedules.
 """
 
 from __future__ import annotations
@@ -86,21 +88,21 @@ def limits_of(problem: Problem) -> Limits | None:
 
 
 def work_bound(limits: Limits) -> float:
-    """Return the bound where nothing is recomputed: all work, shared by all devices, and what these wait at first."""
+    """Return the bound where layers stay where they are: all work, shared, and what devices wait for."""
     work = sum(row.forward + row.backward + row.weight for row in limits.rows)
     return SAFE * (limits.idle + limits.batches * work) / limits.devices
 
 
 def forced_bound(limits: Limits) -> tuple[float, float]:
-    """Return the bound with what must be recomputed, and its price of a byte for a unit of time (0: bytes are plenty)."""
-    if not limits.memory:
-        return work_bound(limits), 0.0
-    memory = limits.memory
+    """Return the bound with what must be recomputed, and its price of bytes times time; 0: bytes are plenty."""
     total = sum(row.forward + row.backward + row.weight for row in limits.rows)
+    if not limits.memory:
+        return SAFE * limits.batches * total / limits.devices, 0.0
+    memory = limits.memory
 
     def value(price: float) -> float:
         least = total + _least(limits.rows, price)
-        return (limits.idle + limits.batches * least) / (limits.devices + price * memory)
+        return limits.batches * least / (limits.devices + price * memory)
 
     scale = limits.devices / memory
     price = _golden(lambda share: value(scale * math.exp(share)), -12.0, 8.0)

@@ -1,7 +1,7 @@
 """What a stage may recompute, from nothing to all of it, and the time and bytes of each way: its *levels*.
 
-A level is segments of layers that run again (`remat.schedule.again`). With single layers as segments each keeps its input
-until its backward; longer ones keep one input, and make room for all that they save at a time (Chen et al. 2016).
+A level is segments of layers that run again (`remat.schedule.again`). With single layers as segments each keeps its
+input until its backward; longer ones keep one input, and make room for all that they save at a time (Chen et al. 2016).
 Levels that another one beats in time and in bytes are left out.
 """
 
@@ -48,12 +48,14 @@ class Level:
 class StageCosts:
     """Levels of stages of consecutive layers, each kind of stage once (stages of equal layers are equal)."""
 
-    def __init__(self, instance: PipelineInstance, layers: Sequence[Layer], types: Sequence[str], recompute: str) -> None:
+    def __init__(
+        self, instance: PipelineInstance, layers: Sequence[Layer], types: Sequence[str], recompute: str
+    ) -> None:
         self.instance, self.layers, self.types, self.recompute = instance, layers, types, recompute
         self.known: dict[tuple[object, ...], tuple[Level, ...]] = {}
 
     def levels(self, own: tuple[int, ...], device: int) -> tuple[Level, ...]:
-        """Return the levels of a stage on a device: those that hold most first, nothing recomputed before all others."""
+        """Return the levels of a stage on a device, those that hold most first; the first one recomputes nothing."""
         before = self.layers[own[0] - 1].output_size if own[0] else 0
         back = self.layers[own[0] - 1].gradient_bytes if own[0] else 0
         key = (self.types[device], before, back, *(id(self.layers[layer]) for layer in own))
@@ -76,18 +78,18 @@ class StageCosts:
             for length in spread_out(range(2, len(layers) + 1), 6) if worth else ():
                 ways.append(
                     tuple(
-                        tuple(range(first, min(first + length, len(layers))))
-                        for first in range(0, len(layers), length)
+                        tuple(range(first, min(first + length, len(layers)))) for first in range(0, len(layers), length)
                     )
                 )
-        found = [
-            Level(way, sum(times[index] for segment in way for index in segment), *work.of(way)) for way in ways
-        ]
+        found = [Level(way, sum(times[index] for segment in way for index in segment), *work.of(way)) for way in ways]
         best: list[Level] = []
         for level in sorted(found, key=lambda one: (-one.held, one.again, one.backward)):
             beaten = any(
-                other.held <= level.held and other.again <= level.again and other.backward <= level.backward
-                and other is not level and (other.held, other.again, other.backward) != (level.held, level.again, level.backward)
+                other.held <= level.held
+                and other.again <= level.again
+                and other.backward <= level.backward
+                and other is not level
+                and (other.held, other.again, other.backward) != (level.held, level.again, level.backward)
                 for other in found
             )
             same = any((one.held, one.again) == (level.held, level.again) for one in best)
@@ -105,9 +107,7 @@ class _StageBytes:
         self.layers = layers
         self.x = [before, *(layer.output_size for layer in layers)]  # of each layer's input; the last is what is sent
         self.y = [back, *(layer.gradient_bytes for layer in layers)]
-        reads = [
-            instance.backward_reads if layer.backward_reads is None else layer.backward_reads for layer in layers
-        ]
+        reads = [instance.backward_reads if layer.backward_reads is None else layer.backward_reads for layer in layers]
         self.input = ["input" in own for own in reads]
         self.output = ["output" in own for own in reads]
         self.split = [layer.is_split for layer in layers]
@@ -131,7 +131,12 @@ class _StageBytes:
             live -= (layer.saved_size if k in again else 0) + (0 if kept[k] else self.x[k])
         forward = most
         held = live - (0 if kept[count] else self.x[count])
-        return held, forward, self._back(segments, kept, held, False) - held, self._back(segments, kept, held, True) - held
+        return (
+            held,
+            forward,
+            self._back(segments, kept, held, False) - held,
+            self._back(segments, kept, held, True) - held,
+        )
 
     def _back(self, segments: Segments, kept: list[bool], held: int, ahead: bool) -> int:
         """Return the most bytes of a backward."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from remat.plugin import IntArray, Orders, Pass, Phase, PipelineInstance, Problem, Segment, Stage
 from remat_algorithms.joint.pipe_plan.levels import Level, StageCosts
-from remat_algorithms.joint.pipe_plan.walk import Facts, Progress, State
+from remat_algorithms.joint.pipe_plan.walk import Facts, FloatArray, Progress, State
 from remat_algorithms.parallel.pipeline.model import Lists, PipelineModel
 from remat_algorithms.parallel.pipeline.stages import model_of
 
@@ -57,7 +57,8 @@ class Outline:
     def room(self) -> list[int]:
         """Bytes of each device for what its stages hold."""
         return [
-            UNLIMITED if free is None else free - unseen for free, unseen in zip(self.model.free, self.unseen, strict=True)
+            UNLIMITED if free is None else free - unseen
+            for free, unseen in zip(self.model.free, self.unseen, strict=True)
         ]
 
     @property
@@ -140,9 +141,21 @@ def state_of(facts: Facts, seed: int) -> State:
         return np.zeros(shape, dtype=np.int64)
 
     first = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]) >> 1 | 1
+
+    def times() -> FloatArray:
+        return np.zeros((classes, batches))
+
     return State(
-        **{name: np.zeros((classes, batches)) for name in ("key", "start", "end", "current", "best")},
-        **{name: whole(stages, batches) for name in ("level", "advance", "current_level", "best_level", "best_advance")},
+        key=times(),
+        start=times(),
+        end=times(),
+        level=whole(stages, batches),
+        advance=whole(stages, batches),
+        current=times(),
+        best=times(),
+        current_level=whole(stages, batches),
+        best_level=whole(stages, batches),
+        best_advance=whole(stages, batches),
         done=whole(classes),
         ready=np.zeros(classes),
         clock=np.zeros(devices),

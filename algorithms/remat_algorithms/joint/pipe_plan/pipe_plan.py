@@ -1,7 +1,7 @@
 """`pipe-plan`: stages, their order, and what each recomputes for each micro-batch, planned together; anytime.
 
-1. Outlines: layers cut evenly onto places (one stage a device, two in a V, in turns, in a W), and as the planners of the
-   zoo cut them. What each stage may recompute is a list of levels (`levels`), by stages of equal layers.
+1. Outlines: layers cut evenly onto places (one stage a device, two in a V, in turns, in a W), and as the planners of
+   the zoo cut them. What each stage may recompute is a list of levels (`levels`), by stages of equal layers.
 2. The orders of the named rules for these places, each with the least recomputation that makes it fit (`search`).
 3. Walks over orders and levels at once (`walk`): first a few for each outline, then the others for the best two.
 4. All is placed and weighed as it will be judged. Where what is only passing does not fit beside the rest, so much of
@@ -71,6 +71,8 @@ TIGHTENED = 5
 
 PLACED = 40_000
 """Operations of stages up to which all rules and planners of the zoo are asked."""
+
+STAYING = "layers run where their parameters lie from the start"
 
 UNEVEN = 12
 """Cuts of other planners that are gone on from, at most."""
@@ -151,9 +153,7 @@ class _Line:
 
 
 class _Planning:
-    def __init__(
-        self, problem: Problem, instance: PipelineInstance, options: PlanOptions, context: Context
-    ) -> None:
+    def __init__(self, problem: Problem, instance: PipelineInstance, options: PlanOptions, context: Context) -> None:
         self.problem, self.instance, self.options, self.context = problem, instance, options, context
         self.best = BestOrders(problem, context)
         self.costs = StageCosts(instance, instance.each_layer(), instance.device_types, options.recompute)
@@ -188,9 +188,12 @@ class _Planning:
         if limits is None:
             return
         forced, price = forced_bound(limits)
-        source = "work, and memory x time with what must be recomputed" if price else "work, and what devices wait for"
-        value = stated(self.problem, max(forced, work_bound(limits)))
+        source = "work, and memory x time with what must be recomputed" if price else "work"
+        value = stated(self.problem, forced)
         self.bounds.append(Bound(value, ALL_SCHEDULES, source))
+        if limits.idle:
+            waiting = stated(self.problem, work_bound(limits))
+            self.bounds.append(Bound(waiting, STAYING, "work, and what devices wait for"))
         self.context.report(bound=value, scope=ALL_SCHEDULES)
 
     # --- outlines -----------------------------------------------------------------------------------------------------
@@ -251,6 +254,7 @@ class _Planning:
                 return
             self.best.weigh(orders)
         cut: dict[tuple[Any, ...], tuple[Stage, ...]] = {}
+        known = {tuple((stage.layers, stage.device) for stage in line.outline.stages): line for line in self.lines}
         for ask in _planners(self.problem, self.context):
             if self._stopped:
                 return
@@ -259,11 +263,19 @@ class _Planning:
                 if proposal.orders is not None:
                     self.best.weigh(proposal.orders)
                     stages = proposal.orders.stages
-                    cut.setdefault(tuple((stage.layers, stage.device) for stage in stages), stages)
-        known = {tuple((stage.layers, stage.device) for stage in line.outline.stages) for line in self.lines}
+                    key = tuple((stage.layers, stage.device) for stage in stages)
+                    cut.setdefault(key, stages)
+                    self._go_on(known.get(key), proposal.orders)
         for key, stages in list(cut.items())[:UNEVEN]:
             if key not in known and self._in_a_row(stages):
                 self._begin(Outline.of(self.problem, self.costs, stages, "planned"), [])
+
+    def _go_on(self, line: _Line | None, orders: Orders) -> None:
+        """Add orders of a line's stages to the schedules that it goes on from."""
+        if line is not None and not orders.paired:
+            lists = tuple(tuple((int(one.phase), one.stage, one.batch) for one in listed) for listed in orders.lists)
+            line.entries = sorted([*line.entries, *line.walks.begin([lists])], key=lambda entry: entry.figure)
+            line.entry = line.entries[0]
 
     def _in_a_row(self, stages: tuple[Stage, ...]) -> bool:
         """Whether stages are all layers once, in order."""
@@ -317,4 +329,4 @@ def _planners(problem: Problem, context: Context) -> Iterator[Callable[[], Propo
     yield lambda: dapple_plan.solve(problem, dapple_plan.JudgedOptions(), context.aside())
     for ask in (*plain, chimera_plan.solve):
         yield partial(ask, problem, StageOptions(), context.aside())
-    yield lambda: solve_search(problem, SearchOptions(moves=1000), context.aside())
+    yield lambda: solve_search(problem, SearchOptions(), context.aside())

@@ -11,7 +11,7 @@ import numpy as np
 
 from remat.plugin import IntArray
 from remat_algorithms.joint.pipe_plan.outline import Outline, state_of
-from remat_algorithms.parallel.pipeline.model import B, BW, F, Lists, W, complete, evaluate
+from remat_algorithms.parallel.pipeline.model import BW, B, F, Lists, W, complete, evaluate
 
 HEAT = 1.0
 KEPT = 8
@@ -93,9 +93,7 @@ class Walks:
     def _entry(self) -> Entry:
         state = self.state
         lists = _lists(self.facts, state.best_order)
-        return Entry(
-            state.progress.best, state.best.copy(), state.best_level.copy(), lists, state.best_advance.copy()
-        )
+        return Entry(state.progress.best, state.best.copy(), state.best_level.copy(), lists, state.best_advance.copy())
 
     def walk(self, entry: Entry, moves: int) -> Entry:
         """Go on from a schedule."""
