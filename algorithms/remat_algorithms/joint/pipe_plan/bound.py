@@ -2,9 +2,9 @@
 
 Of one micro-batch, let R(l) be the time of all layers behind l, forwards and back: no less passes between the forward
 of l and its backward, on whatever devices. Let Q be the layers whose forwards run more than once. What another layer
-saves is held for R(l). Of layers in Q that follow each other, the first one's input, or what it saves, is held for as long:
-from neither nothing can be made again. So with work w, memory x time c of what always happens, for any price a >= 0 of
-bytes times time,
+saves is held for R(l). Of layers in Q that follow each other, the first one's input, or what it saves, is held for as
+long: from neither nothing can be made again. So with work w, memory x time c of what always happens, for any price
+a >= 0 of bytes times time,
 
     T (D + a M) >= n (w + a c + min over Q of (sum of f(l), l in Q) + a (sum of s(l) R(l), l not in Q)
                                              + a (sum of min(s(l), x(l-1)) R(l), l first ones of Q))

@@ -167,5 +167,6 @@ def state_of(facts: Facts, seed: int) -> State:
         gap=np.zeros((2, 2 * stages)),
         late=np.zeros((2, stages)),
         offset=np.zeros(classes),
+        share=np.zeros((2, stages)),
         progress=Progress(random=first, current=math.inf, best=math.inf, period=0.0, moves=0),
     )

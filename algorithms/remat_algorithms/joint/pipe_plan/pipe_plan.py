@@ -57,7 +57,7 @@ from remat_algorithms.parallel.pipeline.planners.planning import StageOptions
 from remat_algorithms.parallel.pipeline.searching import BestOrders, SearchOptions, solve_search
 from remat_algorithms.parallel.pipeline.stages import Staging, needs_flush, staging
 
-MOVES = 60_000
+MOVES = 30_000
 """Moves at most, where nobody says how many."""
 
 WORK = 4_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,24 +13,36 @@ from remat.plugin import IntArray
 from remat_algorithms.joint.pipe_plan.outline import Outline, state_of
 from remat_algorithms.parallel.pipeline.model import BW, B, F, Lists, W, complete, evaluate
 
-HEAT = 1.0
+HEAT = 0.05
+"""Mean times of an operation by which a schedule that is taken may be longer than the present one."""
+
 KEPT = 8
 """Orders that the walks begin with."""
 AT_ONCE = 6_000_000
 """Operations times classes between two looks at whether to stop."""
-DRIFTING = 0.2
-SPREADS = (0.0, 0.05, 0.1, 0.2)
+DRIFTING = 0.5
+"""Share of the moves that look for regular schedules."""
+
+BEGINNINGS = 8
+"""Regular schedules that are begun with."""
+
+SPREADS = (0.0, 0.05, 0.1, 0.02)
+"""How many loads the gaps of a regular schedule are drawn from at first, in turns."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A schedule: its figure, the start times that make it again, and what it recomputes."""
+    """A schedule: its figure, the start times that make it again, and what it recomputes.
+
+    Of a regular one, too: its gaps, those of its W's, its mean levels, and its period.
+    """
 
     figure: float
     keys: Any
     level: IntArray
     lists: Lists
     advance: IntArray
+    regular: tuple[Any, Any, Any, float] | None = None
 
 
 class Walks:
@@ -109,18 +121,25 @@ class Walks:
         return self._entry() if progress.best < entry.figure else entry
 
     def drift(self, entry: Entry, moves: int, number: int) -> Entry:
-        """Look for a regular schedule that recomputes what another one does."""
+        """Look for a regular schedule that recomputes about what another one does, or go on from one."""
         state, progress = self.state, self.state.progress
-        state.current_level[:] = entry.level
         progress.best = math.inf
         spread = [SPREADS[number % len(SPREADS)]]
+        state.current_level[:] = entry.level
+        if entry.regular is not None:
+            spread[0] = -1.0
+            state.gap[1], state.late[1], state.share[1], progress.period = entry.regular
+            progress.current = entry.figure
 
         def go_on(part: int) -> None:
             self.drifting(part, spread[0], float(self.bound))
             spread[0] = -1.0
 
         self._in_parts(moves, go_on)
-        return self._entry() if progress.best < math.inf else entry
+        if progress.best == math.inf or (entry.regular is not None and progress.best >= entry.figure):
+            return entry
+        regular = (state.gap[1].copy(), state.late[1].copy(), state.share[1].copy(), float(progress.period))
+        return replace(self._entry(), regular=regular)
 
     def _in_parts(self, moves: int, act: Callable[[int], object]) -> None:
         progress = self.state.progress
@@ -136,20 +155,27 @@ class Walks:
 
     def improve(self, entries: list[Entry], moves: int) -> Entry:
         """Go on from several schedules, and drop half of them, until one is left."""
-        entries = entries[:KEPT]
-        for number, entry in enumerate(entries[:4]):
-            drifted = self.drift(entry, int(DRIFTING * moves / 4), number)
-            if drifted.figure < entry.figure:
-                entries.append(drifted)
-        entries = sorted(entries, key=lambda entry: entry.figure)[:KEPT]
+        begun = [replace(entries[number % min(len(entries), 4)], regular=None) for number in range(BEGINNINGS)]
+        drifted = self._halve(begun, int(DRIFTING * moves), self.drift)
+        unique = {entry.keys.tobytes() + entry.level.tobytes(): entry for entry in [*drifted, *entries]}
+        walked = self._halve(
+            _sorted(unique)[:KEPT], int((1 - DRIFTING) * moves), lambda entry, some, _: self.walk(entry, some)
+        )
+        return min([*walked, *entries], key=lambda entry: entry.figure)
+
+    def _halve(self, entries: list[Entry], moves: int, act: Callable[[Entry, int, int], Entry]) -> list[Entry]:
+        """Go on from some schedules, and drop half of them, until one is left; return all that came of them."""
         rounds = max(1, len(entries)).bit_length()
-        moves = int((1 - DRIFTING) * moves)
-        best = entries[0]
+        found: list[Entry] = []
         for _ in range(rounds):
-            entries = [self.walk(entry, max(1, moves // rounds // len(entries))) for entry in entries]
+            if self.stop():
+                break
+            entries = [
+                act(entry, max(1, moves // rounds // len(entries)), number) for number, entry in enumerate(entries)
+            ]
+            found += entries
             entries = sorted(entries, key=lambda entry: entry.figure)[: max(1, len(entries) // 2)]
-            best = min(best, entries[0], key=lambda entry: entry.figure)
-        return best
+        return found
 
 
 def _sorted(found: dict[bytes, Entry]) -> list[Entry]:

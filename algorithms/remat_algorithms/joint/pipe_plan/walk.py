@@ -106,6 +106,8 @@ class State(NamedTuple):
     order, used, best_order : (devices, operations), (devices,)
     gap, late, offset
         As in `parallel.pipeline.walk`.
+    share : (2, stages) float64
+        Of a regular schedule, the one that is tried and the present one: the mean level of each stage.
     """
 
     key: FloatArray
@@ -129,6 +131,7 @@ class State(NamedTuple):
     gap: FloatArray
     late: FloatArray
     offset: FloatArray
+    share: FloatArray
     progress: Progress
 
 
@@ -438,7 +441,11 @@ def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> N
 
 
 def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -> None:
-    """Look for a regular schedule, with the present levels; `spread` as in `parallel.pipeline.walk`."""
+    """Look for a regular schedule; `spread` as in `parallel.pipeline.walk`.
+
+    What a stage recomputes is regular, too: of a mean level between two, micro-batches have the lower or the higher one
+    in turns. It begins with the means of the present levels.
+    """
     progress = state.progress
     stages = facts.stages
     begun = spread < 0.0
@@ -449,9 +456,10 @@ def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -
             state.gap[1, index] = spread * facts.load * random(progress)
         for index in range(stages):
             state.late[1, index] = 0.0
-    for stage in range(stages):
-        for batch in range(facts.batches):
-            state.level[stage, batch] = state.current_level[stage, batch]
+        for stage in range(stages):
+            state.share[1, stage] = 0.0
+            for batch in range(facts.batches):
+                state.share[1, stage] += state.current_level[stage, batch] / facts.batches
     for number in range(moves):
         if progress.best <= bound:
             return
@@ -461,6 +469,7 @@ def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -
             state.gap[0, index] = state.gap[1, index]
         for index in range(stages):
             state.late[0, index] = state.late[1, index]
+            state.share[0, index] = state.share[1, index]
         if begun or number > 0:
             for _ in range(1 + int(3 * random(progress))):
                 if random(progress) < 0.1:
@@ -477,19 +486,29 @@ def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -
                 state.gap[1, index] = state.gap[0, index]
             for index in range(stages):
                 state.late[1, index] = state.late[0, index]
+                state.share[1, index] = state.share[0, index]
 
 
 def _vary(facts: Facts, state: State) -> None:
-    """Change a gap, some gaps that follow each other, or when the W's of a stage run."""
+    """Change a gap, some gaps that follow each other, when the W's of a stage run, or what stages recompute."""
     progress = state.progress
     kind = random(progress)
     shift = facts.load * (random(progress) + random(progress) - 1)
     first = int(random(progress) * 2 * facts.stages)
     last = first
-    if kind < 0.25:
+    if kind > 0.6:
+        stage = first % facts.stages
+        end = stage + 1
+        if kind > 0.9:
+            end = stage + 1 + int(random(progress) * (facts.stages - stage))
+        change = random(progress) + random(progress) - 1
+        for index in range(stage, end):
+            state.share[0, index] = max(0.0, min(facts.levels[index] - 1.0, state.share[0, index] + change))
+        return
+    if kind < 0.15:
         last = first + int(random(progress) * (2 * facts.stages - first))
         shift *= 0.4
-    elif kind < 0.5 and len(facts.runs) > 2 * facts.stages:
+    elif kind < 0.3 and len(facts.runs) > 2 * facts.stages:
         stage = first % facts.stages
         state.late[0, stage] = max(0.0, state.late[0, stage] + shift)
         return
@@ -498,8 +517,12 @@ def _vary(facts: Facts, state: State) -> None:
 
 
 def _lay_out(facts: Facts, state: State, period: float) -> None:
-    """Make the keys of a regular schedule."""
+    """Make the keys and levels of a regular schedule."""
     stages = facts.stages
+    for index in range(stages):
+        share = state.share[0, index]
+        for batch in range(facts.batches):
+            state.level[index, batch] = int(share * (batch + 1) + 0.5) - int(share * batch + 0.5)
     clock = 0.0
     for step in range(2 * stages):
         index = step if step < stages else 3 * stages - 1 - step
@@ -512,7 +535,7 @@ def _lay_out(facts: Facts, state: State, period: float) -> None:
         state.offset[index] = clock
         clock += facts.duration[index]
         if step >= stages:
-            clock += facts.again[stage, state.level[stage, facts.batches // 2]]
+            clock += facts.again[stage, int(state.share[0, stage] + 0.5)]
     for index in range(2 * stages, len(facts.runs)):
         source = index - stages
         state.offset[index] = state.offset[source] + facts.duration[source] + state.late[0, index % stages]
