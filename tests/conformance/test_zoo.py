@@ -71,6 +71,7 @@ def with_disk(document):
 # Work decides in the fast tests, not the clock: what a constraint program adds within a blink, and few rounds.
 FAST_OPTIONS = {
     "pipe-search": ({"moves": 50}, {"moves": 20, "placement": "chain"}),
+    "pipe-plan": ({"moves": 30}, {"moves": 20, "placement": "v", "zoo": False}),
     "tessel": ({"work": 0.005, "placement": "chain"},),
     "madpipe": ({"work": 0.005}, {"special": False}),
     "pipeline-ilp": ({"work": 0.005}, {"work": 0.005, "contiguous": True, "blocks": 3}),
@@ -240,7 +241,7 @@ def short(self, kind):
 
 PROGRAMS = {"adjoint-best", "checkmate", "checkmate-lp", "moccasin", "offload-exact", "poet", "dag-auto"}
 PROGRAMS |= {"chain-best", "chain-exact", "pipe-search", "pipe-exact", "tessel", "madpipe", "pipeline-ilp"}
-PROGRAMS |= {"knapsack-ilp"}
+PROGRAMS |= {"pipe-plan", "knapsack-ilp"}
 
 ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
 """Algorithms that rematerialise on task graphs; these draw more graphs."""

@@ -147,12 +147,9 @@ def _golden(function: Callable[[float], float], low: float, high: float) -> floa
 
 
 def stated(problem: Problem, value: float) -> Number:
-    """Return a bound as the problem's times are: whole ones are rounded up."""
-    return math.ceil(value) if problem.graph.time.dtype.kind == "i" and _whole(problem) else value
-
-
-def _whole(problem: Problem) -> bool:
-    return all(
-        isinstance(link.latency, int) and isinstance(link.delay, int) and link.bandwidth is None
-        for link in problem.machine.links
+    """Return a bound as the problem's times are: where all are whole, it is rounded up."""
+    links = problem.machine.links
+    whole = problem.graph.exact_times and all(
+        type(link.latency) is int and type(link.delay) is int and link.bandwidth in (None, 1) for link in links
     )
+    return math.ceil(value) if whole else value

@@ -255,7 +255,7 @@ class _Planning:
             self.best.weigh(orders)
         cut: dict[tuple[Any, ...], tuple[Stage, ...]] = {}
         known = {tuple((stage.layers, stage.device) for stage in line.outline.stages): line for line in self.lines}
-        for ask in _planners(self.problem, self.context):
+        for ask in _planners(self.problem, self.context, self.options.moves):
             if self._stopped:
                 return
             with suppress(OptionError):
@@ -322,11 +322,13 @@ class _Planning:
             line.outline, line.walks, line.entry, entries = outline, walks, again[0], again
 
 
-def _planners(problem: Problem, context: Context) -> Iterator[Callable[[], Proposal]]:
+def _planners(problem: Problem, context: Context, moves: int | None) -> Iterator[Callable[[], Proposal]]:
     """Yield the planners of the zoo, each to be asked by a call."""
     plain = (pipedream.solve_dp, pipedream.solve_2bw, varuna.solve, hetpipe.solve, pipe_torch.solve)
     yield lambda: ftpipe.solve(problem, ftpipe.BlockOptions(), context.aside())
     yield lambda: dapple_plan.solve(problem, dapple_plan.JudgedOptions(), context.aside())
     for ask in (*plain, chimera_plan.solve):
         yield partial(ask, problem, StageOptions(), context.aside())
-    yield lambda: solve_search(problem, SearchOptions(), context.aside())
+    most = SearchOptions().moves
+    searching = SearchOptions(moves=most if moves is None else max(1, min(moves, most)))
+    yield lambda: solve_search(problem, searching, context.aside())
