@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
+from math import comb
 from typing import Any, Literal
 
 import numpy as np
@@ -73,6 +75,9 @@ PLACED = 40_000
 """Operations of stages up to which all rules and planners of the zoo are asked."""
 
 STAYING = "layers run where their parameters lie from the start"
+
+ALL_CUTS = 24
+"""Cuts for one stage a device up to which all are tried."""
 
 UNEVEN = 12
 """Cuts of other planners that are gone on from, at most."""
@@ -215,6 +220,27 @@ class _Planning:
             yield Outline.of(self.problem, self.costs, staged[0], shape), list(staged[1])
         if not found and self.options.placement != "any" and refused is not None:
             raise refused
+        if self.options.placement == "any":
+            yield from self._every_cut()
+
+    def _every_cut(self) -> Iterator[tuple[Outline, list[Lists]]]:
+        """Yield all cuts for one stage a device, where there are few."""
+        count, depth = len(self.problem.machine.processors), self.instance.length
+        if count > depth or comb(depth - 1, count - 1) > ALL_CUTS:
+            return
+        even = staging(self.problem, "chain")
+        for ends in combinations(range(1, depth), count - 1):
+            cuts = (0, *ends, depth)
+            stages = tuple(Stage(tuple(range(cuts[k], cuts[k + 1])), k) for k in range(count))
+            if stages != even.stages and self._runs(stages):
+                yield Outline.of(self.problem, self.costs, stages, "chain"), list(even.starts)
+
+    def _runs(self, stages: tuple[Stage, ...]) -> bool:
+        """Whether each device can run its layers."""
+        layers, types = self.instance.each_layer(), self.instance.device_types
+        return all(
+            layers[layer].work_on(types[stage.device]) is not None for stage in stages for layer in stage.layers
+        )
 
     def _staging(self, shape: str) -> tuple[tuple[Stage, ...], Sequence[Lists]]:
         if shape != "w":
