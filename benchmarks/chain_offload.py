@@ -136,7 +136,7 @@ def shipped(bandwidths: tuple[float, ...], algorithm: str, options: dict[str, An
 
 
 def _per_cent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+    return "-" if value is None else f"{round(value, 3) + 0.0:.3f}"
 
 
 def run(

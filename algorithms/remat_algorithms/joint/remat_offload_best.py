@@ -5,7 +5,8 @@
    literature (`tflms`, `capuchin`, `superneurons` and their like), the best of which is the answer if nothing beats it.
 2. A program about one moment of every schedule bounds them all (`remat_algorithms.offload.chains.bound`), and what its
    solution does is a start, too.
-3. The rest is a walk over bit matrices (`remat_algorithms.chain.phases`: which forwards run before which backward). A
+3. Short chains are given to `poet` as well, and tiny ones, in the end, to the programs of `offload-exact`.
+4. The rest is a walk over bit matrices (`remat_algorithms.chain.phases`: which forwards run before which backward). A
    round spares some forwards, or adds some, or merely ranks anew what shall leave; gaps are then taken in that ranking
    until everything fits, and the dispatcher says how long it takes. What is not much slower is accepted, and now and
    then the walk goes back to the best.
@@ -36,6 +37,7 @@ from remat.plugin import (
     Options,
     Problem,
     Proposal,
+    Steps,
     Termination,
 )
 from remat_algorithms.chain.chain_best import ChainBestOptions
@@ -45,7 +47,7 @@ from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions, Setting
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
 from remat_algorithms.dag.literature.catalogue import ALGORITHMS as LITERATURE
-from remat_algorithms.joint.adjoint_best.starts import judged
+from remat_algorithms.joint.adjoint_best.starts import judged, whole_values
 from remat_algorithms.kit.asking import asked
 from remat_algorithms.offload.chains.bound import SOURCE, ChainBound, Solution
 from remat_algorithms.offload.chains.bound import WORK as BOUND_WORK
@@ -68,6 +70,9 @@ SEARCHING = ("swapadvisor", "knapsack-ilp", "kusumoto-exact", "treewidth")
 
 SHORT, POET_WORK = 8, 1.0
 """Stages of these, for which `poet` is asked, too, and what it may take then, in CP-SAT's units: mostly a blink."""
+
+TINY, WHOLE_WORK = 4, 0.1
+"""Stages up to which the programs of `offload-exact` have the last word, and what each may take, in CP-SAT's units."""
 
 MOST_ASKED = 100
 """Stages up to which the algorithms for one memory and any graph are asked."""
@@ -97,7 +102,8 @@ class OffloadBestOptions(Options):
         BOUND_WORK,
         ge=0,
         allow_inf_nan=False,
-        description="what raising the bound may take beyond its relaxations, in CP-SAT's units (about a second)",
+        description="what raising the bound may take beyond its relaxations, in CP-SAT's units (about a second); 0: no "
+        "programs, and none of `poet` and `offload-exact` for short chains",
     )
 
 
@@ -105,8 +111,9 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
     """Solve a chain, by recomputation and offloading together.
 
     Takes instances of kind `chain`. Without a way out of the processor's memory and back, the answer is that of
-    `rotor`. Is never slower than `rotor`, `chain-best`, `offload-greedy`, `offload-dp`, `pofo` and the
-    quick rules for offloading, within the same time.
+    `rotor`. Is never slower than `rotor`, `chain-best`, `offload-greedy`, `offload-dp`, `pofo` and the rules for
+    offloading that do not search, within the same time; nor, on short chains, than the searching ones and `poet`. Its
+    bound holds for all schedules.
 
     Raises
     ------
@@ -125,12 +132,14 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
     search.starts()
     search.close(options.work)
     search.modelled()
-    search.rules()
+    search.rules(programs=options.work > 0)
     if search.best is not None:
         rounds = options.iterations
         if rounds is None:
             rounds = min(ROUNDS, WORK // problem.chain.length)
         search.walk(rounds)
+    if options.work > 0:
+        search.whole_values()
     proposal = search.proposal(reference)
     limited = options.iterations is not None and not context.stopped and not search.met
     return replace(proposal, termination=Termination.ITERATION_LIMIT) if limited else proposal
@@ -218,11 +227,11 @@ class _Search(BestPlan):
             for found in modelled_plans(self.problem, self.ways, slots, self.context, remake=remake):
                 self.consider(found.plan)
 
-    def rules(self) -> None:
-        """Ask the rules of the zoo: their runs are starts, and the quickest schedule is kept."""
+    def rules(self, *, programs: bool) -> None:
+        """Ask the rules of the zoo, and `poet`: their runs are starts, and the quickest schedule is kept."""
         for entry in RULES:
             self._ask(entry)
-        if self.problem.chain.length <= SHORT:
+        if programs and self.problem.chain.length <= SHORT:
             for entry in EXACT:
                 if entry.name == "poet":
                     self._ask(entry, {"work": POET_WORK})
@@ -240,8 +249,7 @@ class _Search(BestPlan):
             if start is None:
                 return
             makespan = start.makespan
-        if makespan < self.rule_makespan:
-            self.by_rule, self.rule_makespan = Proposal(steps=proposal.steps, makespan=makespan), makespan
+        self._keep(proposal.steps, makespan)
         self.consider_tasks(proposal.steps.runs.tolist())
 
     def proposal(self, reference: Choice) -> Proposal:
@@ -261,6 +269,21 @@ class _Search(BestPlan):
         bound = Bound(min(value, found.makespan), ALL_SCHEDULES, SOURCE)
         ended = Termination.COMPLETED if self.met else found.termination
         return replace(found, bounds=(bound,), optimal_within=ALL_SCHEDULES if self.met else None, termination=ended)
+
+    def whole_values(self) -> None:
+        """Let constraint programming look for what is still quicker; of tiny chains."""
+        if self.problem.chain.length > TINY or self.done:
+            return
+        known = min(self.makespan, self.rule_makespan)
+        for start in whole_values(self.problem, self.context, WHOLE_WORK, None if math.isinf(known) else known):
+            self._keep(start.steps, start.makespan)
+
+    def _keep(self, steps: Steps, makespan: Number) -> None:
+        """Keep a schedule that others made, if it is the quickest of these."""
+        if makespan < self.rule_makespan:
+            self.by_rule, self.rule_makespan = Proposal(steps=steps, makespan=makespan), makespan
+            if quicker(makespan, self.makespan):
+                self.context.report(steps, makespan=makespan)
 
     def walk(self, rounds: int) -> None:
         """Improve the best plan, a round at a time."""
