@@ -4,8 +4,8 @@ The program over down-sets (`stages`) begins at the loss: the k-th stage from th
 of m micro-batches, as under 1F1B. A layer's time is that of its forward and its backward, a way between stages carries
 outputs there and gradients back. Ways are counted as the slowest of the cluster, and as the quickest; the better of the
 two is taken, once placed; each direction has a way of its own, so what is slower of there and back counts. Steps that
-end run 1F1B; streams whose parameters change the pattern 1F1B* of the least period that fits. Where what passes does not
-fit, devices have so much less room the next time.
+end run 1F1B; streams whose parameters change the pattern 1F1B* of the least period that fits. Where what passes does
+not fit, devices have so much less room the next time.
 """
 
 from __future__ import annotations

@@ -13,6 +13,9 @@ from remat.solving.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time, printable
 from remat.verifier import Report, Steady
 
+ROUNDING = 1e-12
+"""Gaps up to this share come of rounding."""
+
 WIDTH = 100
 """Most columns of a table."""
 
@@ -299,7 +302,8 @@ def _lower_bound(result: Result) -> str:
     text = format_time(result.lower_bound, result.units)
     if result.gap is None:
         return text
-    return f"{text}, reached" if result.gap <= 0 else f"{text}, gap {_percent(result.gap, signed=False)}"
+    # Bounds are rounded down: what is left of that is no gap.
+    return f"{text}, reached" if result.gap <= ROUNDING else f"{text}, gap {_percent(result.gap, signed=False)}"
 
 
 def _other_bounds(result: Result) -> list[Bound]:
