@@ -60,10 +60,11 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     relaxing = Relaxing(setting, best, rounds)
     if not best.done:
         relaxing.first()
-    if not best.done:
-        others(setting, best, rounds)
+    known = others(setting, best, rounds) if not best.done else None
     _improve(setting, best, relaxing, rounds, reorder=options.reorder)
     proposal = best.proposal()
+    if proposal.steps is None and known is not None:
+        proposal = known
     if options.iterations is not None and not context.stopped and not best.proved:
         proposal = replace(proposal, termination=Termination.ITERATION_LIMIT)
     return proposal
