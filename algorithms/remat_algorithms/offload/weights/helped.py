@@ -24,13 +24,15 @@ FAR = 0.3
 """How often a delay is drawn afresh; otherwise it becomes a little more or less."""
 
 
-def prefixes(setting: Setting) -> Iterator[Choices]:
-    """Yield choices whose first forwards the helper runs, and perhaps the whole first stage."""
+def prefixes(setting: Setting) -> Iterator[list[Choices]]:
+    """Yield rows of choices whose first forwards the helper runs, more and more; the second row's whole first stage."""
     base, count = _streaming(setting), len(setting.stages)
     for first in (1, 2):
+        row: list[Choices] = []
         for number in sorted({1 + k * (count - 1) // MOST_PREFIXES for k in range(MOST_PREFIXES)}):
             helped = [first] + [1] * (number - 1)
-            yield [replace(c, helped=helped[k] if k < number else 0) for k, c in enumerate(base)]
+            row.append([replace(c, helped=helped[k] if k < number else 0) for k, c in enumerate(base)])
+        yield row
 
 
 def with_updates(setting: Setting, choices: Choices) -> Iterator[Choices]:
@@ -93,7 +95,7 @@ def _one(setting: Setting, choice: Choice, dice: float, chance: random.Random, c
 
 
 def _checked(setting: Setting, index: int, choice: Choice) -> Choice:
-    """Make a choice one that there is: what the helper runs as a whole it updates; only what is updated has updaters."""
+    """Make a choice one that there is: what the helper runs as a whole it updates, too."""
     if index not in setting.updated:
         return replace(choice, updater=setting.helper or 0)
     return replace(choice, helped=1) if choice.helped == 2 and choice.updater == 0 else choice

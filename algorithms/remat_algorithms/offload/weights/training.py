@@ -252,7 +252,7 @@ class Training:
             self._carry(output, setting.device, 0, ready=current[output][-1], needed=len(self.runs))
 
     def _shared_activations(self) -> None:
-        """Let activations follow who reads them, to the helper and back, and free every copy after its last use there."""
+        """Let activations follow who reads them, to the helper and back, and free each copy after its last use."""
         graph, setting = self.graph, self.setting
         weights = {value for stage in setting.stages for value in stage.values}
         beside = setting.machine.processors[self.helper].memory

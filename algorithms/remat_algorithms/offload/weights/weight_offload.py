@@ -46,6 +46,8 @@ Choices = list[Choice]
 
 WORSE = 0.05
 """Most by which the walk accepts a longer makespan; little is likelier."""
+HELPED = 3
+"""How many times more changes are tried where a helper runs forwards and backwards."""
 WORSE_HELPED = 0.01
 """The same where a helper runs forwards and backwards: there are more ways to change little."""
 BACK = 0.05
@@ -55,7 +57,7 @@ BACK = 0.05
 class WeightOffloadOptions(Options):
     """Options of `weight-offload`."""
 
-    evaluations: int = Field(300, ge=0, description="most changes that the walk tries")
+    evaluations: int = Field(300, ge=0, description="most changes that the walk tries, or a third of them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +94,12 @@ def solve(problem: Problem, options: WeightOffloadOptions, context: Context) -> 
     found = search.start()
     if found is None:
         return Proposal(least=search.least_memory(), bounds=_bounds(problem))
+    bounds = (*_bounds(problem), *_crossing(search, found.makespan, context))
     found = search.improve(found, options.evaluations)
     return Proposal(
         steps=found.steps,
         makespan=found.makespan,
-        bounds=_bounds(problem),
+        bounds=bounds,
         termination=context.termination,
         notes=_notes(found.training),
     )
@@ -126,36 +129,42 @@ class _Search(Incumbent[_Found]):
                 self.updaters.remove(updater)
                 if not self.updaters:
                     raise
-            if self.context.stopped or self._is_fastest():
+            if self.context.stopped or self.is_fastest:
                 break
         if self.setting.may_be_helped:
             self._helped_starts()
         return self.best
 
     def _helped_starts(self) -> None:
-        """Let the helper run first stages, as many as are best; then update some stages on the device."""
-        found: _Found | None = None
-        for choices in helped.prefixes(self.setting):
-            if self.context.stopped or self._is_fastest():
-                return
-            one = self._evaluate(choices)
-            if one is not None and (found is None or one.cost < found.cost):
-                found = one
-        for choices in helped.with_updates(self.setting, list(found.training.choices)) if found is not None else ():
-            if self.context.stopped or self._is_fastest():
-                return
-            self._evaluate(choices)
+        """Let the helper run first stages, as many as are best or one more or less; then update some on the device."""
+        for row in helped.prefixes(self.setting):
+            found: list[tuple[tuple[Number, int], int]] = []
+            for place, choices in enumerate(row):
+                if self.context.stopped or self.is_fastest:
+                    return
+                one = self._evaluate(choices)
+                if one is not None:
+                    found.append((one.cost, place))
+            best = min(found, default=(None, -2))[1]
+            for choices in row[max(0, best - 1) : best + 2]:
+                for updated in helped.with_updates(self.setting, choices):
+                    if self.context.stopped or self.is_fastest:
+                        return
+                    self._evaluate(updated)
 
     def improve(self, best: _Found, evaluations: int) -> _Found:
         """Try all choices, if they are no more than that; otherwise flip and exchange, now and then for the worse."""
         ways = len(self.updaters) ** len(self.setting.updated) * 2 ** (len(self.movable) + self.count)
         if ways <= evaluations:
             for choices in self._all_choices():
-                if self.context.stopped or self._is_fastest():
+                if self.context.stopped or self.is_fastest:
                     break
                 self._evaluate(choices)
-        if ways > evaluations or self.setting.may_be_helped:
-            self._walk(self.best or best, evaluations)
+        if self.setting.may_be_helped:
+            self._walk(self.best or best, HELPED * evaluations)
+            self._trim()
+        elif ways > evaluations:
+            self._walk(best, evaluations)
             self._trim()
         return self.best or best
 
@@ -176,7 +185,7 @@ class _Search(Incumbent[_Found]):
         plain = [Choice(updater=updater)] * self.count
         for order in self._orders():
             self._fewest(plain, order, lambda choice: replace(choice, streams=True))
-        if self.best is not None and (self.context.stopped or self._is_fastest()):
+        if self.best is not None and (self.context.stopped or self.is_fastest):
             return
         streaming = [replace(c, streams=index in self.movable[:-1]) for index, c in enumerate(plain)]
         for choices in (plain, streaming):
@@ -241,10 +250,11 @@ class _Search(Incumbent[_Found]):
         worse = WORSE_HELPED if helps else WORSE
         current = best
         for _ in range(evaluations):
-            if self.context.stopped or self._is_fastest():
+            if self.context.stopped or self.is_fastest:
                 return
             choices = list(current.training.choices)
-            found = self._evaluate(helped.changed(setting, choices, chance) if helps else self._changed(choices, chance))
+            choices = helped.changed(setting, choices, chance) if helps else self._changed(choices, chance)
+            found = self._evaluate(choices)
             if found is not None and found.cost < best.cost:
                 best = found
             if found is not None and found.makespan <= current.makespan * (1 + worse * chance.random() ** 2):
@@ -263,7 +273,8 @@ class _Search(Incumbent[_Found]):
                 changed[index] = replace(changed[index], streams=False)
                 self._evaluate(changed)
 
-    def _is_fastest(self) -> bool:
+    @property
+    def is_fastest(self) -> bool:
         return self.best is not None and self.best.makespan <= self.fastest
 
     def _all_choices(self) -> Iterator[Choices]:
@@ -328,6 +339,17 @@ def _bounds(problem: Problem) -> tuple[Bound, ...]:
             values.append(raised(problem, Fraction(moved) / Fraction(total)))
     best = max(values, default=0)
     return (Bound(best, ALL_SCHEDULES, "parameters that must cross the links"),) if best else ()
+
+
+def _crossing(search: _Search, makespan: Number, context: Context) -> tuple[Bound, ...]:
+    """Bound the makespan where the processor beside the parameters computes, too."""
+    if not search.setting.may_be_helped or search.is_fastest or context.stopped:
+        return ()
+    from remat_algorithms.offload.weights.crossing import crossing_bound
+
+    value = crossing_bound(search.setting, float(makespan), lambda: context.stopped)
+    what = "parameters that must cross the links, and who works"
+    return (Bound(raised(search.setting.problem, value), ALL_SCHEDULES, what),) if value > 0 else ()
 
 
 def _notes(training: Training) -> tuple[str, ...]:
