@@ -83,6 +83,7 @@ FAST_OPTIONS = {
     "placement-replicated": ({"moves": 2_000, "nodes": 20},),
     "placement-bound": ({"moves": 2_000, "work": 0.05},),
     "pipe-search": ({"moves": 50}, {"moves": 20, "placement": "chain"}),
+    "pipe-plan": ({"moves": 30}, {"moves": 20, "placement": "v", "zoo": False}),
     "tessel": ({"work": 0.005, "placement": "chain"},),
     "optpipe": ({"work": 0.005}, {"work": 0.005, "placement": "v"}),
     "madpipe": ({"work": 0.005}, {"special": False}),
@@ -299,7 +300,7 @@ def short(self, kind):
 
 PROGRAMS = {"adjoint-best", "checkmate", "checkmate-lp", "moccasin", "offload-exact", "poet", "dag-auto"}
 PROGRAMS |= {"chain-best", "chain-exact", "pipe-search", "pipe-exact", "tessel", "madpipe", "pipeline-ilp", "optpipe"}
-PROGRAMS |= {"knapsack-ilp"}
+PROGRAMS |= {"pipe-plan", "knapsack-ilp"}
 
 ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
 """Algorithms that rematerialise on task graphs; these draw more graphs."""

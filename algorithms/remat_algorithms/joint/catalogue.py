@@ -41,4 +41,17 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         anytime=True,
     ),
+    Algorithm(
+        name="pipe-plan",
+        solver="remat_algorithms.joint.pipe_plan.pipe_plan:solve",
+        options="remat_algorithms.joint.pipe_plan.pipe_plan:PlanOptions",
+        kinds=("pipeline",),
+        summary="stages, order and recomputation of a pipeline, together, from the zoo's rules and planners on",
+        guarantee="heuristic",
+        complexity="O(operations * stages) for each schedule",
+        reference="this project",
+        several_memories=True,
+        any_links=True,
+        anytime=True,
+    ),
 )
