@@ -238,3 +238,12 @@ def test_budgets_are_for_devices():
     assert [memory.capacity for memory in machine.memories] == [9, 9, None]
     machine = make_problem(remat.load(uniform(2, 2)), budget={"": 9, "host": 5}).machine
     assert [memory.capacity for memory in machine.memories] == [9, 9, 5]
+
+
+def test_the_joint_planner_takes_it():
+    """Its plans are no slower, and it claims no bound that knows of no host."""
+    document = uniform(2, 4, layers=4)
+    one = judged(document, budget=10, algorithm="pipe-search", options={"moves": 50})
+    both = judged(document, budget=10, algorithm="pipe-plan", options={"moves": 50})
+    assert both.makespan <= one.makespan
+    assert both.lower_bound <= both.makespan
