@@ -1,7 +1,8 @@
 """Exhaustive search for tiny pipelines that recompute: cuts, orders, and what each micro-batch runs again, and when.
 
-Written from the rules alone, for layers of no output on devices in a row, one stage each: a forward takes the bytes that
-it saves, and gives them back at once where it runs again later; a backward frees them. A device runs its list in order.
+Written from the rules alone, for layers of no output on devices in a row, one stage each: a forward takes the bytes
+that it saves, and gives them back at once where it runs again later; a backward frees them. A device runs its list in
+order.
 """
 
 import itertools

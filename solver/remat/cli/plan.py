@@ -143,11 +143,16 @@ def _write(planned: Planned, asked: _Asked) -> None:
 
 
 def _print(planned: Planned, asked: _Asked, session: Session) -> None:
-    from remat.report.text.plan_view import explained, plan_document, plan_lines, stage_table
+    from remat.report.text.plan_view import binding_lines, plan_document, plan_lines, stage_table
     from remat.report.text.summary import table
 
     found = planned.result.report is not None and planned.result.orders is not None
-    more = explained(planned, _options(asked), asked.seed) if asked.explain and found else None
+    more = None
+    if asked.explain and found:
+        from remat.solving.questions.binding import binding
+
+        chosen = common.split_assignments("--option", asked.options)
+        more = binding(planned, options=chosen, time_limit=asked.time_limit, seed=asked.seed)
     if asked.format_ == "json":
         import json
 
@@ -159,18 +164,12 @@ def _print(planned: Planned, asked: _Asked, session: Session) -> None:
     if found:
         emit("\n" + stage_table(planned))
     if more is not None:
-        from remat.report.text.plan_view import binding_lines
-
         emit("\n" + table(binding_lines(planned, more)))
     if asked.as_ == "megatron" and found:
         from remat.bridges.megatron import megatron_flags
 
         said = megatron_flags(planned)
         emit("\n" + "\n".join([*(f"--{flag}" for flag in said.flags), *(f"# {note}" for note in said.notes)]))
-
-
-def _options(asked: _Asked) -> dict[str, str]:
-    return common.split_assignments("--option", asked.options)
 
 
 def _exit_code(planned: Planned) -> ExitCode:

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from remat.plugin import Layer, Number, PipelineInstance
 from remat_algorithms.kit.thinning import spread_out
 
 Segments = tuple[tuple[int, ...], ...]
+
+FEW = 4
+"""Layers of a stage up to which any of them may run again; of more, those first that hold most for their time."""
 
 MOST_LEVELS = 16
 """Levels of a stage; of those that there are, as many at even distances."""
@@ -74,7 +78,10 @@ class StageCosts:
             gain = {index: layers[index].saved_size / max(times[index], 1e-12 * (1 + sum(times))) for index in worth}
             ranked = sorted(worth, key=lambda index: (-gain[index], index))
             counts = range(1, len(ranked) + 1) if self.recompute == "any" else [len(ranked)]
-            ways += [tuple((index,) for index in sorted(ranked[:count])) for count in counts if ranked]
+            chosen = [sorted(ranked[:count]) for count in counts if ranked]
+            if self.recompute == "any" and len(ranked) <= FEW:
+                chosen = [list(some) for count in counts for some in combinations(sorted(ranked), count)]
+            ways += [tuple((index,) for index in some) for some in chosen]
             for length in spread_out(range(2, len(layers) + 1), 6) if worth else ():
                 ways.append(
                     tuple(

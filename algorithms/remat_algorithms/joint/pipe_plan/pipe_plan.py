@@ -242,9 +242,7 @@ class _Planning:
     def _runs(self, stages: tuple[Stage, ...]) -> bool:
         """Whether each device can run its layers."""
         layers, types = self.instance.each_layer(), self.instance.device_types
-        return all(
-            layers[layer].work_on(types[stage.device]) is not None for stage in stages for layer in stage.layers
-        )
+        return all(layers[layer].work_on(types[stage.device]) is not None for stage in stages for layer in stage.layers)
 
     def _staging(self, shape: str) -> tuple[tuple[Stage, ...], Sequence[Lists]]:
         if shape != "w":

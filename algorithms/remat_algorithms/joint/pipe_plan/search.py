@@ -13,8 +13,8 @@ from remat.plugin import IntArray
 from remat_algorithms.joint.pipe_plan.outline import Outline, state_of
 from remat_algorithms.parallel.pipeline.model import BW, B, F, Lists, W, complete, evaluate
 
-HEAT = 0.05
-"""Mean times of an operation by which a schedule that is taken may be longer than the present one."""
+HEATS = (0.05, 1.0)
+"""Mean times of an operation by which a schedule that is taken may be longer than the present one, in turns."""
 
 KEPT = 8
 """Orders that the walks begin with."""
@@ -60,7 +60,7 @@ class Walks:
         self.take = kernel.TAKE.bind(facts, state)
         self.drifting = kernel.DRIFT.bind(facts, state)
         self.walking = kernel.WALK.bind(facts, state)
-        self.made = 0
+        self.made = self.walked = 0
 
     def begin(self, starts: Sequence[Lists]) -> list[Entry]:
         """Return schedules of given lists and of rules, with levels that fit them, best first."""
@@ -107,7 +107,7 @@ class Walks:
         lists = _lists(self.facts, state.best_order)
         return Entry(state.progress.best, state.best.copy(), state.best_level.copy(), lists, state.best_advance.copy())
 
-    def walk(self, entry: Entry, moves: int) -> Entry:
+    def walk(self, entry: Entry, moves: int, number: int = 0) -> Entry:
         """Go on from a schedule."""
         state, progress = self.state, self.state.progress
         state.key[:], state.level[:] = entry.keys, entry.level
@@ -117,7 +117,9 @@ class Walks:
             return entry
         progress.best = math.inf
         self.take(figure)
-        self._in_parts(moves, lambda part: self.walking(part, HEAT, float(self.bound)))
+        self.walked += 1
+        heat = HEATS[(number + self.walked) % len(HEATS)]
+        self._in_parts(moves, lambda part: self.walking(part, heat, float(self.bound)))
         return self._entry() if progress.best < entry.figure else entry
 
     def drift(self, entry: Entry, moves: int, number: int) -> Entry:
@@ -158,9 +160,7 @@ class Walks:
         begun = [replace(entries[number % min(len(entries), 4)], regular=None) for number in range(BEGINNINGS)]
         drifted = self._halve(begun, int(DRIFTING * moves), self.drift)
         unique = {entry.keys.tobytes() + entry.level.tobytes(): entry for entry in [*drifted, *entries]}
-        walked = self._halve(
-            _sorted(unique)[:KEPT], int((1 - DRIFTING) * moves), lambda entry, some, _: self.walk(entry, some)
-        )
+        walked = self._halve(_sorted(unique)[:KEPT], int((1 - DRIFTING) * moves), self.walk)
         return min([*walked, *entries], key=lambda entry: entry.figure)
 
     def _halve(self, entries: list[Entry], moves: int, act: Callable[[Entry, int, int], Entry]) -> list[Entry]:

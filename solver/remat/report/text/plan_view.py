@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from remat.graph.taskgraph import TaskGraph
@@ -10,7 +10,7 @@ from remat.report.text.columns import fitted, room
 from remat.report.text.summary import figures
 from remat.schedule.again import segments_of
 from remat.schedule.orders import Orders, Stage
-from remat.solving.questions.binding import Binding, binding
+from remat.solving.questions.binding import Binding
 from remat.solving.questions.plan import Planned
 from remat.units import Number, format_size, format_time
 
@@ -149,12 +149,6 @@ def _share(planned: Planned) -> float:
 
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.3g} %"
-
-
-def explained(planned: Planned, options: Mapping[str, str], seed: int) -> Binding:
-    """Return what binds a plan; what is asked besides has about as long as the plan took."""
-    limit = max(1.0, 2 * planned.result.solve_seconds)
-    return binding(planned, options=options, time_limit=limit, seed=seed)
 
 
 def binding_lines(planned: Planned, found: Binding) -> Iterator[tuple[str, str]]:

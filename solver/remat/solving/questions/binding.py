@@ -40,7 +40,7 @@ class Binding:
 
 
 def binding(
-    planned: Planned, *, options: Mapping[str, Any] | None = None, time_limit: float | None = None, seed: int = 0
+    planned: Planned, *, options: Mapping[str, Any] | None = None, time_limit: float | str | None = None, seed: int = 0
 ) -> Binding:
     """Say what binds a plan that was found.
 

@@ -121,6 +121,8 @@ def plan(
     """
     if objective not in OBJECTIVES:
         raise OptionError(f"{objective!r:.60} is none of {', '.join(OBJECTIVES)}", argument="objective")
+    if isinstance(link, str) and link.strip().isdecimal():
+        link = int(link)
     base = pipeline_of(load(instance), devices=devices, micro_batches=micro_batches, link=link)
     ways = list(_ways(base, list(data), list(zero)))
     limit = read_seconds(time_limit, default=None)

@@ -1,7 +1,6 @@
 """`pipe-plan`: against exhaustive search, its bounds, its kernel's twin, and what it is never slower than."""
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -85,7 +84,7 @@ def outlined(document, shape="v"):
 @pytest.mark.parametrize("shape", ["v", "chain", "interleaved"])
 def test_the_plain_twin_of_the_kernel(shape):
     """Interpreted and compiled walks leave the same, to the bit."""
-    _, outline, starts = outlined(halves(devices=2, batches=4, memory=70), shape)
+    _, outline, _ = outlined(halves(devices=2, batches=4, memory=70), shape)
     facts = outline.facts()
     twins = []
     for compiled in (True, False):
@@ -115,7 +114,7 @@ def test_the_model_is_what_is_placed(shape):
     problem, outline, starts = outlined(document, shape)
     walks = Walks(outline, 0, lambda: False)
     entry = walks.improve(walks.begin(starts), 300)
-    steps, makespan, peaks = placed(problem, outline.orders(entry.lists, entry.level, entry.advance))
+    _, makespan, peaks = placed(problem, outline.orders(entry.lists, entry.level, entry.advance))
     again = sum(outline.levels[s][int(entry.level[s, b])].again for s in range(outline.model.stages) for b in range(8))
     assert makespan == pytest.approx(entry.figure - walk.SMALL * again / 4, abs=1e-6)
     assert max(peaks) <= 100
@@ -184,8 +183,7 @@ def test_bytes_force_recomputation():
     assert value > work
     result = remat.solve(document, algorithm="pipe-plan", options={"moves": 300})
     assert result.makespan is None or result.makespan >= value
-    richer = replace(limits, memory=10**9) if hasattr(limits, "__dataclass_fields__") else limits._replace(memory=10**9)
-    assert bound.forced_bound(richer) == (pytest.approx(work), 0.0)
+    assert bound.forced_bound(limits._replace(memory=10**9)) == (pytest.approx(work), 0.0)
 
 
 def test_streams_are_refused():
