@@ -143,3 +143,18 @@ def test_without_a_budget_there_is_no_program():
     problem = make_problem(remat.load(document), budget=10)
     assert setting_of(problem) is not None
     assert setting_of(make_problem(remat.load(document))) is None
+
+
+def test_what_fits_nowhere_is_infeasible():
+    # Drawn: the device alone would hold each run, and the host is too small for the rest.
+    stages = [
+        small_chains.stage(1, 0, 0),
+        small_chains.stage(0, 3, 2, saving_forward_time=1, gradient_size=2),
+        small_chains.stage(2, 3, 3, saved_size=3),
+    ]
+    machine = small_chains.machine(bandwidth=(2, 1), host=2)
+    document = small_chains.chain(*stages, machine=machine, input_size=3, loss={"time": 1}, in_place=True)
+    result = remat.solve(document, algorithm="remat-offload-best", budget=11)
+    assert result.status == "infeasible"
+    assert result.least_budget.size == 12
+    assert offloading.least_makespan(document, 11, recompute=True) is None
