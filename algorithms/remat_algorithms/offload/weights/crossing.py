@@ -31,7 +31,7 @@ PARTS = 1 << 10
 FIRST = 2
 """Stages that may be left out of the first ones that the host has to wait for."""
 MOST_STAGES = 60
-WORK = 2.0
+WORK = 3.0
 """Most work on one of the two programs, in CP-SAT's units."""
 
 Term = tuple[int, int]
