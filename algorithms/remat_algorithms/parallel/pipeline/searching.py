@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -112,6 +112,7 @@ def solve_search(problem: Problem, options: SearchOptions, context: Context) -> 
     best = BestOrders(problem, context)
     for orders in named_orders(problem):
         best.weigh(orders)
+    limited: dict[str, Lists] = {}
     for staged in stagings(problem, options):
         for _ in range(ROUNDS):
             if context.stopped:
@@ -120,10 +121,12 @@ def solve_search(problem: Problem, options: SearchOptions, context: Context) -> 
                 staged.model, starts=staged.starts, seed=context.seed, moves=options.moves, stop=lambda: context.stopped
             )
             excess = [] if lists is None else best.consider(staged, lists)
+            if lists is not None:
+                limited[staged.name] = lists
             if not any(excess):
                 break
             staged = staged.tightened(excess)
-    hosted = None if _has_no_host(problem) else _search_hosted(problem, options, context, best)
+    hosted = None if _has_no_host(problem) else _search_hosted(problem, options, context, best, limited)
     if hosted is not None and hosted.steps is not None:
         best.orders, best.hanging, best.makespan = None, None, hosted.makespan
     return Proposal(
@@ -140,13 +143,16 @@ def _has_no_host(problem: Problem) -> bool:
     return instance.cluster.host is None or instance.closes or bool(instance.cut)
 
 
-def _search_hosted(problem: Problem, options: SearchOptions, context: Context, others: BestOrders) -> BestSteps:
-    """Search for plans with copies to the host that are quicker than all without."""
+def _search_hosted(
+    problem: Problem, options: SearchOptions, context: Context, others: BestOrders, limited: Mapping[str, Lists]
+) -> BestSteps:
+    """Search for plans with copies to the host that are quicker than all without, of which some are given."""
     best = BestSteps(problem, context, others.makespan)
     for staged in stagings(problem, options):
         if not context.stopped:
             offload_selectively(best, staged)
-            search_hosted(best, staged, starts=(), moves=options.moves, stop=lambda: context.stopped)
+            known = [limited[staged.name]] if staged.name in limited else []
+            search_hosted(best, staged, starts=known, moves=options.moves, stop=lambda: context.stopped)
     return best
 
 

@@ -63,7 +63,7 @@ def check_both_judges(document, share):
         assert ours.makespan <= found[0].makespan * (1 + 1e-9)
 
 
-@settings(max_examples=4, **SETTINGS)
+@settings(max_examples=2, **SETTINGS)
 @given(pipelines(largest=3, streams=False).map(hosted), st.integers(30, 90))
 def test_both_judges_accept(document, share):
     """In float and in whole times, with slow ways between devices, and hosts with little room."""
@@ -136,7 +136,7 @@ def least(document, budget):
 
 @pytest.mark.parametrize(
     ("bandwidth", "more"),
-    [(1, {}), (4, {"forward_time": 1}), (8, {"saved_size": 3})],
+    [(1, {}), (4, {"forward_time": 1})],
 )
 def test_against_all_sequences(bandwidth, more):
     """Two stages, two micro-batches: the search, and the program, find the best there is."""
@@ -197,7 +197,7 @@ def test_compiled_as_interpreted(bandwidth):
 def test_as_quick_as_without_a_limit():
     """Half of 1F1B's memory is enough where the host is near: a round trip of half the work between."""
     document = uniform(4, 8, layers=8, bandwidth=16 / 6)
-    how = {"algorithm": "pipe-search", "options": {"moves": 200, "placement": "v"}}
+    how = {"algorithm": "pipe-search", "options": {"moves": 60, "placement": "v"}}
     free = remat.solve(document, **how)
     half = remat.solve(document, budget="50%", **how)
     assert half.makespan == free.makespan
@@ -243,7 +243,7 @@ def test_budgets_are_for_devices():
 def test_the_joint_planner_takes_it():
     """Its plans are no slower, and it claims no bound that knows of no host."""
     document = uniform(2, 4, layers=4)
-    one = judged(document, budget=10, algorithm="pipe-search", options={"moves": 50})
-    both = judged(document, budget=10, algorithm="pipe-plan", options={"moves": 50})
+    one = judged(document, budget=10, algorithm="pipe-search", options={"moves": 20})
+    both = judged(document, budget=10, algorithm="pipe-plan", options={"moves": 20})
     assert both.makespan <= one.makespan
     assert both.lower_bound <= both.makespan

@@ -41,10 +41,18 @@ class BestSteps:
         return played
 
 
-def unlimited(staged: Staging) -> Staging:
-    """Return a staging whose devices have room for anything."""
-    model = replace(staged.model, capacity=(None,) * staged.model.devices)
-    return replace(staged, model=model)
+ROOMIER: tuple[float | None, ...] = (1.5, 2.0, None)
+"""Times as much room (None: any) in which orders are looked for whose rest is to wait at the host."""
+
+
+def roomier(staged: Staging, times: float | None) -> Staging:
+    """Return a staging whose devices have so many times as much room for micro-batches; None: for anything."""
+    model = staged.model
+    rooms = [
+        None if times is None or free is None else fixed + int(times * free)
+        for fixed, free in zip(model.fixed, model.free, strict=True)
+    ]
+    return replace(staged, model=replace(model, capacity=tuple(rooms)))
 
 
 def search_hosted(
@@ -52,14 +60,19 @@ def search_hosted(
 ) -> None:
     """Search for orders of a staging with copies to the host; what only passes takes room from the next round on.
 
-    It begins with the named orders, and with the best for devices with room for anything.
+    It begins with given orders, the named ones, and the best for devices with more room.
     """
-    free = unlimited(staged)
+    if min((free for free in staged.model.free if free is not None), default=0) < 0:
+        return
     seed = best.context.seed
-    lists, _ = search(free.model, starts=free.starts, seed=seed, moves=moves, stop=stop)
-    begun = (*starts, *(() if lists is None else (lists,)), *staged.starts)
+    begun = [*starts]
+    for times in ROOMIER:
+        other = roomier(staged, times)
+        lists, _ = search(other.model, starts=other.starts, seed=seed, moves=moves, stop=stop)
+        begun += [] if lists is None else [lists]
+    begun += staged.starts
     hosting = Hosting(best.problem, staged)
-    bound = lower_bound(free.model) if staged.chained else 0.0
+    bound = lower_bound(roomier(staged, None).model) if staged.chained else 0.0
     for _ in range(ROUNDS):
         if stop() or min((free for free in hosting.model.free if free is not None), default=0) < 0:
             return

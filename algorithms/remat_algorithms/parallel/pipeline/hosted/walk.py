@@ -20,6 +20,9 @@ Array = Any
 BACK = 0.002
 """Share of the moves that begin with the best schedule again."""
 
+STRICT = 0.9
+"""Share of the moves that keep to their keys: others come to no end more often, as they take room early."""
+
 
 class Facts(NamedTuple):
     """The pipeline, by class: class ``phase * stages + stage``; phases are F, B, W and returns.
@@ -400,7 +403,7 @@ def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> N
         progress.moves += 1
         _again(facts, state, random(progress) < BACK)
         _disturb(facts, state)
-        if schedule(facts, state, random(progress) < 0.5):
+        if schedule(facts, state, random(progress) < STRICT):
             value = figure(facts, state)
             if value <= progress.current + heat * facts.step * random(progress) * random(progress):
                 take(facts, state, value)
