@@ -22,7 +22,7 @@ from remat.schedule.reading import read_schedule
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.divisions import of_schedule
 from remat.solving.result import Result
-from remat.units import LARGEST_TOTAL, Number, parse_time
+from remat.units import LARGEST_TOTAL, Number, brief, parse_time
 from remat.verifier import Report, Violation, check, check_cycle, nothing_run
 
 if TYPE_CHECKING:
@@ -158,6 +158,8 @@ def examine(
         model = machine if isinstance(machine, MachineModel) else load_machine(machine, units)
         used = model.build()
     elif isinstance(document, dict) and document.get("machine") is not None:
+        if not isinstance(document["machine"], dict):  # a text would be the path of a file
+            raise InstanceError(f"expected an object, not {brief(document['machine'])}", "$.machine")
         try:
             used = load_machine(document["machine"], units).build()
         except InstanceError as error:
