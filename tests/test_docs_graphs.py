@@ -9,7 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from remat.cli.main import main
-from remat.instance.dag import DagInstance, Parallel, Task, Value
+from remat.instance.dag import DagInstance
+from remat.instance.tasks import Parallel, Task, Value
 from tests import places
 from tests.oracles import referee
 

@@ -13,6 +13,7 @@ from remat_algorithms.joint.catalogue import ALGORITHMS as JOINT
 from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
 from remat_algorithms.parallel.catalogue import ALGORITHMS as PARALLEL
 from remat_algorithms.parallel.pipeline.catalogue import ALGORITHMS as PIPELINE
+from remat_algorithms.parallel.placement.catalogue import ALGORITHMS as PLACEMENT
 from remat_algorithms.tree.catalogue import ALGORITHMS as TREE
 from remat_algorithms.tree.out_of_core.catalogue import ALGORITHMS as OUT_OF_CORE
 
@@ -28,6 +29,7 @@ catalogue = (
     *OUT_OF_CORE,
     *PARALLEL,
     *PIPELINE,
+    *PLACEMENT,
     *OFFLOAD,
     *JOINT,
 )

@@ -92,7 +92,7 @@ def test_auto(run: Run) -> None:
     for rule in TABLE:
         assert f"{rule.when}: {', else '.join(rule.algorithms)}" in shown
     of_graphs = run("algorithms", "auto", "--kind", "dag").out
-    assert "any: dag-auto, else keep-all\n" in of_graphs
+    assert "otherwise: dag-auto, else keep-all\n" in of_graphs
     assert "rotor" not in of_graphs
     rules = run("algorithms", "auto", "--format", "json").document["rules"]
     assert [(rule["kind"], rule["when"], tuple(rule["algorithms"])) for rule in rules] == [

@@ -1,6 +1,7 @@
 """Every algorithm of the built-in catalogue through the exported suite, one class for each."""
 
 import itertools
+import random
 from collections import Counter
 
 import numpy as np
@@ -14,8 +15,11 @@ from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
 from remat_algorithms.dag.programs.catalogue import ALGORITHMS as DAG_ILP
 from remat_algorithms.offload.rules.catalogue import ALGORITHMS as OFFLOAD_RULES
+from remat_algorithms.parallel.placement.catalogue import ALGORITHMS as PLACEMENT
 from tests.algorithms.chain.joins.documents import as_dag
 from tests.algorithms.offload import trained
+from tests.algorithms.parallel.placement.streams import star
+from tests.verifier.sample_streams import stream
 
 OPTIONS = {
     # A few slots only: rounding, and the certificate that goes with it, on small instances.
@@ -46,7 +50,7 @@ OPTIONS = {
     "offload-dp": ({"slots": 10},),
     "pofo": ({"slots": 10},),
     "remat-offload-best": ({"iterations": 20},),
-    "dag-offload-best": ({"iterations": 40}, {"iterations": 10, "reorder": False}),
+    "dag-offload-best": ({"iterations": 20}, {"iterations": 5, "reorder": False}),
     "offload-exact": ({"copies": 1, "work": 0.2}, {"copies": 1, "recompute": True, "work": 0.2}),
     "kusumoto-exact": ({"budgets": 6},),
     "autoswap": ({}, {"grid": 1}),
@@ -54,6 +58,10 @@ OPTIONS = {
     "vdnn-all": ({}, {"saved": True}),
     "vdnn-pp": ({}, {"saved": True}),
     "tflms": ({}, {"threshold": 2, "ahead": 2}, {"ahead": 0}),
+    "tarnawski-dp": ({}, {"sets": 4}),
+    "tarnawski-ip": ({"work": 1.0, "bound_work": 0.5},),
+    "tarnawski-latency": ({"work": 1.0},),
+    "placement-bound": ({"work": 1.0},),
     "kusumoto-approx": ({"budgets": 6}, {"budgets": 6, "objective": "memory"}),
     "poet": ({"work": 0.1}, {"work": 0.1, "start": False, "stages": 3}),
     "auto-perf-maxing": ({}, {"inner": "program", "split": "even"}, {"inner": "knapsack", "layers": "narrow"}),
@@ -70,6 +78,10 @@ def with_disk(document):
 
 # Work decides in the fast tests, not the clock: what a constraint program adds within a blink, and few rounds.
 FAST_OPTIONS = {
+    "tarnawski-ip": ({"moves": 2_000, "work": 0.05, "bound_work": 0.05},),
+    "tarnawski-latency": ({"moves": 50, "work": 0.05},),
+    "placement-replicated": ({"moves": 2_000, "nodes": 20},),
+    "placement-bound": ({"moves": 2_000, "work": 0.05},),
     "pipe-search": ({"moves": 50}, {"moves": 20, "placement": "chain"}),
     "tessel": ({"work": 0.005, "placement": "chain"},),
     "madpipe": ({"work": 0.005}, {"special": False}),
@@ -215,6 +227,41 @@ def moderate_join(self, kind):
     return cases.moderate("join") if kind == "join" else as_dag(cases.moderate("join"))
 
 
+def placed(self, kind):
+    """Draw streams of samples, on any machine or around a host, and pipelines with forwards only."""
+    numbers = st.integers(0, 10**6).map(random.Random)
+    if kind == "dag":
+        loose = numbers.map(lambda chance: stream(chance, tasks=4, room=chance.choice([None, (8, 30)]), copies=2))
+        return loose | numbers.map(lambda chance: star(chance, host=True, room=chance.choice([None, (6, 20)])))
+    pipelines = strategies.pipelines(largest=4, streams=False).map(forwards_only)
+    return pipelines | strategies.pipelines(largest=4) if self.algorithm == "tarnawski-dp" else pipelines
+
+
+def forwards_only(document):
+    """Leave the backwards of a pipeline out."""
+    kept = ("name", "reads", "repeat", "forward_time", "output_size", "forward_workspace", "parameter_size")
+    layers = [{key: layer[key] for key in kept if key in layer} for layer in document["layers"]]
+    own = {key: document[key] for key in ("schema", "kind", "units", "micro_batches") if key in document}
+    cluster = {key: document["cluster"][key] for key in ("devices", "levels") if key in document["cluster"]}
+    return own | {"weights": "fixed", "layers": layers, "cluster": cluster, "copies": document.get("copies", 1)}
+
+
+def moderate_stream(self, kind):
+    if kind == "dag":
+        return star(random.Random(1), tasks=8, devices=3)
+    document = cases.moderate(kind)
+    return forwards_only(document) if kind == "pipeline" else document
+
+
+def once(self, kind):
+    """Draw graphs that run once, plain ones, too."""
+    numbers = st.integers(0, 10**6).map(random.Random)
+    devices = numbers.map(lambda chance: star(chance, host=True, room=chance.choice([None, (8, 20)])))
+    return strategies.dags(largest=5) | devices.map(lambda document: document | {"stream": None})
+
+
+INSTANCES |= {entry.name: placed for entry in PLACEMENT if entry.streams}
+INSTANCES["tarnawski-latency"] = once
 INSTANCES["join-dp"] = joined
 INSTANCES |= dict.fromkeys((*OFFLOADING, *(entry.name for entry in OFFLOAD_RULES)), instances_with_host)
 
@@ -288,6 +335,8 @@ def suite(entry, *, examples, graphs, options, suffix="", **more):
         content["time_limit"] = TIME_LIMITS[entry.name]
     if entry.name == "join-dp":
         content["moderate"] = moderate_join
+    if entry.streams:
+        content["moderate"] = moderate_stream
     if entry.name in INSTANCES:
         content["instances"] = INSTANCES[entry.name]
     base = GraphSuite if entry.name in ON_GRAPHS else AlgorithmSuite

@@ -133,8 +133,21 @@ def test_alike_processors_leave_a_plain_instance():
     assert remat.solve(document, algorithm="dag-list-memory").makespan == 5
 
 
-@pytest.mark.parametrize("name", FIELDS)
-@pytest.mark.parametrize("algorithm", ["auto", *sorted(one.name for one in algorithms("dag", available=True))])
+STRANGERS = sorted(one.name for one in algorithms("dag", available=True) if not one.devices)
+PLACING = ["auto", "tarnawski-latency"]
+
+
+@pytest.mark.parametrize("algorithm", PLACING)
+@pytest.mark.parametrize("name", [name for name in FIELDS if name != "collective"])
+def test_algorithms_that_know_it_place_it(name, algorithm):
+    result = remat.solve(FIELDS[name], algorithm=algorithm)
+    assert result.makespan == remat.verify(FIELDS[name], result.to_dict()).makespan
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [(name, algorithm) for name in FIELDS for algorithm in STRANGERS] + [("collective", name) for name in PLACING],
+)
 def test_algorithms_that_know_none_of_it_refuse_in_a_line(name, algorithm):
     with pytest.raises(OptionError) as caught:
         remat.solve(FIELDS[name], algorithm=algorithm)

@@ -25,6 +25,7 @@ Readings of the format where it is brief
 - In recompute times a task with times by type counts the least that a device here takes, wherever it ran.
 - A forward of a pipeline is not `required`: its backward needs it anyway.
 - A machine's processor without a type is of none, and cannot run a task with times by type.
+- Samples of a stream are listed one after the other, each with all its tasks in the listed order.
 """
 
 import math
@@ -292,10 +293,13 @@ def lower(document, on=None, degrees=None):
     Graph
     """
     first = (on or machine(document)).first
+    if document["kind"] == "pipeline" and document.get("weights") == "fixed":
+        return _each_sample(_lower_inference(document, on or machine(document)), document["micro_batches"])
     if document["kind"] == "pipeline":
         return _lower_pipeline(document, on or machine(document), degrees)
     if document["kind"] == "dag":
-        return _lower_dag(document, on or machine(document))
+        graph = _lower_dag(document, on or machine(document))
+        return graph if document.get("stream") is None else _each_sample(graph, document["stream"])
     if document["kind"] in ("chain", "join"):
         return {"chain": _lower_chain, "join": _lower_join}[document["kind"]](document, on or machine(document))
     return {"adjoint": _lower_adjoint, "tree": _lower_tree}[document["kind"]](document, first)
@@ -623,6 +627,22 @@ def _lower_dag(document, on):
     )
 
 
+def _each_sample(graph, samples):
+    """Return the graph of so many samples: task t of sample m is ``t.m``; what is there at the start serves all."""
+    staying = {value for value, _ in graph.inputs} | graph.placeable
+    values = {name: size for name, size in graph.values.items() if name in staying}
+    tasks = {}
+
+    def of(names, m):
+        return tuple(name if name in staying else f"{name}.{m}" for name in names)
+
+    for m in range(samples):
+        values |= {f"{name}.{m}": size for name, size in graph.values.items() if name not in staying}
+        for name, task in graph.tasks.items():
+            tasks[f"{name}.{m}"] = replace(task, reads=of(task.reads, m), writes=of(task.writes, m))
+    return replace(graph, tasks=tasks, values=values)
+
+
 def _placed_by_the_schedule(document):
     """Return the inputs that lie where the schedule says, and in how many memories each may."""
     entries = [entry for entry in document.get("inputs", []) if isinstance(entry, dict)]
@@ -665,6 +685,26 @@ def _lower_tree(document, first):
         roots if inward else [],
         document.get("static_memory", 0),
     )
+
+
+def _lower_inference(document, on):
+    """Return the graph of one micro-batch that only goes forwards."""
+    layers = [given for given in document["layers"] for _ in range(given.get("repeat", 1))]
+    edges = _edges(document["layers"])
+    values, tasks, placeable = {}, {}, set()
+    for number, layer in enumerate(layers, 1):
+        values[f"x{number}"] = layer.get("output_size", 0)
+        reads = [f"x{source}" for source, reader in edges if reader == number]
+        if layer.get("parameter_size"):
+            values[f"w{number}"] = layer["parameter_size"]
+            placeable.add(f"w{number}")
+            reads.append(f"w{number}")
+        given = layer["forward_time"]
+        by_type = given if isinstance(given, dict) else None
+        least = min(given[kind] for kind in on.types.values() if kind in given) if by_type else given
+        workspace = layer.get("forward_workspace", 0)
+        tasks[f"F{number}"] = Task(least, tuple(reads), (f"x{number}",), workspace, times=by_type)
+    return Graph(tasks, values, placeable=frozenset(placeable), copies=document.get("copies", 1))
 
 
 def _lower_pipeline(document, on, degrees):

@@ -58,13 +58,18 @@ ROWS = [
         None,
         ["remat-offload-best", "offload-greedy", "chain-best"],
     ),
-    ("long chain that can offload", LONG | {"machine": OFFLOADING}, None, ["offload-greedy", "chain-best", "rotor"]),
+    (
+        "long chain that can offload",
+        LONG | {"machine": OFFLOADING},
+        None,
+        ["dag-offload-best", "offload-greedy", "chain-best", "rotor"],
+    ),
     ("chain with parameters", PARAMETERS, None, ["dag-auto"]),
     (
         "chain with parameters that can offload",
         PARAMETERS | {"machine": OFFLOADING},
         None,
-        ["weight-offload", "dag-auto", "offload-greedy"],
+        ["weight-offload", "dag-auto", "dag-offload-best", "offload-greedy"],
     ),
     (
         "chain whose ranks share out states",
@@ -103,6 +108,7 @@ ROWS = [
     ("join, not all values fit", moderate("join"), 20, ["join-dp", "dag-exact", "dag-auto"]),
     ("dag, all values fit", DAG, None, ["keep-all", *LISTED]),
     ("dag, not all values fit", DAG, 40, LISTED),
+    ("dag that can offload", DAG | {"machine": OFFLOADING}, 40, [*LISTED[:3], "dag-offload-best"]),
 ]
 
 

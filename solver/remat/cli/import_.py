@@ -19,6 +19,8 @@ HELP = """Make an instance from a file of another format.
   remat import matrix bcspwr10.mtx.gz -o bcspwr10.json
   remat import matrix FILE.mtx --ordering nd --relax 4 --symmetric --bytes 8 | remat solve -
   remat import pipeline-csv schedule.csv --times times.json -o pipeline.json --schedule schedule.json
+  remat import dnn-partitioning bert24_inference.json -o bert.json --split expert.json --schedule expert_plan.json
+  remat import piper bert32a100.json.gz --devices 8 --memory 16GiB -o bert32.json
   remat import torch train:make -o step.json"""
 
 MATRIX_HELP = """Make the assembly tree of a sparse matrix: the task tree of its multifrontal factorisation.
@@ -39,6 +41,27 @@ between any two devices; "units", as in an instance.
   remat import pipeline-csv 1f1b.csv --times times.json -o pipeline.json --schedule 1f1b.json
   remat verify pipeline.json 1f1b.json
   remat solve pipeline.json                 is there a better one?"""
+
+PARTITIONING_HELP = """Make a stream of a layer graph for accelerators and CPUs.
+
+JSON is a profile as the repository dnn-partitioning has them (.gz too): nodes with milliseconds on a CPU and on an
+accelerator, bytes, colour classes, edges with milliseconds. Accelerators lie around the memory of the CPUs; a transfer
+takes the time of its edge, once for each accelerator that the data leaves or enters, in which that computes nothing.
+Nodes of one colour class stay together: they read one input that lies in one memory, and has their bytes. The bandwidth
+is that of most edges, bytes by time.
+
+\b
+  remat import dnn-partitioning bert24_inference.json -o bert.json
+  remat solve bert.json
+  remat import dnn-partitioning bert24_inference.json -o bert.json --split expert.json --schedule plan.json"""
+
+PIPER_HELP = """Make a pipeline of a profile of layers, of their ways to run on one device.
+
+JSON is a profile as the repository piper has them (.gz too): seconds a sample, bytes in flight and throughout, edges in
+bytes. A micro-batch is one sample. What a layer holds in flight is its output and what it saves.
+
+\b
+  remat import piper bert32a100.json.gz --devices 8 --memory 16GiB --micro-batches 32 -o bert32.json"""
 
 TORCH_HELP = """Make a task graph of the training step of a PyTorch module.
 
@@ -164,6 +187,99 @@ def pipeline_csv(
     _write(instance_document(made.instance), output)
     if schedule is not None:
         _write(made.schedule, schedule)
+    return ExitCode.OK
+
+
+@command.command("dnn-partitioning", help=PARTITIONING_HELP)
+@click.argument("path", metavar="JSON", type=click.Path())
+@click.option("--accelerators", type=click.IntRange(min=0, max=255), metavar="N", help="[default: the profile's]")
+@click.option("--cpus", type=click.IntRange(min=0, max=255), metavar="N", help="[default: the profile's]")
+@click.option("--memory", metavar="SIZE", help="Of each accelerator. [default: the profile's]")
+@click.option("--samples", type=click.IntRange(min=1), metavar="N", default=8, show_default=True, help="Looked at.")
+@click.option("--split", metavar="FILE", type=click.Path(), help="Which nodes each accelerator and CPU runs.")
+@click.option("--schedule", metavar="FILE", help="Where to write the split, as a schedule.")
+@click.option("--name", metavar="TEXT", help="Name of the instance [default: the file's].")
+@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
+@common.verbosity_options
+@click.pass_obj
+def partitioning(session: Session, /, **given: Any) -> int:
+    """Write the stream of a layer graph, and a split of it as a schedule."""
+    asked = _Partitioning(**given)
+    if (asked.split is None) != (asked.schedule is None):
+        raise OptionError("--split and --schedule go together")
+    common.one_standard_input({"JSON": asked.path, "--split": asked.split})
+    files = {"JSON": asked.path, "--split": asked.split, "--output": asked.output, "--schedule": asked.schedule}
+    common.check_distinct(files)
+    if asked.output == asked.schedule == common.STANDARD_STREAM:
+        raise OptionError("the instance and the schedule cannot both go to standard output")
+    for option, file in (("--output", asked.output), ("--schedule", asked.schedule)):
+        if file is not None and file != common.STANDARD_STREAM:
+            common.check_writable(option, file)
+    if common.STANDARD_STREAM in (asked.path, asked.split):
+        common.require_standard_input()
+    from remat.bridges.placement_profiles.partitioning import import_partitioning, import_split
+    from remat.instance import instance_document
+
+    own = ("accelerators", "cpus", "memory", "samples", "name")
+    made = import_partitioning(asked.path, **{key: getattr(asked, key) for key in own})
+    split = None if asked.split is None else import_split(made, asked.split)
+    for note in (*made.notes, *(split.notes if split is not None else ())):
+        session.note(note)
+    _write(instance_document(made.instance), asked.output)
+    if split is not None and asked.schedule is not None:
+        _write(split.schedule, asked.schedule)
+    return ExitCode.OK
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Partitioning:
+    """The options of the command, by click's names."""
+
+    path: str
+    accelerators: int | None
+    cpus: int | None
+    memory: str | None
+    samples: int
+    split: str | None
+    schedule: str | None
+    name: str | None
+    output: str
+
+
+@command.command("piper", help=PIPER_HELP)
+@click.argument("path", metavar="JSON", type=click.Path())
+@click.option("--devices", type=click.IntRange(min=1, max=256), metavar="N", help="[default: the profile's]")
+@click.option("--memory", metavar="SIZE", help="Of each device. [default: the profile's]")
+@click.option("--bandwidth", metavar="RATE", help="Between any two, such as 25GiB/s. [default: the profile's]")
+@click.option("--micro-batches", type=click.IntRange(min=1), metavar="N", default=16, show_default=True)
+@click.option(
+    "--forward-share",
+    type=click.FloatRange(min=0, max=1),
+    default=1 / 3,
+    help="What of a layer's time its forward takes. [default: a third]",
+)
+@click.option("--way", metavar="NAME", default="vanilla", show_default=True, help="Which way to run each layer.")
+@click.option(
+    "--weights", type=click.Choice(("flush", "stash", "double", "single")), default="flush", show_default=True
+)
+@click.option("--name", metavar="TEXT", help="Name of the instance [default: the file's].")
+@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
+@common.verbosity_options
+@click.pass_obj
+def piper(session: Session, /, path: str, name: str | None, output: str, **given: Any) -> int:
+    """Write the pipeline of a profile of layers."""
+    common.check_distinct({"JSON": path, "--output": output})
+    if output != common.STANDARD_STREAM:
+        common.check_writable("--output", output)
+    if path == common.STANDARD_STREAM:
+        common.require_standard_input()
+    from remat.bridges.placement_profiles.tensor_parallel import Chosen, import_layers
+    from remat.instance import instance_document
+
+    made = import_layers(path, Chosen(**given), name=name)
+    for note in made.notes:
+        session.note(note)
+    _write(instance_document(made.instance), output)
     return ExitCode.OK
 
 

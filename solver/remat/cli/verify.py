@@ -123,9 +123,10 @@ def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tup
         yield "violations" if k == 0 else "", str(violation)
     if count > MOST_SHOWN:
         yield "", f"and {count - MOST_SHOWN} more (--format json names them)"
-    yield "makespan", format_time(report.makespan, units)
+    if report.steady is None or report.steady.latency is None:
+        yield "makespan", format_time(report.makespan, units)
     if report.steady is not None:
-        yield from of_stream(report.steady, units)
+        yield from of_stream(report, report.steady, units)
     yield "recompute time", format_time(report.recompute_time, units)
     yield from peaks(report, units, causes)
     many = len(report.transferred) > MOST_LINKS

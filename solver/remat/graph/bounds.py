@@ -223,10 +223,13 @@ def makespan_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | Non
     return max(share_bound(graph, machine, needed), path_bound(graph, needed))
 
 
-def share_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks) -> Number:
-    """Return the time of all that must run, shared by all processors."""
+def share_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks, *, whole: bool = True) -> Number:
+    """Return the time of all that must run, shared by all processors; rounded up where all runs are whole.
+
+    Not with `whole` False: of a stream some processor may have a share that is none of each sample.
+    """
     share = _work(graph, needed) / sum(_exact_speed(processor.speed) for processor in machine.processors)
-    return _as_time(share, whole=_whole_runs(graph, machine))
+    return _as_time(share, whole=whole and _whole_runs(graph, machine))
 
 
 def _work(graph: TaskGraph, needed: NeededTasks) -> Fraction:

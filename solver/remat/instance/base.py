@@ -152,6 +152,11 @@ class BaseInstance(Model):
         return False
 
     @property
+    def samples_seen(self) -> int | None:
+        """How many samples are looked at, where all tasks are run for one sample after the other without end."""
+        return None
+
+    @property
     def has_equal_steps(self) -> bool:
         """Whether the steps of a time loop are all alike."""
         return False

@@ -27,6 +27,7 @@ from remat.instance.fields import (
     fail,
 )
 from remat.instance.machine import ANY, MachineModel
+from remat.instance.streaming import check_stream
 from remat.instance.tasks import Names, Task, Value
 from remat.instance.wellformed import can_all_run, graph_columns
 
@@ -71,6 +72,7 @@ class DagInstance(BaseInstance):
 
     # Both lists may be views of columns (`remat.instance.columns`).
 
+    since_3 = frozenset(["stream"])
     annotations = MappingProxyType({"values": ("shape", "dtype"), "tasks": ("origin",)})
     kind: Literal["dag"] = "dag"
     values: Annotated[tuple[Value, ...], Many, WrapSerializer(_as_models)] = Field(
@@ -94,6 +96,27 @@ class DagInstance(BaseInstance):
     outputs: Annotated[tuple[Place, ...], Many] = Field(
         default=(), description="Values that must be resident at the end."
     )
+    stream: Count | None = Field(
+        default=None,
+        description="All tasks are run for one sample after the other, without end, and so many samples are looked at "
+        "step by step; null: they are run once. Needs remat.instance/3.",
+    )
+
+    @property
+    def staying(self) -> frozenset[str]:
+        """Inputs that stay where they are: pinned, or where the schedule puts them."""
+        placed = {place.value for place in self.inputs if place.memory == ANY} if self.is_placeable else set[str]()
+        return frozenset(placed.union(self.pinned_inputs))
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the tasks are run for samples without end."""
+        return self.stream is not None
+
+    @property
+    def samples_seen(self) -> int | None:
+        """How many samples of a stream are looked at step by step."""
+        return self.stream
 
     @classmethod
     def read_lists(cls, document: dict[str, Any]) -> dict[str, Any]:
@@ -149,6 +172,8 @@ class DagInstance(BaseInstance):
         else:
             self._check_columns(self.columns)
         self._check_devices()
+        if self.stream is not None:
+            check_stream(self, self.stream)
         return self
 
     def _check_columns(self, columns: GraphColumns) -> None:

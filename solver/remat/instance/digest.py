@@ -142,7 +142,7 @@ def _leave_out_derived_defaults(document: dict[str, Any]) -> None:
 def _of_pipeline(document: dict[str, Any]) -> None:
     """What was saved is always read, in whatever order; a device without a type has its name for one."""
     for layer in document["layers"]:
-        parts = [layer["forward_time"], layer["backward_time"], layer.get("weight_time", 0)]
+        parts = [layer.get(key, 0) for key in ("forward_time", "backward_time", "weight_time")]
         if not any(isinstance(part, dict) for part in parts):
             _drop_equal(layer, "paired_time", sum(parts))
         if "reads" in layer:

@@ -12,6 +12,11 @@ from remat.units import Number
 PREVIOUS = "previous"
 """What `reads` calls the layer before."""
 
+OF_FORWARDS = frozenset(
+    ["name", "reads", "repeat", "forward_time", "output_size", "forward_workspace", "parameter_size"]
+)
+"""What a layer says of its forward, and of its parameters as they lie there."""
+
 PHASE_TIMES = ("forward_time", "backward_time", "weight_time")
 
 
@@ -24,8 +29,10 @@ class LayerWork(Model):
     """
 
     forward_time: TimeByType = Field(description="Time of the forward of one micro-batch.")
-    backward_time: TimeByType = Field(
-        description="Time of its backward, or of the half that makes the input's gradient."
+    backward_time: TimeByType | None = Field(
+        default=None,
+        description="Time of its backward, or of the half that makes the input's gradient. Required, unless the "
+        "pipeline's weights are fixed: then there are forwards only.",
     )
     weight_time: TimeByType = Field(default=0, description="Time of the half that makes the parameters' gradient.")
     paired_time: TimeByType | None = Field(

@@ -25,7 +25,7 @@ from remat.instance.divisions import (
     works_of,
 )
 from remat.instance.fields import LARGEST_COUNT, Count, Many, check_total, fail
-from remat.instance.layers import PHASE_TIMES, PREVIOUS, Layer, LayerWork
+from remat.instance.layers import OF_FORWARDS, PHASE_TIMES, PREVIOUS, Layer, LayerWork
 from remat.instance.sharding import PipelineSharding
 
 ROUNDING = 1e-9
@@ -41,8 +41,10 @@ class PipelineInstance(BaseInstance):
     each other without end, `micro_batches` of them are looked at, and each `update_every` of them the parameters
     change, while others are under way: both halves of a micro-batch then use the version that was the newest when its
     forward began (``stash``: as many versions as that takes; ``double``: two at most), or whichever is there
-    (``single``). A layer may lie on up to `copies` devices, with its parameters on each; a micro-batch passes one of
-    them. `sizes` or `tokens` leave to the schedule how the batch is divided into micro-batches.
+    (``single``). With ``fixed`` weights they never change: there are forwards only (inference), layers may read any
+    earlier ones, and lie on several devices. A layer may lie on up to `copies` devices, with its parameters on each; a
+    micro-batch passes one of them. `sizes` or `tokens` leave to the schedule how the batch is divided into
+    micro-batches.
     """
 
     schema_: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -52,10 +54,11 @@ class PipelineInstance(BaseInstance):
     layers: Annotated[tuple[Layer, ...], Field(min_length=1, description="From the input to the loss."), Many]
     micro_batches: Count = Field(description="How many micro-batches a step has.")
     cluster: ClusterModel = Field(description="Devices, and how they reach each other.")
-    weights: Literal["flush", "stash", "double", "single"] = Field(
+    weights: Literal["flush", "stash", "double", "single", "fixed"] = Field(
         default="flush",
         description="When parameters change: between two steps (flush), or while micro-batches are under way, which "
-        "keep the version they began with (stash), of at most two (double), or use what is there (single).",
+        "keep the version they began with (stash), of at most two (double), or use what is there (single); never, in "
+        "inference, where layers have forwards only (fixed).",
     )
     update_every: Count | None = Field(
         default=None, description="Micro-batches from one change of the parameters to the next; null: 1. For double."
@@ -129,6 +132,16 @@ class PipelineInstance(BaseInstance):
     def is_stream(self) -> bool:
         """Whether micro-batches follow each other without end, while the parameters change."""
         return self.weights != "flush"
+
+    @property
+    def is_inference(self) -> bool:
+        """Whether there are forwards only, of micro-batches without end."""
+        return self.weights == "fixed"
+
+    @property
+    def samples_seen(self) -> int | None:
+        """How many micro-batches of an inference are looked at step by step."""
+        return self.micro_batches if self.is_inference else None
 
     @property
     def budgets_are_for_all(self) -> bool:
@@ -284,13 +297,16 @@ class PipelineInstance(BaseInstance):
             raise fail(f"only weights double are updated in groups, and these are {self.weights}", ".update_every")
         if self.update_every is None and self.weights == "double":
             raise fail("weights double need an update_every, at least the most micro-batches in flight", ".weights")
-        if self.is_stream and self.cluster.transfers != "overlap":
+        self._check_forwards()
+        able = ("overlap", "blocking") if self.is_inference else ("overlap",)
+        if self.is_stream and self.cluster.transfers not in able:
+            also = ", or hold up who sends (blocking)" if self.is_inference else ""
             raise fail(
-                f"with weights {self.weights}, transfers go on beside the work (overlap), and these are "
+                f"with weights {self.weights}, transfers go on beside the work (overlap){also}, and these are "
                 f"{self.cluster.transfers}",
                 ".cluster.transfers",
             )
-        if self.is_stream and self.copies > 1:
+        if self.is_stream and self.copies > 1 and not self.is_inference:
             raise fail(f"weights {self.weights} change on one device: a layer has one copy there", ".copies")
         self._check_closing()
         for index, layer in enumerate(self.layers):
@@ -299,6 +315,21 @@ class PipelineInstance(BaseInstance):
                 raise fail(f"only weights single are corrected, and these are {self.weights}", at)
         check_total(self._total(), "the sizes of the pipeline")
         return self
+
+    def _check_forwards(self) -> None:
+        """Layers have backwards, or forwards only."""
+        works: list[tuple[LayerWork, str]] = [(layer, f".layers[{k}]") for k, layer in enumerate(self.layers)]
+        for key, listed in (("sizes", self.sizes), ("parts", self.parts)):
+            for number, size in enumerate(listed):
+                works += [(work, f".{key}[{number}].layers[{index}]") for index, work in enumerate(size.layers)]
+        for number, part in enumerate(self.tokens.slices if self.tokens else ()):
+            works += [(work, f".tokens.slices[{number}].layers[{index}]") for index, work in enumerate(part.layers)]
+        for work, at in works:
+            given = work.model_fields_set
+            if self.is_inference and (more := sorted(given - OF_FORWARDS)):
+                raise fail("with weights fixed there are forwards only", f"{at}.{more[0]}")
+            if not self.is_inference and work.backward_time is None:
+                raise fail("the key is missing", f"{at}.backward_time")
 
     def _total(self) -> int:
         """Return at least the bytes of all values of any division of the batch."""
@@ -392,7 +423,7 @@ class PipelineInstance(BaseInstance):
             if layer.reads == (PREVIOUS,):
                 continue
             at = f".layers[{index}].reads"
-            if self.is_stream:
+            if self.is_stream and not self.is_inference:
                 raise fail(f"with weights {self.weights}, a layer reads the one before, and no other", at)
             if len(set(layer.reads)) < len(layer.reads):
                 raise fail("a layer is named twice", at)

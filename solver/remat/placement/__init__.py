@@ -15,11 +15,31 @@ if TYPE_CHECKING:
     from remat.placement.meeting import Stuck
     from remat.placement.orders import place_orders
     from remat.placement.patterns import place_pattern
+    from remat.placement.samples import place_samples
+    from remat.placement.streams import PlacedStream, place_stream
 
-_HOME = {"Stuck": "meeting", "place_orders": "orders", "place_pattern": "patterns"}
-"""What only pipelines need, and from where it is imported when it is first used."""
+_HOME = {
+    "Stuck": "meeting",
+    "place_orders": "orders",
+    "place_pattern": "patterns",
+    "PlacedStream": "streams",
+    "place_samples": "samples",
+    "place_stream": "streams",
+}
+"""What only pipelines and streams need, and from where it is imported when it is first used."""
 
-__all__ = ["Placement", "Stuck", "Unplaceable", "least_capacity", "place", "place_orders", "place_pattern"]
+__all__ = [
+    "PlacedStream",
+    "Placement",
+    "Stuck",
+    "Unplaceable",
+    "least_capacity",
+    "place",
+    "place_orders",
+    "place_pattern",
+    "place_samples",
+    "place_stream",
+]
 
 
 def __getattr__(name: str) -> Any:

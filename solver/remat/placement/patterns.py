@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from remat.errors import OptionError
-from remat.graph.machine import Link, Machine
-from remat.graph.taskgraph import NumberArray, Ragged, TaskGraph, number_array
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import Ragged, TaskGraph, number_array
+from remat.placement.lasting import copy_time, instants, run_time
 from remat.schedule.orders import Pass, Phase, PipelineTasks
 from remat.schedule.patterns import Beat, Pattern
 from remat.schedule.steps import WHOLE, StepKind, Steps
@@ -69,19 +69,6 @@ def place_pattern(
     return template.repeated(tasks.batches if batches is None else batches, tuple(initial))
 
 
-def _instants(start: NumberArray, slack: float) -> NumberArray:
-    """Return starts, of which those that differ by less than this are the same."""
-    if not slack:
-        return start
-    order = np.argsort(start, kind="stable")
-    found = start.copy()
-    anchor = -np.inf
-    for k in order.tolist():
-        anchor = float(start[k]) if start[k] - anchor > slack else anchor
-        found[k] = anchor
-    return found
-
-
 @dataclass
 class _Template:
     """The steps of micro-batch 0: what others read comes before them."""
@@ -108,7 +95,7 @@ class _Template:
         device, memory = self._device(beat), memory_of[self._device(beat)]
         at = beat.start
         for task in self._tasks(beat):
-            length = self._time(task, device)
+            length = run_time(self.graph, self.machine, task, device)
             step = self._add(StepKind.RUN, task, device, (memory, memory), at, beat.shift, length)
             for value in (*self.graph.reads[task].tolist(), *self.graph.writes[task].tolist()):
                 self._use(memory, value, step)
@@ -118,8 +105,7 @@ class _Template:
         """Add a copy of each value that an operation has made, and another device reads."""
         source = memory_of[self._device(beat)]
         for value, target in self._sent(beat, memory_of, source):
-            link = self._link(source, target)
-            length = link.time(int(self.graph.size[value]))
+            length = copy_time(self.graph, self.machine, value, source, target)
             step = self._add(StepKind.COPY, value, -1, (source, target), beat.start, beat.shift, length)
             self._use(source, value, step)
             self._use(target, value, step)
@@ -134,7 +120,7 @@ class _Template:
         # What takes no time goes first: it is over before anything else begins at that instant.
         slack = self._slack(batches)
         takes = np.array([length > slack for length in self.length])[each]
-        order = np.lexsort((batch, each, takes, _instants(start, slack)))
+        order = np.lexsort((batch, each, takes, instants(start, slack)))
         dropped: list[list[int]] = [[] for _ in range(count)]
         for (_, value), step in self._last_uses().items():
             dropped[step].append(value)
@@ -221,23 +207,3 @@ class _Template:
         ends = zip(self.start, self.shift, self.length, strict=True)
         last = max(start + shift * self.pattern.period + length for start, shift, length in ends)
         return ROUNDING * (last + (batches - 1) * self.pattern.period)
-
-    def _time(self, task: int, device: int) -> Number:
-        processor, graph = self.machine.processors[device], self.graph
-        time: Number = graph.time[task].item()
-        if graph.times is not None:
-            known = graph.types.index(processor.type) if processor.type in graph.types else None
-            time = -1 if known is None else graph.times[known, task].item()
-            if time < 0:
-                raise OptionError(f"{processor.name} cannot run {graph.tasks[task]}", argument="pattern")
-        if processor.speed == 1:
-            return time
-        slower = time / processor.speed
-        return int(slower) if isinstance(time, int) and slower == int(slower) else slower
-
-    def _link(self, source: int, target: int) -> Link:
-        index = self.machine.link_index.get((source, target))
-        if index is None:
-            names = [self.machine.memories[memory].name for memory in (source, target)]
-            raise OptionError(f"there is no link from {names[0]} to {names[1]}", argument="pattern")
-        return self.machine.links[index]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from remat.graph.chain import Chain, Variants
     from remat.graph.machine import Link, Machine, Memory, Processor
     from remat.graph.names import Names
+    from remat.graph.samples import Samples
     from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, Resident, TaskGraph, number_array
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Layer, PipelineInstance, TreeInstance
     from remat.plugin.context import Context, Progress
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, task_sequence
     from remat.schedule.orders import Orders, Pass, Phase, Stage, degrees_of, initial_of, tasks_of
     from remat.schedule.patterns import Beat, Pattern
+    from remat.schedule.samples import SamplePattern, Turn
     from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps, concatenate
     from remat.units import Number, format_size
 
@@ -90,6 +92,8 @@ _HOME = {
     "Proposal": "remat.plugin.proposal",
     "Ragged": "remat.graph.taskgraph",
     "Resident": "remat.graph.taskgraph",
+    "SamplePattern": "remat.schedule.samples",
+    "Samples": "remat.graph.samples",
     "Stage": "remat.schedule.orders",
     "Status": "remat.plugin.proposal",
     "StepBuilder": "remat.schedule.steps",
@@ -98,6 +102,7 @@ _HOME = {
     "TaskGraph": "remat.graph.taskgraph",
     "Termination": "remat.plugin.proposal",
     "TreeInstance": "remat.instance",
+    "Turn": "remat.schedule.samples",
     "Variants": "remat.graph.chain",
     "WHOLE": "remat.schedule.steps",
     "check_length": "remat.plugin.emit",
@@ -161,6 +166,8 @@ __all__ = [
     "Proposal",
     "Ragged",
     "Resident",
+    "SamplePattern",
+    "Samples",
     "Stage",
     "Status",
     "StepBuilder",
@@ -169,6 +176,7 @@ __all__ = [
     "TaskGraph",
     "Termination",
     "TreeInstance",
+    "Turn",
     "Variants",
     "check_length",
     "concatenate",

@@ -54,6 +54,9 @@ class Rule:
 MOST_OFFLOADED = 200
 """Chains of more stages leave `remat-offload-best` no time beyond its first starts."""
 
+MOST_TASKS_OFFLOADED = 20_000
+"""Graphs of more tasks leave `dag-offload-best` no time beyond its first starts."""
+
 
 def _always(problem: Problem) -> bool:
     return True
@@ -95,6 +98,24 @@ def _offloads(problem: Problem) -> bool:
     """Whether values can leave, and the chain is one for `chain-best` and not too long."""
     alone = problem.machine.processors[0].memory == 0 and _way_out(problem) and not _has_parameters(problem)
     return alone and _one_saving_forward(problem) and problem.chain.length <= MOST_OFFLOADED
+
+
+def _other_offloads(problem: Problem) -> bool:
+    """Whether values can leave, and the chain is no longer than `dag-offload-best` can look at, but none for others."""
+    plain = not problem.graph.placeable and not problem.graph.parts and not _is_stream(problem)
+    return plain and _moderate_way_out(problem) and not _offloads(problem)
+
+
+def _moderate_way_out(problem: Problem) -> bool:
+    return _way_out(problem) and len(problem.graph.tasks) <= MOST_TASKS_OFFLOADED
+
+
+def _large_way_out(problem: Problem) -> bool:
+    return _way_out(problem) and not _moderate_way_out(problem)
+
+
+def _no_moderate_way_out(problem: Problem) -> bool:
+    return not _moderate_way_out(problem)
 
 
 def _uniform_adjoint(problem: Problem) -> bool:
@@ -276,6 +297,36 @@ def _is_stream(problem: Problem) -> bool:
     return problem.instance.is_stream
 
 
+def _has_copies(problem: Problem) -> bool:
+    """Whether a stream's inputs may lie in several memories, or some tasks read none that ties them to one."""
+    if problem.samples is None:
+        return False
+    placeable = {place.value: place.copies for place in problem.samples.graph.placeable}
+    kept = {value for value, copies in placeable.items() if copies == 1}
+    return any(kept.isdisjoint(reads) for reads in problem.samples.graph.reads.to_lists())
+
+
+def _of_devices(problem: Problem) -> bool:
+    """Whether a graph that runs once says what runs where, or leaves it to the schedule."""
+    graph = problem.graph
+    says = graph.times is not None or bool(graph.tied) or bool(graph.placeable)
+    return not _is_stream(problem) and (says or any(memory.static for memory in problem.machine.memories))
+
+
+def _alone_and(applies: Callable[[Problem], bool]) -> Callable[[Problem], bool]:
+    """Return a condition for graphs that run once, and say nothing of devices."""
+    return lambda problem: not _is_stream(problem) and not _of_devices(problem) and applies(problem)
+
+
+def _is_inference(problem: Problem) -> bool:
+    return problem.instance.samples_seen is not None
+
+
+def _changes(problem: Problem) -> bool:
+    """Whether parameters change while micro-batches are under way."""
+    return _is_stream(problem) and not _is_inference(problem)
+
+
 def _is_step(problem: Problem) -> bool:
     return not _is_stream(problem)
 
@@ -299,6 +350,12 @@ TABLE: tuple[Rule, ...] = (
         ("remat-offload-best",),
         _offloads,
         many=("rotor",),
+    ),
+    Rule(
+        "chain",
+        "links to another memory and back, otherwise, at most 20000 tasks",
+        ("dag-offload-best",),
+        _other_offloads,
     ),
     Rule("chain", "links to another memory and back", ("offload-greedy",), _way_out),
     Rule(
@@ -367,16 +424,52 @@ TABLE: tuple[Rule, ...] = (
     Rule("join", "any", ("join-dp",), _always),
     Rule("join", "one processor, at most 40 tasks", ("dag-exact",), _few_tasks),
     Rule("join", "any; beyond schedules that nest", ("dag-auto", "keep-all"), _always),
-    Rule("dag", "all values fit at once", ("keep-all",), _nothing_to_free, first=True),
-    Rule("dag", "at most 1000 tasks", ("sp-order",), _moderate_graph, free=True),
-    Rule("dag", "at most 1000 tasks; chains that meet in one loss", ("join-dp",), _moderate_graph, free=True),
-    Rule("dag", "one processor, at most 40 tasks", ("dag-exact",), _few_tasks, free=True),
-    Rule("dag", "links to another memory and back", ("offload-greedy",), _way_out),
-    Rule("dag", "links to another memory and back, at most 8 tasks", ("offload-exact",), _few_moves),
-    Rule("dag", "any", ("dag-auto", "keep-all"), _always),
-    Rule("dag", "any; in a better order", ("dag-auto",), _always, options={"reorder": True}, free=True),
-    Rule("pipeline", "weights that change while micro-batches are under way", ("1f1b-star",), _is_stream),
-    Rule("pipeline", "any", ("pipe-search",), _is_step),
+    Rule("dag", "a stream of samples", ("tarnawski-dp",), _is_stream, first=True),
+    Rule("dag", "a stream of samples, inputs of several copies", ("placement-replicated",), _has_copies),
+    Rule("dag", "a stream of samples", ("tarnawski-ip",), _is_stream),
+    Rule("dag", "no stream; types of processors, ties, or inputs to be placed", ("tarnawski-latency",), _of_devices),
+    Rule("dag", "otherwise; all values fit at once", ("keep-all",), _alone_and(_nothing_to_free), first=True),
+    Rule("dag", "otherwise; at most 1000 tasks", ("sp-order",), _alone_and(_moderate_graph), free=True),
+    Rule(
+        "dag",
+        "otherwise; at most 1000 tasks; chains that meet in one loss",
+        ("join-dp",),
+        _alone_and(_moderate_graph),
+        free=True,
+    ),
+    Rule("dag", "otherwise; one processor, at most 40 tasks", ("dag-exact",), _alone_and(_few_tasks), free=True),
+    Rule(
+        "dag",
+        "otherwise; links to another memory and back, at most 20000 tasks",
+        ("dag-offload-best",),
+        _alone_and(_moderate_way_out),
+    ),
+    Rule(
+        "dag",
+        "otherwise; links to another memory and back, more than 20000 tasks",
+        ("offload-greedy",),
+        _alone_and(_large_way_out),
+    ),
+    Rule(
+        "dag",
+        "otherwise; links to another memory and back, at most 8 tasks",
+        ("offload-exact",),
+        _alone_and(_few_moves),
+    ),
+    Rule("dag", "otherwise", ("dag-auto", "keep-all"), _alone_and(_no_moderate_way_out)),
+    Rule(
+        "dag",
+        "otherwise; in a better order",
+        ("dag-auto",),
+        _alone_and(_no_moderate_way_out),
+        options={"reorder": True},
+        free=True,
+    ),
+    Rule("pipeline", "forwards only", ("tarnawski-dp",), _is_inference, first=True),
+    Rule("pipeline", "forwards only, copies of layers", ("placement-replicated",), _has_copies),
+    Rule("pipeline", "forwards only", ("tarnawski-ip",), _is_inference),
+    Rule("pipeline", "weights that change while micro-batches are under way", ("1f1b-star",), _changes),
+    Rule("pipeline", "any other", ("pipe-search",), _is_step),
     Rule("pipeline", "at most 300 tasks", ("pipe-exact",), _small_pipeline, options={"work": 20.0}),
 )
 

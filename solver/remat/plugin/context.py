@@ -8,10 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from remat.plugin.proposal import ALL_SCHEDULES, Termination
 from remat.schedule.steps import Steps
 from remat.units import Number
+
+if TYPE_CHECKING:
+    from remat.schedule.patterns import Pattern
+    from remat.schedule.samples import SamplePattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,7 @@ class Context:
     source: str = ""
     interrupted: bool = False
     best_steps: Steps | None = None
+    best_pattern: Pattern | SamplePattern | None = None
     best_makespan: Number | None = None
     best_bound: Number | None = None
     history: list[Progress] = field(default_factory=list[Progress])
@@ -107,7 +113,12 @@ class Context:
         return self.best_makespan - self.best_bound <= self.gap * self.best_makespan
 
     def _impatient(self, now: float) -> bool:
-        return self.patience is not None and self.best_steps is not None and now - self.changed > self.patience
+        return self.patience is not None and self.has_schedule and now - self.changed > self.patience
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether a schedule was reported."""
+        return self.best_steps is not None or self.best_pattern is not None
 
     @property
     def seconds_left(self) -> float | None:
@@ -182,6 +193,7 @@ class Context:
         self,
         steps: Steps | None = None,
         *,
+        pattern: Pattern | SamplePattern | None = None,
         makespan: Number | None = None,
         bound: Number | None = None,
         scope: str | None = None,
@@ -193,8 +205,10 @@ class Context:
         ----------
         steps : Steps, optional
             Better than all that were reported before.
+        pattern : Pattern or SamplePattern, optional
+            Of a stream, instead of steps.
         makespan : int or float, optional
-            Theirs.
+            Theirs; of a pattern the time per sample.
         bound : int or float, optional
             A lower bound on the makespan.
         scope : str, optional
@@ -211,9 +225,10 @@ class Context:
             raise ValueError(f"bound {bound!r} is reported without the scope for which it holds")
         before = self.best_makespan, self.best_bound
         known = self.best_makespan
-        better = steps is not None and (known is None or makespan is None or makespan <= known)
+        found = steps is not None or pattern is not None
+        better = found and (known is None or makespan is None or makespan <= known)
         if better:
-            self.best_steps, self.best_makespan = steps, makespan
+            self.best_steps, self.best_pattern, self.best_makespan = steps, pattern, makespan
         if bound is not None and scope == ALL_SCHEDULES and math.isfinite(bound):
             self.best_bound = bound if self.best_bound is None else max(bound, self.best_bound)
         now = time.monotonic()
@@ -270,26 +285,29 @@ class _Part(_Aside):
         return Context.stopped.__get__(self) or self._outer.ended
 
     def _impatient(self, now: float) -> bool:
-        known = self._outer.best_steps is not None
+        known = self._outer.has_schedule
         return self.patience is not None and known and now - self.changed > self.patience
 
     def report(
         self,
         steps: Steps | None = None,
         *,
+        pattern: Pattern | SamplePattern | None = None,
         makespan: Number | None = None,
         bound: Number | None = None,
         scope: str | None = None,
         message: str = "",
     ) -> None:
         """Hand over what is new; what is better than all that the other one has is news there, too."""
-        super().report(steps, makespan=makespan, bound=bound, scope=scope)
+        super().report(steps, pattern=pattern, makespan=makespan, bound=bound, scope=scope)
         outer, known = self._outer, self._outer.best_makespan
-        better = steps is not None and makespan is not None and (known is None or makespan < known)
-        better = better and (self._admits is None or (steps is not None and self._admits(steps)))
+        found = steps is not None or pattern is not None
+        better = found and makespan is not None and (known is None or makespan < known)
+        better = better and (self._admits is None or steps is None or self._admits(steps))
         outer.source = self.source
         outer.report(
             steps if better else None,
+            pattern=pattern if better else None,
             makespan=makespan if better else None,
             bound=bound,
             scope=scope,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from remat.graph.chain import Chain
+    from remat.graph.samples import Samples
     from remat.graph.taskgraph import TaskGraph
     from remat.instance import Instance
 
@@ -48,7 +49,7 @@ class Problem:
     def on(self, machine: Machine) -> Problem:
         """Return the problem on another machine; what depends on the instance alone is shared."""
         other = Problem(self.instance, machine)
-        for name in ("graph", "chain", "needed", "no_recompute_time"):
+        for name in ("graph", "chain", "needed", "no_recompute_time", "samples"):
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other
@@ -115,6 +116,24 @@ class Problem:
             return makespan_bound(self.graph, self.machine, self.needed)
         shared, one = (lower(self.instance.loosened(work=work), self.machine) for work in (True, False))
         return max(share_bound(shared, self.machine, needed_tasks(shared)), path_bound(one, needed_tasks(one)))
+
+    @cached_property
+    def samples(self) -> Samples | None:
+        """The graph of one sample, and of how many the instance looks at; None if it is no stream of samples."""
+        from remat.instance.lowering import samples_of
+
+        return samples_of(self.instance, self.machine)
+
+    @cached_property
+    def least_period(self) -> Number:
+        """A lower bound on the time per sample of every schedule of a stream: its needed tasks, shared."""
+        from remat.instance.lowering import lower
+
+        if self.samples is not None:
+            graph = self.samples.graph
+        else:
+            graph = lower(self.instance.model_copy(update={"micro_batches": 1}), self.machine)
+        return share_bound(graph, self.machine, needed_tasks(graph), whole=False)
 
     @property
     def exceeded(self) -> LeastBudget | None:

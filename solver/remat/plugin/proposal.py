@@ -12,6 +12,7 @@ from remat.units import Number
 if TYPE_CHECKING:
     from remat.schedule.orders import Orders
     from remat.schedule.patterns import Pattern
+    from remat.schedule.samples import SamplePattern
     from remat.schedule.steps import Steps
 
 
@@ -115,8 +116,9 @@ class Proposal:
         Ordered steps, usually without start times; None if no schedule was found.
     orders : Orders or None
         Of a pipeline, instead of steps: one order per device, from which the steps follow.
-    pattern : Pattern or None
-        Of a pipeline whose micro-batches follow each other without end, instead of steps: what each of them does.
+    pattern : Pattern, SamplePattern or None
+        Of a stream, whose micro-batches or samples follow each other without end, instead of steps: what is done for
+        each of them.
     period : int, float or None
         Of a chain whose steps of training follow each other without end: how long after one the next begins, which
         then does the same. The steps have start times.
@@ -142,7 +144,7 @@ class Proposal:
 
     steps: Steps | None = None
     orders: Orders | None = None
-    pattern: Pattern | None = None
+    pattern: Pattern | SamplePattern | None = None
     period: Number | None = None
     makespan: Number | None = None
     peak: int | None = None

@@ -56,7 +56,8 @@ class Algorithm:
     ranks : bool
         Whether it knows chains whose states equal ranks share out, or lie where the schedule says.
     streams : bool
-        Whether it knows chains whose steps follow each other without end, and answers with a period.
+        Whether it knows what follows itself without end, and answers with a period: task graphs and pipelines that are
+        run for one sample after the other, or chains whose steps of training follow each other.
     slices : bool
         Whether it knows pipelines whose sequences are cut into slices.
     divide : str

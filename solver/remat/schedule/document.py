@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, NoReturn, overload
@@ -209,8 +209,13 @@ def read_initial(document: dict[str, Any], graph: TaskGraph, machine: Machine) -
 
 def initial_document(steps: Steps, graph: TaskGraph, machine: Machine) -> dict[str, list[str]]:
     """Return the key `initial` of a schedule document."""
+    return initial_of_places(steps.initial, graph, machine)
+
+
+def initial_of_places(places: Iterable[tuple[int, int]], graph: TaskGraph, machine: Machine) -> dict[str, list[str]]:
+    """Return the key `initial` for places as (value, memory)."""
     found: dict[str, list[str]] = {}
-    for value, memory in steps.initial:
+    for value, memory in places:
         found.setdefault(graph.values[value], []).append(machine.memories[memory].name)
     return found
 

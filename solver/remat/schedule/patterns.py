@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from remat.errors import InstanceError
+from remat.graph.machine import Machine
 from remat.schedule.orders import Phase, Stage, read_stages, stages_document
 from remat.units import LARGEST_TOTAL, Number, Units, parse_time
 
@@ -67,9 +68,9 @@ class Pattern:
         """Return when micro-batch 0 does it."""
         return beat.start + beat.shift * self.period
 
-    def to_document(self, devices: Sequence[str]) -> dict[str, Any]:
+    def to_document(self, machine: Machine) -> dict[str, Any]:
         """Return the keys `stages`, `period` and `pattern` of a `remat.schedule/2` document."""
-        stages = stages_document(self.stages, devices)
+        stages = stages_document(self.stages, [processor.name for processor in machine.processors])
         if self.versions is not None:
             for stage, versions in zip(stages, self.versions, strict=True):
                 stage["versions"] = versions
@@ -103,7 +104,7 @@ def read_pattern(document: dict[str, Any], devices: Sequence[str], layers: int, 
         For what is no pattern; whether all is there, and when it can be, is for the verifier to say.
     """
     stages, versions = read_stages(document.get("stages"), devices, layers)
-    period = _time(document.get("period"), units, "$.period")
+    period = read_time(document.get("period"), units, "$.period")
     if period <= 0:
         raise InstanceError("a period is longer than 0", "$.period")
     listed = document.get("pattern")
@@ -125,7 +126,7 @@ def _read_beat(entry: object, stages: int, period: Number, units: Units, path: s
     phase, stage = Phase[found[1]], int(found[2])
     if stage >= stages:
         raise InstanceError(f"{name}: there are {stages} stages, counted from 0", path)
-    start, shift = _time(entry["start"], units, f"{path}.start"), entry["shift"]
+    start, shift = read_time(entry["start"], units, f"{path}.start"), entry["shift"]
     if start >= period:
         raise InstanceError(f"starts at {start}, and the period is {period}: later periods are shifts", f"{path}.start")
     if type(shift) is not int or not 0 <= shift <= MOST_SHIFTS:
@@ -133,7 +134,8 @@ def _read_beat(entry: object, stages: int, period: Number, units: Units, path: s
     return Beat(phase, stage, start, shift, is_copy)
 
 
-def _time(value: object, units: Units, path: str) -> Number:
+def read_time(value: object, units: Units, path: str) -> Number:
+    """Read a time of a pattern."""
     try:
         return parse_time(value, units, largest=LARGEST_TOTAL)
     except ValueError as error:

@@ -108,16 +108,13 @@ def conclude(
 
 def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[Stream | None, LeastBudget | None]:
     """Repeat and verify a pattern; where it takes too much memory, return the budget that is enough."""
-    assert proposal.pattern is not None
-    assert is_pipeline(problem.instance)
-    from remat.solving.patterns import Stream, repeat
+    pattern = proposal.pattern
+    assert pattern is not None
+    from remat.solving.patterns import Stream
+    from remat.solving.streams import stream_of
 
-    stream = repeat(
-        problem.instance,
-        problem.graph,
-        problem.machine,
-        proposal.pattern,
-        reference_time=problem.no_recompute_time,
+    stream = stream_of(
+        problem.instance, problem.graph, problem.machine, pattern, reference_time=problem.no_recompute_time
     )
     if not isinstance(stream, Stream):
         raise ClaimError(f"{solver.name}: the verifier rejects the pattern: {stream[0]}")
@@ -231,15 +228,16 @@ def _check_bounds(solver: Algorithm, proposal: Proposal) -> None:
 def _check_claims(problem: Problem, solver: Algorithm, proposal: Proposal, report: Report) -> None:
     if report.violations:
         raise ClaimError(f"{solver.name}: the verifier rejects the schedule: {report.violations[0]}")
-    if proposal.makespan is not None and not _equal(proposal.makespan, report.makespan):
-        raise ClaimError(f"{solver.name} claims makespan {proposal.makespan}, verified is {report.makespan}")
+    verified = report.objective
+    if proposal.makespan is not None and not _equal(proposal.makespan, verified):
+        raise ClaimError(f"{solver.name} claims makespan {proposal.makespan}, verified is {verified}")
     memory = problem.machine.memories[problem.machine.processors[0].memory].name
     if proposal.peak is not None and proposal.peak != report.peaks[memory].size:
         raise ClaimError(f"{solver.name} claims peak {proposal.peak}, verified is {report.peaks[memory].size}")
     for bound in proposal.bounds:
         holds = bound.scope == ALL_SCHEDULES or proposal.optimal_within == bound.scope
-        if holds and bound.value > report.makespan and not _equal(bound.value, report.makespan):
-            raise ClaimError(f"{solver.name} claims bound {bound.value}, above the verified makespan {report.makespan}")
+        if holds and bound.value > verified and not _equal(bound.value, verified):
+            raise ClaimError(f"{solver.name} claims bound {bound.value}, above the verified makespan {verified}")
 
 
 def _equal(claimed: Number, verified: Number) -> bool:
@@ -256,7 +254,7 @@ def _no_more(bound: Bound, makespan: Number) -> Bound:
 
 def _met(lower: Number, report: Report, steps: int) -> bool:
     """Whether a makespan is a lower bound, but for what rounding so many steps may have added."""
-    makespan = report.makespan
+    makespan = report.objective
     if isinstance(lower, int) and isinstance(makespan, int):
         return lower >= makespan
     return makespan - lower <= ROUNDING * steps * makespan
@@ -277,15 +275,16 @@ def _judge(
     stream: Stream | None = None,
     own: TaskGraph | None = None,
 ) -> Result:
-    simple = Bound(problem.least_makespan, ALL_SCHEDULES, OWN_SOURCES[0])
+    is_stream = problem.instance.is_stream
+    simple = Bound(problem.least_period if is_stream else problem.least_makespan, ALL_SCHEDULES, OWN_SOURCES[0])
     bounds = (*proposal.bounds, simple)
-    if len(problem.machine.processors) > 1 and not problem.in_parts:
+    if len(problem.machine.processors) > 1 and not problem.in_parts and not is_stream:
         value = memory_time_bound(problem.graph, problem.machine, problem.needed)
         bounds = (*bounds, Bound(value, ALL_SCHEDULES, OWN_SOURCES[1]))
     optimal_within = proposal.optimal_within
     if report is not None:
         holding = (ALL_SCHEDULES, optimal_within)
-        bounds = tuple(_no_more(bound, report.makespan) if bound.scope in holding else bound for bound in bounds)
+        bounds = tuple(_no_more(bound, report.objective) if bound.scope in holding else bound for bound in bounds)
     lower = max(bound.value for bound in bounds if bound.scope == ALL_SCHEDULES)
     if report is not None:
         scope, least = None, None

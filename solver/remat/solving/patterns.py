@@ -12,6 +12,7 @@ from remat.instance.lowering import lower
 from remat.placement import place_pattern
 from remat.schedule.orders import Orders, Pass, Stage, initial_of, tasks_of
 from remat.schedule.patterns import Pattern
+from remat.schedule.samples import SamplePattern
 from remat.schedule.steps import Steps
 from remat.units import Number
 from remat.verifier import Report, Steady, Updates, Violation, check, check_beats, check_pattern, versioned
@@ -26,21 +27,21 @@ class Stream:
 
     Attributes
     ----------
-    pattern : Pattern
-        With the versions that each stage keeps.
+    pattern : Pattern or SamplePattern
+        Of stages: with the versions that each keeps.
     graph : TaskGraph
-        Of the instance's micro-batches, parameters with the bytes of all their versions.
-    orders : Orders
-        What each device runs for these micro-batches, in order.
+        Of the instance's micro-batches, parameters with the bytes of all their versions; or of its samples.
+    orders : Orders or None
+        What each device runs for these micro-batches, in order; None for samples.
     steps : Steps
         Likewise, with the times that the pattern says.
     report : Report
         Of these steps; `steady` is that of a period, and what is wrong with either is among the violations.
     """
 
-    pattern: Pattern
+    pattern: Pattern | SamplePattern
     graph: TaskGraph
-    orders: Orders
+    orders: Orders | None
     steps: Steps
     report: Report
 

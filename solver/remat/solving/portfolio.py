@@ -43,6 +43,7 @@ AUTO = registry.Algorithm(
     streams=True,
     several_memories=True,
     any_links=True,
+    devices=True,
     slices=True,
     anytime=True,
 )
@@ -106,6 +107,11 @@ def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
     a schedule, and none is proved not to exist, the other algorithms that accept the kind are asked one after the
     other. Where a memory is too small for every schedule, the rows are asked all the same, for a budget that would do.
     """
+    if problem.kind == "dag" and problem.graph.parts:
+        task = problem.graph.described(min(problem.graph.parts), repr)
+        raise OptionError(
+            f"{NAME!r} knows no task such as {task}, which is a collective of several memories", argument="algorithm"
+        )
     if context.gap is None and len(problem.graph.tasks) > SMALL:
         context.gap = GAP
     return _Portfolio(problem, options, context).propose()
@@ -123,8 +129,9 @@ class _Answer:
     def rank(self) -> tuple[Any, ...]:
         """What makes an answer better: a shorter schedule (of a stream, a shorter period), or more that is proved."""
         proof = {ALL_SCHEDULES: 0, None: 2}.get(self.result.optimal_within, 1)
-        period = 0 if self.result.steady is None else self.result.steady.period
-        return (self.result.makespan is None, period, self.result.makespan or 0, proof)
+        report = self.result.report
+        length = 0 if report is None else report.makespan
+        return (self.result.makespan is None, self.result.makespan or 0, length, proof)
 
 
 @dataclass
@@ -209,10 +216,12 @@ class _Portfolio:
         known = self.context.best_makespan
         better = known is None or (result.makespan is not None and result.makespan <= known)
         # The steps of a stream are a stretch of it, and no answer without their pattern.
+        pattern = result.pattern if better else None
         steps = result.columns if better and result.steady is None else None
         self.context.source = result.algorithm
         makespan = result.makespan if better else None
-        self.context.report(steps, makespan=makespan, bound=result.lower_bound, scope=ALL_SCHEDULES)
+        bound = result.lower_bound
+        self.context.report(steps, pattern=pattern, makespan=makespan, bound=bound, scope=ALL_SCHEDULES)
 
     def _others(self, solver: registry.Algorithm) -> dict[str, Any]:
         model = solver.load_options() if self.options.others else None
@@ -297,7 +306,7 @@ class _Portfolio:
 
     def _worth(self, best: _Answer) -> Iterator[str]:
         """Compare the best schedule with the best one of the other kind of order, where both are known."""
-        if self.problem.kind != "dag":
+        if self.problem.kind != "dag" or self.problem.instance.is_stream:
             return
         solved = [answer for answer in self.answers if answer.result.columns is not None]
         listed = [a for a in solved if a.result.columns is not None and in_listed_order(self.problem, a.result.columns)]

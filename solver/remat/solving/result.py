@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from remat.schedule.document import Step
     from remat.schedule.orders import Orders
     from remat.schedule.patterns import Pattern
+    from remat.schedule.samples import SamplePattern
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +102,8 @@ class Result(Shown):
         Its digest: computed when somebody asks, as that takes a while for large ones.
     status : Status
     makespan : int, float or None
-        Verified; None without a schedule.
+        Verified; None without a schedule. Of a stream, which has no end, the time per sample or micro-batch: bounds and
+        gap are then of that, too.
     lower_bound : int or float
         The best lower bound on the makespan that holds for all schedules.
     bounds : tuple of Bound
@@ -126,9 +128,9 @@ class Result(Shown):
         Each better schedule and each better bound on the way, with its time; as the algorithms reported them.
     orders : Orders or None
         Of a pipeline: what each device runs, in order; the steps follow from that.
-    pattern : Pattern or None
-        Of a pipeline whose micro-batches follow each other without end: what each of them does; the steps are those of
-        as many as the instance looks at. What each period takes is `report.steady`.
+    pattern : Pattern, SamplePattern or None
+        Of a stream, whose micro-batches or samples follow each other without end: what is done for each of them; the
+        steps are those of as many as the instance looks at. What each period takes is `report.steady`.
     """
 
     instance_name: str
@@ -155,7 +157,7 @@ class Result(Shown):
     answer: Answer | None = None
     history: tuple[Progress, ...] = ()
     orders: Orders | None = None
-    pattern: Pattern | None = None
+    pattern: Pattern | SamplePattern | None = None
 
     @property
     def instance_digest(self) -> str:
@@ -171,8 +173,8 @@ class Result(Shown):
 
     @property
     def makespan(self) -> Number | None:
-        """The verified makespan."""
-        return None if self.report is None else self.report.makespan
+        """The verified makespan; of a stream the time per sample (`report.makespan` is that of those looked at)."""
+        return None if self.report is None else self.report.objective
 
     @property
     def peak_memory(self) -> dict[str, int]:
@@ -191,8 +193,8 @@ class Result(Shown):
 
     @property
     def overhead(self) -> float | None:
-        """Makespan over the no-recompute time, minus 1."""
-        if self.makespan is None or not self.no_recompute_time:
+        """Makespan over the no-recompute time, minus 1; None for streams."""
+        if self.makespan is None or not self.no_recompute_time or self.steady is not None:
             return None
         return self.makespan / self.no_recompute_time - 1
 
@@ -231,7 +233,7 @@ class Result(Shown):
         from remat.schedule.writing import step_lines
 
         document = self.head()
-        if self.columns is not None and self.orders is None:
+        if self.columns is not None and self.orders is None and self.pattern is None:
             lines = step_lines(self.columns, self.graph, self.machine)
             document["steps"] = json.loads("[" + ",".join(lines) + "]")
         return document
@@ -256,7 +258,7 @@ class Result(Shown):
             head["scope"] = self.scope
         if report is not None:
             head |= {
-                "makespan": report.makespan,
+                "makespan": report.objective,
                 "peak_memory": report.peak_memory,
                 "recompute_time": report.recompute_time,
                 "transferred": dict(report.transferred),
@@ -279,7 +281,7 @@ class Result(Shown):
             head["notes"] = list(self.notes)
         head |= self._division()
         if self.pattern is not None:
-            head |= self.pattern.to_document([processor.name for processor in self.machine.processors])
+            head |= self.pattern.to_document(self.machine)
         elif self.orders is not None:
             head |= self.orders.to_document([processor.name for processor in self.machine.processors])
         elif self.columns is not None and self.columns.initial:
@@ -299,7 +301,7 @@ class Result(Shown):
         """Write the schedule document atomically; ``-`` is standard output, ``.gz`` is compressed."""
         from remat.schedule.writing import document_chunks
 
-        steps = self.columns if self.orders is None else None
+        steps = self.columns if self.orders is None and self.pattern is None else None
         write_text(path, document_chunks(self.head(), steps, self.graph, self.machine))
 
     @property

@@ -42,11 +42,12 @@ def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: 
         with interruptible(context), contained(solver):
             proposal: Proposal = solver.load()(problem, chosen, context)
     except KeyboardInterrupt:
-        if context.best_steps is None:
+        if not context.has_schedule:
             raise
         proposal = Proposal(termination=Termination.INTERRUPTED)
-    if proposal.steps is None and context.best_steps is not None:
-        proposal = replace(proposal, steps=context.best_steps, infeasible_within=None, least=None)
+    if proposal.steps is None and proposal.pattern is None and context.has_schedule:
+        found = {"steps": context.best_steps, "pattern": context.best_pattern}
+        proposal = replace(proposal, **found, infeasible_within=None, least=None)  # type: ignore[arg-type]
     return with_reported(proposal, solver, context), time.perf_counter() - started
 
 
@@ -103,8 +104,9 @@ def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
     machine = problem.machine
     if is_pipeline(problem.instance) and problem.instance.cut and not solver.slices:
         raise OptionError(f"{solver.name!r} knows no sequences that are cut into slices", argument="algorithm")
-    if problem.kind == "chain" and problem.instance.is_stream and not solver.streams:
-        raise OptionError(f"{solver.name!r} knows no steps that follow each other without end", argument="algorithm")
+    if _needs_streams(problem) and not solver.streams:
+        what = "steps that follow each other" if problem.kind == "chain" else "stream of samples"
+        raise OptionError(f"{solver.name!r} knows no {what} without end", argument="algorithm")
     if beyond := _of_devices(problem, solver):
         raise OptionError(f"{solver.name!r} knows no {beyond}", argument="algorithm")
     if solver.several_memories and not solver.any_links:
@@ -127,6 +129,11 @@ def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
                 f"{solver.name!r} works in memory {own!r} only, and {graph.values[value]!r} lies in {memory!r}{hint}",
                 argument="algorithm",
             )
+
+
+def _needs_streams(problem: Problem) -> bool:
+    """Whether samples or steps of training follow each other without end; pipelines have algorithms by weights."""
+    return problem.instance.samples_seen is not None or (problem.kind == "chain" and problem.instance.is_stream)
 
 
 def _of_devices(problem: Problem, solver: registry.Algorithm) -> str:

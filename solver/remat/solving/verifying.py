@@ -12,13 +12,14 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance import MachineModel, digest, load, load_machine
 from remat.instance.kinds import is_chain, is_pipeline
-from remat.instance.lowering import lower, machine_of
+from remat.instance.lowering import lower, machine_of, samples_of
 from remat.placement import Unplaceable, place
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.schedule.document import parse_steps, read_head, read_initial
 from remat.schedule.orders import Orders, read_orders
 from remat.schedule.patterns import Pattern, read_pattern
 from remat.schedule.reading import read_schedule
+from remat.schedule.samples import SamplePattern, read_samples
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.divisions import of_schedule
 from remat.solving.result import Result
@@ -78,8 +79,8 @@ class Examined:
     report : Report
     orders : Orders or None
         Of a pipeline whose schedule lists orders: the steps follow from these.
-    pattern : Pattern or None
-        Of a pipeline whose schedule is a pattern: orders and steps follow from that.
+    pattern : Pattern, SamplePattern or None
+        Of a stream, whose schedule is a pattern: steps follow from that, and orders of a pipeline.
     """
 
     instance: Instance
@@ -89,7 +90,7 @@ class Examined:
     steps: Steps
     report: Report
     orders: Orders | None = None
-    pattern: Pattern | None = None
+    pattern: Pattern | SamplePattern | None = None
 
     def as_result(self) -> Result:
         """Return the schedule as a result, for those who draw results.
@@ -131,7 +132,7 @@ class Examined:
         named = self.document.get("instance")
         own = isinstance(named, dict) and named.get("digest") == digest(self.instance)
         lower, within = self.document.get("lower_bound"), self.document.get("optimal_within")
-        makespan = self.report.makespan
+        makespan = self.report.objective
         if not own or self.document.get("makespan") != makespan or not isinstance(lower, (int, float)):
             return Status.FEASIBLE, 0, None
         if not 0 <= lower <= makespan * (1 + 1e-9):
@@ -224,14 +225,14 @@ def _streamed(
     document: Any,
     graph: TaskGraph,
     machine: Machine,
-    pattern: Pattern,
+    pattern: Pattern | SamplePattern,
     judged: Callable[[Report], Report],
 ) -> Examined:
     """Repeat and judge the pattern of a schedule document."""
-    assert is_pipeline(instance)
-    from remat.solving.patterns import Stream, repeat
+    from remat.solving.patterns import Stream
+    from remat.solving.streams import stream_of
 
-    stream = repeat(instance, graph, machine, pattern)
+    stream = stream_of(instance, graph, machine, pattern)
     if not isinstance(stream, Stream):
         refused = judged(replace(nothing_run(machine), violations=stream))
         return Examined(instance, document, graph, machine, StepBuilder().build(), refused)
@@ -254,26 +255,32 @@ def _period_of(instance: Instance, document: Any) -> Number | None:
     return period
 
 
-def _pattern_of(instance: Instance, document: Any, machine: Machine) -> Pattern | None:
+def _pattern_of(instance: Instance, document: Any, machine: Machine) -> Pattern | SamplePattern | None:
     """Return the pattern of a schedule document; None where it has none."""
     given = [key for key in ("period", "pattern") if key in read_head(document)]
-    is_stream = is_pipeline(instance) and instance.is_stream
     if is_chain(instance) and instance.is_stream and "pattern" not in given:
         if not given:
             raise InstanceError("steps follow each other without end: expected a period", "$")
         return None
     if not given:
-        if is_stream:
-            raise InstanceError("micro-batches follow each other without end: expected a period and a pattern", "$")
+        if instance.is_stream:
+            what = "micro-batches" if is_pipeline(instance) else "samples"
+            raise InstanceError(f"{what} follow each other without end: expected a period and a pattern", "$")
         return None
-    if not is_pipeline(instance) or not is_stream:
-        what = "a pattern is for pipelines whose weights are stash, double or single"
-        raise InstanceError(f"{what}, a period for chains with a staleness, too", f"$.{given[0]}")
+    if not instance.is_stream or is_chain(instance):
+        what = "a pattern is for pipelines whose weights are stash, double, single or fixed, and for streams of samples"
+        raise InstanceError(f"{what}; a period for chains with a staleness, too", f"$.{given[0]}")
     for key in ("steps", "orders"):
         if key in document:
             raise InstanceError(f"{key} beside a pattern: they follow from that", f"$.{key}")
-    devices = [processor.name for processor in machine.processors]
-    return read_pattern(document, devices, instance.length, instance.units.build())
+    units = instance.units.build()
+    samples = samples_of(instance, machine)
+    if samples is not None:
+        if "stages" in document:
+            raise InstanceError("stages beside a pattern of samples, which says where everything runs", "$.stages")
+        return read_samples(document, samples.graph, machine, units)
+    assert is_pipeline(instance)
+    return read_pattern(document, [processor.name for processor in machine.processors], instance.length, units)
 
 
 def _orders_of(instance: Instance, document: Any, machine: Machine) -> Orders | None:
@@ -315,8 +322,8 @@ def _claims(document: dict[str, Any], report: Report) -> list[str]:
     """Say where the document's own figures differ from the verified ones."""
     notes = []
     stated = document.get("makespan")
-    if stated is not None and not _close(stated, report.makespan):
-        notes.append(f"the schedule states makespan {stated}, verified is {report.makespan}")
+    if stated is not None and not _close(stated, report.objective):
+        notes.append(f"the schedule states makespan {stated}, verified is {report.objective}")
     peaks = document.get("peak_memory")
     if isinstance(peaks, dict):
         for name, size in peaks.items():

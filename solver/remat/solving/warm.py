@@ -61,6 +61,8 @@ def read_warm_start(problem: Problem, given: WarmStart) -> Warm | None:
     stated = named.get("digest") if isinstance(named, dict) else None
     if stated is not None and stated != digest(problem.instance):
         raise OptionError("it is the schedule of another instance (its digest differs)", argument="warm_start")
+    if isinstance(document, dict) and "pattern" in document:
+        raise OptionError("it is a pattern, and only steps are gone on from", argument="warm_start")
     if isinstance(document, dict) and "steps" not in document:
         raise OptionError("it is an answer without a schedule", argument="warm_start")
     try:

@@ -253,7 +253,7 @@ class AlgorithmSuite:
                 require(answer.termination in stopped, f"{context.termination} is reported as {answer.termination}")
 
     def test_incumbents_are_schedules(self, kind: str, given: Mapping[str, Any]) -> None:
-        """Each reported list of steps is a schedule, each better than the last; stopped after one, it returns one."""
+        """What is reported is a schedule, each better than the last; stopped after one, the algorithm returns one."""
         algorithm = self._subject()
         document = self.moderate(kind)
         budgets = self._trials.middle(document, given)

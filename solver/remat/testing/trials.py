@@ -23,6 +23,8 @@ from remat.plugin.options import make_options
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.plugin.registry import Algorithm
+from remat.schedule.patterns import Pattern
+from remat.schedule.samples import SamplePattern
 from remat.schedule.steps import Steps
 from remat.solving.conclusion import conclude
 from remat.solving.entry import solve
@@ -33,6 +35,7 @@ from remat.units import Number
 
 Document = dict[str, Any]
 Budgets = Mapping[str, int | None]
+Incumbent = Steps | Pattern | SamplePattern
 
 MOST_REMEMBERED = 20_000
 
@@ -177,7 +180,7 @@ class RecordingContext(Context):
     """A context that keeps what is reported, and interrupts after so many incumbents."""
 
     stop_after: int | None = None
-    incumbents: list[Steps] = field(default_factory=list)
+    incumbents: list[Incumbent] = field(default_factory=list)
     bounds: list[Number] = field(default_factory=list)
 
     def allow(self, seconds: float) -> None:
@@ -188,15 +191,15 @@ class RecordingContext(Context):
         self,
         steps: Steps | None = None,
         *,
+        pattern: Pattern | SamplePattern | None = None,
         makespan: Number | None = None,
         bound: Number | None = None,
         scope: str | None = None,
         message: str = "",
     ) -> None:
-        """Keep the steps and the bound."""
-        super().report(steps, makespan=makespan, bound=bound, scope=scope, message=message)
-        if steps is not None:
-            self.incumbents.append(steps)
+        """Keep the steps or the pattern, and the bound."""
+        super().report(steps, pattern=pattern, makespan=makespan, bound=bound, scope=scope, message=message)
+        self.incumbents += [told for told in (steps, pattern) if told is not None]
         if bound is not None and scope == ALL_SCHEDULES:
             self.bounds.append(bound)
         if self.stop_after is not None and len(self.incumbents) >= self.stop_after:
@@ -217,10 +220,14 @@ class Trial:
         """The verified result."""
         return conclude(self.problem, self.algorithm, self.proposal, {})
 
-    def judge(self, steps: Steps) -> Result:
-        """Place and verify reported steps, as if the algorithm had returned them."""
-        result = conclude(self.problem, self.algorithm, Proposal(steps=steps), {})
-        require(result.columns is not None, "a reported list of steps does not fit the budget")
+    def judge(self, incumbent: Incumbent) -> Result:
+        """Place and verify a reported list of steps or pattern, as if the algorithm had returned it."""
+        if isinstance(incumbent, Steps):
+            result = conclude(self.problem, self.algorithm, Proposal(steps=incumbent), {})
+            require(result.columns is not None, "a reported list of steps does not fit the budget")
+            return result
+        result = conclude(self.problem, self.algorithm, Proposal(pattern=incumbent), {})
+        require(result.pattern is not None, "a reported pattern does not fit the budget")
         return result
 
 

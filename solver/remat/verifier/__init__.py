@@ -14,15 +14,15 @@ from remat.verifier.report import Peak, Profile, Report, Steady, Violation
 
 if TYPE_CHECKING:
     from remat.verifier.cycles import check_cycle
-    from remat.verifier.periodic import Updates, check_beats, check_pattern, versioned
+    from remat.verifier.periodic import Updates, check_beats, check_pattern, check_samples, versioned
     from remat.verifier.waits import check_orders
 
 _HOME = {
-    **dict.fromkeys(("Updates", "check_beats", "check_pattern", "versioned"), "periodic"),
+    **dict.fromkeys(("Updates", "check_beats", "check_pattern", "check_samples", "versioned"), "periodic"),
     "check_cycle": "cycles",
     "check_orders": "waits",
 }
-"""What only pipelines and steps without end need, and from where it is imported when it is first used."""
+"""What only pipelines and what has no end need, and from where it is imported when it is first used."""
 
 __all__ = [
     "Peak",
@@ -36,6 +36,7 @@ __all__ = [
     "check_cycle",
     "check_orders",
     "check_pattern",
+    "check_samples",
     "nothing_run",
     "versioned",
 ]

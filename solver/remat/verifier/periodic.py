@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph
+from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph, number_array
 from remat.schedule.orders import Pass, Phase, PipelineTasks
 from remat.schedule.patterns import Pattern
 from remat.schedule.steps import Steps
@@ -27,7 +27,7 @@ from remat.verifier.memory import changes
 from remat.verifier.report import Steady, Violation
 from remat.verifier.timeline import TOLERANCE
 
-RUN = 0
+RUN, COPY = 0, 1
 PRECEDENCE = frozenset({"read-missing", "value-busy", "free-missing"})
 """Rules of a schedule that say of a pattern that something comes before what it needs."""
 
@@ -129,17 +129,15 @@ def check_pattern(
     O(n log n) for the n steps of one micro-batch: a value that is there from s to e has
     ``floor((x - s) / T) - floor((x - e) / T)`` copies at instant x, which changes at s and e modulo T only.
     """
-    found, findings = Findings(), Findings()
-    followed = follow(graph, machine, steps, found)
-    for violation in found.sorted():
-        rule = "period-precedence" if violation.rule in PRECEDENCE else violation.rule
-        findings.add(None, rule, _named(followed, steps, violation))
+    findings = Findings()
+    followed = _followed(graph, machine, steps, findings)
     busy = check_overlaps(machine, pattern.period, followed, findings)
     in_flight = _in_flight(tasks, pattern, followed, steps)
     versions = _check_versions(pattern, updates, in_flight, findings)
+    with_versions = versioned(followed.graph, pattern, versions)
     steady = Steady(
         period=pattern.period,
-        peaks=_peaks(machine, pattern, followed, steps, versions, findings),
+        peaks=_peaks(with_versions, machine, pattern.period, followed, steps, findings),
         busy=busy,
         processors=tuple(machine.processors[k].name for k in sorted({stage.device for stage in pattern.stages})),
         in_flight=in_flight,
@@ -147,6 +145,82 @@ def check_pattern(
         staleness=tuple(updates.staleness(count) for count in in_flight),
     )
     return steady, findings.sorted()
+
+
+def check_samples(
+    graph: TaskGraph, machine: Machine, period: Number, steps: Steps, sample: IntArray
+) -> tuple[Steady, tuple[Violation, ...]]:
+    """Judge a pattern of samples, without unrolling it.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Of the samples of one period.
+    machine : Machine
+    period : int or float
+    steps : Steps
+        What is done for these samples, with start times.
+    sample : (steps,) int64
+        For which of them.
+
+    Returns
+    -------
+    Steady, tuple of Violation
+        The violations name no step: rules `period-precedence`, `period-overlap`, `capacity`, and those that any step
+        may break.
+    """
+    findings = Findings()
+    stays = np.isin(steps.item, list(graph.available)) & (steps.kind == COPY)
+    for step in np.flatnonzero(stays).tolist():
+        name = graph.values[int(steps.item[step])]
+        findings.add(None, "bad-step", f"{name} is copied: the inputs of a stream stay where they are")
+    followed = _followed(graph, machine, steps, findings)
+    busy = check_overlaps(machine, period, followed, findings)
+    latency, at_once = _of_samples(period, followed, sample)
+    _, used = followed.uses
+    working = {int(k) for k in used[steps.kind[followed.uses[0]] == RUN]}
+    steady = Steady(
+        period=period,
+        peaks=_peaks(followed.graph, machine, period, followed, steps, findings),
+        busy=busy,
+        processors=tuple(machine.processors[k].name for k in sorted(working)),
+        in_flight=(at_once,),
+        versions=(),
+        staleness=(),
+        samples=int(sample.max(initial=0)) + 1,
+        latency=latency,
+        what="sample",
+    )
+    return steady, findings.sorted()
+
+
+def _of_samples(period: Number, followed: Followed, sample: IntArray) -> tuple[Number, int]:
+    """Return the longest time that a sample takes, and how many there are at once, at most."""
+    start, end = followed.timeline.start, followed.timeline.end
+    begins = number_array(start[sample == one].min().item() for one in np.unique(sample))
+    ends = number_array(end[sample == one].max().item() for one in np.unique(sample))
+    slack = 0.0 if isinstance(period, int) and begins.dtype == ends.dtype == np.int64 else TOLERANCE * float(period)
+    events: list[tuple[Number, int]] = []
+    at_once = 0
+    for times, change in ((begins, 1), (ends, -1)):
+        whole, offset = within(times, period, slack)
+        at_once -= change * int((whole + 1).sum())
+        events += [(when, change) for when in offset.tolist()]
+    most = at_once
+    for _, change in sorted(events):  # at one instant, what ends comes first
+        at_once += change
+        most = max(most, at_once)
+    return (ends - begins).max().item(), max(1, most)
+
+
+def _followed(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> Followed:
+    """Follow the steps of one period, and say what they may not do in the words of patterns."""
+    found = Findings()
+    followed = follow(graph, machine, steps, found)
+    for violation in found.sorted():
+        rule = "period-precedence" if violation.rule in PRECEDENCE else violation.rule
+        findings.add(None, rule, _named(followed, steps, violation))
+    return followed
 
 
 def _named(followed: Followed, steps: Steps, violation: Violation) -> str:
@@ -284,16 +358,10 @@ def versioned(graph: TaskGraph, pattern: Pattern, versions: Sequence[int]) -> Ta
 
 
 def _peaks(
-    machine: Machine,
-    pattern: Pattern,
-    followed: Followed,
-    steps: Steps,
-    versions: tuple[int, ...],
-    findings: Findings,
+    graph: TaskGraph, machine: Machine, period: Number, followed: Followed, steps: Steps, findings: Findings
 ) -> dict[str, int]:
     """Return the most bytes in each memory at any instant of a period."""
-    timeline, period = followed.timeline, pattern.period
-    graph = versioned(followed.graph, pattern, versions)
+    timeline = followed.timeline
     memory, position, change = changes(graph, machine, steps, timeline, followed.residency, followed.valid)
     peaks: dict[str, int] = {}
     for index, place in enumerate(machine.memories):

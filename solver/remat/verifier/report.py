@@ -59,7 +59,7 @@ class Steady:
     Attributes
     ----------
     period : int or float
-        Time from one micro-batch to the next.
+        Time from one micro-batch to the next; of a pattern of samples, that of all `samples`.
     peaks : mapping of memory name to bytes
         The most that each memory holds at any instant of a period, all versions of parameters included.
     busy : mapping of resource name to time
@@ -73,8 +73,14 @@ class Steady:
     staleness : tuple of int
         For each stage, how often its parameters change between the forward of a micro-batch and the change that it
         takes part in.
+    samples : int
+        Samples, micro-batches or steps of training of a period.
+    latency : int, float or None
+        Of a pattern of samples: the longest time from the start of a sample's first step to the end of its last one.
+        There are then no stages: `in_flight` has one entry, the most samples between these two, and `versions` and
+        `staleness` none.
     what : str
-        What follows each other: micro-batches, or steps of training.
+        What follows each other: micro-batches, samples, or steps of training.
     """
 
     period: Number
@@ -84,7 +90,16 @@ class Steady:
     in_flight: tuple[int, ...]
     versions: tuple[int, ...]
     staleness: tuple[int, ...]
+    samples: int = 1
+    latency: Number | None = None
     what: str = "micro-batch"
+
+    @property
+    def time_per_sample(self) -> Number:
+        """The period, of one sample, micro-batch or step of training."""
+        if isinstance(self.period, int) and self.period % self.samples == 0:
+            return self.period // self.samples
+        return self.period / self.samples
 
     @property
     def bubble(self) -> dict[str, float]:
@@ -146,6 +161,11 @@ class Report:
     def peak_memory(self) -> dict[str, int]:
         """Peak bytes per memory."""
         return {name: peak.size for name, peak in self.peaks.items()}
+
+    @property
+    def objective(self) -> Number:
+        """What schedules are compared by: the makespan, or of a stream, which has no end, the time per sample."""
+        return self.makespan if self.steady is None else self.steady.time_per_sample
 
     @property
     def bubble(self) -> dict[str, float]:

@@ -24,7 +24,8 @@ def loop(steps: int | list[dict[str, Any]] = 5, *levels: dict[str, Any], **more:
 
 def answer(document: dict[str, Any], name: str, **more: Any) -> remat.Result | None:
     """Solve; None if the algorithm refuses, with a text that names it or the machine."""
-    options = {"iterations": 2, "moves": 10_000, "window": 500, "work": 0} if name == "adjoint-best" else {}
+    little = {"adjoint-best": {"iterations": 2, "moves": 10_000, "window": 500, "work": 0}}
+    options = (little | {"dag-offload-best": {"iterations": 2}}).get(name, {})
     try:
         result = remat.solve(document, algorithm=name, options=options, **more)
     except remat.OptionError as error:
@@ -90,7 +91,7 @@ def test_extremes_are_solved(name: str, case: str) -> None:
 
 
 # What asks all the others takes long for nine steps.
-LONG = {name: [pytest.mark.slow] if name == "adjoint-best" else [] for name in NAMES}
+LONG = {name: [pytest.mark.slow] if name in ("adjoint-best", "dag-offload-best") else [] for name in NAMES}
 
 
 @pytest.mark.parametrize("where", ["level0", "level1", "level2"])

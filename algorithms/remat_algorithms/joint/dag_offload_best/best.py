@@ -6,13 +6,16 @@ import math
 from dataclasses import dataclass
 
 from remat.plugin import ALL_SCHEDULES, Bound, Context, Number, Proposal, Steps
-from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
+from remat_algorithms.joint.dag_offload_best.setting import RANKINGS, Runs, Setting
 from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.offload.swaps.choice import Choice, Plan, quicker
 from remat_algorithms.offload.swaps.fluid import volume_bound
 
 IDLE = 1e-9
 """Share of a makespan below which waiting is rounding."""
+
+FEW = 3
+"""Rankings that are tried where most of them would take too long."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,14 @@ class Found:
 
     steps: Steps
     runs: Runs
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The makespan of some runs with what must leave, and the share of it in which the processor waits."""
+
+    makespan: Number = math.inf
+    waits: float = 1.0
 
 
 class Best(Incumbent[Found]):
@@ -32,6 +43,8 @@ class Best(Incumbent[Found]):
         The best bound of each class of schedules.
     start : Runs or None
         Of the best schedule that the search made itself.
+    wins : list of int
+        How often each ranking was the best one of some runs.
     """
 
     def __init__(self, setting: Setting, context: Context) -> None:
@@ -39,6 +52,7 @@ class Best(Incumbent[Found]):
         self.setting = setting
         self.bounds_by_scope: dict[str, Bound] = {}
         self.start: Runs | None = None
+        self.wins = [0] * RANKINGS
 
     @property
     def proved(self) -> bool:
@@ -58,30 +72,32 @@ class Best(Incumbent[Found]):
 
     def consider(self, plan: Plan | None, runs: Runs, message: str = "") -> bool:
         """Take a plan over if it is quicker; return whether it is."""
-        if plan is None or not self.take(Found(plan.outcome.steps, runs), plan.makespan, message=message):
+        if plan is None or not (self.best is None or quicker(plan.makespan, self.makespan)):
+            return False
+        steps = self.setting.tidied(plan.outcome.steps, plan.makespan)
+        if not self.take(Found(steps, runs), plan.makespan, message=message):
             return False
         self.start = runs
         return True
 
-    def consider_runs(self, runs: Runs, message: str = "") -> float:
-        """Take the quickest plan of some runs, with each ranking of what leaves.
-
-        Returns
-        -------
-        float
-            The share of its makespan in which the processor waits; 1 where nothing fits, or nothing can be better.
-        """
+    def consider_runs(self, runs: Runs, message: str = "", *, few: bool = False) -> Tried:
+        """Take the quickest plan of some runs, with each ranking of what leaves; `few`: those that were best so far."""
         choice = self.setting.choice(runs)
         if choice is None or self.hopeless(choice):
-            return 1.0
-        work, waits = float(choice.order.start_times[-1]), 1.0
-        for plan in self.setting.plans(choice):
+            return Tried()
+        work, tried, best = float(choice.order.start_times[-1]), Tried(), -1
+        order = sorted(range(RANKINGS), key=lambda number: (-self.wins[number], number))[: FEW if few else RANKINGS]
+        for number, plan in self.setting.plans(choice, order):
+            if plan is None:
+                continue
             self.consider(plan, runs, message)
-            if plan is not None:
-                waits = min(waits, 1 - work / float(plan.makespan) if plan.makespan else 0.0)
-            if waits < IDLE or self.context.stopped:
+            if plan.makespan < tried.makespan:
+                tried, best = Tried(plan.makespan, 1 - work / float(plan.makespan) if plan.makespan else 0.0), number
+            if tried.waits < IDLE or self.context.stopped:
                 break
-        return waits
+        if best >= 0:
+            self.wins[best] += 1
+        return tried
 
     def claim(self, value: Number, scope: str, source: str) -> None:
         """Take a bound over if it says more than the one of its class."""

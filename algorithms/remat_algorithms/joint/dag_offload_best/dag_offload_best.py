@@ -54,16 +54,17 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     best = Best(setting, context)
     best.consider_runs(Runs(tuple(setting.listed)), message="as listed")
     bound(setting, best)
-    relaxing = Relaxing(setting, best)
-    if not best.done:
-        relaxing.first()
-    if not best.done:
-        others(setting, best)
     rounds = options.iterations
     if rounds is None:
         rounds = ROUNDS if context.deadline is not None else min(ROUNDS, WORK // max(1, len(setting.listed)))
+    relaxing = Relaxing(setting, best, rounds)
+    if not best.done:
+        relaxing.first()
+    known = others(setting, best, rounds) if not best.done else None
     _improve(setting, best, relaxing, rounds, reorder=options.reorder)
     proposal = best.proposal()
+    if proposal.steps is None and known is not None:
+        proposal = known
     if options.iterations is not None and not context.stopped and not best.proved:
         proposal = replace(proposal, termination=Termination.ITERATION_LIMIT)
     return proposal

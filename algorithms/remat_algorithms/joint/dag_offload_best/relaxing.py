@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from remat.plugin import Context
 from remat_algorithms.dag.plans.state import ALPHAS, Plan, Search
 from remat_algorithms.joint.dag_offload_best.ballast import Rates, ballasted
-from remat_algorithms.joint.dag_offload_best.best import IDLE, Best
+from remat_algorithms.joint.dag_offload_best.best import IDLE, Best, Tried
 from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
 
 SHARES = (1.0, 0.9, 0.95, 0.8, 1.1, 1.05, 0.7, 0.5, 1.2, 0.25, 0.0)
 """Shares of the links' rates that are tried at first; more than there is lets the processor wait a little."""
 
 ROUNDS, AT_FIRST = 60, 3
-"""Rounds of ruin and recreate at a time; and so many times for the first shares."""
+"""Rounds of ruin and recreate at a time; and so many times for each of the best first shares."""
+
+PROMISING = 3
+"""First shares that the search goes on from."""
 
 UP, DOWN = 1.01, 0.985
 """Factors of the share where the processor did not wait, and where it did."""
@@ -28,32 +31,38 @@ class Relaxing:
     ----------
     setting : Setting
     best : Best
+    rounds : int
+        Of ruin and recreate at a time.
     """
 
-    def __init__(self, setting: Setting, best: Best) -> None:
-        self.setting, self.best = setting, best
+    def __init__(self, setting: Setting, best: Best, rounds: int = ROUNDS) -> None:
+        self.setting, self.best, self.rounds = setting, best, min(rounds, ROUNDS)
         self.context: Context = best.context
         self.rates = self._rates()
         self.seen: set[tuple[int, ...]] = set()
-        self.share, self.least = 1.0, math.inf
+        self.share = 1.0
 
     def first(self) -> None:
-        """Try each of the shares, from the greedy's plan on."""
-        for share in SHARES:
-            if self.best.done:
-                return
+        """Try the greedy's plan for each of the shares, and go on from the best ones."""
+        found: list[tuple[float, int, float]] = []
+        for number, share in enumerate(SHARES):
+            for plan in self._plans(share, 0):
+                tried = self._look(plan, share)
+                if tried is not None:
+                    found.append((float(tried.makespan), number, share))
+        for _, _, share in sorted(found)[:PROMISING]:
             for plan in self._plans(share, AT_FIRST):
-                self._look(plan, share)
+                self._look(plan, share, few=True)
 
     def further(self, rounds: int) -> Iterator[None]:
         """Go on around the best share, a search at a time."""
         share = self.share
         for number in range(rounds):
-            waits: float | None = None
+            waits = 1.0
             for plan in self._plans(share, 2 * AT_FIRST, seed=number + 1):
-                found = self._look(plan, share)
-                waits = found if waits is None or found is None else min(waits, found)
-            share *= UP if waits is not None and waits < IDLE else DOWN
+                tried = self._look(plan, share, few=True)
+                waits = waits if tried is None else min(waits, tried.waits)
+            share *= UP if waits < IDLE else DOWN
             if not 0.5 * self.share < share < 1.5 * self.share:
                 share = self.share
             yield
@@ -61,7 +70,7 @@ class Relaxing:
     def _plans(self, share: float, times: int, seed: int = 0) -> Iterator[Plan]:
         """Yield better and better plans of reruns for a share of the rates."""
         setting, budget = self.setting, self.setting.problem.budget
-        if budget is None:  # nothing is made again for want of room
+        if budget is None or self.best.done:  # without one nothing is made again for want of room
             return
         model, whole = ballasted(setting.model, budget, Rates(self.rates.out * share, self.rates.back * share))
         search = Search(model, whole, self.context.seed + seed)
@@ -70,24 +79,23 @@ class Relaxing:
             return
         yield plan
         search.start(plan)
-        for _ in range(times):
-            if self.best.done:
-                return
-            _, better = search.improve(ROUNDS)
+        while times and not self.best.done:
+            times -= 1
+            _, better = search.improve(self.rounds)
             if better is not None:
                 yield better
 
-    def _look(self, plan: Plan, share: float) -> float | None:
-        """See how long a plan takes with what must leave; return the share of waiting, None if it was seen before."""
+    def _look(self, plan: Plan, share: float, *, few: bool = False) -> Tried | None:
+        """See how long a plan takes with what must leave; None if it was seen before."""
         tasks = tuple(self.setting.model.tasks_of(plan.item, plan.full))
         if tasks in self.seen:
             return None
         self.seen.add(tasks)
         before = self.best.makespan
-        waits = self.best.consider_runs(Runs(tasks), message=f"reruns for {share:.3g} of the links")
+        tried = self.best.consider_runs(Runs(tasks), message=f"reruns for {share:.3g} of the links", few=few)
         if self.best.makespan < before:
             self.share = share
-        return waits
+        return tried
 
     def _rates(self) -> Rates:
         """Return the rates of the nearest route; half of each where both ways share a channel."""

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from remat.plugin import Number, OptionError, Problem, reference_order, useful_runs
+from remat.plugin import (
+    Number,
+    OptionError,
+    Problem,
+    StepBuilder,
+    StepKind,
+    Steps,
+    concatenate,
+    number_array,
+    reference_order,
+    useful_runs,
+)
 from remat_algorithms.dag.plans.model import StageModel, stage_model
 from remat_algorithms.offload.offload_greedy import rankings
 from remat_algorithms.offload.swaps.choice import Choice, Plan
@@ -20,6 +31,9 @@ from remat_algorithms.offload.swaps.swaps import Order
 
 LATER = 0.15
 """Share of the swaps that a drawn plan keeps from leaving, or coming back, as early as they can."""
+
+RANKINGS = 9
+"""Of what leaves first (see `offload_greedy.rankings`)."""
 
 NOISE = 0.3
 """Deviation of the logarithm of a drawn score."""
@@ -85,19 +99,47 @@ class Setting:
         return max(found, key=lambda number: (processors[number].speed, -number), default=None)
 
     @cached_property
+    def elsewhere(self) -> frozenset[int]:
+        """Values that begin or must end in other memories than the processor's."""
+        first = self.machine.memories[0].name
+        own = self.machine.memories[self.device].name
+        places = (*self.graph.inputs, *self.graph.outputs)
+        return frozenset(place.value for place in places if (place.memory or first) != own)
+
+    @cached_property
     def movable(self) -> list[int]:
         """Tasks that the helper may do: nobody reads what they make, some of which begins or ends elsewhere."""
         if self.helper is None:
             return []
-        first = self.machine.memories[0].name
-        own = self.machine.memories[self.device].name
-        away = {place.value for place in (*self.graph.inputs, *self.graph.outputs) if (place.memory or first) != own}
         read = {value for task in self.listed for value in self.reads[task]}
         return [
             task
             for task in self.listed
-            if read.isdisjoint(self.writes[task]) and not away.isdisjoint((*self.reads[task], *self.writes[task]))
+            if read.isdisjoint(self.writes[task])
+            and not self.elsewhere.isdisjoint((*self.reads[task], *self.writes[task]))
         ]
+
+    @cached_property
+    def left(self) -> list[tuple[int, int]]:
+        """Memories and values that lie there from the start, and need not at the end (adjoints leave nothing)."""
+        names, device = self.machine.memory_index, self.device
+        if self.problem.kind != "adjoint":
+            return []
+        stay = {(names[place.memory] if place.memory else 0, place.value) for place in self.graph.outputs}
+        begin = {(names[place.memory] if place.memory else 0, place.value) for place in self.graph.inputs}
+        return sorted(place for place in begin - stay if place[0] != device and place[1] not in self.graph.pinned)
+
+    def tidied(self, steps: Steps, makespan: Number) -> Steps:
+        """Return the steps, and at their end the drops of what would stay elsewhere for nobody."""
+        drop = np.flatnonzero(steps.kind != StepKind.RUN).tolist()
+        gone = {(int(steps.source[step]), value) for step in drop for value in steps.drop[step].tolist()}
+        rest = [place for place in self.left if place not in gone]
+        if not rest:
+            return steps
+        builder = StepBuilder()
+        for memory in sorted({memory for memory, _ in rest}):
+            builder.drop([value for where, value in rest if where == memory], memory)
+        return concatenate([steps, builder.build(number_array([makespan] * len(builder)))])
 
     def helped_time(self, task: int) -> Number:
         """Return how long the helper takes for a task."""
@@ -116,13 +158,14 @@ class Setting:
         except OptionError:
             return None
 
-    def plans(self, choice: Choice) -> Iterator[Plan | None]:
-        """Yield plans of an order, values leaving in each of the rankings."""
+    def plans(self, choice: Choice, order: Sequence[int]) -> Iterator[tuple[int, Plan | None]]:
+        """Yield plans of an order, values leaving in each of some rankings, with the number of each."""
         if choice.fits:
-            yield choice.plan([])
+            yield 0, choice.plan([])
             return
-        for ranking in rankings(choice):
-            yield choice.plan(choice.select(ranking.tolist()))
+        found = rankings(choice)
+        for number in order:
+            yield number, choice.plan(choice.select(found[number].tolist()))
 
     def drawn(self, choice: Choice, draw: random.Random) -> Plan | None:
         """Return a plan of an order, values leaving in a drawn ranking."""

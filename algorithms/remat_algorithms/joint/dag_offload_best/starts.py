@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from remat.plugin import Algorithm
+from remat.plugin import Proposal
 from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as KEEP_ALL
 from remat_algorithms.dag.order.catalogue import ALGORITHMS as ORDERS
 from remat_algorithms.joint.adjoint_best.starts import judged
+from remat_algorithms.joint.catalogue import ALGORITHMS as JOINT
 from remat_algorithms.joint.dag_offload_best.best import Best, Found
 from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
 from remat_algorithms.kit.asking import asked
 from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
-from remat_algorithms.offload.rules.catalogue import ALGORITHMS as RULES
+
+PROGRAMS = frozenset(["offload-exact", "poet"])
+"""They are not asked: their time is anything."""
 
 SEARCHING = {"swapadvisor": {"generations": 3}}
 """Options of rules that search for long otherwise."""
@@ -25,26 +25,50 @@ ROUNDS = 200
 """Rounds of `dag-auto`, so that its answer does not depend on the clock."""
 
 
-def others(setting: Setting, best: Best) -> None:
-    """Ask the algorithms that search little, and those that only make values again: none of them is quicker then."""
-    entries = [(entry, SEARCHING.get(entry.name, {})) for entry in (*RULES, *OFFLOAD)]
-    entries += [(entry, {"iterations": ROUNDS}) for entry in DAG_AUTO]
+ADJOINT_BEST = next(entry for entry in JOINT if entry.name == "adjoint-best")
+WINDOWS = 20
+"""Windows of the local search of `adjoint-best`, which has asked all algorithms for adjoints before."""
+
+
+def others(setting: Setting, best: Best, rounds: int) -> Proposal | None:
+    """Ask the algorithms that search little, and those that only make values again: none of them is quicker then.
+
+    Parameters
+    ----------
+    setting : Setting
+    best : Best
+    rounds : int
+        Of `dag-auto`, at most.
+
+    Returns
+    -------
+    Proposal or None
+        Of one that proved that there is no schedule, in its class.
+    """
+    none = None
+    entries = [(entry, SEARCHING.get(entry.name, {})) for entry in OFFLOAD if entry.name not in PROGRAMS]
+    entries += [(entry, {"iterations": min(ROUNDS, rounds)}) for entry in DAG_AUTO]
     entries += [(entry, {}) for entry in (*KEEP_ALL, *ORDERS) if setting.problem.kind in entry.cheap]
+    if setting.problem.kind == "adjoint":
+        entries.insert(0, (ADJOINT_BEST, {"iterations": min(WINDOWS, rounds), "work": 0}))
     for number, (entry, given) in enumerate(entries):
         if best.done:
-            return
-        if entry.accepts(setting.problem.kind):
-            _ask(setting, best, entry, given, share=1 / (len(entries) - number + 2))
+            break
+        if entry.accepts(setting.problem.kind) and (entry.several_memories or not setting.elsewhere):
+            proposal = asked(entry, setting.problem, best.context, given, share=1 / (len(entries) - number + 2))
+            if proposal is not None:
+                _take(setting, best, entry.name, proposal)
+                none = proposal if none is None and proposal.infeasible_within is not None else none
+    return none
 
 
-def _ask(setting: Setting, best: Best, entry: Algorithm, given: Mapping[str, Any], share: float) -> None:
+def _take(setting: Setting, best: Best, name: str, proposal: Proposal) -> None:
     """Take the schedule of another algorithm, and see whether something better can be made of its runs."""
-    proposal = asked(entry, setting.problem, best.context, given, share=share)
-    start = None if proposal is None else judged(setting.problem, entry.name, proposal)
+    start = judged(setting.problem, name, proposal)
     if start is None:
         return
     runs = Runs(tuple(start.steps.runs.tolist()))
-    best.take(Found(start.steps, runs), start.makespan, message=entry.name)
+    best.take(Found(start.steps, runs), start.makespan, message=name)
     if best.done or not np.array_equal(np.unique(start.steps.runs), np.sort(setting.listed)):
         return
-    best.consider_runs(runs, message=f"{entry.name}'s runs")
+    best.consider_runs(runs, message=f"{name}'s runs")

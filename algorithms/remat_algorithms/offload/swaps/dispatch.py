@@ -81,6 +81,13 @@ class _Simulation:
         self.graph, self.machine = graph, machine
         self.runs, self.transfers = program.runs, program.transfers
         count = len(self.runs)
+        # Plain lists: what walks over many programs waits for this.
+        self.size: list[int] = graph.size.tolist()
+        self.writes = graph.writes.to_lists()
+        self.in_place: list[bool] = graph.in_place.tolist()
+        self.workspace: list[int] = graph.workspace.tolist()
+        self.link_target = [link.target for link in machine.links]
+        self.memory_of = [processor.memory for processor in machine.processors]
         self.slack = [
             None if memory.capacity is None else memory.capacity - row
             for memory, row in zip(machine.memories, profile, strict=True)
@@ -91,12 +98,13 @@ class _Simulation:
         self.present: set[tuple[int, int]] = set()  # (memory, value)
         for place in graph.inputs:
             memory = machine.memory_index[place.memory] if place.memory else 0
-            self._take(memory, int(graph.size[place.value]))
+            self._take(memory, self.size[place.value])
             self.present.add((memory, place.value))
         self.run_started: list[Number | None] = [None] * count
         self.run_ended = [False] * count
         self.ended = [False] * len(self.transfers)
         self.unfinished = 0  # the first run that has not ended
+        self.latest = -1  # the latest run that has started
         # Where a transfer found no room beside what is planned: there is none before that run has ended.
         self.full = [-1] * len(self.transfers)
         # What runs hold: a processor, or, collectives, a channel; those without a way around wait for each other.
@@ -124,6 +132,8 @@ class _Simulation:
             row.sort(key=lambda index: (self.transfers[index].ready, self.transfers[index].begin, index))
         for row in self.coming.values():
             row.sort(key=lambda index: (self.transfers[index].needed, index))
+        self.in_use = [resource for resource, queue in enumerate(self.queue) if queue]
+        self.channels = sorted({*self.leaving, *self.coming})
         self._await_sources()
         self.waits = self._hazards()
         self.events: list[tuple[Number, int, bool, int]] = []
@@ -155,13 +165,15 @@ class _Simulation:
     # --- starts -------------------------------------------------------------------------------------------------------
 
     def _start_all(self) -> None:
-        again = True
+        again, busy = True, self.busy
         while again:
             again = False
-            for resource in range(len(self.queue)):
-                again |= self._start_run(resource)
-            for resource in range(len(self.machine.resources)):
-                again |= self._start_transfer(resource)
+            for resource in self.in_use:
+                if not busy[resource]:
+                    again |= self._start_run(resource)
+            for resource in self.channels:
+                if not busy[resource]:
+                    again |= self._start_transfer(resource)
 
     def _resource(self, run: Run) -> int:
         """Return what a run occupies."""
@@ -173,22 +185,24 @@ class _Simulation:
 
     def _start_run(self, resource: int) -> bool:
         queue = self.queue[resource]
-        if self.busy[resource] or self.next[resource] >= len(queue):
+        if self.next[resource] >= len(queue):
             return False
-        position = queue[self.next[resource]]
-        if not all(self.ended[index] for index in self.awaited[position]):
-            return False
-        if not all(self.run_ended[other] for other in self.waits[position]):
-            return False
+        position, ended, size = queue[self.next[resource]], self.ended, self.size
+        for index in self.awaited.get(position, ()):
+            if not ended[index]:
+                return False
+        for other in self.waits[position]:
+            if not self.run_ended[other]:
+                return False
         run = self.runs[position]
         # What has left by now goes with the run that uses it last.
-        gone = [self.transfers[index].value for index in self.used_last[position] if self.ended[index]]
-        memory = self.machine.processors[run.processor].memory
-        writes = int(self.graph.size[self.graph.writes[run.task]].sum())
-        reused = reused_bytes(self.graph, run.task, [*run.drops, *gone])
-        needed = writes - reused + int(self.graph.workspace[run.task])
+        gone = [self.transfers[index].value for index in self.used_last.get(position, ()) if ended[index]]
+        memory = self.memory_of[run.processor]
+        needed = self.workspace[run.task] - self._reused(run.task, [*run.drops, *gone])
+        for value in self.writes[run.task]:
+            needed += size[value]
         replaced = [value for value in run.replaces if (memory, value) in self.present]
-        if not self._fits(memory, needed - int(self.graph.size[replaced].sum())):
+        if not self._fits(memory, needed - sum(size[value] for value in replaced)):
             return False
         if replaced:
             self.log.append((self.now, "free", position))
@@ -200,6 +214,7 @@ class _Simulation:
         self.next[resource] += 1
         self.busy[resource] = True
         self.run_started[position] = self.now
+        self.latest = max(self.latest, position)
         self.log.append((self.now, "run", position))
         self.run_ends[position] = self.now + self._run_time(position)
         self._expect(self.run_ends[position], True, position)
@@ -211,12 +226,12 @@ class _Simulation:
         return time if run.task in self.graph.parts else run_time(self.machine.processors[run.processor], time)
 
     def _start_transfer(self, resource: int) -> bool:
-        if self.busy[resource]:
-            return False
         leaving, coming = self.leaving.get(resource, []), self.coming.get(resource, [])
         urgent = bool(coming) and self.transfers[coming[0]].needed <= self.unfinished + 1
         for row in (coming, leaving) if urgent else (leaving, coming):
             for index in row[:_LOOKED_AT]:
+                if row is leaving and self.transfers[index].ready > self.latest:
+                    break  # those after it are not ready, either
                 if self._may_start(index):
                     row.remove(index)
                     self._begin(index, resource)
@@ -231,8 +246,8 @@ class _Simulation:
             return False
         if transfer.begin >= 0 and self.run_started[transfer.begin] is None:
             return False
-        target = self.machine.links[transfer.link].target
-        size = int(self.graph.size[transfer.value])
+        target = self.link_target[transfer.link]
+        size = self.size[transfer.value]
         if not self._fits(target, size):
             return False
         slack = self.slack[target]
@@ -251,7 +266,7 @@ class _Simulation:
     def _begin(self, index: int, resource: int) -> None:
         transfer = self.transfers[index]
         link = self.machine.links[transfer.link]
-        size = int(self.graph.size[transfer.value])
+        size = self.size[transfer.value]
         self._take(link.target, size)
         self.busy[resource] = True
         self.log.append((self.now, "copy", index))
@@ -261,19 +276,19 @@ class _Simulation:
 
     def _end_run(self, position: int) -> None:
         run = self.runs[position]
-        memory = self.machine.processors[run.processor].memory
+        memory = self.memory_of[run.processor]
         self.busy[self.resource[position]] = False
         self.run_ended[position] = True
         while self.unfinished < len(self.runs) and self.run_ended[self.unfinished]:
             self.unfinished += 1
         dropped = self.carried[position]
-        self._take(memory, reused_bytes(self.graph, run.task, dropped) - int(self.graph.workspace[run.task]))
-        for value in self.graph.writes[run.task].tolist():
+        self._take(memory, self._reused(run.task, dropped) - self.workspace[run.task])
+        for value in self.writes[run.task]:
             self._free(memory, value)  # the old copy, where there is one
             self.present.add((memory, value))
         for value in dropped:
             self._free(memory, value)
-        for index in self.used_last[position]:
+        for index in self.used_last.get(position, ()):
             if self.ended[index] and self.transfers[index].value not in dropped:
                 # It left while the run was using it: freed by a step of its own.
                 self.log.append((self.now, "drop", index))
@@ -290,6 +305,9 @@ class _Simulation:
             self._free(link.source, transfer.value)
         self.present.add((link.target, transfer.value))
 
+    def _reused(self, task: int, drops: list[int]) -> int:
+        return reused_bytes(self.graph, task, drops) if drops and self.in_place[task] else 0
+
     # --- memory and time ----------------------------------------------------------------------------------------------
 
     def _fits(self, memory: int, size: int) -> bool:
@@ -304,7 +322,7 @@ class _Simulation:
     def _free(self, memory: int, value: int) -> None:
         if (memory, value) in self.present:
             self.present.remove((memory, value))
-            self._take(memory, -int(self.graph.size[value]))
+            self._take(memory, -self.size[value])
 
     def _expect(self, end: Number, is_run: bool, index: int) -> None:
         heapq.heappush(self.events, (end, len(self.log), is_run, index))
@@ -313,8 +331,8 @@ class _Simulation:
         """Let the run that writes a value afresh wait for the transfers that still read the old one."""
         writers: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for position, run in enumerate(self.runs):
-            memory = self.machine.processors[run.processor].memory
-            for value in self.graph.writes[run.task].tolist():
+            memory = self.memory_of[run.processor]
+            for value in self.writes[run.task]:
                 writers[memory, value].append(position)
         for index, transfer in enumerate(self.transfers):
             after = writers[self.machine.links[transfer.link].source, transfer.value]

@@ -49,9 +49,10 @@ def able(blocks: Blocks) -> tuple[tuple[int, ...], ...]:
 def star_pattern(problem: Problem, context: Context) -> Pattern | None:
     """Return the pattern of `1f1b-star`, where that can use these devices."""
     try:
-        return solve_star(problem, StarOptions(), context).pattern
+        found = solve_star(problem, StarOptions(), context).pattern
     except OptionError:
         return None
+    return found if isinstance(found, Pattern) else None
 
 
 def least_period(asked: Asked, low: int, high: int, stop: Callable[[], bool]) -> Least:

@@ -51,7 +51,8 @@ def solve(problem: Problem, options: IlpOptions, context: Context) -> Proposal:
     """
     instance = stream_of(problem, "pipeline-ilp", ("stash", "double", "single"))
     blocks = blocks_of(problem, instance, options.blocks)
-    best = madpipe(problem, MadPipeOptions(special=not options.contiguous), context).pattern
+    started = madpipe(problem, MadPipeOptions(special=not options.contiguous), context).pattern
+    best = started if isinstance(started, Pattern) else None
     unit = unit_of(blocks)
     low = steps_from(blocks.least_period or 1, unit)
     high = steps_from(blocks.time_of_one, unit) if best is None else steps_below(best.period, unit)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from remat.graph.chain import Chain
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
-from remat.instance.kinds import is_adjoint, is_pipeline
+from remat.instance.kinds import is_adjoint, is_dag, is_pipeline
 
 if TYPE_CHECKING:
+    from remat.graph.samples import Samples
     from remat.instance import Instance
 
-__all__ = ["chain_of", "lower", "machine_of"]
+__all__ = ["chain_of", "lower", "machine_of", "samples_of"]
 
 
 def _of(module: str, function: str) -> Any:
@@ -27,6 +28,8 @@ def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[
 
     `degrees`, of a pipeline, says for each layer how many devices share every micro-batch; by default one.
     """
+    if (samples := samples_of(instance, machine)) is not None:
+        return samples.repeated()
     graph: TaskGraph
     if instance.kind in ("chain", "dag"):
         on = machine_of(instance) if machine is None else machine
@@ -37,6 +40,23 @@ def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[
         module = "chain" if is_adjoint(instance) else instance.kind
         graph = _of(module, f"lower_{instance.kind}")(instance)
     return graph
+
+
+def samples_of(instance: Instance, machine: Machine | None = None, count: int | None = None) -> Samples | None:
+    """Return the graph of one sample, and of how many the instance looks at (or `count`).
+
+    None where an instance is no stream whose tasks are run for one sample after the other.
+    """
+    seen = instance.samples_seen
+    if seen is None:
+        return None
+    from remat.graph.samples import Samples
+
+    if is_dag(instance):
+        graph = _of("dag", "lower_dag")(instance, machine_of(instance) if machine is None else machine)
+    else:
+        graph = _of("inference", "lower_inference")(instance)
+    return Samples(graph, seen if count is None else count)
 
 
 def chain_of(instance: Instance) -> Chain:

@@ -13,6 +13,9 @@ from remat.solving.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time, printable
 from remat.verifier import Report, Steady
 
+ROUNDING = 1e-12
+"""Gaps up to this share come of rounding."""
+
 WIDTH = 100
 """Most columns of a table."""
 
@@ -86,6 +89,9 @@ def steady_document(steady: Steady) -> dict[str, Any]:
     """Return what each period takes, as JSON."""
     return {
         "period": steady.period,
+        "samples": steady.samples,
+        "time_per_sample": steady.time_per_sample,
+        **({} if steady.latency is None else {"latency": steady.latency}),
         "peak_memory": dict(steady.peaks),
         "busy": dict(steady.busy),
         "bubble": steady.bubble,
@@ -170,10 +176,11 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
 
 def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     units = result.units
-    yield "makespan", format_time(report.makespan, units)
-    if report.steady is not None and result.orders is None:
-        yield from of_stream(report.steady, units)
-    if result.orders is not None:
+    if report.steady is None or report.steady.latency is None:
+        yield "makespan", format_time(report.makespan, units)
+    if report.steady is not None:
+        yield from of_stream(report, report.steady, units)
+    elif result.orders is not None:
         yield from _of_pipeline(result, report)
     elif result.overhead is not None:
         reference = format_time(result.no_recompute_time, units)
@@ -192,9 +199,6 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
 def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     """Say how well the devices are used: with a barrier after each step, and without one."""
     units = result.units
-    if report.steady is not None:
-        yield from of_stream(report.steady, units)
-        return
     yield "period", f"{format_time(max(report.spans.values()), units)}, of steps that follow without a barrier"
     if report.makespan:
         share = report.run_time / report.makespan
@@ -202,8 +206,11 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     yield "bubble", _bubbles(report.bubble)
 
 
-def of_stream(steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
-    """Yield lines on what each period takes, where micro-batches follow each other without end."""
+def of_stream(report: Report, steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
+    """Yield lines on what each period takes, where micro-batches, samples or steps follow each other without end."""
+    if steady.latency is not None:
+        yield from _of_samples(report, steady, units)
+        return
     yield "period", f"{format_time(steady.period, units)}, from one {steady.what} to the next"
     busiest = max(steady.busy, key=lambda name: steady.busy[name])
     yield "busiest", f"{shown_name(busiest)}: {format_time(steady.busy[busiest], units)} of each period"
@@ -211,6 +218,27 @@ def of_stream(steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
     stages = ", stage by stage" if len(steady.in_flight) > 1 or steady.what == "micro-batch" else ""
     yield "in flight", f"{_joined(steady.in_flight)} {steady.what}{'s' if steady.in_flight != (1,) else ''}{stages}"
     yield "versions", f"{_joined(steady.versions)} of the parameters; staleness {_joined(steady.staleness)}"
+    yield from _of_each_period(steady, units)
+
+
+def _of_samples(report: Report, steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
+    """Yield lines on a pattern of samples; what is compared is the time per sample."""
+    each = format_time(steady.time_per_sample, units)
+    if steady.samples == 1:
+        yield "period", f"{each}, from one sample to the next"
+    else:
+        yield "period", f"{each} a sample: {format_time(steady.period, units)} for {steady.samples:,} of them"
+    assert steady.latency is not None
+    at_once = f"{steady.in_flight[0]:,} sample{'s' if steady.in_flight[0] > 1 else ''} at once"
+    yield "latency", f"{format_time(steady.latency, units)} from the start to the end of a sample, {at_once}"
+    yield "makespan", f"{format_time(report.makespan, units)} of the samples that are looked at"
+    busiest = max(steady.busy, key=lambda name: steady.busy[name])
+    yield "busiest", f"{shown_name(busiest)}: {format_time(steady.busy[busiest], units)} of each period"
+    yield "idle", _bubbles(steady.bubble)
+    yield from _of_each_period(steady, units)
+
+
+def _of_each_period(steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
     for label, (name, size) in _labelled("each period", steady.peaks.items()):
         yield label, f"{shown_name(name)}: holds {format_size(size, units, both=True)} at most"
 
@@ -274,7 +302,8 @@ def _lower_bound(result: Result) -> str:
     text = format_time(result.lower_bound, result.units)
     if result.gap is None:
         return text
-    return f"{text}, reached" if result.gap <= 0 else f"{text}, gap {_percent(result.gap, signed=False)}"
+    # Bounds are rounded down: what is left of that is no gap.
+    return f"{text}, reached" if result.gap <= ROUNDING else f"{text}, gap {_percent(result.gap, signed=False)}"
 
 
 def _other_bounds(result: Result) -> list[Bound]:

@@ -63,7 +63,7 @@ def solve(document, algorithm, **options):
     result = remat.solve(document, algorithm=algorithm, options=options)
     verdict = referee.check(document, result.to_dict())
     assert verdict.ok, verdict.violations
-    assert verdict.makespan == pytest.approx(result.makespan, rel=1e-12)
+    assert verdict.makespan == pytest.approx(result.report.makespan, rel=1e-12)
     assert verdict.peaks == result.peak_memory
     assert verdict.transferred == result.report.transferred
     return result

@@ -1,0 +1,1 @@
+"""Placement: which device runs what of a stream, and where its parameters lie."""

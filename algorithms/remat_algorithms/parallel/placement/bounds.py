@@ -1,0 +1,130 @@
+"""Lower bounds on the time per sample of every schedule of a stream, each named by its source.
+
+`rates`
+    A linear program: fractions of the samples for which each unit runs on each class of devices. Classes have as much
+    time as they have devices, and as many bytes; of one copy of the parameters, a fraction is that of a placement, and
+    of more it takes no less. On a star, what is read where it is not made is received, and sent by somebody.
+`longest unit`
+    A unit with one copy of its parameters, alone in its memory with one processor, runs there for every sample.
+`blocks`
+    What is kept together: with weights w of the units, a device that is busy for T at most runs units of weight P(T)
+    at most, transfers counted, by a constraint program. If all devices together fall short of all weights, no time per
+    sample is T or less. With the least time as weight and equal devices that is the bottleneck block of Archer et al.
+    2024; other weights are those of a linear program over the blocks that were found (column generation, Farley 1990).
+
+They hold for placements that change from sample to sample, and for tasks that run again, as far as parameters allow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from remat.plugin import Bound, Context
+from remat_algorithms.kit.programs.program import ProgramBuilder
+from remat_algorithms.parallel.placement.linear import Solved, solve_linear
+from remat_algorithms.parallel.placement.model import Model
+from remat_algorithms.parallel.placement.placing import over_all
+
+HIGH = 1e9
+"""Upper bound of what has none, as a multiple of all times together."""
+
+
+def cheap_bounds(model: Model, context: Context) -> Iterator[Bound]:
+    """Yield the bounds that take no time to speak of."""
+    if not model.certain:
+        return
+    solved = rates(model)
+    if math.isfinite(solved.bound) and solved.bound > 0:
+        yield over_all(solved.bound, "rates")
+    longest = longest_unit(model)
+    if longest > 0:
+        yield over_all(longest, "longest unit", whole=model.whole)
+
+
+def pinned(model: Model) -> list[bool]:
+    """Return for each unit whether all its runs, of all samples, are on one processor."""
+    of_memory = [0] * len(model.machine.memories)
+    for memory in model.memory_of:
+        of_memory[memory] += 1
+    single = {place.value for place in model.graph.placeable if place.copies == 1}
+    found = []
+    for unit, tasks in enumerate(model.tasks):
+        able = [p for p in range(model.processors) if np.isfinite(model.time[p, unit])]
+        alone = all(of_memory[model.memory_of[p]] == 1 for p in able)
+        kept = all(any(value in single for value in model.graph.reads[task].tolist()) for task in tasks)
+        found.append(len(able) == 1 or (alone and (kept or len({model.memory_of[p] for p in able}) == 1)))
+    return found
+
+
+def longest_unit(model: Model) -> float:
+    """Return the time of the longest unit that stays on one processor, on the quickest one."""
+    least = model.time.min(axis=0)
+    return max((float(time) for time, stays in zip(least, pinned(model), strict=True) if stays), default=0.0)
+
+
+def rates(model: Model) -> Solved:
+    """Solve the linear program of fractions."""
+    classes = model.classes
+    first = [own[0] for own in classes]
+    time = model.time[first]
+    total = float(np.where(np.isfinite(time), time, 0.0).sum()) or 1.0
+    builder = ProgramBuilder()
+    period = builder.add_column(cost=1, upper=total)
+    share = [
+        [builder.add_column(upper=1 if math.isfinite(time[kind, unit]) else 0) for unit in range(model.units)]
+        for kind in range(len(classes))
+    ]
+    for unit in range(model.units):
+        builder.add_row([(own[unit], 1) for own in share], lower=1)
+    busy: list[list[tuple[int, float]]] = [
+        [(share[kind][unit], float(time[kind, unit])) for unit in range(model.units) if math.isfinite(time[kind, unit])]
+        for kind in range(len(classes))
+    ]
+    for kind, own in enumerate(classes):
+        room = model.room[model.memory_of[own[0]]]
+        together = len({model.memory_of[processor] for processor in own})
+        if room is not None:
+            entries = [(share[kind][unit], float(model.size[unit])) for unit in range(model.units) if model.size[unit]]
+            largest = max((size for _, size in entries), default=1.0)
+            builder.add_row([(column, size / largest) for column, size in entries], upper=together * room / largest)
+    if model.star is not None and model.star.separable:
+        _add_transfers(builder, model, share, busy)
+    for kind, own in enumerate(classes):
+        builder.add_row([*busy[kind], (period, -float(len(own)))], upper=0)
+    return solve_linear(builder.build())
+
+
+def _add_transfers(
+    builder: ProgramBuilder, model: Model, share: list[list[int]], busy: list[list[tuple[int, float]]]
+) -> None:
+    """Count what is received and sent in the time of processors that transfers keep from running."""
+    star, machine = model.star, model.machine
+    assert star is not None
+    memories = [model.memory_of[own[0]] for own in model.classes]
+    hubs = [kind for kind, memory in enumerate(memories) if memory == star.hub]
+    for flow in model.flows:
+        sent = []
+        for kind, own in enumerate(model.classes):
+            if kind in hubs:
+                continue
+            links = star.away[memories[kind]], star.back[memories[kind]]
+            pays = [own[0] in machine.held_by_link[link] for link in links]
+            away, back = (
+                float(model.copy_time(link, flow.size)) if paid else 0.0 for link, paid in zip(links, pays, strict=True)
+            )
+            out = builder.add_column()
+            got = builder.add_column()
+            sent.append((out, got))
+            busy[kind] += [(out, away), (got, back)]
+            for reader in flow.readers:
+                builder.add_row([(got, 1), (share[kind][reader], -1), (share[kind][flow.maker], 1)], lower=0)
+        made = [(share[kind][flow.maker], 1.0) for kind in hubs]
+        for _, got in sent:
+            builder.add_row([*((out, 1.0) for out, _ in sent), *made, (got, -1)], lower=0)
+        for reader in flow.readers:
+            for kind in hubs:
+                entries = [*((out, 1.0) for out, _ in sent), *made, (share[kind][reader], -1.0)]
+                builder.add_row(entries, lower=0)

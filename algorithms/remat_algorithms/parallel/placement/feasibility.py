@@ -1,0 +1,150 @@
+"""Whether parameters fit into the memories at all, whatever the schedule; and where they do.
+
+Each unit's parameters lie in some memory where it can run, from the start to the end, and beside them what one of its
+tasks reads and writes while it runs. What cannot be placed like that is a proof: a unit that is larger than every
+memory, parameters that are more than all memories together, or, by a constraint program, pieces that cannot be packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from remat.plugin import ALL_SCHEDULES, Context, LeastBudget, Problem, Proposal, format_size
+from remat_algorithms.kit.programs.answers import Outcome, watched
+from remat_algorithms.kit.programs.cp_sat import CpSatJob
+from remat_algorithms.parallel.placement.model import Model
+
+WORK = 5.0
+"""Limit of the program that packs, in CP-SAT's own units."""
+
+LARGEST = 2**44
+"""Bytes that all sizes together are in the program, at most: beyond, they are scaled."""
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Units in memories, or how many bytes are missing at least.
+
+    Attributes
+    ----------
+    homes : tuple of int or None
+        The memory of each unit.
+    missing : int
+        Bytes that the memories together lack, at the least, proved.
+    """
+
+    homes: tuple[int, ...] | None
+    missing: int
+
+
+def refuse(problem: Problem, model: Model, context: Context) -> Proposal | None:
+    """Return the answer where no schedule fits; None where that is not proved."""
+    return _too_large(problem, model) or _too_many(problem, model, context)
+
+
+def _able(model: Model, unit: int) -> list[int]:
+    """Return the memories in which a unit can run."""
+    able = (model.time[:, unit] != float("inf")).nonzero()[0].tolist()
+    return sorted({model.memory_of[processor] for processor in able})
+
+
+def _too_large(problem: Problem, model: Model) -> Proposal | None:
+    """A unit that no memory holds where it can run."""
+    if not model.certain:
+        return None
+    machine = problem.machine
+    for unit in range(model.units):
+        need = model.size[unit] + model.working[unit]
+        rooms = [(model.room[memory], memory) for memory in _able(model, unit)]
+        limited = [(room, memory) for room, memory in rooms if room is not None]
+        if len(limited) < len(rooms) or any(room >= need for room, _ in limited):
+            continue
+        if not rooms:
+            return None  # it cannot run anywhere, whatever the memories
+        room, memory = max(limited, key=lambda pair: (pair[0], -pair[1]))
+        capacity = machine.memories[memory].capacity
+        assert capacity is not None
+        names = ", ".join(model.graph.tasks[task] for task in model.tasks[unit][:4])
+        names += ", ..." if len(model.tasks[unit]) > 4 else ""
+        held = format_size(need, problem.units)
+        kept = f"{names} have to be in one memory, and take" if len(model.tasks[unit]) > 1 else f"{names} takes"
+        note = f"{kept} {held} with their parameters: no memory where they can run has so much room"
+        if len(model.tasks[unit]) == 1:
+            note = f"{kept} {held} with its parameters: no memory where it can run has so much room"
+        sample = problem.samples
+        task = model.tasks[unit][0] * (1 if sample is None else sample.count)
+        least = LeastBudget(capacity - room + need, task, False, memory)
+        return Proposal(infeasible_within=ALL_SCHEDULES, least=least, notes=(note,))
+    return None
+
+
+def _too_many(problem: Problem, model: Model, context: Context) -> Proposal | None:
+    """Parameters that the memories together do not hold, or that cannot be packed into them."""
+    if not model.certain:
+        return None
+    rooms = {memory: model.room[memory] for memory in sorted({m for u in range(model.units) for m in _able(model, u)})}
+    if any(room is None for room in rooms.values()) or not rooms:
+        return None
+    total = sum(model.size)
+    there = sum(max(0, room) for room in rooms.values() if room is not None)
+    missing = max(total - there, pack(model, context).missing)
+    if missing <= 0:
+        return None
+    machine = problem.machine
+    memory = max(rooms, key=lambda index: (rooms[index] or 0, -index))
+    capacity = machine.memories[memory].capacity
+    assert capacity is not None
+    capacities = [machine.memories[index].capacity or 0 for index in rooms]
+    sizes = [format_size(size, problem.units) for size in (total, sum(capacities), sum(capacities) + missing)]
+    why = "" if total > there else ", which cannot be divided as that would take"
+    note = f"parameters take {sizes[0]}, and the memories hold {sizes[1]} in all{why}: at least {sizes[2]} would do"
+    least = LeastBudget(capacity + missing, None, False, memory)
+    return Proposal(infeasible_within=ALL_SCHEDULES, least=least, notes=(note,))
+
+
+def pack(model: Model, context: Context, less: Sequence[int] = ()) -> Packing:
+    """Put units into memories, with the fewest bytes too many, by a constraint program.
+
+    Sizes are rounded so that what is missing is never said to be more than it is.
+    """
+    from ortools.sat.python import cp_model
+
+    total = sum(model.size) + sum(room for room in model.room if room is not None)
+    shift = max(0, total.bit_length() - LARGEST.bit_length())
+    program: Any = cp_model.CpModel()
+    memories = sorted({memory for unit in range(model.units) for memory in _able(model, unit)})
+    inside = [{memory: program.new_bool_var("") for memory in _able(model, unit)} for unit in range(model.units)]
+    over = []
+    for own in inside:
+        program.add_exactly_one(own.values())
+    for memory in memories:
+        room = model.room[memory]
+        if room is None:
+            continue
+        room = max(0, room - (less[memory] if less else 0))
+        more = program.new_int_var(0, max(1, (total >> shift) + 1), "")
+        over.append(more)
+        units = [unit for unit in range(model.units) if memory in inside[unit]]
+        held = cp_model.LinearExpr.weighted_sum(
+            [inside[unit][memory] for unit in units], [model.size[unit] >> shift for unit in units]
+        )
+        limit = -(-room >> shift)
+        program.add(held <= limit + more)
+        for unit in units:
+            if model.working[unit]:
+                program.add(held + (model.working[unit] >> shift) <= limit + more).only_enforce_if(inside[unit][memory])
+    program.minimize(sum(over))
+    found: list[tuple[int, ...]] = []
+
+    def chosen(value: Any) -> tuple[int, ...]:
+        return tuple(next(memory for memory, on in own.items() if value(on)) for own in inside)
+
+    job = CpSatJob(program, threads=1, seed=context.seed, seconds=None, chosen=chosen, found=found.append)
+    job.solver.parameters.max_deterministic_time = WORK
+    answer = watched(job, lambda: context.interrupted)
+    if answer.outcome in (Outcome.UNKNOWN, Outcome.INFEASIBLE):
+        return Packing(None, 0)
+    bound = max(0, int(answer.bound - 1e-6) + 1 if answer.bound > 1e-6 else 0)
+    return Packing(found[-1] if found else None, bound << shift)

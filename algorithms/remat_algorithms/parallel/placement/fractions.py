@@ -1,0 +1,216 @@
+"""The linear program of shared loads: units run on several processors, each for a fraction of the samples.
+
+    minimise T,  sum over p of x[u, p] = 1,  x[u, p] <= y[w, M(p)] for the parameters w of u,
+    sum over w of size_w y[w, M] <= room_M,  sum over M of y[w, M] <= copies_w,
+    sum over u of t[u, p] x[u, p] + what is sent and received <= T
+
+On a star what is received in a memory is at least the share of samples for which something is read there beyond that
+for which it is made there, and what is sent likewise: in a chain of units, samples can be dealt out so that it is no
+more. On other machines transfers are left out, and what is found is weighed with them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from remat_algorithms.kit.programs.program import FloatArray, ProgramBuilder
+from remat_algorithms.parallel.placement.linear import solve_linear
+from remat_algorithms.parallel.placement.model import Model
+
+Copies = Mapping[tuple[int, int], bool]
+"""Whether an input lies in a memory, as (value, memory); what is left out is open."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """A solution of the program.
+
+    Attributes
+    ----------
+    share : (units, processors) float64
+    copies : mapping of (value, memory) to float
+    bound : float
+        No shares make for a shorter time per sample, with these copies.
+    """
+
+    share: FloatArray
+    copies: dict[tuple[int, int], float]
+    bound: float
+
+
+class Fractions:
+    """The program of a model, for any choice of copies."""
+
+    def __init__(self, model: Model, less: Sequence[int] = ()) -> None:
+        self.model = model
+        graph = model.graph
+        self.most = {place.value: place.copies for place in graph.placeable}
+        self.memories = sorted(set(model.memory_of))
+        builder = ProgramBuilder()
+        finite = np.where(np.isfinite(model.time), model.time, 0.0)
+        self.period = builder.add_column(cost=1.0, upper=float(finite.sum()) or 1.0)
+        self.share = [
+            [builder.add_column(upper=1.0 if math.isfinite(model.time[p, u]) else 0.0) for p in range(model.processors)]
+            for u in range(model.units)
+        ]
+        values = sorted({value for own in model.parameters for value in own})
+        self.copy = {(value, memory): builder.add_column() for value in values for memory in self.memories}
+        for own in self.share:
+            builder.add_row([(column, 1.0) for column in own], lower=1.0, upper=1.0)
+        for unit, parameters in enumerate(model.parameters):
+            for value in parameters:
+                for memory in self.memories:
+                    own = [self.share[unit][p] for p in range(model.processors) if model.memory_of[p] == memory]
+                    builder.add_row([*((c, 1.0) for c in own), (self.copy[value, memory], -1.0)], upper=0.0)
+        for value in values:
+            builder.add_row([(self.copy[value, m], 1.0) for m in self.memories], lower=1.0, upper=self.most[value])
+        self._hold(builder, values, less)
+        busy: dict[int, list[tuple[int, float]]] = {p: [] for p in range(model.processors)}
+        for unit in range(model.units):
+            for processor in range(model.processors):
+                if model.time[processor, unit] and math.isfinite(model.time[processor, unit]):
+                    busy[processor].append((self.share[unit][processor], float(model.time[processor, unit])))
+        if model.star is not None:
+            self._send(builder, busy)
+        for resource in sorted(busy):
+            builder.add_row([*busy[resource], (self.period, -1.0)], upper=0.0)
+        self.program = builder.build()
+
+    def _hold(self, builder: ProgramBuilder, values: Sequence[int], less: Sequence[int]) -> None:
+        sizes = {value: int(self.model.graph.size[value]) for value in values}
+        largest = float(max(sizes.values(), default=1) or 1)
+        for memory in self.memories:
+            room = self.model.room[memory]
+            if room is not None:
+                room = max(0, room - (less[memory] if less else 0))
+                entries = [(self.copy[value, memory], sizes[value] / largest) for value in values if sizes[value]]
+                builder.add_row(entries, upper=room / largest)
+
+    def _send(self, builder: ProgramBuilder, busy: dict[int, list[tuple[int, float]]]) -> None:
+        model, star = self.model, self.model.star
+        assert star is not None
+        for flow in model.flows:
+            for memory in self.memories:
+                if memory == star.hub:
+                    continue
+                made = self._inside(flow.maker, memory)
+                sent, received = builder.add_column(), builder.add_column()
+                for reader in flow.readers:
+                    read = self._inside(reader, memory)
+                    # What is made here beyond what is read here is sent, and the other way round.
+                    difference = [*((c, 1.0) for c in read), *((c, -1.0) for c in made)]
+                    builder.add_row([(received, 1.0), *((c, -f) for c, f in difference)], lower=0.0)
+                    builder.add_row([(sent, 1.0), *difference], lower=0.0)
+                for link, used in ((star.away[memory], sent), (star.back[memory], received)):
+                    for resource in model.machine.held_by_link[link]:
+                        busy.setdefault(resource, []).append((used, float(model.copy_time(link, flow.size))))
+
+    def _inside(self, unit: int, memory: int) -> list[int]:
+        return [self.share[unit][p] for p in range(self.model.processors) if self.model.memory_of[p] == memory]
+
+    def solve(self, copies: Copies) -> Split | None:
+        """Solve it with some copies given; None where nothing fits."""
+        program = self.program
+        lower, upper = program.lower.copy(), program.upper.copy()
+        for place, there in copies.items():
+            column = self.copy[place]
+            lower[column] = upper[column] = 1.0 if there else 0.0
+        own = type(program)(
+            program.cost,
+            lower,
+            upper,
+            program.integer,
+            program.row_start,
+            program.column,
+            program.coefficient,
+            program.row_lower,
+            program.row_upper,
+        )
+        solved = solve_linear(own)
+        if solved.solution is None:
+            return None
+        share = np.array([[solved.solution[c] for c in row] for row in self.share], dtype=np.float64)
+        share = np.maximum(share, 0.0)
+        found = {place: float(solved.solution[column]) for place, column in self.copy.items()}
+        return Split(share / share.sum(axis=1, keepdims=True), found, solved.bound)
+
+    def fits(self, copies: Copies) -> bool:
+        """Whether inputs in memories, those that are said to be there, are no more than there is."""
+        held = dict.fromkeys(self.memories, 0)
+        count: dict[int, int] = {}
+        for (value, memory), there in copies.items():
+            if there:
+                held[memory] += int(self.model.graph.size[value])
+                count[value] = count.get(value, 0) + 1
+        rooms = self.model.room
+        return all(rooms[m] is None or size <= (rooms[m] or 0) for m, size in held.items()) and all(
+            number <= self.most[value] for value, number in count.items()
+        )
+
+
+def dealt(model: Model, share: FloatArray, most: int) -> list[list[list[int]]]:
+    """Return placements of the samples of a period, of different numbers of samples up to `most`: for each, processors.
+
+    Counts are the shares rounded to whole samples; of each unit's samples as many as possible go where what it reads,
+    and those that read what it makes, have been dealt out already.
+    """
+    found = []
+    for samples in _denominators(share, most):
+        counts = _rounded(share, samples)
+        found.append(_deal(model, counts, samples))
+    return found
+
+
+def _denominators(share: FloatArray, most: int) -> list[int]:
+    """Return how many samples a period may have: the fewest of which all shares are whole, and some others."""
+    best: list[tuple[float, int]] = []
+    for samples in range(1, most + 1):
+        off = float(np.abs(share * samples - np.rint(share * samples)).max()) / samples
+        best.append((off, samples))
+        if off * samples < 1e-7:
+            break
+    exact = best[-1][1] if best[-1][0] * best[-1][1] < 1e-7 else None
+    chosen = sorted(best)[:3]
+    return sorted({samples for _, samples in chosen} | ({exact} if exact else set()))
+
+
+def _rounded(share: FloatArray, samples: int) -> list[list[int]]:
+    """Return whole numbers near to shares of so many samples, as many in all (largest remainders)."""
+    found = []
+    for row in share.tolist():
+        whole = [math.floor(part * samples + 1e-9) for part in row]
+        rest = sorted(range(len(row)), key=lambda p: (whole[p] - row[p] * samples, p))
+        for processor in rest[: samples - sum(whole)]:
+            whole[processor] += 1
+        found.append(whole)
+    return found
+
+
+def _deal(model: Model, counts: Sequence[Sequence[int]], samples: int) -> list[list[int]]:
+    homes = [[-1] * model.units for _ in range(samples)]
+    near: list[list[tuple[int, int]]] = [[] for _ in range(model.units)]
+    for flow in model.flows:
+        for reader in flow.readers:
+            near[reader].append((flow.maker, flow.size + 1))
+            near[flow.maker].append((reader, flow.size + 1))
+    for unit in range(model.units):
+        left = list(counts[unit])
+        scores = []
+        for sample in range(samples):
+            there: dict[int, int] = {}
+            for other, size in near[unit]:
+                home = homes[sample][other]
+                if home >= 0:
+                    there[model.memory_of[home]] = there.get(model.memory_of[home], 0) + size
+            for processor, number in enumerate(left):
+                if number:
+                    scores.append((-there.get(model.memory_of[processor], 0), sample, processor))
+        for _, sample, processor in sorted(scores):
+            if left[processor] and homes[sample][unit] < 0:
+                homes[sample][unit] = processor
+                left[processor] -= 1
+    return homes

@@ -1,0 +1,465 @@
+"""A stream as placement sees it: units that stay together, what passes between them, and what devices take for them.
+
+A *unit* is what has to run in one memory: all tasks that read one input of which there is one copy. A device is a
+processor; equal ones are of one class. What a unit makes and others read is sent once to each memory where it is read;
+on a *star*, machines on which all links begin or end in one memory, the hub, it is sent to the hub once, and fetched
+from there once by each other memory that reads it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from remat.plugin import IntArray, Machine, Number, NumberArray, OptionError, Problem, TaskGraph, needed_tasks
+
+UNABLE = math.inf
+"""Time of a unit on a processor that cannot run it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A value that others than its maker read: by units.
+
+    Attributes
+    ----------
+    value, maker : int
+    readers : tuple of int
+        Units but the maker, ascending.
+    size : int
+    """
+
+    value: int
+    maker: int
+    readers: tuple[int, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Star:
+    """Links that all begin or end in one memory.
+
+    Attributes
+    ----------
+    hub : int
+    away, back : tuple of int
+        For each memory its link to the hub, and the one from there; -1 of the hub.
+    separable : bool
+        Whether each link holds what no other memory's links and processors hold, and one processor at most is there:
+        then what a device takes depends on what it holds alone.
+    """
+
+    hub: int
+    away: tuple[int, ...]
+    back: tuple[int, ...]
+    separable: bool
+
+
+@dataclass(frozen=True)
+class Model:
+    """Units, flows and devices of a stream.
+
+    Attributes
+    ----------
+    graph : TaskGraph
+        Of one sample.
+    machine : Machine
+    tasks : tuple of tuple of int
+        Of each unit, in reference order; alternatives that nobody needs are left out.
+    time : (processors, units) float64
+        `UNABLE` where a processor cannot run a unit.
+    whole : bool
+        Whether all times of runs and copies are whole numbers.
+    size : tuple of int
+        Bytes of each unit's parameters.
+    working : tuple of int
+        Bytes that a unit takes besides while some task of it runs, at the least.
+    flows : tuple of Flow
+    room : tuple of int or None
+        Bytes of each memory for parameters and what passes; None is unbounded.
+    star : Star or None
+    certain : bool
+        Whether every schedule runs these tasks: there are no alternatives.
+    parameters : tuple of tuple of int
+        The placeable inputs that each unit reads.
+    """
+
+    graph: TaskGraph
+    machine: Machine
+    tasks: tuple[tuple[int, ...], ...]
+    time: NumberArray
+    whole: bool
+    size: tuple[int, ...]
+    working: tuple[int, ...]
+    flows: tuple[Flow, ...]
+    room: tuple[int | None, ...]
+    star: Star | None
+    certain: bool = True
+    parameters: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def units(self) -> int:
+        """Number of units."""
+        return len(self.tasks)
+
+    @property
+    def processors(self) -> int:
+        """Number of processors."""
+        return len(self.machine.processors)
+
+    @cached_property
+    def memory_of(self) -> tuple[int, ...]:
+        """The memory of each processor."""
+        return tuple(processor.memory for processor in self.machine.processors)
+
+    @cached_property
+    def unit_of(self) -> dict[int, int]:
+        """The unit of each task."""
+        return {task: unit for unit, tasks in enumerate(self.tasks) for task in tasks}
+
+    @cached_property
+    def free(self) -> bool:
+        """Whether no copy keeps anything busy."""
+        links = range(len(self.machine.links))
+        return not any(self.copy_time(link, flow.size) for link in links for flow in self.flows)
+
+    @property
+    def counted(self) -> bool:
+        """Whether what transfers keep busy is known, whichever ways they take: on a star, or where that is nothing."""
+        return self.star is not None or self.free
+
+    @cached_property
+    def alone(self) -> bool:
+        """Whether each memory has one processor at most."""
+        return len(set(self.memory_of)) == self.processors
+
+    @cached_property
+    def classes(self) -> tuple[tuple[int, ...], ...]:
+        """Processors that are alike: in what they take for units, in their memories and links; in their order."""
+        found: dict[object, list[int]] = defaultdict(list)
+        for processor in range(self.processors):
+            memory = self.memory_of[processor]
+            shared = sum(other == memory for other in self.memory_of) > 1
+            own = memory if shared else None
+            key = (self.time[processor].tobytes(), self.room[memory], self._links(processor), own)
+            found[key].append(processor)
+        return tuple(tuple(own) for own in found.values())
+
+    def _links(self, processor: int) -> object:
+        """Return what tells the links of a processor's memory from those of others."""
+        own, machine = set[object](), self.machine
+        memory = self.memory_of[processor]
+
+        def told(resource: int, ends: set[int]) -> object:
+            alone = resource >= self.processors and self._users[resource] <= ends
+            return -1 if resource == processor else -2 if alone else resource
+
+        for link, held in zip(machine.links, machine.held_by_link, strict=True):
+            if memory in (link.source, link.target):
+                other = link.target if link.source == memory else link.source
+                far = other if self.star is not None or other == memory else -1
+                mine = tuple(told(resource, {link.source, link.target}) for resource in held)
+                own.add((link.source == memory, far, link.bandwidth, link.latency, link.delay, mine))
+        return frozenset(own)
+
+    @cached_property
+    def _users(self) -> list[set[int]]:
+        """The memories whose links hold each resource, but for a star's hub."""
+        found: list[set[int]] = [set() for _ in self.machine.resources]
+        for link, held in zip(self.machine.links, self.machine.held_by_link, strict=True):
+            ends = {link.source, link.target} - ({self.star.hub} if self.star is not None else set())
+            for resource in held:
+                found[resource] |= ends
+        return found
+
+    def homes(self, placed: Sequence[int]) -> list[int]:
+        """Return the processor of each task, of those of the units; -1 where a task does not run."""
+        found = [-1] * len(self.graph.tasks)
+        for tasks, processor in zip(self.tasks, placed, strict=True):
+            for task in tasks:
+                found[task] = processor
+        return found
+
+    def copy_time(self, link: int, size: int) -> Number:
+        """Return for how long a copy holds its link."""
+        ends = self.machine.links[link]
+        return ends.time(size) - ends.delay
+
+    # --- what a placement takes ---------------------------------------------------------------------------------------
+
+    def loads(self, placed: Sequence[int]) -> list[float]:
+        """Return for how long each resource of the machine is busy for a sample, units placed on processors.
+
+        O(tasks + flows x memories); values take the quickest way from where they are made.
+        """
+        busy = [0.0] * len(self.machine.resources)
+        for unit, processor in enumerate(placed):
+            busy[processor] += float(self.time[processor, unit])
+        for flow in self.flows:
+            home = self.memory_of[placed[flow.maker]]
+            targets = {self.memory_of[placed[reader]] for reader in flow.readers} - {home}
+            for link in self.ways(home, targets, flow.size):
+                for resource in self.machine.held_by_link[link]:
+                    busy[resource] += float(self.copy_time(link, flow.size))
+        return busy
+
+    def load(self, placed: Sequence[int]) -> float:
+        """Return the largest load: no period of these places is shorter."""
+        return max(self.loads(placed))
+
+    def held(self, placed: Sequence[int]) -> list[int]:
+        """Return the bytes of parameters in each memory."""
+        found = [0] * len(self.machine.memories)
+        for unit, processor in enumerate(placed):
+            found[self.memory_of[processor]] += self.size[unit]
+        return found
+
+    def excess(self, placed: Sequence[int], less: Sequence[int] = ()) -> int:
+        """Return by how many bytes parameters exceed the memories in all, these having so much less room each."""
+        over = 0
+        for memory, held in enumerate(self.held(placed)):
+            room = self.room[memory]
+            if room is not None and held:
+                over += max(0, held - (room - (less[memory] if less else 0)))
+        return over
+
+    def ways(self, home: int, targets: set[int], size: int) -> list[int]:
+        """Return the links over which a value goes from a memory to others, each once."""
+        if not targets:
+            return []
+        star = self.star
+        if star is not None:
+            found = [] if home == star.hub else [star.away[home]]
+            return found + [star.back[target] for target in sorted(targets) if target != star.hub]
+        found = []
+        for target in sorted(targets):
+            for link in self._way(home, target, size):
+                if link not in found:
+                    found.append(link)
+        return found
+
+    def _way(self, home: int, target: int, size: int) -> tuple[int, ...]:
+        key = (home, target, size)
+        if key not in self._ways:
+            self._ways[key] = _quickest(self.machine, home, target, size)
+        return self._ways[key]
+
+    @cached_property
+    def _ways(self) -> dict[tuple[int, int, int], tuple[int, ...]]:
+        return {}
+
+
+def model_of(problem: Problem, name: str) -> Model:
+    """Read a stream.
+
+    Raises
+    ------
+    OptionError
+        For an instance that is no stream of samples, or a machine whose processors cannot reach each other.
+    """
+    samples = problem.samples
+    if samples is None:
+        raise OptionError(
+            f'{name} is for streams: a task graph says "stream", a pipeline weights "fixed"', argument="algorithm"
+        )
+    return build(samples.graph, problem.machine)
+
+
+def build(graph: TaskGraph, machine: Machine, *, fixed: bool = True) -> Model:
+    """Read a graph, of one sample or one that runs once, on a machine; `fixed` inputs are read where they lie only."""
+    needed = needed_tasks(graph)
+    chosen = np.flatnonzero(needed.once).tolist()
+    units = _units(graph, chosen, len({processor.memory for processor in machine.processors}))
+    unit_of = {task: unit for unit, tasks in enumerate(units) for task in tasks}
+    room = _room(graph, machine)
+    time = _times(graph, machine, units, {place.value: place.memory for place in graph.inputs} if fixed else {})
+    flows = tuple(_flows(graph, units, unit_of))
+    star = _star(machine)
+    if star is None and fixed:
+        _check_reachable(machine)
+    sizes: list[int] = graph.size.tolist()
+    parameters = _parameters(graph, units)
+    return Model(
+        graph,
+        machine,
+        units,
+        time,
+        _is_whole(graph, machine, flows),
+        tuple(sum(sizes[value] for value in own) for own in parameters),
+        tuple(max(_working(graph, task) for task in tasks) for tasks in units),
+        flows,
+        room,
+        star,
+        bool((needed.once == needed.forced).all()),
+        tuple(tuple(sorted(own)) for own in parameters),
+    )
+
+
+def _units(graph: TaskGraph, chosen: Sequence[int], memories: int) -> tuple[tuple[int, ...], ...]:
+    """Return the tasks of each unit: those that read an input of which there may not be enough copies."""
+    parent = {task: task for task in chosen}
+
+    def find(task: int) -> int:
+        while parent[task] != task:
+            parent[task] = parent[parent[task]]
+            task = parent[task]
+        return task
+
+    copies = {place.value: place.copies for place in graph.placeable}
+    readers: dict[int, list[int]] = defaultdict(list)
+    for task in chosen:
+        for value in graph.reads[task].tolist():
+            if value in copies:
+                readers[value].append(task)
+    single = {value for value, own in readers.items() if copies[value] < min(len(own), memories)}
+    for value in sorted(single):
+        first, *others = readers[value]
+        for task in others:
+            parent[find(task)] = find(first)
+    found: dict[int, list[int]] = defaultdict(list)
+    for task in chosen:
+        found[find(task)].append(task)
+    return tuple(tuple(tasks) for tasks in found.values())
+
+
+def _parameters(graph: TaskGraph, units: Sequence[Sequence[int]]) -> list[set[int]]:
+    """Return the placeable inputs that each unit reads: those of several copies count for each unit."""
+    placeable = {place.value for place in graph.placeable}
+    return [{value for task in tasks for value in graph.reads[task].tolist() if value in placeable} for tasks in units]
+
+
+def _working(graph: TaskGraph, task: int) -> int:
+    """Return the bytes that a task takes beside parameters, while it runs."""
+    inputs = graph.available
+    reads = sum(int(graph.size[value]) for value in graph.reads[task].tolist() if value not in inputs)
+    writes = sum(int(graph.size[value]) for value in graph.writes[task].tolist())
+    if graph.in_place[task]:
+        writes = max(0, writes - reads)
+    return reads + writes + int(graph.workspace[task])
+
+
+def _room(graph: TaskGraph, machine: Machine) -> tuple[int | None, ...]:
+    """Return the bytes of each memory beside what lies there throughout."""
+    used = [graph.static_bytes(machine, memory) for memory in range(len(machine.memories))]
+    for place in graph.inputs:
+        used[0 if place.memory is None else machine.memory_index[place.memory]] += int(graph.size[place.value])
+    return tuple(
+        None if memory.capacity is None else memory.capacity - own
+        for memory, own in zip(machine.memories, used, strict=True)
+    )
+
+
+def _times(
+    graph: TaskGraph, machine: Machine, units: Sequence[Sequence[int]], fixed: dict[int, str | None]
+) -> NumberArray:
+    first = machine.memories[0].name
+    known: list[NumberArray | None] = []
+    for processor in machine.processors:
+        times = graph.time if graph.times is None else None
+        if graph.times is not None and processor.type in graph.types:
+            times = graph.times[graph.types.index(processor.type)]
+        known.append(times)
+    found = np.zeros((len(machine.processors), len(units)), dtype=np.float64)
+    for index, (processor, times) in enumerate(zip(machine.processors, known, strict=True)):
+        memory = machine.memories[processor.memory].name
+        for unit, tasks in enumerate(units):
+            able = times is not None and all(
+                times[task] >= 0
+                and (task not in graph.tied or processor.name in graph.tied[task])
+                and all((fixed[v] or first) == memory for v in graph.reads[task].tolist() if v in fixed)
+                for task in tasks
+            )
+            if able and times is not None:
+                own = [times[task].item() for task in tasks]
+                found[index, unit] = math.fsum(own if processor.speed == 1 else [t / processor.speed for t in own])
+            else:
+                found[index, unit] = UNABLE
+    return found
+
+
+def _flows(graph: TaskGraph, units: Sequence[Sequence[int]], unit_of: dict[int, int]) -> list[Flow]:
+    found = []
+    readers: list[list[int]] = graph.readers.to_lists()
+    made: set[int] = set()
+    for task in sorted(unit_of):
+        for value in graph.writes[task].tolist():
+            if value in made:
+                continue
+            made.add(value)
+            own = {unit_of[reader] for reader in readers[value] if reader in unit_of} - {unit_of[task]}
+            if own:
+                found.append(Flow(value, unit_of[task], tuple(sorted(own)), int(graph.size[value])))
+    return found
+
+
+def _star(machine: Machine) -> Star | None:
+    """Return the machine as a star; None if it is none, or some memory with processors lacks a link."""
+    if not machine.links:
+        return Star(0, (-1,), (-1,), True) if len(machine.memories) == 1 else None
+    common = set(range(len(machine.memories)))
+    for link in machine.links:
+        common &= {link.source, link.target}
+    homes = {processor.memory for processor in machine.processors}
+    for hub in sorted(common):
+        away = [machine.link_index.get((memory, hub), -1) for memory in range(len(machine.memories))]
+        back = [machine.link_index.get((hub, memory), -1) for memory in range(len(machine.memories))]
+        if all(memory == hub or (away[memory] >= 0 and back[memory] >= 0) for memory in homes):
+            return Star(hub, tuple(away), tuple(back), _separable(machine, hub, away, back))
+    return None
+
+
+def _separable(machine: Machine, hub: int, away: Sequence[int], back: Sequence[int]) -> bool:
+    owner: dict[int, int] = {index: p.memory for index, p in enumerate(machine.processors)}
+    homes = [processor.memory for processor in machine.processors if processor.memory != hub]
+    if len(set(homes)) < len(homes):
+        return False
+    for memory in homes:
+        for link in (away[memory], back[memory]):
+            for resource in machine.held_by_link[link]:
+                if owner.setdefault(resource, memory) != memory:
+                    return False
+    return True
+
+
+def _is_whole(graph: TaskGraph, machine: Machine, flows: Sequence[Flow]) -> bool:
+    if not graph.exact_times or any(processor.speed != 1 for processor in machine.processors):
+        return False
+    return all(isinstance(link.time(flow.size), int) for link in machine.links for flow in flows)
+
+
+def _check_reachable(machine: Machine) -> None:
+    homes = sorted({processor.memory for processor in machine.processors})
+    for home in homes:
+        for target in homes:
+            if home != target:
+                _quickest(machine, home, target, 0)
+
+
+def _quickest(machine: Machine, home: int, target: int, size: int) -> tuple[int, ...]:
+    """Return the links of the quickest way between two memories (Bellman and Ford)."""
+    far: dict[int, float] = {home: 0.0}
+    came: dict[int, int] = {}
+    for _ in machine.memories:
+        for index, link in enumerate(machine.links):
+            if link.source in far:
+                there = far[link.source] + float(link.time(size))
+                if there < far.get(link.target, math.inf):
+                    far[link.target], came[link.target] = there, index
+    if target not in far:
+        names = [machine.memories[memory].name for memory in (home, target)]
+        raise OptionError(f"no way from memory {names[0]} to {names[1]}", argument="machine")
+    way: list[int] = []
+    while target != home:
+        way.append(came[target])
+        target = machine.links[came[target]].source
+    return tuple(reversed(way))
+
+
+def as_array(numbers: Sequence[int]) -> IntArray:
+    """Return whole numbers as an array."""
+    return np.array(numbers, dtype=np.int64)

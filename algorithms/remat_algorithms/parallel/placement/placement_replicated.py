@@ -1,0 +1,186 @@
+"""`placement-replicated`: parameters copied into several memories, and the load shared by fractions of the samples.
+
+For a choice of copies, the shortest time per sample is a linear program (`fractions`). Which copies there are is
+searched for by branch and bound on the same program, in which a copy may be there in part; best first. Each choice
+that is met becomes a pattern of as many samples as the shares ask for, up to `samples`, and is placed and weighed. It
+begins with the answer of `tarnawski-ip` (without its program), and is never worse.
+
+Without transfers, or where each unit stays in one place, what is proved holds for all schedules; else for those that
+run each task once a sample.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from remat.plugin import ALL_SCHEDULES, Bound, Context, Options, Problem, Proposal, Termination
+from remat_algorithms.parallel.placement.bounds import cheap_bounds
+from remat_algorithms.parallel.placement.feasibility import refuse
+from remat_algorithms.parallel.placement.fractions import Copies, Fractions, Split, dealt
+from remat_algorithms.parallel.placement.model import Model, model_of
+from remat_algorithms.parallel.placement.placing import SAME, Best, sharpened
+from remat_algorithms.parallel.placement.tarnawski_dp import DownSetOptions, contiguous
+from remat_algorithms.parallel.placement.tarnawski_ip import everywhere, walk_on
+
+ONCE = "schedules that run each task once a sample"
+
+WHOLE = 1e-6
+"""How far from 0 and 1 a copy may be to count as one."""
+
+MOST_TURNS = 40_000
+"""Runs and copies of a pattern, at most."""
+
+
+class ReplicatedOptions(Options):
+    """Options of `placement-replicated`."""
+
+    nodes: int = Field(default=400, ge=0, le=10_000_000, description="choices of copies that are bounded, at most")
+    samples: int = Field(default=200, ge=1, le=100_000, description="samples of a period, at most")
+    moves: int = Field(default=2_000_000, ge=0, le=10**10, description="moves of the walk to one place for each unit")
+    sets: int = Field(default=400_000, ge=2, le=10_000_000, description="down-sets that are looked at first, at most")
+
+
+def solve(problem: Problem, options: ReplicatedOptions, context: Context) -> Proposal:
+    """Copy parameters and share the load."""
+    model = model_of(problem, "placement-replicated")
+    refused = refuse(problem, model, context)
+    if refused is not None:
+        return refused
+    bounds = list(cheap_bounds(model, context))
+    for bound in bounds:
+        context.report(bound=bound.value, scope=bound.scope)
+    best = Best(problem, model, context)
+    contiguous(best, DownSetOptions(sets=options.sets))
+    walk_on(best, options.moves)
+    search = _Search(best, options)
+    search.run()
+    within = None
+    if search.bound is not None and model.certain:
+        scope = ALL_SCHEDULES if model.free or everywhere(model) else ONCE
+        bound = sharpened(Bound(search.bound, scope, "shared loads"), best.time)
+        within = scope if bound.value == best.time and scope != ALL_SCHEDULES else None
+        bounds.append(bound)
+    termination = Termination.COMPLETED if search.ended else Termination.ITERATION_LIMIT
+    return best.proposal(bounds, optimal_within=within, termination=termination)
+
+
+class _Search:
+    """Branch and bound on which inputs lie in which memories."""
+
+    def __init__(self, best: Best, options: ReplicatedOptions) -> None:
+        self.best, self.options = best, options
+        self.model: Model = best.model
+        self.fractions = Fractions(self.model)
+        self.bound: float | None = None
+        self.ended = False
+        jobs = max(1, len(self.model.graph.tasks) + 2 * len(self.model.flows))
+        self.samples = max(1, min(options.samples, MOST_TURNS // jobs))
+
+    def run(self) -> None:
+        """Search until nothing better is left, or the nodes are used up."""
+        context = self.best.context
+        self._weigh(self._known())
+        root = self.fractions.solve({})
+        if root is None:
+            return
+        # Choices that are whole, and may not be met for what passes, or as samples are whole.
+        settled = math.inf
+        queue: list[tuple[float, int, Copies, Split]] = [(root.bound, 0, {}, root)]
+        nodes = ticket = 0
+        while queue:
+            bound, _, copies, split = heapq.heappop(queue)
+            self.bound = min(bound, settled)
+            time = self.best.time
+            if time is not None and bound >= float(time) * (1 - SAME / 2):
+                break
+            if nodes >= self.options.nodes or context.stopped:
+                return
+            nodes += 1
+            place = self._open(split, copies)
+            self._weigh(self._rounded(split, copies))
+            if place is None:
+                settled = min(settled, bound)
+                continue
+            for there in (True, False):
+                chosen = {**copies, place: there}
+                if there and not self.fractions.fits(chosen):
+                    continue
+                part = self.fractions.solve(chosen)
+                if part is not None and (time is None or part.bound < float(time) * (1 - SAME / 2)):
+                    ticket += 1
+                    heapq.heappush(queue, (max(bound, part.bound), ticket, chosen, part))
+        # Nothing is left: no choice is better than the best one.
+        self.ended = True
+        time = self.best.time
+        self.bound = min(settled, math.inf if time is None else float(time) * (1 - SAME / 2))
+        if not math.isfinite(self.bound):
+            self.bound = None
+
+    def _known(self) -> Copies | None:
+        """Return the copies of the best placement so far, with as many more as there is room for."""
+        homes = self.best.homes
+        if homes is None:
+            return None
+        copies: dict[tuple[int, int], bool] = dict.fromkeys(self.fractions.copy, False)
+        for own in homes:
+            for unit, processor in enumerate(own):
+                for value in self.model.parameters[unit]:
+                    copies[value, self.model.memory_of[processor]] = True
+        return copies
+
+    def _open(self, split: Split, copies: Copies) -> tuple[int, int] | None:
+        """Return a copy that is there in part, the nearest to a half; None if there is none."""
+        halves = [
+            (abs(part - 0.5), place)
+            for place, part in split.copies.items()
+            if place not in copies and WHOLE < part < 1 - WHOLE
+        ]
+        return min(halves, default=(0.0, None))[1]
+
+    def _rounded(self, split: Split, copies: Copies) -> Copies | None:
+        """Return copies that fit, those first that are there most."""
+        chosen: dict[tuple[int, int], bool] = dict(copies)
+        listed = sorted(split.copies.items(), key=lambda item: (-item[1], item[0]))
+        placed = {value for (value, _), there in copies.items() if there}
+        for wanted in (True, False):
+            # First each input somewhere, then the others.
+            for place, part in listed:
+                if place in chosen or (wanted and place[0] in placed) or (not wanted and part <= WHOLE):
+                    continue
+                if self.fractions.fits({**chosen, place: True}):
+                    chosen[place] = True
+                    placed.add(place[0])
+        if len(placed) < len({value for value, _ in self.fractions.copy}):
+            return None
+        return dict.fromkeys(self.fractions.copy, False) | chosen
+
+    def _weigh(self, copies: Copies | None) -> None:
+        """Share the load of some copies, and place it."""
+        if copies is None:
+            return
+        split = self.fractions.solve(copies)
+        time = self.best.time
+        if split is None or (time is not None and split.bound >= float(time) * (1 - SAME / 2)):
+            return
+        for homes in self._candidates(split):
+            self.best.consider_all(homes)
+
+    def _candidates(self, split: Split) -> Iterator[list[list[int]]]:
+        """Yield placements of the samples of a period, the most promising ones."""
+        found = dealt(self.model, split.share, self.samples)
+        # Of two that are the same but for rounding, the one of fewer samples.
+        loads = [(self._load(homes) / len(homes) * (1 + SAME * len(homes)), index) for index, homes in enumerate(found)]
+        time = self.best.time
+        for load, index in sorted(loads)[:2]:
+            if time is None or load < float(time):
+                yield found[index]
+
+    def _load(self, homes: list[list[int]]) -> float:
+        busy = [0.0] * len(self.model.machine.resources)
+        for own in homes:
+            busy = [one + other for one, other in zip(busy, self.model.loads(own), strict=True)]
+        return max(busy)

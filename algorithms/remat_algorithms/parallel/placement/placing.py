@@ -1,0 +1,116 @@
+"""The best pattern that was found: placements are placed in time and weighed, and the quickest that fits is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from remat.placement import place_stream
+from remat.placement.streams import PlacedStream
+from remat.plugin import ALL_SCHEDULES, Bound, Context, Number, Problem, Proposal, Termination
+from remat_algorithms.parallel.placement.model import Model
+
+CONTIGUOUS = "contiguous placements"
+"""Each device runs a difference of down-sets, and in some order of the devices nothing goes back."""
+
+ONE_PLACE = "placements of each task on one processor"
+
+SAME = 1e-11
+"""Share by which two times may differ that are one, but for the rounding of sums."""
+
+ROUNDS = 6
+"""How often devices are given less room, where what is passing does not fit beside parameters."""
+
+
+@dataclass
+class Best:
+    """The best pattern so far.
+
+    Attributes
+    ----------
+    problem, model, context
+    placed : PlacedStream or None
+        It fits.
+    homes : list of list of int, or None
+        Its processors of units, for each sample of a period.
+    """
+
+    problem: Problem
+    model: Model
+    context: Context
+    placed: PlacedStream | None = None
+    homes: list[list[int]] | None = None
+    seen: dict[tuple[tuple[int, ...], ...], PlacedStream] = field(
+        default_factory=dict[tuple[tuple[int, ...], ...], PlacedStream]
+    )
+
+    @property
+    def time(self) -> Number | None:
+        """Its time per sample."""
+        return None if self.placed is None else time_of(self.placed)
+
+    def consider(self, placed: Sequence[int]) -> list[int]:
+        """Place units on processors in time; return how many bytes each memory lacks, at the last period."""
+        return self.consider_all([placed])
+
+    def consider_all(self, homes: Sequence[Sequence[int]]) -> list[int]:
+        """Place units on processors, for each sample of a period."""
+        key = tuple(tuple(own) for own in homes)
+        model = self.model
+        found = self.seen.get(key)
+        if found is None:
+            found = place_stream(model.graph, model.machine, [model.homes(own) for own in homes])
+            self.seen[key] = found
+        time = time_of(found)
+        known = self.time
+        if found.fits and (known is None or time < known):
+            self.placed, self.homes = found, [list(own) for own in homes]
+            self.context.report(pattern=found.pattern, makespan=time)
+        capacities = [memory.capacity for memory in model.machine.memories]
+        return [0 if c is None else max(0, peak - c) for peak, c in zip(found.peaks, capacities, strict=True)]
+
+    def proposal(
+        self,
+        bounds: Sequence[Bound] = (),
+        *,
+        optimal_within: str | None = None,
+        infeasible_within: str | None = None,
+        notes: Sequence[str] = (),
+        termination: Termination | None = None,
+    ) -> Proposal:
+        """Return the answer."""
+        context, time = self.context, self.time
+        bounds = [sharpened(bound, time) for bound in bounds]
+        ended = context.termination if context.stopped else (termination or Termination.COMPLETED)
+        if self.placed is None:
+            return Proposal(
+                bounds=tuple(bounds), infeasible_within=infeasible_within, notes=tuple(notes), termination=ended
+            )
+        return Proposal(
+            pattern=self.placed.pattern,
+            makespan=self.time,
+            bounds=tuple(bounds),
+            optimal_within=optimal_within,
+            notes=tuple(notes),
+            termination=ended,
+        )
+
+
+def time_of(placed: PlacedStream) -> Number:
+    """Return the time per sample of a pattern."""
+    period, samples = placed.pattern.period, placed.pattern.samples
+    if isinstance(period, int) and period % samples == 0:
+        return period // samples
+    return period / samples
+
+
+def sharpened(bound: Bound, time: Number | None) -> Bound:
+    """Return a bound that is a time but for rounding as that time."""
+    if time is not None and abs(time - bound.value) <= SAME * time:
+        return replace(bound, value=time)
+    return bound
+
+
+def over_all(value: float, source: str, *, whole: bool = False) -> Bound:
+    """Return a bound over all schedules."""
+    return Bound(int(value) if whole else value, ALL_SCHEDULES, source)

@@ -1,0 +1,180 @@
+"""`tarnawski-dp`: contiguous placements of a stream by dynamic programming over down-sets (Tarnawski et al. 2020).
+
+The class: every unit on one processor, each device with the difference of two down-sets, so that nothing goes back to a
+device that comes earlier in some order of them. In a training graph that is asked of the forward pass; a backward task
+goes where its unit is. The recurrence is that of `stages`, by classes of equal devices; on a star (accelerators around
+a host), a stage's load is its work, what it receives and what it sends, each value once. On other machines ways are
+counted as if each value were sent and received once over the slowest link, and nothing is proved of the class.
+
+Where there are more down-sets than `sets`, groups that follow each other are joined until there are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pydantic import Field
+
+from remat.plugin import Bound, Context, Options, Problem, Proposal, Termination
+from remat_algorithms.parallel.placement.bounds import cheap_bounds
+from remat_algorithms.parallel.placement.downsets import DownSets, down_sets, of_order
+from remat_algorithms.parallel.placement.feasibility import refuse
+from remat_algorithms.parallel.placement.groups import Groups, coarser, groups_of
+from remat_algorithms.parallel.placement.model import Model, model_of
+from remat_algorithms.parallel.placement.placing import CONTIGUOUS, ROUNDS, Best, sharpened
+from remat_algorithms.parallel.placement.stages import Search, Staged, homes_of, orders, staged
+from remat_algorithms.parallel.placement.training import solve_training
+
+MOST_CELLS = 2 * 10**7
+"""Entries of the table: down-sets times numbers of devices of each class."""
+
+JOINED = 0.9
+"""By which share groups are fewer, each time that there are too many down-sets."""
+
+
+class DownSetOptions(Options):
+    """Options of `tarnawski-dp`."""
+
+    sets: int = Field(default=400_000, ge=2, le=10_000_000, description="down-sets that are looked at, at most")
+    work: float = Field(
+        default=4e9, gt=0, description="limit of the stages that are looked at, for answers without a clock"
+    )
+
+
+def solve(problem: Problem, options: DownSetOptions, context: Context) -> Proposal:
+    """Find the best contiguous placement, and prove it where all down-sets were looked at."""
+    if problem.kind == "pipeline" and problem.samples is None:
+        return solve_training(problem, options.sets, options.work, context)
+    model = model_of(problem, "tarnawski-dp")
+    refused = refuse(problem, model, context)
+    if refused is not None:
+        return refused
+    bounds = list(cheap_bounds(model, context))
+    for bound in bounds:
+        context.report(bound=bound.value, scope=bound.scope)
+    best = Best(problem, model, context)
+    found = contiguous(best, options)
+    proved = class_bound(found, best)
+    return conclude_class(best, bounds if proved is None else [*bounds, proved], found)
+
+
+def class_bound(found: Found, best: Best) -> Bound | None:
+    """Return the bound on contiguous placements that is known."""
+    return None if found.bound is None else sharpened(Bound(found.bound, CONTIGUOUS, found.source), best.time)
+
+
+def conclude_class(best: Best, bounds: Sequence[Bound], found: Found) -> Proposal:
+    """Return the answer: the best contiguous placement, proved where a bound on them equals its time."""
+    proved = any(bound.scope == CONTIGUOUS and bound.value == best.time for bound in bounds)
+    return best.proposal(
+        bounds,
+        optimal_within=CONTIGUOUS if proved else None,
+        infeasible_within=CONTIGUOUS if found.none else None,
+        termination=found.termination,
+    )
+
+
+class Found:
+    """What is known of contiguous placements: a bound on all of them, or that there are none."""
+
+    def __init__(self) -> None:
+        self.bound: float | int | None = None
+        self.source = "down-sets"
+        self.none = False
+        self.termination = Termination.COMPLETED
+
+
+def contiguous(best: Best, options: DownSetOptions) -> Found:
+    """Look for the best contiguous placement; where what passes does not fit, again with so much less room."""
+    model, context = best.model, best.context
+    groups = groups_of(model)
+    found = Found()
+    less = [0] * len(model.machine.memories)
+    sets: DownSets | None = None
+    work = options.work
+    for turn in range(ROUNDS):
+        costs = staged(model, groups, less)
+        if sets is None:
+            sets, groups = _down_sets(groups, min(options.sets, MOST_CELLS // costs.states))
+            if groups is not costs.groups:
+                costs = staged(model, groups, less)
+        homes = _from_orders(costs)
+        for own in homes[-1:]:
+            best.consider(groups.placed(own))
+        upper = round(model.load(groups.placed(homes[-1])) / costs.step) if homes else None
+        search = Search(costs, sets, lambda: context.stopped, work)
+        stages = search.best(costs.bound, None if upper is None else upper + costs.error)
+        work -= search.visits
+        if turn == 0:
+            _conclude(found, search, groups, stages)
+        if not search.ended and not context.stopped:
+            found.termination = Termination.ITERATION_LIMIT
+        last = homes_of(costs, sets, stages) if stages is not None else (homes[-1] if homes else None)
+        if last is None:
+            break
+        excess = best.consider(groups.placed(last))
+        if not any(excess) or context.stopped:
+            break
+        less = [room + more for room, more in zip(less, excess, strict=True)]
+    return found
+
+
+def _conclude(found: Found, search: Search, groups: Groups, stages: Sequence[tuple[int, int]] | None) -> None:
+    """Say what a search has proved of all contiguous placements."""
+    costs, model = search.costs, groups.model
+    separable = model.star is not None and model.star.separable
+    if not groups.exact or not model.certain:
+        return
+    shared = not model.alone and any(model.room[memory] is not None for memory in model.memory_of)
+    if shared or not (separable or model.free):
+        # What is counted of transfers may be too much, and room that is shared may be too little: what no placement
+        # can do without is its work.
+        upper = max(search.loads(stages)) if stages is not None else None
+        search = Search(staged(model, groups, whole=True).without_transfers(), search.sets, search.stopped, search.most)
+        stages = search.best(search.costs.bound, upper)
+        found.source = "down-sets without transfers"
+    if stages is not None:
+        value = max(search.loads(stages)) - costs.error
+        found.bound = value if costs.step == 1.0 else value * costs.step
+    elif not search.ended:
+        value = search.refuted + 1 - costs.error
+        found.bound = value if costs.step == 1.0 else value * costs.step
+    else:
+        found.none = True
+
+
+def _down_sets(groups: Groups, most: int) -> tuple[DownSets, Groups]:
+    """Return the down-sets of groups, joined until there are no more than so many."""
+    while True:
+        sets = down_sets(groups, most)
+        if sets is not None:
+            return sets, groups
+        fewer = coarser(groups, int(len(groups) * JOINED))
+        if len(fewer) == len(groups):
+            # Nothing can be joined any more: one order has to do.
+            chain = tuple(frozenset(range(max(0, group - 1), group)) for group in range(len(groups)))
+            groups = replace(groups, after=chain, exact=False)
+        else:
+            groups = fewer
+
+
+def _from_orders(costs: Staged) -> list[list[int]]:
+    """Return placements that cut some orders of the groups, better and better ones."""
+    found: list[list[int]] = []
+    upper = None
+    for order in orders(costs.groups):
+        sets = of_order(order)
+        search = Search(costs, sets)
+        stages = search.best(costs.bound, upper)
+        if stages is not None:
+            found.append(homes_of(costs, sets, stages))
+            upper = max(search.loads(stages)) - 1
+    return found
+
+
+def start_of(model: Model) -> list[int] | None:
+    """Return a quick contiguous placement; None where orders of the groups have none."""
+    groups = groups_of(model)
+    found = _from_orders(staged(model, groups))
+    return groups.placed(found[-1]) if found else None

@@ -1,0 +1,195 @@
+"""`tarnawski-ip`: placements of a stream by an integer program, contiguous or not (after Tarnawski et al. 2020).
+
+It begins with the answer of `tarnawski-dp`, and is never worse. The class is that of placements of each unit on one
+processor, for all samples (`program`); where parameters keep every unit in one place anyway, and the machine is a star,
+what is proved holds for all schedules. With `contiguous` it is that of `tarnawski-dp`: proved by that where there are
+not too many down-sets, else improved by the program in which nothing goes back, in some order of the processors.
+
+Limits are in CP-SAT's own units of work. Where what passes does not fit beside parameters, memories have so much less
+room the next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pydantic import Field
+
+from remat.plugin import ALL_SCHEDULES, Bound, Context, Options, Problem, Proposal, Termination
+from remat_algorithms.parallel.placement.blocks import Blocks
+from remat_algorithms.parallel.placement.bounds import cheap_bounds, pinned
+from remat_algorithms.parallel.placement.feasibility import pack, refuse
+from remat_algorithms.parallel.placement.groups import Groups, groups_of
+from remat_algorithms.parallel.placement.model import Model, model_of
+from remat_algorithms.parallel.placement.placing import CONTIGUOUS, ONE_PLACE, ROUNDS, Best, over_all, sharpened
+from remat_algorithms.parallel.placement.program import Outlook, PlacementProgram
+from remat_algorithms.parallel.placement.tarnawski_dp import (
+    DownSetOptions,
+    Found,
+    class_bound,
+    conclude_class,
+    contiguous,
+)
+from remat_algorithms.parallel.placement.walking import walked
+
+
+class ProgramOptions(Options):
+    """Options of `tarnawski-ip`."""
+
+    contiguous: bool = Field(default=False, description="each device runs units that follow each other")
+    bound_work: float = Field(
+        default=5.0, ge=0, le=1e6, description="limit of the bound of blocks in CP-SAT's units, where it holds"
+    )
+    moves: int = Field(default=5_000_000, ge=0, le=10**10, description="moves of the walk that comes first")
+    work: float = Field(
+        default=20.0, gt=0, le=1e6, description="limit of the program in CP-SAT's units, for answers without a clock"
+    )
+    sets: int = Field(default=400_000, ge=2, le=10_000_000, description="down-sets that are looked at first, at most")
+
+
+def solve(problem: Problem, options: ProgramOptions, context: Context) -> Proposal:
+    """Improve on the best contiguous placement, and prove what can be proved."""
+    model = model_of(problem, "tarnawski-ip")
+    refused = refuse(problem, model, context)
+    if refused is not None:
+        return refused
+    bounds = list(cheap_bounds(model, context))
+    for bound in bounds:
+        context.report(bound=bound.value, scope=bound.scope)
+    best = Best(problem, model, context)
+    found = contiguous(best, DownSetOptions(sets=options.sets))
+    if options.contiguous:
+        return _within_order(best, bounds, found, options.work)
+    scope = ALL_SCHEDULES if everywhere(model) else ONE_PLACE
+    termination = Termination.COMPLETED
+    within = None
+    if not context.stopped:
+        if best.placed is None and (start := packed(model, context)) is not None:
+            best.consider(start)
+        walk_on(best, options.moves)
+        outlook = improve(best, context, options.work, scope)
+        termination = Termination.COMPLETED if outlook.ended else Termination.ITERATION_LIMIT
+        source = "placement program"
+        if not model.counted:
+            outlook = improve(best, context, options.work / 2, scope, transfers=False)
+            source += " without transfers"
+        if model.certain:
+            if outlook.infeasible and best.placed is None:
+                return best.proposal(bounds, infeasible_within=scope)
+            bound = _bound(best, outlook, scope, source)
+            bounds += [bound] if bound.value > 0 else []
+            within = scope if bound.value == best.time and scope != ALL_SCHEDULES else None
+            bounds += block_bound(best, bounds, options.bound_work)
+    return best.proposal(bounds, optimal_within=within, termination=termination)
+
+
+def _within_order(best: Best, bounds: list[Bound], found: Found, work: float) -> Proposal:
+    """Finish with contiguous placements alone: prove the best of them, by the program where down-sets do not."""
+    model, context = best.model, best.context
+    known = class_bound(found, best)
+    bounds += [] if known is None else [known]
+    if found.none or context.stopped or (known is not None and known.value == best.time):
+        return conclude_class(best, bounds, found)
+    groups = groups_of(model)
+    outlook = improve(best, context, work, CONTIGUOUS, groups=groups)
+    found.termination = Termination.COMPLETED if outlook.ended else Termination.ITERATION_LIMIT
+    if model.counted and model.certain:
+        found.none = outlook.infeasible and best.placed is None
+        bounds.append(_bound(best, outlook, CONTIGUOUS, "contiguous program"))
+    return conclude_class(best, bounds, found)
+
+
+def _bound(best: Best, outlook: Outlook, scope: str, source: str) -> Bound:
+    whole = outlook.bound.denominator == 1
+    return sharpened(Bound(int(outlook.bound) if whole else float(outlook.bound), scope, source), best.time)
+
+
+def block_bound(best: Best, bounds: Sequence[Bound], work: float) -> list[Bound]:
+    """Return the bound of blocks, where the star is separable, and every unit stays in one place."""
+    model, time = best.model, best.time
+    star = model.star
+    known = max((float(bound.value) for bound in bounds if bound.scope == ALL_SCHEDULES), default=0.0)
+    useful = everywhere(model) and star is not None and star.separable and model.alone
+    if not useful or time is None or known >= float(time) or work <= 0:
+        return []
+    value = Blocks(model, best.context, work).bound(known, float(time))
+    return [sharpened(over_all(value, "blocks"), time)] if value > known else []
+
+
+def walk_on(best: Best, moves: int) -> None:
+    """Walk from the best placement; where what passes does not fit, again with less room."""
+    model, context = best.model, best.context
+    less = [0] * len(model.machine.memories)
+    for _ in range(ROUNDS):
+        start = best.homes[0] if best.homes is not None and len(best.homes) == 1 else None
+        if start is None:
+            start = packed(model, context)
+        if start is None or context.stopped or moves <= 0:
+            return
+        last: list[int] | None = None
+        for homes in walked(model, start, moves=moves, seed=context.seed, less=less, stop=lambda: context.stopped):
+            last = homes
+        if last is None:
+            return
+        excess = best.consider(last)
+        if not any(excess):
+            return
+        less = [room + more for room, more in zip(less, excess, strict=True)]
+
+
+def everywhere(model: Model) -> bool:
+    """Whether a bound on placements is one on all schedules: nothing can run in two places."""
+    return model.certain and all(pinned(model))
+
+
+def improve(
+    best: Best, context: Context, work: float, scope: str, *, transfers: bool = True, groups: Groups | None = None
+) -> Outlook:
+    """Solve the program, again with less room where what passes does not fit; return what the first one has proved."""
+    model = best.model
+    less = [0] * len(model.machine.memories)
+    first: Outlook | None = None
+    for _ in range(ROUNDS):
+        hint = best.homes[0] if best.homes is not None and len(best.homes) == 1 else None
+        excess: list[int] = []
+
+        def consider(homes: tuple[int, ...]) -> None:
+            nonlocal excess
+            known = best.time
+            if known is None or model.load(homes) < float(known) * (1 - 1e-12):
+                excess = best.consider(homes)
+
+        program = PlacementProgram(model, less, None if best.time is None else float(best.time), transfers, groups)
+        holds = (model.counted or not transfers) and model.certain and first is None
+        outlook = program.solve(
+            hint=hint,
+            found=consider,
+            bounded=_reporting(context, scope) if holds else lambda bound: None,
+            stop=lambda: context.stopped,
+            work=work,
+            seed=context.seed,
+        )
+        first = first or outlook
+        work -= outlook.work
+        if not any(excess) or context.stopped or work <= 0 or not transfers:
+            break
+        less = [room + more for room, more in zip(less, excess, strict=True)]
+    assert first is not None
+    return first
+
+
+def _reporting(context: Context, scope: str) -> Callable[[float], object]:
+    """Return who passes bounds on."""
+    return lambda bound: context.report(bound=bound, scope=scope)
+
+
+def packed(model: Model, context: Context) -> list[int] | None:
+    """Return a placement whose parameters fit: on the quickest processor of the memory that each unit is put in."""
+    packing = pack(model, context)
+    if packing.homes is None:
+        return None
+    placed: list[int] = []
+    for unit, memory in enumerate(packing.homes):
+        own = [p for p in range(model.processors) if model.memory_of[p] == memory]
+        placed.append(min(own, key=lambda p: (model.time[p, unit], p)))
+    return placed

@@ -1,0 +1,239 @@
+"""`tarnawski-latency`: who runs what of a graph that runs once, for the least makespan (after Tarnawski et al. 2020).
+
+The class: each task runs once, where its parameters lie, and each value is copied at most once to each memory, from
+where it was made, or over the hub of a star. It begins with everything on one processor, and with each unit where it
+ends first; single units then move, each placement weighed by list scheduling; and a constraint program over all starts
+(`latency_program`) goes on from the best. What is found is placed with all its bytes; where what passes does not fit,
+memories have so much less room the next time. The program knows the bytes of parameters alone, so that its bound holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from random import Random
+
+from pydantic import Field
+
+from remat.placement import Unplaceable, place
+from remat.plugin import Bound, Context, Number, Options, Problem, Proposal, Steps, Termination
+from remat_algorithms.parallel.placement.feasibility import pack, refuse
+from remat_algorithms.parallel.placement.latency_program import Found, LatencyProgram, Outlook
+from remat_algorithms.parallel.placement.once import Once, Timed, once_of
+from remat_algorithms.parallel.placement.placing import sharpened
+
+ONCE_STRAIGHT = "schedules that run each task once, where its parameters lie, and copy values straight"
+
+MOST_TASKS = 400
+"""Tasks up to which there is a program."""
+
+
+class LatencyOptions(Options):
+    """Options of `tarnawski-latency`."""
+
+    moves: int = Field(default=2_000, ge=0, le=10**8, description="moves of units that are weighed")
+    work: float = Field(
+        default=20.0, ge=0, le=1e6, description="limit of the program in CP-SAT's units, for answers without a clock"
+    )
+
+
+def solve(problem: Problem, options: LatencyOptions, context: Context) -> Proposal:
+    """Place for the least makespan."""
+    once = once_of(problem, "tarnawski-latency")
+    refused = refuse(problem, once.model, context)
+    if refused is not None:
+        return refused
+    search = _Search(problem, once, context)
+    search.begin()
+    search.move(options.moves)
+    bounds: list[Bound] = []
+    within = None
+    ended = False
+    possible = len(once.order) <= MOST_TASKS and options.work > 0 and _straight(once)
+    if possible and not context.stopped and search.start is not None:
+        outlook = search.program(options.work)
+        ended = outlook.ended
+        if once.model.certain and outlook.bound > 0:
+            value = int(outlook.bound) if outlook.bound.denominator == 1 else float(outlook.bound)
+            bounds.append(sharpened(Bound(value, ONCE_STRAIGHT, "latency program"), search.makespan))
+            within = ONCE_STRAIGHT if bounds[0].value == search.makespan else None
+    termination = Termination.COMPLETED if ended else Termination.ITERATION_LIMIT
+    if search.steps is None:
+        return Proposal(bounds=tuple(bounds), termination=termination)
+    return Proposal(
+        steps=search.steps,
+        bounds=tuple(bounds),
+        optimal_within=within,
+        termination=context.termination if context.stopped else termination,
+    )
+
+
+def _straight(once: Once) -> bool:
+    """Whether all ways are direct links, or lead over the hub of a star."""
+    model = once.model
+    if model.star is not None:
+        return True
+    homes = set(model.memory_of) | set(once.lying.values()) | {memory for _, memory in once.wanted}
+    return all(
+        (one, other) in model.machine.link_index for one in homes for other in set(model.memory_of) if one != other
+    )
+
+
+@dataclass
+class _Search:
+    """The best steps so far, and the placement that they come from."""
+
+    problem: Problem
+    once: Once
+    context: Context
+    steps: Steps | None = None
+    makespan: Number | None = None
+    start: list[int] | None = None
+    cost: float = math.inf
+    less: list[int] = field(default_factory=list[int])
+    step: Fraction = Fraction(1)
+
+    def begin(self) -> None:
+        """Weigh everything on one processor, each unit where it ends first, and parameters where they fit."""
+        model = self.once.model
+        self.less = [0] * len(model.machine.memories)
+        for processor in range(model.processors):
+            if all(math.isfinite(time) for time in model.time[processor].tolist()):
+                self._weigh([processor] * model.units)
+        for placed in self._greedy():
+            self._weigh(placed)
+        if self.start is None:
+            packing = pack(model, self.context)
+            if packing.homes is not None:
+                self._weigh(
+                    [
+                        min(
+                            (p for p in range(model.processors) if model.memory_of[p] == memory),
+                            key=lambda p: (model.time[p, unit], p),
+                        )
+                        for unit, memory in enumerate(packing.homes)
+                    ]
+                )
+
+    def _greedy(self) -> Iterator[list[int]]:
+        """Yield placements that put one unit after the other where the graph so far ends first (HEFT)."""
+        model = self.once.model
+        units = list(dict.fromkeys(model.unit_of[task] for task in self.once.order))
+        ranked = sorted(units, key=lambda unit: -max(self.once.rank[task] for task in model.tasks[unit]))
+        for order in (units, ranked):
+            held = [0] * len(model.machine.memories)
+            ends = [0.0] * model.processors
+            placed = [-1] * model.units
+            for unit in order:
+                able = [
+                    p
+                    for p in range(model.processors)
+                    if math.isfinite(model.time[p, unit]) and self._has_room(model.memory_of[p], held, unit)
+                ]
+                if not able:
+                    break
+                best = min(able, key=lambda p: (self._ready(unit, p, placed, ends) + model.time[p, unit], p))
+                ends[best] = self._ready(unit, best, placed, ends) + float(model.time[best, unit])
+                placed[unit] = best
+                held[model.memory_of[best]] += model.size[unit]
+            else:
+                yield placed
+
+    def _has_room(self, memory: int, held: Sequence[int], unit: int) -> bool:
+        room = self.once.model.room[memory]
+        return room is None or held[memory] + self.once.model.size[unit] <= room - self.less[memory]
+
+    def _ready(self, unit: int, processor: int, placed: Sequence[int], ends: Sequence[float]) -> float:
+        """Return about when a unit can begin on a processor."""
+        model = self.once.model
+        when = ends[processor]
+        for flow in model.flows:
+            home = placed[flow.maker]
+            if unit in flow.readers and home >= 0 and model.memory_of[home] != model.memory_of[processor]:
+                links = model.ways(model.memory_of[home], {model.memory_of[processor]}, flow.size)
+                when = max(when, ends[home] + sum(float(model.machine.links[k].time(flow.size)) for k in links))
+        return when
+
+    def _weigh(self, placed: list[int]) -> bool:
+        """Time a placement; keep it if it is better, and fits."""
+        model = self.once.model
+        if model.excess(placed, self.less):
+            return False
+        timed = self.once.timed(placed)
+        if float(timed.makespan) >= self.cost:
+            return False
+        if not self._place(placed, timed):
+            return False
+        self.start, self.cost = list(placed), float(timed.makespan)
+        return True
+
+    def _place(self, placed: Sequence[int], timed: Timed) -> bool:
+        """Place steps with all their bytes; keep them if they are the best."""
+        steps, lengths = self.once.steps(placed, timed)
+        outcome = place(self.problem.graph, self.problem.machine, steps)
+        if isinstance(outcome, Unplaceable):
+            return False
+        ends = [start + length for start, length in zip(outcome.start.tolist(), lengths, strict=True)]
+        makespan: Number = max(ends, default=0)
+        if self.makespan is None or makespan < self.makespan:
+            self.steps, self.makespan = steps, makespan
+            self.context.report(steps, makespan=makespan)
+        return True
+
+    def move(self, moves: int) -> None:
+        """Move single units, or two at once, for a shorter makespan; now and then for a slightly longer one."""
+        model, chance = self.once.model, Random(self.context.seed)
+        if self.start is None or model.processors < 2:
+            return
+        now, cost = list(self.start), self.cost
+        for number in range(moves):
+            if self.context.stopped:
+                return
+            unit = chance.randrange(model.units)
+            target = chance.randrange(model.processors)
+            trial = list(now)
+            trial[unit] = target
+            if chance.random() < 0.3:
+                other = chance.randrange(model.units)
+                trial[other] = now[unit] if chance.random() < 0.5 else target
+            able = all(math.isfinite(model.time[p, u]) for u, p in enumerate(trial) if p != now[u])
+            if trial == now or not able or model.excess(trial, self.less):
+                continue
+            length = float(self.once.timed(trial).makespan)
+            heat = 0.02 * self.cost * (1 - number / moves)
+            if length <= cost or (heat > 0 and chance.random() < math.exp((cost - length) / heat)):
+                now, cost = trial, length
+                if length < self.cost:
+                    self._weigh(trial)
+
+    def program(self, work: float) -> Outlook:
+        """Go on with the constraint program; return what it has proved."""
+        assert self.start is not None
+        program = LatencyProgram(self.once, self.cost)
+        self.step = program.steps.step
+        first = program.solve(
+            hint=self.start,
+            found=self._found,
+            bounded=lambda bound: self.context.report(bound=bound, scope=ONCE_STRAIGHT),
+            stop=lambda: self.context.stopped,
+            work=work,
+            seed=self.context.seed,
+        )
+        return first
+
+    def _found(self, found: Found) -> None:
+        """Place a solution of the program: its runs and copies in the order of its starts."""
+        timed = self.once.timed(found.placed)
+        self._place(found.placed, self._as_found(timed, found))
+        self._place(found.placed, timed)
+
+    def _as_found(self, timed: Timed, found: Found) -> Timed:
+        """Return the runs and copies of a placement at the starts of a solution; copies that it lacks when they can."""
+        start: list[Number] = []
+        step = float(self.step)
+        for job, begin in zip(timed.jobs, timed.start, strict=True):
+            known = found.runs.get(job.item) if job.on >= 0 else found.copies.get((job.item, job.source, job.target))
+            start.append(begin if known is None else known * step)
+        return Timed(timed.jobs, start, timed.makespan)

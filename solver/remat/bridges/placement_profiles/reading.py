@@ -1,0 +1,62 @@
+"""Fields of a foreign JSON document, with its path in every complaint."""
+
+from __future__ import annotations
+
+import math
+import os
+from decimal import Decimal
+from typing import IO, Any
+
+from remat.documents import read_document
+from remat.errors import InstanceError
+
+Source = str | os.PathLike[str] | IO[Any] | dict[str, Any]
+
+
+def read_source(source: Source) -> dict[str, Any]:
+    """Return the document of a path, an open file, or as it is."""
+    document = source if isinstance(source, dict) else read_document(source)
+    if not isinstance(document, dict):
+        raise InstanceError("expected a JSON object", "$")
+    return document
+
+
+def name_of(source: Source, fallback: str) -> str:
+    """Return what an instance from there is called: the file's name without its suffixes."""
+    path = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", "")
+    stem = os.path.basename(os.fspath(path)) if not isinstance(source, dict) and path else ""
+    return stem.removesuffix(".gz").removesuffix(".json") or fallback
+
+
+def listed(document: dict[str, Any], key: str, path: str = "$") -> list[dict[str, Any]]:
+    """Return a list of objects."""
+    found = document.get(key)
+    if not isinstance(found, list):
+        raise InstanceError("expected a list of objects", f"{path}.{key}")
+    for index, entry in enumerate(found):
+        if not isinstance(entry, dict):
+            raise InstanceError("expected an object", f"{path}.{key}[{index}]")
+    return found
+
+
+def number(entry: dict[str, Any], key: str, path: str) -> float:
+    """Return a finite number >= 0; an int where it is one."""
+    found = entry.get(key)
+    found = float(found) if isinstance(found, Decimal) else found
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found) or found < 0:
+        shown = "the key is missing" if key not in entry else f"found {str(found)[:60]!r}"
+        raise InstanceError(f"expected a number >= 0: {shown}", f"{path}.{key}")
+    return found
+
+
+def size(entry: dict[str, Any], key: str, path: str) -> int:
+    """Return a number of bytes, rounded up."""
+    return math.ceil(number(entry, key, path))
+
+
+def count(entry: dict[str, Any], key: str, path: str) -> int:
+    """Return a whole number >= 0."""
+    found = number(entry, key, path)
+    if found != int(found):
+        raise InstanceError(f"expected a whole number, not {found}", f"{path}.{key}")
+    return int(found)

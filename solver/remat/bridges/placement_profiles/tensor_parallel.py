@@ -1,0 +1,184 @@
+"""Profiles of layers for tensor-parallel pipelines, as the public repository piper has them, become pipelines.
+
+The format: `nodes` with, for each tensor degree (``TMPCs``), one or more ways to run a layer (``vanilla``, ``activation
+recomp``): seconds a sample of forward and backward together, bytes of parameters, bytes that a stage holds for each
+sample in flight (``memoryUsageA``) and throughout (``memoryUsageB``); `edges` with bytes a sample; the bandwidth in
+bytes a second, devices and the bytes of each. Nodes are in no order.
+
+A layer of the instance is one way to run a node on one device; its forward has a share of the time, as nothing is said
+of that. What it holds in flight is its output and what it saves; what it holds throughout are parameters, as many bytes
+of gradients, and the rest as states of the optimizer.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from remat.bridges.placement_profiles.reading import Source, count, listed, name_of, number, read_source, size
+from remat.errors import InstanceError
+from remat.instance import PipelineInstance, instance_from_document
+
+FORWARD = 1 / 3
+"""Share of a layer's time that its forward takes, by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedLayers:
+    """A pipeline made of a profile, and what it does not say."""
+
+    instance: PipelineInstance
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What of a profile is imported.
+
+    Attributes
+    ----------
+    devices : int or None
+        How many there are; None: as many as the profile says.
+    memory : int or str or None
+        Bytes of each; None: as the profile says.
+    bandwidth : str or None
+        Between any two; None: as the profile says.
+    micro_batches : int
+        Of one sample each.
+    forward_share : float
+        What of a layer's time its forward takes.
+    way : str
+        Which way to run a layer on one device.
+    weights : str
+        As of a pipeline.
+    """
+
+    devices: int | None = None
+    memory: int | str | None = None
+    bandwidth: str | None = None
+    micro_batches: int = 16
+    forward_share: float = FORWARD
+    way: str = "vanilla"
+    weights: str = "flush"
+
+
+def import_layers(source: Source, chosen: Chosen | None = None, *, name: str | None = None) -> ImportedLayers:
+    """Make a pipeline of a profile.
+
+    Raises
+    ------
+    InstanceError
+        For what is no such profile; one whose layers cannot be put into an order, or of which several are read by none.
+    """
+    document, chosen = read_source(source), chosen or Chosen()
+    nodes: dict[int, tuple[int, dict[str, Any]]] = {}
+    for index, entry in enumerate(listed(document, "nodes")):
+        own = count(entry, "id", f"$.nodes[{index}]")
+        if own in nodes:
+            raise InstanceError(f"a second node {own}", f"$.nodes[{index}].id")
+        nodes[own] = index, entry
+    reads, sent, notes = _edges(document, set(nodes))
+    order = _order(nodes.keys(), reads)
+    layers = [_layer(*nodes[own], own, sent.get(own, 0), chosen) for own in order]
+    place = {own: index for index, own in enumerate(order)}
+    for index, own in enumerate(order):
+        before = sorted(place[other] for other in reads[own])
+        if before != [index - 1]:
+            layers[index]["reads"] = ["previous" if other == index - 1 else layers[other]["name"] for other in before]
+        if index == 0:
+            layers[index].pop("reads", None)
+    bandwidth = chosen.bandwidth or number(document, "bandwidth", "$")
+    memory = size(document, "maxMemoryPerDevice", "$") if chosen.memory is None else chosen.memory
+    devices = count(document, "maxDevices", "$") if chosen.devices is None else chosen.devices
+    instance = instance_from_document(
+        {
+            "schema": "remat.instance/3",
+            "kind": "pipeline",
+            "name": name or name_of(source, "profile"),
+            "source": "imported from a profile of piper",
+            "layers": layers,
+            "micro_batches": chosen.micro_batches,
+            "cluster": {
+                "devices": [{"name": "gpu", "count": devices, "memory": memory}],
+                "levels": [{"bandwidth": bandwidth}],
+            },
+            "weights": chosen.weights,
+            **({"update_every": chosen.micro_batches} if chosen.weights == "double" else {}),
+        }
+    )
+    assert isinstance(instance, PipelineInstance)
+    return ImportedLayers(instance, notes)
+
+
+def _edges(document: dict[str, Any], known: set[int]) -> tuple[dict[int, list[int]], dict[int, int], tuple[str, ...]]:
+    """Return what each node reads, the bytes of each output, and notes."""
+    reads: dict[int, list[int]] = defaultdict(list)
+    sent: dict[int, set[int]] = defaultdict(set)
+    for index, entry in enumerate(listed(document, "edges")):
+        path = f"$.edges[{index}]"
+        ends = [count(entry, key, path) for key in ("sourceId", "destId")]
+        for key, end in zip(("sourceId", "destId"), ends, strict=True):
+            if end not in known:
+                raise InstanceError(f"no node {end}", f"{path}.{key}")
+        if ends[0] not in reads[ends[1]]:
+            reads[ends[1]].append(ends[0])
+        sent[ends[0]].add(size(entry, "communicationCost", path))
+    several = [own for own, sizes in sent.items() if len(sizes) > 1]
+    notes = []
+    if several:
+        listed_ = ", ".join(map(str, several[:5]))
+        notes.append(f"edges from node {listed_} differ in bytes: its output has the most of them")
+    return reads, {own: max(sizes) for own, sizes in sent.items()}, tuple(notes)
+
+
+def _order(nodes: Any, reads: dict[int, list[int]]) -> list[int]:
+    """Return the nodes so that each follows what it reads, as soon as it can be read, by their numbers."""
+    following: dict[int, list[int]] = defaultdict(list)
+    missing = {own: len(reads[own]) for own in nodes}
+    for own in nodes:
+        for before in reads[own]:
+            following[before].append(own)
+    ready = sorted(own for own, left in missing.items() if not left)
+    found = []
+    while ready:
+        own = heapq.heappop(ready)
+        found.append(own)
+        for other in following[own]:
+            missing[other] -= 1
+            if not missing[other]:
+                heapq.heappush(ready, other)
+    if len(found) < len(missing):
+        raise InstanceError("the edges have a cycle", "$.edges")
+    last = [own for own in found if not following[own]]
+    if last != found[-1:]:
+        own = next(own for own in last if own != found[-1])
+        raise InstanceError(f"nobody reads node {own}, nor node {found[-1]}: one of them is the last layer", "$.edges")
+    return found
+
+
+def _layer(index: int, entry: dict[str, Any], own: int, output: int, chosen: Chosen) -> dict[str, Any]:
+    path = f"$.nodes[{index}].TMPCs"
+    degrees = entry.get("TMPCs")
+    ways = degrees.get("1") if isinstance(degrees, dict) else None
+    if not isinstance(ways, list) or not ways:
+        raise InstanceError("expected a list of ways to run it on one device", f"{path}.1")
+    place = next((k for k, way in enumerate(ways) if isinstance(way, dict) and way.get("id") == chosen.way), None)
+    if place is None:
+        known = ", ".join(str(way.get("id")) for way in ways if isinstance(way, dict))
+        raise InstanceError(f"no way {chosen.way!r}; there is {known}", f"{path}.1")
+    way, path = ways[place], f"{path}.1[{place}]"
+    time, share = number(way, "timePerSample", path), chosen.forward_share
+    parameters, always = size(way, "parameterSize", path), size(way, "memoryUsageB", path)
+    gradients = min(parameters, max(0, always - parameters))
+    return {
+        "name": f"{entry.get('name') or 'layer'}{own}",
+        "forward_time": time * share,
+        "backward_time": time * (1 - share),
+        "output_size": output,
+        "saved_size": max(0, size(way, "memoryUsageA", path) - output),
+        "parameter_size": parameters,
+        "parameter_gradient_size": gradients,
+        "optimizer_size": max(0, always - parameters - gradients),
+    }

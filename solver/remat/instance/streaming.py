@@ -1,0 +1,75 @@
+"""Task graphs that are run for one sample after the other, without end: what such an instance may say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from remat.instance.fields import LARGEST_COUNT, check_total, fail
+from remat.instance.machine import MachineModel
+
+if TYPE_CHECKING:
+    from remat.instance.dag import DagInstance
+
+
+def check_stream(instance: DagInstance, samples: int) -> None:
+    """Refuse what no sample of a stream has: inputs of its own, outputs that pile up, tasks in several places."""
+    runs = len(instance.tasks) * samples
+    if runs > LARGEST_COUNT:
+        raise fail(f"{runs:,} pairs of task and sample; at most {LARGEST_COUNT:,} are allowed", ".stream")
+    staying = instance.staying
+    for index, place in enumerate(instance.inputs):
+        if place.value not in staying:
+            raise fail(
+                f"{place.value!r} may be freed, and a stream has no end: pin it, or let a task make it for each sample",
+                f".inputs[{index}]",
+            )
+    for index, place in enumerate(instance.outputs):
+        if place.value not in staying:
+            raise fail(
+                f"{place.value!r} is made for each sample, and would pile up: let a task read it", f".outputs[{index}]"
+            )
+    for index, task in enumerate(instance.tasks):
+        for key in ("parts", "parallel"):
+            if getattr(task, key) is not None:
+                raise fail("a task of a stream runs on one processor", f".tasks[{index}].{key}")
+        for number, name in enumerate(task.written):
+            if name in staying:
+                raise fail(
+                    f"{name!r} is an input, which stays as it is in a stream", f".tasks[{index}].writes[{number}]"
+                )
+    names = {f"{value}.{m}" for value in _made(instance) for m in range(samples)} if staying else set()
+    for name in sorted(staying & names):
+        raise fail(f"the input {name!r} is called like a value of a sample", ".inputs")
+    check_total(_total(instance) * samples, "the sizes of all samples that are looked at")
+    check_reachable(instance.machine or MachineModel(), ".machine.links")
+
+
+def _made(instance: DagInstance) -> set[str]:
+    return {name for task in instance.tasks for name in task.written}
+
+
+def _total(instance: DagInstance) -> int:
+    sizes = sum(value.size for value in instance.values)
+    return sizes + sum((task.size or 0) + task.workspace for task in instance.tasks)
+
+
+def check_reachable(machine: MachineModel, at: str) -> None:
+    """Refuse a machine with processors that cannot send each other anything, not even by other memories.
+
+    O(memories + links).
+    """
+    homes = list(dict.fromkeys(processor.memory for processor in machine.processors))
+    for way, ends in (("to", ("source", "target")), ("from", ("target", "source"))):
+        following: dict[str, list[str]] = {}
+        for link in machine.links:
+            following.setdefault(getattr(link, ends[0]), []).append(getattr(link, ends[1]))
+        reached, waiting = {homes[0]}, [homes[0]]
+        while waiting:
+            for memory in following.get(waiting.pop(), ()):
+                if memory not in reached:
+                    reached.add(memory)
+                    waiting.append(memory)
+        for memory in homes:
+            if memory not in reached:
+                one, other = (homes[0], memory) if way == "to" else (memory, homes[0])
+                raise fail(f"no way from memory {one!r} to memory {other!r}, both of which have processors", at)

@@ -1,0 +1,60 @@
+"""How long runs and copies of a pattern take, and which of their instants are one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from remat.errors import OptionError
+from remat.graph.machine import Link, Machine
+from remat.graph.taskgraph import NumberArray, TaskGraph
+from remat.units import Number
+
+
+def run_time(graph: TaskGraph, machine: Machine, task: int, processor: int) -> Number:
+    """Return the time of a task on a processor; OptionError where that cannot run it."""
+    own = machine.processors[processor]
+    time: Number = graph.time[task].item()
+    if graph.times is not None:
+        known = graph.types.index(own.type) if own.type in graph.types else None
+        time = -1 if known is None else graph.times[known, task].item()
+        if time < 0:
+            raise OptionError(f"{own.name} cannot run {graph.tasks[task]}", argument="pattern")
+    if own.speed == 1:
+        return time
+    slower = time / own.speed
+    return int(slower) if isinstance(time, int) and slower == int(slower) else slower
+
+
+def link_between(machine: Machine, source: int, target: int) -> Link:
+    """Return the link from one memory to another; OptionError where there is none."""
+    index = machine.link_index.get((source, target))
+    if index is None:
+        names = [machine.memories[memory].name for memory in (source, target)]
+        raise OptionError(f"there is no link from {names[0]} to {names[1]}", argument="pattern")
+    return machine.links[index]
+
+
+def copy_time(graph: TaskGraph, machine: Machine, value: int, source: int, target: int) -> Number:
+    """Return the time from the start of a copy until it has arrived."""
+    return link_between(machine, source, target).time(int(graph.size[value]))
+
+
+def copy_held(graph: TaskGraph, machine: Machine, value: int, source: int, target: int) -> Number:
+    """Return for how long a copy holds its link."""
+    link = link_between(machine, source, target)
+    return replace(link, delay=0).time(int(graph.size[value]))
+
+
+def instants(start: NumberArray, slack: float) -> NumberArray:
+    """Return times, of which those that differ by less than this are the same."""
+    if not slack:
+        return start
+    order = np.argsort(start, kind="stable")
+    found = start.copy()
+    anchor = -np.inf
+    for k in order.tolist():
+        anchor = float(start[k]) if start[k] - anchor > slack else anchor
+        found[k] = anchor
+    return found

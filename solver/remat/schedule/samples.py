@@ -1,0 +1,170 @@
+"""Patterns of samples: what is done for every sample of an endless stream, in periods of one or several samples.
+
+A *turn* runs a task, or copies a value, for one of the samples of a period. It has a start within the period, and a
+shift: for sample r of the samples of a period, K, it happens in period number ``shift + q`` for sample ``q K + r`` of
+the stream, so at ``start + (shift + q) * period``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from remat.errors import InstanceError
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import TaskGraph
+from remat.schedule.document import initial_of_places, read_initial
+from remat.schedule.patterns import MOST_SHIFTS, read_time
+from remat.schedule.steps import StepKind
+from remat.units import Number, Units
+
+MOST_SAMPLES = 10**6
+"""Most samples of a period."""
+
+
+class Turn(NamedTuple):
+    """A run of a task on a processor, or a copy of a value from one memory to another, for one sample of a period."""
+
+    kind: StepKind
+    item: int
+    start: Number
+    shift: int
+    sample: int = 0
+    on: int = -1
+    source: int = -1
+    target: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class SamplePattern:
+    """What is done for the samples of a period, and how long a period is.
+
+    Attributes
+    ----------
+    graph : TaskGraph
+        Of one sample; tasks and values are counted as in it.
+    period : int or float
+    turns : tuple of Turn
+        Each value is dropped, in each memory, with the turn of its sample that uses it last there.
+    initial : tuple of (value, memory)
+        Where placeable inputs lie.
+    """
+
+    graph: TaskGraph
+    period: Number
+    turns: tuple[Turn, ...]
+    initial: tuple[tuple[int, int], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.turns)
+
+    @property
+    def samples(self) -> int:
+        """Samples of a period."""
+        return 1 + max((turn.sample for turn in self.turns), default=0)
+
+    def start_of(self, turn: Turn) -> Number:
+        """Return when that happens for the samples of the first period."""
+        return turn.start + turn.shift * self.period
+
+    def to_document(self, machine: Machine) -> dict[str, Any]:
+        """Return the keys `initial`, `period` and `pattern` of a `remat.schedule/2` document."""
+        lines = [self._line(turn, machine) for turn in self.turns]
+        document: dict[str, Any] = {"period": self.period, "pattern": lines}
+        return ({"initial": initial_of_places(self.initial, self.graph, machine)} if self.initial else {}) | document
+
+    def _line(self, turn: Turn, machine: Machine) -> dict[str, Any]:
+        line: dict[str, Any]
+        if turn.kind == StepKind.RUN:
+            line = {"run": self.graph.tasks[turn.item], "on": [machine.processors[turn.on].name]}
+        else:
+            ends = machine.memories[turn.source].name, machine.memories[turn.target].name
+            line = {"copy": self.graph.values[turn.item], "from": ends[0], "to": ends[1]}
+        when = {"start": turn.start, "shift": turn.shift}
+        return line | when | ({"sample": turn.sample} if turn.sample else {})
+
+
+def read_samples(document: dict[str, Any], graph: TaskGraph, machine: Machine, units: Units) -> SamplePattern:
+    """Read `initial`, `period` and `pattern` of a schedule document.
+
+    Parameters
+    ----------
+    document : dict
+        The schedule document.
+    graph : TaskGraph
+        Of one sample.
+    machine : Machine
+    units : Units
+        What bare times mean.
+
+    Raises
+    ------
+    InstanceError
+        For what is no such pattern; whether all is there, and when it can be, is for the verifier to say.
+    """
+    period = read_time(document.get("period"), units, "$.period")
+    if period <= 0:
+        raise InstanceError("a period is longer than 0", "$.period")
+    listed = document.get("pattern")
+    if not isinstance(listed, list) or not listed:
+        raise InstanceError("expected a list of runs and copies, each with its start and its shift", "$.pattern")
+    reader = _Reader(graph, machine, period, units)
+    turns = tuple(reader.read(entry, f"$.pattern[{k}]") for k, entry in enumerate(listed))
+    found = {turn.sample for turn in turns}
+    missing = next((sample for sample in range(max(found)) if sample not in found), None)
+    if missing is not None:
+        raise InstanceError(f"nothing is done for sample {missing} of the {max(found) + 1} of a period", "$.pattern")
+    return SamplePattern(graph, period, turns, read_initial(document, graph, machine) or ())
+
+
+@dataclass(frozen=True)
+class _Reader:
+    graph: TaskGraph
+    machine: Machine
+    period: Number
+    units: Units
+
+    def read(self, entry: object, path: str) -> Turn:
+        """Read one entry."""
+        keys = entry.keys() - {"sample"} if isinstance(entry, dict) else set[str]()
+        if isinstance(entry, dict) and keys == {"run", "on", "start", "shift"}:
+            task = self._index(self.graph.tasks, entry["run"], "task", f"{path}.run")
+            on = entry["on"]
+            if not isinstance(on, list) or len(on) != 1:
+                raise InstanceError("expected a list of one processor", f"{path}.on")
+            processors = [processor.name for processor in self.machine.processors]
+            processor = self._index(processors, on[0], "processor", f"{path}.on[0]")
+            return Turn(StepKind.RUN, task, *self._when(entry, path), on=processor)
+        if isinstance(entry, dict) and keys == {"copy", "from", "to", "start", "shift"}:
+            value = self._index(self.graph.values, entry["copy"], "value", f"{path}.copy")
+            memories = [memory.name for memory in self.machine.memories]
+            ends = (self._index(memories, entry[key], "memory", f"{path}.{key}") for key in ("from", "to"))
+            source, target = ends
+            return Turn(StepKind.COPY, value, *self._when(entry, path), source=source, target=target)
+        raise InstanceError(
+            "expected an object with the keys run and on, or copy, from and to; and start, shift, and sample if not 0",
+            path,
+        )
+
+    @staticmethod
+    def _index(names: Sequence[str], name: object, what: str, path: str) -> int:
+        found = None
+        if isinstance(name, str):
+            find = getattr(names, "find", None)
+            found = find(name) if find is not None else (names.index(name) if name in names else None)
+        if found is None:
+            raise InstanceError(f"unknown {what} {str(name)[:60]!r}", path)
+        return int(found)
+
+    def _when(self, entry: dict[str, Any], path: str) -> tuple[Number, int, int]:
+        start, shift = read_time(entry["start"], self.units, f"{path}.start"), entry["shift"]
+        if start >= self.period:
+            message = f"starts at {start}, and the period is {self.period}: later periods are shifts"
+            raise InstanceError(message, f"{path}.start")
+        if type(shift) is not int or not 0 <= shift <= MOST_SHIFTS:
+            raise InstanceError(f"a shift is a whole number of periods, 0 to {MOST_SHIFTS:,}", f"{path}.shift")
+        sample = entry.get("sample", 0)
+        if type(sample) is not int or not 0 <= sample < MOST_SAMPLES:
+            raise InstanceError(f"a sample of a period is a whole number, 0 to {MOST_SAMPLES - 1:,}", f"{path}.sample")
+        return start, shift, sample

@@ -1,0 +1,67 @@
+"""Patterns of samples become placed steps and a judgement: of one period, and of a stretch of the stream."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from remat.errors import OptionError
+from remat.graph.machine import Machine
+from remat.graph.samples import Samples
+from remat.graph.taskgraph import IntArray, TaskGraph
+from remat.instance import Instance
+from remat.instance.lowering import samples_of
+from remat.placement import place_samples
+from remat.schedule.samples import SamplePattern
+from remat.schedule.steps import StepKind, Steps
+from remat.solving.patterns import Stream
+from remat.units import Number
+from remat.verifier import Steady, Violation, check, check_samples
+
+
+def repeat_samples(
+    instance: Instance,
+    graph: TaskGraph,
+    machine: Machine,
+    pattern: SamplePattern,
+    *,
+    reference_time: Number | None = None,
+) -> Stream | tuple[Violation, ...]:
+    """Judge a pattern, and run it for the samples that the instance looks at; or say why it cannot be run at all."""
+    seen = samples_of(instance, machine)
+    assert seen is not None
+    try:
+        steady, wrong = judge_samples(machine, pattern)
+        steps = place_samples(seen, machine, pattern)
+    except OptionError as error:
+        return (Violation(None, "bad-step", str(error)),)
+    report = check(graph, machine, steps, reference_time=reference_time)
+    # What is wrong with a period is wrong with its repetitions, and is said once.
+    report = replace(report, steady=steady, violations=wrong or report.violations)
+    return Stream(pattern, graph, None, steps, report)
+
+
+def judge_samples(machine: Machine, pattern: SamplePattern) -> tuple[Steady, tuple[Violation, ...]]:
+    """Judge one period of a pattern.
+
+    Raises
+    ------
+    OptionError
+        For a copy where there is no link, or a processor that cannot run a task.
+    """
+    samples = Samples(pattern.graph, pattern.samples)
+    steps = place_samples(samples, machine, pattern)
+    return check_samples(samples.repeated(), machine, pattern.period, steps, _sample_of(samples, steps))
+
+
+def _sample_of(samples: Samples, steps: Steps) -> IntArray:
+    """Return the sample that each step is for; of copies of what all share, the first."""
+    of_values = np.zeros(int(samples.first[-1]) + samples.count if len(samples.first) else 0, dtype=np.int64)
+    alone = samples.first[~samples.shared]
+    for number in range(samples.count):
+        of_values[alone + number] = number
+    is_run = steps.kind == StepKind.RUN
+    found: IntArray = np.where(is_run, steps.item % samples.count, 0)
+    found[~is_run] = of_values[steps.item[~is_run]]
+    return found

@@ -1,0 +1,126 @@
+"""`dag-offload-best` against exhaustive search, and against the algorithms that it asks for starts."""
+
+import math
+import random
+
+import pytest
+
+import remat
+from remat.plugin import ALL_SCHEDULES
+from remat.solving.single import make_problem
+from remat_algorithms.joint.dag_offload_best.ballast import Rates, ballasted
+from remat_algorithms.joint.dag_offload_best.setting import Setting
+from remat_algorithms.joint.dag_offload_best.starts import PROGRAMS, SEARCHING
+from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
+from tests.algorithms.offload.small_chains import any_machine
+from tests.oracles.offloading import least_makespan
+
+LITTLE = {"iterations": 30}
+NAME = "dag-offload-best"
+STATES = 20_000
+
+
+def graph(draw):
+    """Draw the training graph of two or three forward tasks; some write a second value, or read two."""
+    count = draw.randint(2, 3)
+    values = {"x0": draw.randint(1, 3)}
+    forward, backward = [], []
+    for k in range(1, count + 1):
+        reads = [f"x{k - 1}", *(["x0"] if k > 1 and draw.random() < 0.4 else [])]
+        saved = [f"s{k}"] if draw.random() < 0.4 else []
+        values |= {name: draw.randint(1, 5) for name in (f"x{k}", *saved)}
+        forward.append({"id": f"F{k}", "time": draw.randint(1, 5), "reads": reads, "writes": [f"x{k}", *saved]})
+        after = [f"y{k}"] if k < count else [f"x{k}"]
+        own = [f"x{k}"] if draw.random() < 0.5 else []
+        values[f"y{k - 1}"] = draw.randint(1, 5)
+        read = [*dict.fromkeys([*reads, *own, *saved, *after])]
+        backward.insert(0, {"id": f"B{k}", "time": draw.randint(1, 6), "reads": read, "writes": [f"y{k - 1}"]})
+    return {
+        "schema": "remat.instance/1",
+        "kind": "dag",
+        "units": {"time": "unit", "memory": "unit"},
+        "tasks": forward + backward,
+        "values": [{"id": name, "size": size} for name, size in values.items()],
+        "inputs": ["x0"],
+        "outputs": ["y0"],
+        "machine": any_machine(draw),
+    }
+
+
+def drawn(seed):
+    """Return a small graph, and a budget between the largest need of a task and that of keeping all."""
+    draw = random.Random(seed)
+    document = graph(draw)
+    keep = remat.solve(document, algorithm="keep-all")
+    low, high = keep.memory_bounds["device"].size, keep.peak_memory["device"]
+    return document, draw.randint(low, high)
+
+
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(1000, 1500), marks=pytest.mark.slow)])
+def test_no_bound_is_above_the_optimum_and_no_schedule_below(seeds):
+    met = settled = 0
+    for seed in seeds:
+        document, budget = drawn(seed)
+        least = least_makespan(document, budget, recompute=True, states=STATES)
+        if least is not None and math.isnan(least):
+            continue
+        result = remat.solve(document, algorithm=NAME, budget=budget, options=LITTLE)
+        if least is None:
+            assert result.makespan is None, seed
+            continue
+        settled += 1
+        assert result.lower_bound is None or result.lower_bound <= float(least) * (1 + 1e-12), seed
+        if result.makespan is not None:
+            assert result.makespan >= float(least) * (1 - 1e-12), seed
+            equal = result.makespan <= float(least) * (1 + 1e-12)
+            met += equal
+            assert equal or result.optimal_within != ALL_SCHEDULES, seed
+    assert settled >= len(seeds) // 2
+    assert met >= 0.85 * settled
+
+
+@pytest.mark.parametrize("seeds", [range(100, 108), pytest.param(range(2000, 2200), marks=pytest.mark.slow)])
+def test_nobody_who_searches_little_is_quicker(seeds):
+    others = [entry for entry in OFFLOAD if entry.accepts("dag") and entry.name not in {*PROGRAMS, *SEARCHING}]
+    asked = 0
+    for seed in seeds:
+        document, budget = drawn(seed)
+        best = remat.solve(document, algorithm=NAME, budget=budget, options=LITTLE)
+        for name, options in [*((entry.name, {}) for entry in others), ("dag-auto", {"iterations": 30})]:
+            try:
+                other = remat.solve(document, algorithm=name, budget=budget, options=options)
+            except remat.OptionError:
+                continue
+            if other.makespan is not None:
+                asked += 1
+                assert best.makespan is not None, (seed, name)
+                assert best.makespan <= other.makespan * (1 + 1e-12), (seed, name)
+    assert asked > len(seeds)
+
+
+def test_without_a_way_back_it_is_dag_auto():
+    document, budget = drawn(3)
+    document["machine"]["links"].pop()
+    here = remat.solve(document, algorithm=NAME, budget=budget, options={"iterations": 20, "reorder": False})
+    there = remat.solve(document, algorithm="dag-auto", budget=budget, options={"iterations": 20})
+    assert here.makespan == there.makespan
+
+
+def test_the_listed_order_may_be_kept():
+    document, budget = drawn(5)
+    result = remat.solve(document, algorithm=NAME, budget=budget, options=LITTLE | {"reorder": False})
+    assert result.makespan is not None
+    runs = [result.graph.tasks[task] for task in result.columns.runs.tolist()]
+    assert list(dict.fromkeys(runs)) == [task["id"] for task in document["tasks"]]
+
+
+def test_room_that_links_make_is_ballast():
+    """What they can carry until a moment, and bring back after it, is the room that they make there."""
+    document, _ = drawn(7)
+    problem = make_problem(remat.load(document), budget=20)
+    setting = Setting(problem)
+    none, same = ballasted(setting.model, 20, Rates(0.0, 0.0))
+    assert same == 20
+    assert list(none.tables.size) == list(setting.model.tables.size)
+    _, more = ballasted(setting.model, 20, Rates(1.0, 1.0))
+    assert more > 20

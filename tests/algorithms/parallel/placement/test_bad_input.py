@@ -1,0 +1,89 @@
+"""Streams that cannot be run: what is wrong is named by its path, what cannot fit by the least memory that could."""
+
+import copy
+
+import pytest
+
+from tests.cli.conftest import run, save  # noqa: F401
+
+STREAM = {
+    "schema": "remat.instance/3",
+    "kind": "dag",
+    "units": {"time": "unit", "memory": "unit"},
+    "stream": 2,
+    "machine": {
+        "memories": [{"name": "host"}, {"name": "a", "capacity": 10}, {"name": "b", "capacity": 8}],
+        "processors": [{"name": "pa", "memory": "a"}, {"name": "pb", "memory": "b"}],
+        "links": [
+            {"source": one, "target": other, "bandwidth": 1}
+            for name in ("a", "b")
+            for one, other in ((name, "host"), ("host", name))
+        ],
+    },
+    "inputs": [{"value": name, "memory": "any"} for name in ("v", "w")],
+    "values": [{"id": "v", "size": 6}, {"id": "w", "size": 5}, {"id": "x", "size": 1}],
+    "tasks": [
+        {"id": "first", "time": 2, "reads": ["v"], "writes": ["x"]},
+        {"id": "then", "time": 3, "reads": ["w", "x"], "writes": []},
+    ],
+}
+
+
+def changed(change):
+    document = copy.deepcopy(STREAM)
+    change(document)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d["machine"]["links"][0].update(bandwidth=0), "machine.links[0].bandwidth"),
+        (lambda d: d["machine"]["links"].pop(0), "machine.links: no way from memory 'a' to memory 'b'"),
+        (lambda d: d["machine"]["links"].pop(3), "machine.links: no way from memory 'a' to memory 'b'"),
+        (lambda d: d.update(stream=0), "stream"),
+        (lambda d: d["inputs"].append("x"), "inputs[2]: 'x' may be freed, and a stream has no end"),
+        (lambda d: d.update(outputs=["x"]), "outputs[0]: 'x' is made for each sample"),
+        (lambda d: d["tasks"][0].update(parallel={"max": 2}), "tasks[0].parallel: a task of a stream runs on one"),
+    ],
+)
+def test_what_is_wrong_is_named(run, save, change, message):  # noqa: F811
+    outcome = run("solve", save(changed(change)))
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def together(document):
+    """Let both tasks read both parameters: they lie in one memory, whatever the schedule."""
+    for task in document["tasks"]:
+        task["reads"] = [*dict.fromkeys([*task["reads"], "v", "w"])]
+
+
+def many(document):
+    for name in ("v2", "w2"):
+        document["values"].append({"id": name, "size": 5})
+        document["inputs"].append({"value": name, "memory": "any"})
+        document["tasks"].append({"id": f"t{name}", "time": 1, "reads": [name], "writes": []})
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["auto", "tarnawski-dp", "tarnawski-ip", "placement-replicated", "placement-bound"]
+)
+@pytest.mark.parametrize(
+    ("change", "said", "least"),
+    [
+        # 11 of parameters, and 1 of the output, beside nothing else; 21 of all, and in either memory 1 of the output.
+        (together, "have to be in one memory, and take 12 with their parameters", "at least 12"),
+        (lambda d: d["values"][0].update(size=11), "takes 12 with its parameters", "at least 12"),
+        (many, "parameters take 21, and the memories hold 18 in all: at least 22 would do", "at least 14"),
+    ],
+    ids=["one class", "one layer", "all"],
+)
+def test_what_cannot_fit_is_named(run, save, algorithm, change, said, least):  # noqa: F811
+    outcome = run("solve", save(changed(change)), "--algorithm", algorithm)
+    assert outcome.code == 3
+    shown = " ".join(outcome.out.split())
+    assert "infeasible, proved over all schedules" in shown
+    assert said in shown
+    assert least in shown

@@ -1,0 +1,201 @@
+"""Placement of streams against trying all placements, and the reference of inference pipelines."""
+
+import json
+import random
+
+import pytest
+
+import remat
+from remat.plugin.proposal import ALL_SCHEDULES, Status
+from remat_algorithms.parallel.placement.placing import CONTIGUOUS
+from tests import places
+from tests.algorithms.parallel.placement.streams import inference, star
+from tests.oracles.placements import least
+
+POINTS = json.loads((places.ROOT / "tests/data/reference/pipeline_inference.json").read_text())["points"]
+FAST = {
+    "tarnawski-ip": {"moves": 2_000, "work": 0.2, "bound_work": 0.2},
+    "placement-replicated": {"moves": 2_000, "nodes": 60},
+    "placement-bound": {"work": 0.2},
+}
+
+
+def solve(document, algorithm):
+    return remat.solve(document, algorithm=algorithm, options=FAST.get(algorithm, {}))
+
+
+def check_bounds(document, result, most):
+    """No bound over all schedules is above what two samples and tasks that run again can do."""
+    for bound in result.bounds:
+        if bound.scope == ALL_SCHEDULES and most is not None:
+            assert bound.value <= float(most) * (1 + 1e-9), bound
+
+
+def contiguous_is_best(seed):
+    chance = random.Random(seed)
+    document = star(chance, tasks=5, devices=3, host=chance.random() < 0.4, training=chance.random() < 0.3)
+    best, result = least(document, contiguous=True), solve(document, "tarnawski-dp")
+    if best is None:
+        assert result.makespan is None
+        return False
+    if best == 0:
+        assert result.makespan == 1  # some period there has to be
+        return False
+    assert result.makespan == best
+    assert result.optimal_within in (CONTIGUOUS, ALL_SCHEDULES)
+    assert result.lower_bound <= result.makespan
+    return True
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_contiguous_placement_is_quicker(seed):
+    contiguous_is_best(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 1000, 50))
+def test_no_contiguous_placement_is_quicker_often(first):
+    assert sum(contiguous_is_best(10_000 + seed) for seed in range(first, first + 50)) > 40
+
+
+def program_is_contiguous(seed):
+    """The program of contiguous placements finds and proves the best, where too few down-sets may be looked at."""
+    chance = random.Random(seed)
+    document = star(chance, tasks=5, devices=3, host=chance.random() < 0.4, training=chance.random() < 0.3)
+    best = least(document, contiguous=True)
+    options = {"contiguous": True, "sets": 2, "work": 2.0}
+    result = remat.solve(document, algorithm="tarnawski-ip", options=options)
+    if not best:
+        return
+    assert result.makespan == best
+    assert result.optimal_within in (CONTIGUOUS, ALL_SCHEDULES)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_program_is_contiguous(seed):
+    program_is_contiguous(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_program_is_contiguous_often(first):
+    for seed in range(50_000 + first, 50_020 + first):
+        program_is_contiguous(seed)
+
+
+def two_share(seed):
+    """Two processors of one memory: nothing is claimed that the best placements there contradict."""
+    chance = random.Random(seed)
+    document = star(chance, tasks=4, devices=2, room=(3, 14))
+    processors = document["machine"]["processors"]
+    processors += [processor | {"name": processor["name"] + "x"} for processor in processors[:1]]
+    best = least(document, contiguous=True)
+    for options in ({}, {"contiguous": True, "sets": 2, "work": 0.5}):
+        result = remat.solve(document, algorithm="tarnawski-ip" if options else "tarnawski-dp", options=options)
+        for bound in result.bounds:
+            assert bound.scope != CONTIGUOUS or best is None or bound.value <= float(best or 1) * (1 + 1e-9), bound
+        assert result.status is not Status.INFEASIBLE or best is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_two_processors_of_a_memory(seed):
+    two_share(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_two_processors_of_a_memory_often(first):
+    for seed in range(60_000 + first, 60_020 + first):
+        two_share(seed)
+
+
+def any_is_best(seed):
+    chance = random.Random(seed)
+    document = star(chance, tasks=4, devices=2, host=chance.random() < 0.5, kept=chance.choice([1.0, 0.6]))
+    best, result = least(document), solve(document, "tarnawski-ip")
+    if best is None:
+        return
+    assert result.makespan == max(best, best or 1)
+    together = least(document, samples=2, again=True)
+    check_bounds(document, result, together)
+    for algorithm in ("placement-replicated", "placement-bound"):
+        other = solve(document, algorithm)
+        check_bounds(document, other, together)
+        if algorithm == "placement-replicated":
+            assert other.makespan <= result.makespan
+            assert other.makespan >= other.lower_bound
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_placement_is_quicker(seed):
+    any_is_best(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 300, 20))
+def test_no_placement_is_quicker_often(first):
+    for seed in range(20_000 + first, 20_020 + first):
+        any_is_best(seed)
+
+
+def in_scarce_memory(seed):
+    """Where parameters do not fit, that is proved; where they do, something is found unless what passes is too much."""
+    chance = random.Random(seed)
+    document = star(chance, tasks=4, devices=2, room=(3, 14))
+    best = least(document)
+    for algorithm in ("tarnawski-dp", "tarnawski-ip"):
+        result = solve(document, algorithm)
+        if best is None:
+            assert result.status in (Status.INFEASIBLE, Status.UNKNOWN)
+        else:
+            assert result.status is not Status.INFEASIBLE or not result.least_budget.sufficient
+        if result.makespan is not None:
+            assert result.makespan >= best
+            check_bounds(document, result, least(document, samples=2, again=True))
+            if result.optimal_within == ALL_SCHEDULES:
+                assert result.makespan == max(best, best or 1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_scarce_memory(seed):
+    in_scarce_memory(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 300, 20))
+def test_scarce_memory_often(first):
+    for seed in range(30_000 + first, 30_020 + first):
+        in_scarce_memory(seed)
+
+
+def copies_are_worth_it(seed):
+    chance = random.Random(seed)
+    document = star(chance, tasks=3, devices=2, room=(4, 14), copies=2)
+    best = least(document, samples=2)
+    result = solve(document, "placement-replicated")
+    if best is not None and result.makespan is not None:
+        for bound in result.bounds:
+            if bound.scope in (ALL_SCHEDULES, "schedules that run each task once a sample"):
+                assert bound.value <= float(best) * (1 + 1e-9), bound
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bounds_on_copies(seed):
+    copies_are_worth_it(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_bounds_on_copies_often(first):
+    for seed in range(40_000 + first, 40_020 + first):
+        copies_are_worth_it(seed)
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: str(point["id"]))
+def test_reference_of_inference(point):
+    result = solve(inference(point, 1), "tarnawski-ip")
+    assert result.makespan == point["best_period_one_copy"]
+    assert result.status is Status.OPTIMAL
+    shared = remat.solve(inference(point, 9), algorithm="placement-replicated", options={"moves": 2_000})
+    assert shared.makespan == pytest.approx(point["best_period_copies"], rel=1e-9)
+    assert shared.status is Status.OPTIMAL

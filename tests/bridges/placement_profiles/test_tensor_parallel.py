@@ -1,0 +1,79 @@
+"""Profiles of layers for tensor-parallel pipelines become pipelines; what is wrong with one is named by its path."""
+
+import copy
+
+import pytest
+
+import remat
+from remat.bridges.placement_profiles.tensor_parallel import Chosen, import_layers
+from remat.errors import InstanceError
+
+
+def way(time, parameters, held, always, name="vanilla"):
+    return {
+        "id": name,
+        "timePerSample": time,
+        "parameterSize": parameters,
+        "memoryUsageA": held,
+        "memoryUsageB": always,
+    }
+
+
+PROFILE = {
+    "maxDevices": 2,
+    "maxMemoryPerDevice": 1000,
+    "bandwidth": 10,
+    "nodes": [
+        {"id": 0, "name": "first", "TMPCs": {"1": [way(0.3, 10, 12, 20), way(0.4, 10, 2, 20, "activation recomp")]}},
+        {"id": 2, "name": "last", "TMPCs": {"1": [way(0.9, 20, 4, 80)]}},
+        {"id": 1, "name": "middle", "TMPCs": {"1": [way(0.6, 0, 6, 0)]}},
+    ],
+    "edges": [
+        {"sourceId": 0, "destId": 1, "communicationCost": 5},
+        {"sourceId": 1, "destId": 2, "communicationCost": 7},
+        {"sourceId": 0, "destId": 2, "communicationCost": 4},
+    ],
+}
+
+
+def test_what_a_profile_becomes():
+    found = import_layers(PROFILE, Chosen(micro_batches=4))
+    layers = found.instance.each_layer()
+    assert [layer.name for layer in layers] == ["first0", "middle1", "last2"]
+    assert [layer.reads for layer in layers] == [("previous",), ("previous",), ("first0", "previous")]
+    assert [layer.forward_time + layer.backward_time for layer in layers] == pytest.approx([0.3, 0.6, 0.9])
+    assert [(layer.output_size, layer.saved_size) for layer in layers] == [(5, 7), (7, 0), (0, 4)]
+    # What is held throughout: parameters, as many bytes of gradients, and the rest.
+    sizes = [(layer.parameter_size, layer.parameter_gradient_size, layer.optimizer_size) for layer in layers]
+    assert sizes == [(10, 10, 0), (0, 0, 0), (20, 20, 40)]
+    assert "edges from node 0 differ in bytes" in found.notes[0]
+    result = remat.solve(found.instance, algorithm="tarnawski-dp")
+    assert result.makespan is not None
+
+
+def test_another_way_to_run_them():
+    document = copy.deepcopy(PROFILE)
+    document["nodes"] = document["nodes"][:1]
+    document["edges"] = []
+    chosen = Chosen(devices=3, memory="2kB", bandwidth="25GiB/s", way="activation recomp", forward_share=0.5)
+    layer = import_layers(document, chosen).instance.each_layer()[0]
+    assert (layer.forward_time, layer.saved_size) == (0.2, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d["nodes"][1].update(id=0), r"nodes\[1\]\.id: a second node 0"),
+        (lambda d: d["edges"][0].update(destId=5), r"edges\[0\]\.destId: no node 5"),
+        (lambda d: d["nodes"][2].update(TMPCs={}), r"nodes\[2\]\.TMPCs\.1: expected a list of ways"),
+        (lambda d: d["nodes"][2]["TMPCs"]["1"][0].update(id="other"), "no way 'vanilla'; there is other"),
+        (lambda d: d["edges"].append(dict(d["edges"][0], sourceId=2, destId=0)), "the edges have a cycle"),
+        (lambda d: d["edges"].pop(1) and d["edges"].pop(1), "nobody reads node"),
+        (lambda d: d.update(bandwidth=0), "bandwidth"),
+    ],
+)
+def test_what_is_wrong_is_named(change, message):
+    document = copy.deepcopy(PROFILE)
+    change(document)
+    with pytest.raises(InstanceError, match=message):
+        import_layers(document)
