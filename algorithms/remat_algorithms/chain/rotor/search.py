@@ -29,6 +29,9 @@ from remat_algorithms.chain.segments import Segments
 SHORT = 24
 """Chains of up to so many stages are solved without a limit."""
 
+FEW, NARROW = 40, 0.27
+"""So are those of so many, where no room is more than this share of what saving all needs, or the first limit fails."""
+
 MANY, MANY_FROM, MANY_WORK = 8, 50, 4_000_000
 """Where there are more rooms, and no more stages, fronts without a limit answer all of them, in so much work."""
 
@@ -116,11 +119,9 @@ class Search:
         largest = max(self.rooms)
         length = self.segments.length
         self.found = {room: Found(-self.costs.whole) for room in self.rooms}
-        if length <= SHORT or (length <= MANY_FROM and len(self.rooms) > MANY):
-            with suppress(Over):
-                most = float("inf") if length <= SHORT else MANY_WORK
-                table = self._fill(Allowed.all(self.segments, largest), most=most)
-                self._take(table, dict.fromkeys(self.rooms, UNLIMITED), exact=True)
+        narrow = length <= FEW and largest <= NARROW * self.segments.states.whole().need
+        if length <= SHORT or narrow or (length <= MANY_FROM and len(self.rooms) > MANY):
+            self._whole(self.rooms, float("inf") if length <= SHORT else MANY_WORK)
         if self._open() and not self.context.stopped:
             with suppress(Over):
                 relaxed = self._relaxed(largest)
@@ -132,6 +133,12 @@ class Search:
                     self._thin(relaxed)
         if any(found.excess is None and not found.proved for found in self.found.values()):
             self._least()
+
+    def _whole(self, rooms: Sequence[int], most: float) -> None:
+        """Fill the fronts without a limit on the time, if that is no more work than `most`."""
+        with suppress(Over):
+            table = self._fill(Allowed.all(self.segments, max(rooms)), most=most)
+            self._take(table, dict.fromkeys(rooms, UNLIMITED), exact=True)
 
     def _relaxed(self, room: int) -> Relaxed:
         return Relaxed.of(self.segments, self.costs, room, Work(stopped=self._stopped))
@@ -148,7 +155,7 @@ class Search:
 
     def _rise(self, relaxed: Relaxed) -> None:
         """Raise the limits until each room has its schedule, or the work is done."""
-        looked, spent, asked = False, 0, list[int]()
+        looked, whole, spent, asked = False, self.segments.length > FEW, 0, list[int]()
         # A first limit that costs little more than a lower one would: the longer the chain, the nearer.
         self._factor = max(min(FIRST, FIRST * (FIRST_OF / self.segments.length) ** 2), 0.001)
         while (rooms := self._open()) and not self.context.stopped:
@@ -171,6 +178,9 @@ class Search:
             asked = rooms
             # Fronts that a limit hardly cuts any more need no careful steps.
             self._factor *= 4.0 if spent <= GROWN * before else self._step(spent)
+            if not whole and (rooms := self._open()):
+                whole = True
+                self._whole(rooms, MANY_WORK)
 
     def _once(self, relaxed: Relaxed, slack: dict[int, int]) -> Cells:
         """Recompute each stage at most once; with thinned fronts where these grow too long, too."""
