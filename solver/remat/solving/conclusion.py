@@ -23,7 +23,7 @@ from remat.solving.remedies import remedies
 from remat.solving.result import Result
 from remat.solving.scopes import scope_of, scoped
 from remat.units import Number
-from remat.verifier import Report, check, check_cycle
+from remat.verifier import Report, check
 
 if TYPE_CHECKING:
     from remat.solving.orders import Followed
@@ -140,6 +140,8 @@ def _cycled(
 
     That is known only if one step alone fits.
     """
+    from remat.verifier import check_cycle
+
     assert proposal.steps is not None
     assert proposal.period is not None
     graph, machine, steps = problem.graph, problem.machine, proposal.steps
