@@ -19,6 +19,9 @@ from remat_algorithms.parallel.placement.model import Model
 WORK = 5.0
 """Limit of the program that packs, in CP-SAT's own units."""
 
+WORK_BEYOND = 0.3
+"""The same where parameters are too many anyway, and the program says how many more bytes their division takes."""
+
 LARGEST = 2**44
 """Bytes that all sizes together are in the program, at most: beyond, they are scaled."""
 
@@ -89,7 +92,8 @@ def _too_many(problem: Problem, model: Model, context: Context) -> Proposal | No
         return None
     total = sum(model.size)
     there = sum(max(0, room) for room in rooms.values() if room is not None)
-    missing = max(total - there, pack(model, context).missing)
+    missing = total - there
+    missing = max(missing, pack(model, context, work=WORK if missing <= 0 else WORK_BEYOND).missing)
     if missing <= 0:
         return None
     machine = problem.machine
@@ -104,7 +108,7 @@ def _too_many(problem: Problem, model: Model, context: Context) -> Proposal | No
     return Proposal(infeasible_within=ALL_SCHEDULES, least=least, notes=(note,))
 
 
-def pack(model: Model, context: Context, less: Sequence[int] = ()) -> Packing:
+def pack(model: Model, context: Context, less: Sequence[int] = (), work: float = WORK) -> Packing:
     """Put units into memories, with the fewest bytes too many, by a constraint program.
 
     Sizes are rounded so that what is missing is never said to be more than it is.
@@ -142,7 +146,7 @@ def pack(model: Model, context: Context, less: Sequence[int] = ()) -> Packing:
         return tuple(next(memory for memory, on in own.items() if value(on)) for own in inside)
 
     job = CpSatJob(program, threads=1, seed=context.seed, seconds=None, chosen=chosen, found=found.append)
-    job.solver.parameters.max_deterministic_time = WORK
+    job.solver.parameters.max_deterministic_time = work
     answer = watched(job, lambda: context.interrupted)
     if answer.outcome in (Outcome.UNKNOWN, Outcome.INFEASIBLE):
         return Packing(None, 0)
