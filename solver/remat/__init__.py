@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from remat.solving.questions.curves import Curve, Point, Sweep
     from remat.solving.questions.largest_batch import largest_batch
     from remat.solving.questions.least_budget import least_budget
+    from remat.solving.questions.plan import Planned, plan
     from remat.solving.questions.sweep import sweep
     from remat.solving.result import Result
     from remat.solving.verifying import verify
@@ -65,6 +66,7 @@ _HOME = {
     "MissingExtraError": "remat.errors",
     "OptionError": "remat.errors",
     "PipelineInstance": "remat.instance",
+    "Planned": "remat.solving.questions.plan",
     "Point": "remat.solving.questions.curves",
     "RematError": "remat.errors",
     "Report": "remat.verifier",
@@ -82,6 +84,7 @@ _HOME = {
     "example": "remat.instance.shipped",
     "examples": "remat.instance.shipped",
     "load": "remat.instance",
+    "plan": "remat.solving.questions.plan",
     "schedule_of": "remat.solving.given",
     "show": "remat.solving.facts",
     "solve": "remat.solving.entry",
@@ -107,6 +110,7 @@ __all__ = [
     "MissingExtraError",
     "OptionError",
     "PipelineInstance",
+    "Planned",
     "Point",
     "RematError",
     "Report",
@@ -124,6 +128,7 @@ __all__ = [
     "largest_batch",
     "least_budget",
     "load",
+    "plan",
     "schedule_of",
     "show",
     "solve",

@@ -22,6 +22,7 @@ COMMANDS = {
     "solve": ("remat.cli.solve", "Find a schedule within the memory budget, and verify it."),
     "verify": ("remat.cli.verify", "Judge a schedule against its instance."),
     "compare": ("remat.cli.compare", "Compare algorithms over many instances and budgets."),
+    "plan": ("remat.cli.plan", "Plan a training step on several devices."),
     "sweep": ("remat.cli.sweep", "Compute time-memory curves, down to the least feasible budget."),
     "diff": ("remat.cli.diff", "Show two schedules of one instance side by side."),
     "show": ("remat.cli.show", "Print an instance's facts: sizes, bounds, what sets them."),
@@ -47,6 +48,7 @@ moved, and when. Every schedule is verified before it is shown.
   remat solve net.json.gz -b 8GB -o schedule.json --plot memory.svg
   remat solve net.json -b 8GB -a rotor -O gap=1%        a certain algorithm
   remat solve net.json --max-overhead 20%               the least budget for a time
+  remat plan net.json --devices 8 --budget 8GB          stages on devices, and what each recomputes
   remat sweep net.json --plot curves.svg                all budgets
   remat verify net.json schedule.json                   judge it again
   remat algorithms --kind chain                         what there is

@@ -19,6 +19,7 @@ import numpy as np
 from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
+from remat.placement.again import repeated
 from remat.placement.collectives import Collectives, Rings
 from remat.placement.meeting import Meetings, Stuck, Transfer
 from remat.schedule.steps import WHOLE, StepKind, Steps
@@ -44,7 +45,7 @@ def place_orders(
     processors : (operations,) int64
         Where each operation runs; ascending. Those of one processor run in the order in which they stand.
     operations : Ragged
-        The tasks of each, in the order in which they run. Every task stands in at most one operation.
+        The tasks of each, in the order in which they run. Whatever runs more than once does so on one processor.
     initial : sequence of (value, memory)
         Where placeable inputs lie from the start, and stay.
     beside : bool for each task of the operations, optional
@@ -67,6 +68,12 @@ def place_orders(
     -----
     O(accesses log accesses). Capacities play no part: the verifier says whether it fits.
     """
+    again = repeated(graph, processors, operations)
+    if again is not None:
+        steps = place_orders(
+            again.graph, machine, processors, again.operations, initial, beside=beside, transfers=transfers
+        )
+        return steps if isinstance(steps, Stuck) else again.folded(steps)
     none = np.zeros(len(operations.items), dtype=bool)
     waits = _Waits(graph, machine, processors, operations, tuple(initial), none if beside is None else beside)
     return _simulate(waits) if transfers == "overlap" else _simulate_meetings(waits, transfers)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from remat.plugin.problem import Problem
     from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
     from remat.plugin.registry import Algorithm
+    from remat.schedule.again import Segment
     from remat.schedule.closing import plan_of
     from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, task_sequence
     from remat.schedule.orders import Orders, Pass, Phase, Stage, degrees_of, initial_of, tasks_of
@@ -94,6 +95,7 @@ _HOME = {
     "Resident": "remat.graph.taskgraph",
     "SamplePattern": "remat.schedule.samples",
     "Samples": "remat.graph.samples",
+    "Segment": "remat.schedule.again",
     "Stage": "remat.schedule.orders",
     "Status": "remat.plugin.proposal",
     "StepBuilder": "remat.schedule.steps",
@@ -168,6 +170,7 @@ __all__ = [
     "Resident",
     "SamplePattern",
     "Samples",
+    "Segment",
     "Stage",
     "Status",
     "StepBuilder",

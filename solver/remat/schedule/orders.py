@@ -3,7 +3,8 @@
 An *operation* is what a device does at one go: the forward (F) of a stage for one micro-batch, its backward (B), or,
 where layers give a `weight_time`, the two halves of that, the gradient of the input (B) and of the parameters (W),
 apart or together (BW). As text it is ``F2.0``: stage 2, micro-batch 0, both counted from 0. A device may run a forward
-and a backward at once, a *pair*: ``F2.0&BW5.3``.
+and a backward at once, a *pair*: ``F2.0&BW5.3``. Layers that a stage recomputes run forwards again within its
+backward, or ahead of it (R; see `remat.schedule.again`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from remat.errors import InstanceError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, Ragged, TaskGraph
 from remat.instance.fields import LARGEST_COUNT
+from remat.schedule.again import Segment, Segments, read_recompute, recompute_document, segments_of
 
 if TYPE_CHECKING:
     from remat.instance import PipelineInstance
@@ -33,6 +35,7 @@ class Phase(IntEnum):
     B = 1
     W = 2
     BW = 3
+    R = 4
 
 
 class Pass(NamedTuple):
@@ -51,13 +54,14 @@ class Stage:
     """Layers (counted from 0, in order) that one device runs as one.
 
     Several stages may hold the same layers, on other devices: each micro-batch passes one of them. Or `of` of them
-    share each micro-batch, and this one runs part number `part`.
+    share each micro-batch, and this one runs part number `part`. `recompute` are layers that run forwards again.
     """
 
     layers: tuple[int, ...]
     device: int
     part: int = 0
     of: int = 1
+    recompute: tuple[Segment, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,21 @@ class Orders:
             listed = (operation[column] for operations in self.lists for operation in operations)
             found[column + 1] = np.fromiter(listed, dtype=np.int64, count=found.shape[1])
         return found
+
+    @cached_property
+    def ahead(self) -> frozenset[tuple[int, int]]:
+        """Stage and micro-batch of all that is recomputed ahead of its backward."""
+        _, phase, stage, batch = self.columns
+        mine = phase == Phase.R
+        return frozenset(zip(stage[mine].tolist(), batch[mine].tolist(), strict=True))
+
+    def again(self, operation: Pass) -> Segments:
+        """Return the segments that run again within an operation."""
+        phase, stage, batch = operation
+        recompute = self.stages[stage].recompute
+        if not recompute or phase in (Phase.F, Phase.W) or (phase != Phase.R and (stage, batch) in self.ahead):
+            return ()
+        return segments_of(recompute, batch)
 
     @cached_property
     def units(self) -> Ragged:
@@ -154,15 +173,19 @@ class PipelineTasks:
         group = {Phase.F: layer, Phase.B: self.layers + layer}.get(phase, 2 * self.layers + int(self.weight[layer]))
         return int(self._start[group])
 
-    def of(self, operation: Pass, stage: Stage) -> list[int]:
-        """Return the tasks of an operation on a stage, in the order in which they run."""
+    def of(self, operation: Pass, stage: Stage, again: Segments = ()) -> list[int]:
+        """Return the tasks of an operation on a stage, in the order in which they run; segments of it run again."""
         phase, _, batch = operation
         number, layers = batch * stage.of + stage.part, stage.layers
-        if phase is Phase.F:
-            return [self.first(Phase.F, layer) + number for layer in layers]
-        found = []
+        if phase in (Phase.F, Phase.R):
+            chosen = layers if phase is Phase.F else (layer for segment in again for layer in segment)
+            return [self.first(Phase.F, layer) + number for layer in chosen]
+        found: list[int] = []
         if phase in (Phase.B, Phase.BW):
-            found = [self.first(Phase.B, layer) + number for layer in reversed(layers)]
+            before = {segment[-1]: segment for segment in again}
+            for layer in reversed(layers):
+                found += [self.first(Phase.F, other) + number for other in before.get(layer, ())]
+                found.append(self.first(Phase.B, layer) + number)
         if phase in (Phase.W, Phase.BW):
             found += [self.first(Phase.W, layer) + number for layer in reversed(layers) if self.weight[layer] >= 0]
         return found
@@ -172,14 +195,15 @@ class PipelineTasks:
         _, phase, stage, batch = orders.columns
         counts = np.zeros(len(phase), dtype=np.int64)
         parts: list[tuple[IntArray, IntArray]] = []
-        order = np.lexsort((stage, phase))
-        code = phase[order] * len(orders.stages) + stage[order]
+        ways, of_way = self._ways(orders)
+        order = np.lexsort((of_way, stage, phase))
+        code = (phase[order] * len(orders.stages) + stage[order]) * len(ways) + of_way[order]
         bounds = np.flatnonzero(np.diff(code, prepend=-1, append=-1))
         for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             mine = order[first:end]
             own = orders.stages[int(stage[mine[0]])]
             # Tasks of micro-batch 0, and of all others that many further on.
-            begin = self.of(Pass(Phase(int(phase[mine[0]])), 0, 0), own)
+            begin = self.of(Pass(Phase(int(phase[mine[0]])), 0, 0), own, ways[int(of_way[mine[0]])])
             counts[mine] = len(begin)
             parts.append((mine, own.of * batch[mine][:, None] + np.array(begin, dtype=np.int64)))
         start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
@@ -187,6 +211,16 @@ class PipelineTasks:
         for mine, tasks in parts:
             items[start[mine][:, None] + np.arange(tasks.shape[1])] = tasks
         return Ragged(start, items)
+
+    def _ways(self, orders: Orders) -> tuple[list[Segments], IntArray]:
+        """Return what runs again within operations, each way once, and the way of each operation."""
+        ways: dict[Segments, int] = {(): 0}
+        found = np.zeros(len(orders), dtype=np.int64)
+        if any(stage.recompute for stage in orders.stages):
+            listed = (operation for operations in orders.lists for operation in operations)
+            for index, operation in enumerate(listed):
+                found[index] = ways.setdefault(orders.again(operation), len(ways))
+        return list(ways), found
 
     def of_units(self, orders: Orders) -> tuple[Ragged, BoolArray]:
         """Return the tasks of all units of orders, and which of these tasks go on at once with the one before.
@@ -277,7 +311,7 @@ def initial_of(graph: TaskGraph, machine: Machine, orders: Orders) -> tuple[tupl
     return tuple(places)
 
 
-_OPERATION = re.compile(r"(BW|F|B|W)(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")
+_OPERATION = re.compile(r"(BW|F|B|W|R)(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")
 
 
 def read_operation(text: object, path: str) -> Pass:
@@ -285,7 +319,7 @@ def read_operation(text: object, path: str) -> Pass:
     found = _OPERATION.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise InstanceError(
-            f"{str(text)[:60]!r} is no operation such as F2.0 (F, B, W or BW; stage; micro-batch)", path
+            f"{str(text)[:60]!r} is no operation such as F2.0 (F, B, W, BW or R; stage; micro-batch)", path
         )
     return Pass(Phase[found[1]], int(found[2]), int(found[3]))
 
@@ -374,12 +408,15 @@ def read_stages(
     versions: list[int] = []
     for index, stage in enumerate(listed):
         path = f"$.stages[{index}]"
-        if not isinstance(stage, dict) or stage.keys() - {"versions", "part"} != {"layers", "device"}:
-            raise InstanceError("a stage is an object with the keys layers and device, and perhaps part", path)
+        if not isinstance(stage, dict) or stage.keys() - {"versions", "part", "recompute"} != {"layers", "device"}:
+            raise InstanceError(
+                "a stage is an object with the keys layers and device, and perhaps part and recompute", path
+            )
         if not isinstance(stage["device"], str) or stage["device"] not in known:
             raise InstanceError(f"unknown device {str(stage['device'])[:60]!r}", f"{path}.device")
         held, part = _read_layers(stage["layers"], layers, f"{path}.layers"), _read_part(stage, f"{path}.part")
-        stages.append(Stage(held, known[stage["device"]], *part))
+        again = read_recompute(stage["recompute"], held, f"{path}.recompute") if "recompute" in stage else ()
+        stages.append(Stage(held, known[stage["device"]], *part, again))
         if "versions" in stage:
             kept = stage["versions"]
             if type(kept) is not int or not 1 <= kept <= LARGEST_COUNT:
@@ -420,6 +457,7 @@ def stages_document(stages: Iterable[Stage], devices: Sequence[str]) -> list[dic
     return [
         {"layers": _shown(stage.layers), "device": devices[stage.device]}
         | ({} if stage.of == 1 else {"part": [stage.part + 1, stage.of]})
+        | ({"recompute": recompute_document(stage.recompute)} if stage.recompute else {})
         for stage in stages
     ]
 

@@ -104,6 +104,8 @@ def read_pattern(document: dict[str, Any], devices: Sequence[str], layers: int, 
         For what is no pattern; whether all is there, and when it can be, is for the verifier to say.
     """
     stages, versions = read_stages(document.get("stages"), devices, layers)
+    if any(stage.recompute for stage in stages):
+        raise InstanceError("a plan without end runs everything once; recompute is for orders", "$.stages")
     period = read_time(document.get("period"), units, "$.period")
     if period <= 0:
         raise InstanceError("a period is longer than 0", "$.period")

@@ -57,6 +57,7 @@ def check_orders(
     findings = Findings()
     _check_places(tasks, orders, devices, copies, findings)
     _check_pairs(orders, findings)
+    _check_again(orders, findings)
     _check_complete(graph, tasks, orders, findings)
     if not findings:
         _Waits(graph, tasks, orders, devices).check(transfers, findings)
@@ -86,9 +87,36 @@ def _check_pairs(orders: Orders, findings: Findings) -> None:
     for unit in orders.units.to_lists():
         if len(unit) > 1:
             one, *others = (Pass(Phase(phase[k]), stage[k], batch[k]) for k in unit)
+            if any(_is_recomputed(orders, other.stage, other.batch) for other in others):
+                named = "&".join(map(str, (one, *others)))
+                findings.add(None, "bad-step", f"{named}: a backward that recomputes goes on alone")
             if len(others) > 1 or one.phase is not Phase.F or others[0].phase not in (Phase.B, Phase.BW):
                 named = "&".join(map(str, (one, *others)))
                 findings.add(None, "bad-step", f"{named}: a forward and a backward go on at once, nothing else")
+
+
+def _is_recomputed(orders: Orders, stage: int, batch: int) -> bool:
+    return any(one.batches is None or batch in one.batches for one in orders.stages[stage].recompute)
+
+
+def _check_again(orders: Orders, findings: Findings) -> None:
+    """What is recomputed ahead is so once, between a forward and its backward, and there is something to recompute."""
+    for listed in orders.lists:
+        if not any(operation.phase is Phase.R for operation in listed):
+            continue
+        at: dict[Pass, int] = {}
+        for number, operation in enumerate(listed):
+            own = Phase.B if operation.phase is Phase.BW else operation.phase
+            if operation.phase is Phase.R and operation in at:
+                findings.add(None, "bad-step", f"{operation} is there twice")
+            at[Pass(own, operation.stage, operation.batch)] = number
+        for phase, stage, batch in [one for one in at if one.phase is Phase.R]:
+            name = f"{phase.name}{stage}.{batch}"
+            ends = at.get(Pass(Phase.F, stage, batch)), at.get(Pass(Phase.B, stage, batch))
+            if not _is_recomputed(orders, stage, batch):
+                findings.add(None, "bad-step", f"{name}: stage {stage} recomputes nothing of micro-batch {batch}")
+            elif None not in ends and not ends[0] < at[Pass(phase, stage, batch)] < ends[1]:  # type: ignore[operator]
+                findings.add(None, "bad-step", f"{name} comes between F{stage}.{batch} and its backward")
 
 
 def _check_complete(graph: TaskGraph, tasks: PipelineTasks, orders: Orders, findings: Findings) -> None:
@@ -101,7 +129,14 @@ def _check_complete(graph: TaskGraph, tasks: PipelineTasks, orders: Orders, find
             name = f"{Phase(kind).name}{own}.{int(orders.columns[3][number])}"
             message = f"{name}: no layer of stage {own} has a backward in two halves (`weight_time`)"
             findings.add(None, "bad-step", message)
-    count = np.bincount(tasks.of_all(orders).items, minlength=len(graph.tasks))
+    every = tasks.of_all(orders)
+    count = np.bincount(every.items, minlength=len(graph.tasks))
+    if any(own.recompute for own in orders.stages):
+        # Forwards of layers that are recomputed come again; of these, those among forwards are counted.
+        first = np.flatnonzero((orders.columns[1] == Phase.F)[every.rows])
+        again = np.flatnonzero((orders.columns[1] != Phase.F)[every.rows] & graph.recomputable[every.items])
+        count = np.bincount(every.items[first], minlength=len(graph.tasks))
+        count += np.bincount(np.delete(every.items, np.concatenate((first, again))), minlength=len(graph.tasks))
     for task in np.flatnonzero(count > 1).tolist():
         findings.add(None, "bad-step", f"{graph.described(task)} is run by {count[task]} operations")
     for task in np.flatnonzero(count == 0).tolist():
@@ -117,13 +152,17 @@ class _Waits:
         self.device = orders.columns[0, units.start[:-1]]
         owner = np.full(len(graph.tasks), -1, dtype=np.int64)
         owner[parts.items] = parts.rows
+        # Whoever waits for what a forward makes waits for its first run: later ones are for their own device, in turn.
+        forwards = (orders.columns[1] == Phase.F)[parts.rows]
+        owner[parts.items[forwards]] = parts.rows[forwards]
         maker = np.full(len(graph.values), -1, dtype=np.int64)
         maker[graph.writes.items] = owner[graph.writes.rows]
-        reader, wanted = owner[graph.reads.rows], maker[graph.reads.items]
+        reads = graph.reads.gather(parts.items)
+        reader, wanted = parts.rows[reads.rows], maker[reads.items]
         real = (wanted >= 0) & (wanted != reader)
         # Of two at once, neither can wait for the other: they would wait for themselves.
         self.reader, self.maker = units.rows[reader[real]], units.rows[wanted[real]]
-        self.value = graph.reads.items[real]
+        self.value = reads.items[real]
         self.sent: list[tuple[int, int, int]] = []  # value, sender, receiver
 
     def check(self, transfers: str, findings: Findings) -> None:

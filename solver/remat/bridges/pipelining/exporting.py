@@ -79,6 +79,8 @@ def _notes(orders: Orders, layout: Layout, devices: list[str]) -> Iterator[str]:
     if len(layout.copies) > 1:
         own = ", ".join(f"{stages[0]} to {stages[-1]}" for stages in layout.copies[:8])
         yield f"the model is there {len(layout.copies)} times, as stages {own}; PyTorch knows one copy"
+    if any(stage.recompute for stage in orders.stages):
+        yield "a CSV does not say which layers a stage recomputes, and runs nothing again: the stages have to do so"
     uneven = first_uneven(orders)
     if uneven is not None:
         yield (

@@ -131,7 +131,8 @@ def rows_of(orders: Orders) -> Rows:
         return Action(kind, number[one.stage], one.batch)
 
     for device in range(len(orders.lists)):
-        units = [tuple(map(action, unit)) for unit in orders.listed(device)]
+        listed = (unit for unit in orders.listed(device) if unit[0].phase is not Phase.R)
+        units = [tuple(map(action, unit)) for unit in listed]
         rows.append(tuple(unit[0] if len(unit) == 1 else Overlap(*unit) for unit in units))
     while rows and not rows[-1]:
         rows.pop()

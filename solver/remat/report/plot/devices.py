@@ -24,6 +24,7 @@ COLOURS = {
     Phase.B: ("backward", LIGHT[Role.BACKWARD]),
     Phase.BW: ("whole backward", "#1B7F63"),
     Phase.W: ("gradient of the parameters", LIGHT[Role.WEIGHTS]),
+    Phase.R: ("forward again", LIGHT[Role.AGAIN]),
 }
 _STEADY = "#F3EFE2"
 _OFFSET, _HEIGHT = np.array([0.0, -0.205, 0.205]), np.array([0.82, 0.41, 0.41])

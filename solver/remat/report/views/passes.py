@@ -54,7 +54,11 @@ def passes_of(result: Result) -> Passes:
     # A device runs its operations one after the other: so do their tasks.
     runs = runs[np.lexsort((np.arange(len(runs)), report.start[runs], on))]
     units = orders.units
-    counts = np.add.reduceat(_tasks_of(result, orders)[stage, phase], units.start[:-1])
+    every = _tasks_of(result, orders)[stage, phase]
+    if any(one.recompute for one in orders.stages):
+        listed = (operation for operations in orders.lists for operation in operations)
+        every = every + [sum(map(len, orders.again(operation))) for operation in listed]
+    counts = np.add.reduceat(every, units.start[:-1])
     last = np.cumsum(counts) - 1
     unit = units.rows
     half = np.where(units.counts[unit] > 1, 1 + np.arange(len(unit)) - units.start[unit], 0)
@@ -75,7 +79,7 @@ def _tasks_of(result: Result, orders: Orders) -> IntArray:
     for index, stage in enumerate(orders.stages):
         halves = sum(result.graph.tasks.find(f"W{layer + 1}.0") is not None for layer in stage.layers)
         whole = len(stage.layers)
-        found[index] = (whole, whole, halves, whole + halves)
+        found[index] = (whole, whole, halves, whole + halves, 0)
     return found
 
 

@@ -1,0 +1,1 @@
+"""`pipe-plan`: cuts, orders and recomputation of a pipeline, searched together."""

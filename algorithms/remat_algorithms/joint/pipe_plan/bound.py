@@ -1,0 +1,157 @@
+"""A lower bound on the time of a step that knows what the bytes force to be recomputed, over all schedules.
+
+Of one micro-batch, let R(l) be the time of all layers behind l, forwards and back: no less passes between the forward
+of l and its backward, on whatever devices. Let Q be the layers whose forwards run more than once. What another layer
+saves is held for R(l). Of layers in Q that follow each other, the first one's input, or what it saves, is held for as
+long: from neither nothing can be made again. So with work w, memory x time c of what always happens, for any price
+a >= 0 of bytes times time,
+
+    T (D + a M) >= n (w + a c + min over Q of (sum of f(l), l in Q) + a (sum of s(l) R(l), l not in Q)
+                                             + a (sum of min(s(l), x(l-1)) R(l), l first ones of Q))
+
+for n micro-batches on D devices with M bytes besides parameters: work on one side, Little's law on the other. The
+minimum is a shortest path over layers with two states, O(layers); the best price is found by golden section.
+
+Where layers run on the devices on which their parameters lie from the start, as in all plans that are orders, devices
+wait at first: of layers in a row, k pass before the k-th device can begin, and where backwards are whole, as many at
+the end. That is a bound of its own, for such schedules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from remat.plugin import Number, PipelineInstance, Problem
+
+SAFE = 1 - 1e-9
+"""Share of a bound in floats that is certain."""
+
+
+class Row(NamedTuple):
+    """A layer: times of forward, backward and W; bytes that it saves, of these for W, and of its input."""
+
+    forward: float
+    backward: float
+    weight: float
+    saved: int
+    later: int
+    input: int
+
+
+class Limits(NamedTuple):
+    """What the bound is made of: layers, micro-batches, devices, bytes besides parameters, time that devices wait."""
+
+    rows: tuple[Row, ...]
+    batches: int
+    devices: int
+    memory: int | None
+    idle: float
+
+
+def limits_of(problem: Problem) -> Limits | None:
+    """Return what bounds a problem; None where layers are no chain, or micro-batches are divided."""
+    instance, machine = problem.instance, problem.machine
+    assert isinstance(instance, PipelineInstance)
+    apart = instance.has_skips or instance.tokens is not None or instance.parts or instance.is_stream
+    # What waits at a host need not be made again.
+    apart = apart or instance.cluster.host is not None
+    paired = any(layer.paired_time is not None for layer in instance.layers)
+    if apart or paired or instance.is_open or any(processor.speed != 1 for processor in machine.processors):
+        return None
+    types = list(dict.fromkeys(instance.device_types))
+    layers = instance.each_layer()
+
+    def least(index: int, phase: str) -> float:
+        times = [layers[index].time_on(phase, name) for name in types]
+        return float(min(time for time in times if time is not None))
+
+    rows = tuple(
+        Row(
+            least(index, "forward_time"),
+            least(index, "backward_time"),
+            least(index, "weight_time") if layer.is_split else 0.0,
+            layer.saved_size,
+            min(layer.saved_size, layer.weight_saved_size) if layer.is_split else 0,
+            layers[index - 1].output_size if index else 0,
+        )
+        for index, layer in enumerate(layers)
+    )
+    capacities = [machine.memories[processor.memory].capacity for processor in machine.processors]
+    static = sum(sum(layer.of_parameters) for layer in layers)
+    memory = None if None in capacities else max(0, sum(capacity or 0 for capacity in capacities) - static)
+    idle = 0.0
+    if instance.copies == 1 and all(layer.parameter_size for layer in instance.whole_layers()):
+        whole = not instance.is_split
+        for device in range(len(machine.processors)):
+            idle += sum(row.forward + (row.backward if whole else 0.0) for row in rows[:device])
+    return Limits(rows, instance.micro_batches, len(machine.processors), memory, idle)
+
+
+def work_bound(limits: Limits) -> float:
+    """Return the bound where layers stay where they are: all work, shared, and what devices wait for."""
+    work = sum(row.forward + row.backward + row.weight for row in limits.rows)
+    return SAFE * (limits.idle + limits.batches * work) / limits.devices
+
+
+def forced_bound(limits: Limits) -> tuple[float, float]:
+    """Return the bound with what must be recomputed, and its price of bytes times time; 0: bytes are plenty."""
+    total = sum(row.forward + row.backward + row.weight for row in limits.rows)
+    if not limits.memory:
+        return SAFE * limits.batches * total / limits.devices, 0.0
+    memory = limits.memory
+
+    def value(price: float) -> float:
+        least = total + _least(limits.rows, price)
+        return limits.batches * least / (limits.devices + price * memory)
+
+    scale = limits.devices / memory
+    price = _golden(lambda share: value(scale * math.exp(share)), -12.0, 8.0)
+    found = value(scale * math.exp(price))
+    plain = value(0.0)
+    return (SAFE * found, scale * math.exp(price)) if found > plain else (SAFE * plain, 0.0)
+
+
+def _least(rows: Sequence[Row], price: float) -> float:
+    """Return the least of recomputation, and of bytes times time at a price, for a micro-batch."""
+    behind = 0.0
+    ways: list[float] = []
+    for row in reversed(rows):
+        ways.append(behind)
+        behind += row.forward + row.backward
+    ways.reverse()
+    always = 0.0
+    once, again = 0.0, math.inf
+    for row, way in zip(rows, ways, strict=True):
+        always += row.saved * (row.forward + row.backward) + row.later * row.weight
+        keep = min(once, again) + price * row.saved * way
+        first = once + row.forward + price * min(row.saved, row.input) * way
+        once, again = keep, min(first, again + row.forward)
+    return price * always + min(once, again)
+
+
+def _golden(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a function with one hill is highest."""
+    ratio = (math.sqrt(5) - 1) / 2
+    one, other = high - ratio * (high - low), low + ratio * (high - low)
+    at_one, at_other = function(one), function(other)
+    for _ in range(80):
+        if at_one < at_other:
+            low, one, at_one = one, other, at_other
+            other = low + ratio * (high - low)
+            at_other = function(other)
+        else:
+            high, other, at_other = other, one, at_one
+            one = high - ratio * (high - low)
+            at_one = function(one)
+    return (low + high) / 2
+
+
+def stated(problem: Problem, value: float) -> Number:
+    """Return a bound as the problem's times are: where all are whole, it is rounded up."""
+    links = problem.machine.links
+    whole = problem.graph.exact_times and all(
+        type(link.latency) is int and type(link.delay) is int and link.bandwidth in (None, 1) for link in links
+    )
+    return math.ceil(value) if whole else value

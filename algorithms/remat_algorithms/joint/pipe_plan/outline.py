@@ -1,0 +1,172 @@
+"""Stages with their levels, laid out for the kernel, and back again: what it finds, as orders that recompute."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from remat.plugin import IntArray, Orders, Pass, Phase, PipelineInstance, Problem, Segment, Stage
+from remat_algorithms.joint.pipe_plan.levels import Level, StageCosts
+from remat_algorithms.joint.pipe_plan.walk import Facts, FloatArray, Progress, State
+from remat_algorithms.parallel.pipeline.model import Lists, PipelineModel
+from remat_algorithms.parallel.pipeline.stages import model_of
+
+UNLIMITED = 2**62
+
+
+@dataclass(frozen=True)
+class Outline:
+    """Stages on devices, what they may recompute, and the bytes that the model does not see.
+
+    Attributes
+    ----------
+    name : str
+    stages : tuple of Stage
+    model : PipelineModel
+        Of the stages where nothing is recomputed.
+    levels : tuple of tuple of Level
+        By stage.
+    unseen : tuple of int
+        Bytes of each device that are left free for what is only passing.
+    """
+
+    name: str
+    stages: tuple[Stage, ...]
+    model: PipelineModel
+    levels: tuple[tuple[Level, ...], ...]
+    unseen: tuple[int, ...]
+
+    @staticmethod
+    def of(problem: Problem, costs: StageCosts, stages: tuple[Stage, ...], name: str) -> Outline:
+        """Lay out stages of consecutive layers."""
+        instance = problem.instance
+        assert isinstance(instance, PipelineInstance)
+        levels = tuple(costs.levels(stage.layers, stage.device) for stage in stages)
+        model = model_of(problem, instance, stages)
+        return Outline(name, stages, model, levels, (0,) * model.devices)
+
+    def tightened(self, excess: Sequence[int]) -> Outline:
+        """Return the same with so many bytes more left free."""
+        return replace(self, unseen=tuple(old + more for old, more in zip(self.unseen, excess, strict=True)))
+
+    @property
+    def room(self) -> list[int]:
+        """Bytes of each device for what its stages hold."""
+        return [
+            UNLIMITED if free is None else free - unseen
+            for free, unseen in zip(self.model.free, self.unseen, strict=True)
+        ]
+
+    @property
+    def feasible(self) -> bool:
+        """Whether one micro-batch at a time can pass, as the model sees it."""
+        for room, own in zip(self.room, self.model.on, strict=True):
+            least = [min(levels, key=lambda one: one.held) for levels in (self.levels[stage] for stage in own)]
+            needs = max((max(one.backward, one.forward - one.held) for one in least), default=0)
+            if sum(one.held for one in least) + needs > room:
+                return False
+        return True
+
+    def facts(self) -> Facts:
+        """Lay the outline out for the kernel."""
+        model, stages = self.model, self.model.stages
+        phases = 3 if model.split else 2
+        count = [model.batches] * (2 * stages) + [model.batches if time else 0 for time in model.weight]
+        duration = np.array([time for row in model.times[:phases] for time in row], dtype=np.float64)
+        device = np.array(list(model.place) * phases, dtype=np.int64)
+        work = np.bincount(device, weights=duration, minlength=model.devices)
+        most = max(map(len, self.levels))
+
+        def table(name: str, kind: type) -> Any:
+            rows = [[getattr(levels[min(k, len(levels) - 1)], name) for k in range(most)] for levels in self.levels]
+            return np.array(rows, dtype=kind)
+
+        return Facts(
+            duration=duration,
+            device=device,
+            runs=np.array(count[: phases * stages], dtype=np.int64),
+            delay=np.array(model.delays, dtype=np.float64),
+            levels=np.array([len(levels) for levels in self.levels], dtype=np.int64),
+            again=table("again", np.float64),
+            held=table("held", np.int64),
+            forward=table("forward", np.int64),
+            backward=table("backward", np.int64),
+            ahead=table("ahead", np.int64),
+            kept=np.array(model.kept, dtype=np.int64),
+            room=np.array(self.room, dtype=np.int64),
+            first_own=np.cumsum([0, *map(len, model.on)], dtype=np.int64),
+            own=np.array([stage for own in model.on for stage in own], dtype=np.int64),
+            stages=stages,
+            devices=model.devices,
+            batches=model.batches,
+            step=float(work.sum()) / max(1, 2 * stages + sum(map(bool, model.weight))),
+            load=float(work.max()),
+        )
+
+    def orders(self, lists: Lists, level: IntArray, advance: IntArray) -> Orders:
+        """Return lists as orders of stages that recompute what their levels say."""
+        batches = self.model.batches
+        stages = []
+        for stage, own in enumerate(self.stages):
+            of_segment: dict[tuple[int, ...], list[int]] = {}
+            for batch in range(batches):
+                for segment in self.levels[stage][int(level[stage, batch])].segments:
+                    of_segment.setdefault(tuple(own.layers[k] for k in segment), []).append(batch)
+            segments = tuple(
+                Segment(layers, None if len(which) == batches else tuple(which))
+                for layers, which in sorted(of_segment.items())
+            )
+            stages.append(replace(own, recompute=segments))
+        found = []
+        for listed in lists:
+            device: list[Pass] = []
+            for phase, stage, batch in listed:
+                if phase == Phase.B and advance[stage, batch] and level[stage, batch]:
+                    device.append(Pass(Phase.R, stage, batch))
+                device.append(Pass(Phase(phase), stage, batch))
+            found.append(tuple(device))
+        return Orders(tuple(stages), tuple(found))
+
+
+def state_of(facts: Facts, seed: int) -> State:
+    """Return room for walks."""
+    classes, batches, devices, stages = len(facts.runs), facts.batches, facts.devices, facts.stages
+    most = batches * (classes // stages) * int(np.diff(facts.first_own).max())
+
+    def whole(*shape: int) -> IntArray:
+        return np.zeros(shape, dtype=np.int64)
+
+    first = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]) >> 1 | 1
+
+    def times() -> FloatArray:
+        return np.zeros((classes, batches))
+
+    return State(
+        key=times(),
+        start=times(),
+        end=times(),
+        level=whole(stages, batches),
+        advance=whole(stages, batches),
+        current=times(),
+        best=times(),
+        current_level=whole(stages, batches),
+        best_level=whole(stages, batches),
+        best_advance=whole(stages, batches),
+        done=whole(classes),
+        ready=np.zeros(classes),
+        clock=np.zeros(devices),
+        use=whole(devices),
+        spared=whole(devices),
+        order=whole(devices, most),
+        used=whole(devices),
+        best_order=whole(devices, most),
+        gap=np.zeros((2, 2 * stages)),
+        late=np.zeros((2, stages)),
+        offset=np.zeros(classes),
+        share=np.zeros((2, stages)),
+        progress=Progress(random=first, current=math.inf, best=math.inf, period=0.0, moves=0),
+    )

@@ -1,0 +1,364 @@
+"""`pipe-plan`: stages, their order, and what each recomputes for each micro-batch, planned together; anytime.
+
+1. Outlines: layers cut evenly onto places (one stage a device, two in a V, in turns, in a W), and as the planners of
+   the zoo cut them. What each stage may recompute is a list of levels (`levels`), by stages of equal layers.
+2. The orders of the named rules for these places, each with the least recomputation that makes it fit (`search`).
+3. Walks over orders and levels at once (`walk`): first a few for each outline, then the others for the best two.
+4. All is placed and weighed as it will be judged. Where what is only passing does not fit beside the rest, so much of
+   that device is left free, and the walk goes on.
+
+Planners and rules of the zoo are asked, too: the answer is never slower than any of theirs that fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+from math import comb
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from remat.plugin import (
+    ALL_SCHEDULES,
+    Bound,
+    Context,
+    LeastBudget,
+    OptionError,
+    Options,
+    Orders,
+    PipelineInstance,
+    Problem,
+    Proposal,
+    Stage,
+    Termination,
+    degrees_of,
+)
+from remat_algorithms.joint.pipe_plan.bound import forced_bound, limits_of, stated, work_bound
+from remat_algorithms.joint.pipe_plan.levels import StageCosts
+from remat_algorithms.joint.pipe_plan.outline import Outline
+from remat_algorithms.joint.pipe_plan.search import Entry, Walks
+from remat_algorithms.parallel.pipeline.cuts import balanced_cuts
+from remat_algorithms.parallel.pipeline.model import Lists
+from remat_algorithms.parallel.pipeline.named import named_orders
+from remat_algorithms.parallel.pipeline.pipe_search import one_by_one
+from remat_algorithms.parallel.pipeline.planners import (
+    chimera_plan,
+    dapple_plan,
+    ftpipe,
+    hetpipe,
+    pipe_torch,
+    pipedream,
+    varuna,
+)
+from remat_algorithms.parallel.pipeline.planners.planning import StageOptions
+from remat_algorithms.parallel.pipeline.searching import BestOrders, SearchOptions, solve_search
+from remat_algorithms.parallel.pipeline.stages import Staging, needs_flush, staging
+
+MOVES = 30_000
+"""Moves at most, where nobody says how many."""
+
+WORK = 4_000_000_000
+"""Operations times classes up to which as many moves are made: more of them, fewer moves."""
+
+SCREENING = 0.4
+"""Share of the moves that all outlines have together, before two go on."""
+
+TIGHTENED = 5
+"""How often an outline is given less room."""
+
+PLACED = 40_000
+"""Operations of stages up to which all rules and planners of the zoo are asked."""
+
+STAYING = "layers run where their parameters lie from the start"
+
+ALL_CUTS = 24
+"""Cuts for one stage a device up to which all are tried."""
+
+UNEVEN = 12
+"""Cuts of other planners that are gone on from, at most."""
+
+
+class PlanOptions(Options):
+    """Options of `pipe-plan`."""
+
+    recompute: Literal["none", "full", "any"] = Field(
+        default="any", description="layers that may run again: none, all of a stage or none, any"
+    )
+    placement: Literal["any", "chain", "v", "interleaved", "w"] = Field(
+        default="any",
+        description="one stage a device (chain), two in a V, several in turns (interleaved), two V's (w), or any",
+    )
+    chunks: int = Field(default=2, ge=2, le=64, description="stages a device, where they are interleaved")
+    moves: int | None = Field(default=None, ge=0, le=100_000_000, description="schedules to make, at most")
+    zoo: bool = Field(default=True, description="ask the other planners, too")
+
+
+def solve(problem: Problem, options: PlanOptions, context: Context) -> Proposal:
+    """Plan a step that ends with a change of the parameters.
+
+    Raises
+    ------
+    remat.OptionError
+        If parameters change while micro-batches are under way.
+
+    Notes
+    -----
+    One move is O(operations x stages); what is passing, links that several transfers want, and the end of a step are
+    seen when a plan is placed.
+    """
+    instance = problem.instance
+    assert isinstance(instance, PipelineInstance)
+    needs_flush(instance)
+    too_large = _too_large(problem, instance)
+    if too_large is not None:
+        return too_large
+    return _Planning(problem, instance, options, context).run()
+
+
+def _too_large(problem: Problem, instance: PipelineInstance) -> Proposal | None:
+    """Return the answer where what some layer reads and makes at once fits on no device, whatever runs when."""
+    if instance.parts:
+        return None
+    graph, machine = problem.graph, problem.machine
+    rows = [np.add.reduceat(np.append(graph.size[of.items], 0), of.start[:-1]) for of in (graph.reads, graph.writes)]
+    for row, of in zip(rows, (graph.reads, graph.writes), strict=True):
+        row[of.counts == 0] = 0
+    needs = np.where(problem.needed.forced, rows[0] + rows[1] + graph.workspace, 0)
+    room = np.zeros(len(needs), dtype=np.int64)
+    for processor in machine.processors:
+        memory = machine.memories[processor.memory]
+        if memory.capacity is None:
+            return None
+        able = True if graph.times is None else graph.times[graph.types.index(processor.type)] >= 0
+        room = np.maximum(room, np.where(able, memory.capacity, 0))
+    short = np.flatnonzero(needs > room)
+    if not len(short):
+        return None
+    task = int(short[np.argmax(needs[short])])
+    return Proposal(
+        infeasible_within=ALL_SCHEDULES,
+        least=LeastBudget(int(needs[task]), task, False),
+        notes=(f"{graph.described(task)} alone takes more than any device that can run it has",),
+    )
+
+
+@dataclass
+class _Line:
+    """An outline, its walks, the schedules to go on from, and the best one."""
+
+    outline: Outline
+    walks: Walks
+    entries: list[Entry]
+    entry: Entry
+
+
+class _Planning:
+    def __init__(self, problem: Problem, instance: PipelineInstance, options: PlanOptions, context: Context) -> None:
+        self.problem, self.instance, self.options, self.context = problem, instance, options, context
+        self.best = BestOrders(problem, context)
+        self.costs = StageCosts(instance, instance.each_layer(), instance.device_types, options.recompute)
+        self.bounds: list[Bound] = []
+        self.lines: list[_Line] = []
+        self.hosted: Proposal | None = None  # a plan with copies to a host
+
+    def run(self) -> Proposal:
+        self._bound()
+        for outline, starts in self._outlines():
+            self._begin(outline, starts)
+            if self._stopped:
+                break
+        self.lines.sort(key=lambda line: line.entry.figure)
+        for line in self.lines[:2]:
+            self._offer(line)
+        if self.options.zoo:
+            self._ask_zoo()
+        self._search()
+        hosted = self.hosted
+        if hosted is not None and (self.best.makespan is None or (hosted.makespan or 0) < self.best.makespan):
+            return replace(hosted, bounds=tuple(self.bounds))
+        return Proposal(
+            orders=self.best.answer,
+            makespan=self.best.makespan,
+            bounds=tuple(self.bounds),
+            termination=self.context.termination if self.context.stopped else Termination.COMPLETED,
+        )
+
+    @property
+    def _stopped(self) -> bool:
+        return self.context.stopped and self.best.orders is not None
+
+    def _bound(self) -> None:
+        limits = limits_of(self.problem)
+        if limits is None:
+            return
+        forced, price = forced_bound(limits)
+        source = "work, and memory x time with what must be recomputed" if price else "work"
+        value = stated(self.problem, forced)
+        self.bounds.append(Bound(value, ALL_SCHEDULES, source))
+        if limits.idle:
+            waiting = stated(self.problem, work_bound(limits))
+            self.bounds.append(Bound(waiting, STAYING, "work, and what devices wait for"))
+        self.context.report(bound=value, scope=ALL_SCHEDULES)
+
+    # --- outlines -----------------------------------------------------------------------------------------------------
+
+    def _outlines(self) -> Iterator[tuple[Outline, list[Lists]]]:
+        """Yield evenly cut stages on places, with the named orders that there are for them."""
+        shapes = ("v", "chain", "interleaved", "w") if self.options.placement == "any" else (self.options.placement,)
+        if self.instance.has_skips or self.instance.cut:
+            return
+        found = False
+        refused: OptionError | None = None
+        for shape in shapes:
+            try:
+                staged = self._staging(shape)
+            except OptionError as error:
+                refused = refused or error
+                continue
+            found = True
+            yield Outline.of(self.problem, self.costs, staged[0], shape), list(staged[1])
+        if not found and self.options.placement != "any" and refused is not None:
+            raise refused
+        if self.options.placement == "any":
+            yield from self._every_cut()
+
+    def _every_cut(self) -> Iterator[tuple[Outline, list[Lists]]]:
+        """Yield all cuts for one stage a device, where there are few."""
+        count, depth = len(self.problem.machine.processors), self.instance.length
+        if count > depth or comb(depth - 1, count - 1) > ALL_CUTS:
+            return
+        even = staging(self.problem, "chain")
+        for ends in combinations(range(1, depth), count - 1):
+            cuts = (0, *ends, depth)
+            stages = tuple(Stage(tuple(range(cuts[k], cuts[k + 1])), k) for k in range(count))
+            if stages != even.stages and self._runs(stages):
+                yield Outline.of(self.problem, self.costs, stages, "chain"), list(even.starts)
+
+    def _runs(self, stages: tuple[Stage, ...]) -> bool:
+        """Whether each device can run its layers."""
+        layers, types = self.instance.each_layer(), self.instance.device_types
+        return all(layers[layer].work_on(types[stage.device]) is not None for stage in stages for layer in stage.layers)
+
+    def _staging(self, shape: str) -> tuple[tuple[Stage, ...], Sequence[Lists]]:
+        if shape != "w":
+            found: Staging = staging(self.problem, shape, self.options.chunks)
+            return found.stages, found.starts
+        row = list(range(len(self.problem.machine.processors)))
+        place = (row + row[::-1]) * 2
+        cuts = balanced_cuts(self.instance, [[device] for device in place])
+        pairs = zip(cuts[:-1], cuts[1:], place, strict=True)
+        return tuple(Stage(tuple(range(first, end)), device) for first, end, device in pairs), ()
+
+    def _begin(self, outline: Outline, starts: list[Lists]) -> None:
+        """Make the first schedules of an outline."""
+        if not outline.feasible:
+            return
+        walks = Walks(outline, self.context.seed, lambda: self._stopped)
+        entries = walks.begin([*starts, one_by_one(outline.model)])
+        if entries:
+            line = _Line(outline, walks, entries, entries[0])
+            self.lines.append(line)
+            if self.best.orders is None:
+                self._offer(line)
+
+    def _offer(self, line: _Line) -> list[int]:
+        """Place and weigh a line's best schedule."""
+        entry = line.entry
+        return self.best.weigh(line.outline.orders(entry.lists, entry.level, entry.advance))
+
+    # --- the zoo ------------------------------------------------------------------------------------------------------
+
+    def _ask_zoo(self) -> None:
+        """Weigh the named orders and what planners answer; take their cuts, too."""
+        if self.instance.length * self.instance.micro_batches > PLACED and self.best.orders is not None:
+            return
+        for orders in named_orders(self.problem):
+            if self._stopped:
+                return
+            self.best.weigh(orders)
+        cut: dict[tuple[Any, ...], tuple[Stage, ...]] = {}
+        known = {tuple((stage.layers, stage.device) for stage in line.outline.stages): line for line in self.lines}
+        for ask in _planners(self.problem, self.context, self.options.moves):
+            if self._stopped:
+                return
+            with suppress(OptionError):
+                proposal = ask()
+                if proposal.steps is not None:
+                    self.hosted = proposal
+                if proposal.orders is not None:
+                    self.best.weigh(proposal.orders)
+                    stages = proposal.orders.stages
+                    key = tuple((stage.layers, stage.device) for stage in stages)
+                    cut.setdefault(key, stages)
+                    self._go_on(known.get(key), proposal.orders)
+        for key, stages in list(cut.items())[:UNEVEN]:
+            if key not in known and self._in_a_row(stages):
+                self._begin(Outline.of(self.problem, self.costs, stages, "planned"), [])
+
+    def _go_on(self, line: _Line | None, orders: Orders) -> None:
+        """Add orders of a line's stages to the schedules that it goes on from."""
+        if line is not None and not orders.paired:
+            lists = tuple(tuple((int(one.phase), one.stage, one.batch) for one in listed) for listed in orders.lists)
+            line.entries = sorted([*line.entries, *line.walks.begin([lists])], key=lambda entry: entry.figure)
+            line.entry = line.entries[0]
+
+    def _in_a_row(self, stages: tuple[Stage, ...]) -> bool:
+        """Whether stages are all layers once, in order."""
+        if self.instance.has_skips or self.instance.cut or self.options.placement != "any":
+            return False
+        listed = [layer for stage in stages for layer in stage.layers]
+        return listed == list(range(self.instance.length)) and not degrees_of(self.instance, stages)
+
+    # --- search -------------------------------------------------------------------------------------------------------
+
+    def _search(self) -> None:
+        lines = sorted(self.lines, key=lambda line: line.entry.figure)
+        if not lines:
+            return
+        most = self._moves(lines[0])
+        for line in lines:
+            if self._stopped or not most:
+                return
+            self._improve(line, line.entries, int(SCREENING * most / len(lines)))
+        lines.sort(key=lambda line: line.entry.figure)
+        for line in lines[:2]:
+            if not self._stopped:
+                self._improve(line, [line.entry], int((1 - SCREENING) * most / len(lines[:2])))
+
+    def _moves(self, line: _Line) -> int:
+        if self.options.moves is not None:
+            return self.options.moves
+        return min(MOVES, max(500, WORK // line.walks.size))
+
+    def _improve(self, line: _Line, entries: list[Entry], moves: int) -> None:
+        """Search, and give an outline less room while what is found does not fit."""
+        for turn in range(TIGHTENED):
+            line.entry = line.walks.improve(entries, max(1, moves // (1 + (turn > 0))))
+            excess = self._offer(line)
+            if not any(excess) or self.context.stopped:
+                return
+            outline = line.outline.tightened(excess)
+            if not outline.feasible:
+                return
+            walks = Walks(outline, self.context.seed + turn + 1, lambda: self._stopped)
+            again = walks.begin([line.entry.lists])
+            if not again:
+                return
+            line.outline, line.walks, line.entry, entries = outline, walks, again[0], again
+
+
+def _planners(problem: Problem, context: Context, moves: int | None) -> Iterator[Callable[[], Proposal]]:
+    """Yield the planners of the zoo, each to be asked by a call."""
+    plain = (pipedream.solve_dp, pipedream.solve_2bw, varuna.solve, hetpipe.solve, pipe_torch.solve)
+    yield lambda: ftpipe.solve(problem, ftpipe.BlockOptions(), context.aside())
+    yield lambda: dapple_plan.solve(problem, dapple_plan.JudgedOptions(), context.aside())
+    for ask in (*plain, chimera_plan.solve):
+        yield partial(ask, problem, StageOptions(), context.aside())
+    most = SearchOptions().moves
+    searching = SearchOptions(moves=most if moves is None else max(1, min(moves, most)))
+    yield lambda: solve_search(problem, searching, context.aside())

@@ -1,0 +1,276 @@
+"""Orders and recomputation of one outline: lists of rules, what they must recompute to fit, and walks from there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from remat.plugin import IntArray
+from remat_algorithms.joint.pipe_plan.outline import Outline, state_of
+from remat_algorithms.parallel.pipeline.model import BW, B, F, Lists, W, complete, evaluate
+
+HEATS = (0.05, 1.0)
+"""Mean times of an operation by which a schedule that is taken may be longer than the present one, in turns."""
+
+KEPT = 8
+"""Orders that the walks begin with."""
+AT_ONCE = 6_000_000
+"""Operations times classes between two looks at whether to stop."""
+DRIFTING = 0.5
+"""Share of the moves that look for regular schedules."""
+
+BEGINNINGS = 8
+"""Regular schedules that are begun with."""
+
+SPREADS = (0.0, 0.05, 0.1, 0.02)
+"""How many loads the gaps of a regular schedule are drawn from at first, in turns."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A schedule: its figure, the start times that make it again, and what it recomputes.
+
+    Of a regular one, too: its gaps, those of its W's, its mean levels, and its period.
+    """
+
+    figure: float
+    keys: Any
+    level: IntArray
+    lists: Lists
+    advance: IntArray
+    regular: tuple[Any, Any, Any, float] | None = None
+
+
+class Walks:
+    """Searches of one outline; the same for the same seed and moves."""
+
+    def __init__(self, outline: Outline, seed: int, stop: Callable[[], bool], bound: float = 0.0) -> None:
+        from remat_algorithms.joint.pipe_plan import walk_kernel as kernel
+
+        self.outline, self.stop, self.bound = outline, stop, bound
+        self.facts = facts = outline.facts()
+        self.state = state = state_of(facts, seed)
+        self.size = max(1, int(facts.runs.sum()) * len(facts.runs))
+        self.schedule = kernel.SCHEDULE.bind(facts, state)
+        self.figure = kernel.FIGURE.bind(facts, state)
+        self.take = kernel.TAKE.bind(facts, state)
+        self.drifting = kernel.DRIFT.bind(facts, state)
+        self.walking = kernel.WALK.bind(facts, state)
+        self.made = self.walked = 0
+
+    def begin(self, starts: Sequence[Lists]) -> list[Entry]:
+        """Return schedules of given lists and of rules, with levels that fit them, best first."""
+        found: dict[bytes, Entry] = {}
+        for lists in starts:
+            whole = complete(self.outline.model, lists)
+            keys = None if whole is None else _keys(self.outline, whole)
+            if whole is None or keys is None:
+                continue
+            for level in self._levels(whole):
+                for patience in (-1.0, 1.0):
+                    if self.stop() and found:
+                        return _sorted(found)
+                    entry = self._schedule(keys, level, patience)
+                    if entry is not None:
+                        found.setdefault(entry.keys.tobytes() + entry.level.tobytes(), entry)
+        return _sorted(found)
+
+    def _levels(self, lists: Lists) -> Iterator[IntArray]:
+        """Yield what to recompute: what makes the lists fit, and the same for all."""
+        fitted = fitting_levels(self.outline, lists)
+        if fitted is not None:
+            yield fitted
+        most = int(self.facts.levels.max())
+        for share in (0.0, 0.25, 0.5, 0.75, 1.0) if most > 1 else (0.0,):
+            level = np.rint(share * (self.facts.levels - 1)).astype(np.int64)
+            yield np.repeat(level[:, None], self.facts.batches, axis=1)
+
+    def _schedule(self, keys: Any, level: IntArray, patience: float) -> Entry | None:
+        state = self.state
+        state.key[:] = keys
+        state.level[:] = level
+        self.made += 1
+        self.schedule(patience)
+        figure = self.figure()
+        if figure == math.inf:
+            return None
+        state.progress.best = math.inf
+        self.take(figure)
+        return self._entry()
+
+    def _entry(self) -> Entry:
+        state = self.state
+        lists = _lists(self.facts, state.best_order)
+        return Entry(state.progress.best, state.best.copy(), state.best_level.copy(), lists, state.best_advance.copy())
+
+    def walk(self, entry: Entry, moves: int, number: int = 0) -> Entry:
+        """Go on from a schedule."""
+        state, progress = self.state, self.state.progress
+        state.key[:], state.level[:] = entry.keys, entry.level
+        self.schedule(-1.0)
+        figure = self.figure()
+        if figure == math.inf:
+            return entry
+        progress.best = math.inf
+        self.take(figure)
+        self.walked += 1
+        heat = HEATS[(number + self.walked) % len(HEATS)]
+        self._in_parts(moves, lambda part: self.walking(part, heat, float(self.bound)))
+        return self._entry() if progress.best < entry.figure else entry
+
+    def drift(self, entry: Entry, moves: int, number: int) -> Entry:
+        """Look for a regular schedule that recomputes about what another one does, or go on from one."""
+        state, progress = self.state, self.state.progress
+        progress.best = math.inf
+        spread = [SPREADS[number % len(SPREADS)]]
+        state.current_level[:] = entry.level
+        if entry.regular is not None:
+            spread[0] = -1.0
+            state.gap[1], state.late[1], state.share[1], progress.period = entry.regular
+            progress.current = entry.figure
+
+        def go_on(part: int) -> None:
+            self.drifting(part, spread[0], float(self.bound))
+            spread[0] = -1.0
+
+        self._in_parts(moves, go_on)
+        if progress.best == math.inf or (entry.regular is not None and progress.best >= entry.figure):
+            return entry
+        regular = (state.gap[1].copy(), state.late[1].copy(), state.share[1].copy(), float(progress.period))
+        return replace(self._entry(), regular=regular)
+
+    def _in_parts(self, moves: int, act: Callable[[int], object]) -> None:
+        progress = self.state.progress
+        at_once = max(1, AT_ONCE // self.size)
+        while moves > 0 and not self.stop():
+            before = progress.moves
+            act(min(moves, at_once))
+            done = max(1, progress.moves - before)
+            moves -= done
+            self.made += done
+            if progress.best <= self.bound:
+                return
+
+    def improve(self, entries: list[Entry], moves: int) -> Entry:
+        """Go on from several schedules, and drop half of them, until one is left."""
+        begun = [replace(entries[number % min(len(entries), 4)], regular=None) for number in range(BEGINNINGS)]
+        drifted = self._halve(begun, int(DRIFTING * moves), self.drift)
+        unique = {entry.keys.tobytes() + entry.level.tobytes(): entry for entry in [*drifted, *entries]}
+        walked = self._halve(_sorted(unique)[:KEPT], int((1 - DRIFTING) * moves), self.walk)
+        return min([*walked, *entries], key=lambda entry: entry.figure)
+
+    def _halve(self, entries: list[Entry], moves: int, act: Callable[[Entry, int, int], Entry]) -> list[Entry]:
+        """Go on from some schedules, and drop half of them, until one is left; return all that came of them."""
+        rounds = max(1, len(entries)).bit_length()
+        found: list[Entry] = []
+        for _ in range(rounds):
+            if self.stop():
+                break
+            entries = [
+                act(entry, max(1, moves // rounds // len(entries)), number) for number, entry in enumerate(entries)
+            ]
+            found += entries
+            entries = sorted(entries, key=lambda entry: entry.figure)[: max(1, len(entries) // 2)]
+        return found
+
+
+def _sorted(found: dict[bytes, Entry]) -> list[Entry]:
+    return sorted(found.values(), key=lambda entry: entry.figure)
+
+
+def fitting_levels(outline: Outline, lists: Lists) -> IntArray | None:
+    """Return what micro-batches must recompute for lists to fit, device by device; None where nothing suffices.
+
+    Where there is no room, of the micro-batches under way those recompute more whose backward is the last to come: so
+    the bytes are there for longest (of intervals of one size, this covers every instant with the fewest).
+    """
+    model = outline.model
+    level = np.zeros((model.stages, model.batches), dtype=np.int64)
+    for device, listed in enumerate(lists):
+        own = model.on[device]
+        if not own:
+            continue
+        room = outline.room[device]
+        if not _fitted(outline, listed, own, room, level):
+            return None
+    return level
+
+
+def _fitted(
+    outline: Outline, listed: Sequence[tuple[int, int, int]], own: tuple[int, ...], room: int, level: IntArray
+) -> bool:
+    """Raise the levels of one device's micro-batches until its list fits."""
+    model, levels = outline.model, outline.levels
+    last = {(stage, batch): place for place, (phase, stage, batch) in enumerate(listed) if phase == B}
+    spare = max(max(one.backward for one in levels[stage][:1]) for stage in own)
+    for turn in range(3):
+        raised = False
+        use, flying = 0, dict[tuple[int, int], None]()
+        for phase, stage, batch in listed:
+            one = levels[stage][int(level[stage, batch])]
+            if phase == F:
+                flying[stage, batch] = None
+                use += one.held
+                needs = use + max(spare, one.forward - one.held)
+            elif phase == W:
+                use -= model.kept[stage]
+                continue
+            else:
+                needs = use + one.backward
+            while needs > room:
+                found = [
+                    key
+                    for key in flying
+                    if level[key] + 1 < len(levels[key[0]]) and not (phase == B and key == (stage, batch))
+                ]
+                if not found:
+                    return False
+                key = max(found, key=lambda key: (last[key], key))
+                before, after = levels[key[0]][int(level[key])], levels[key[0]][int(level[key]) + 1]
+                level[key] += 1
+                raised = True
+                use -= before.held - after.held
+                needs -= before.held - after.held
+                if after.backward > spare:
+                    needs += after.backward - spare if phase == F else 0
+                    spare = after.backward
+            if phase == B:
+                flying.pop((stage, batch))
+                use += model.kept[stage] - one.held
+        if not raised and turn:
+            break
+    return True
+
+
+def _keys(outline: Outline, lists: Lists) -> Any:
+    """Return the start times of lists as keys; None where they do not end."""
+    model = outline.model
+    evaluation = evaluate(model, lists)
+    if evaluation is None:
+        return None
+    phases = BW if model.split else W
+    keys = np.zeros((phases * model.stages, model.batches))
+    for listed, starts in zip(lists, evaluation.starts, strict=True):
+        for (phase, stage, batch), start in zip(listed, starts, strict=True):
+            keys[phase * model.stages + stage, batch] = start
+    return keys
+
+
+def _lists(facts: Any, order: Any) -> Lists:
+    """Return the lists that the kernel's orders mean."""
+    count = [0] * len(facts.runs)
+    lists = []
+    for device in range(facts.devices):
+        own = facts.own[facts.first_own[device] : facts.first_own[device + 1]].tolist()
+        total = sum(int(facts.runs[index]) for index in range(len(facts.runs)) if index % facts.stages in own)
+        listed: list[tuple[int, int, int]] = []
+        for index in order[device, :total].tolist():
+            phase, stage = divmod(index, facts.stages)
+            listed.append((phase, stage, count[index]))
+            count[index] += 1
+        lists.append(tuple(listed))
+    return tuple(lists)

@@ -1,0 +1,12 @@
+"""The compiled twins of `walk`'s functions: the same text, in machine code (see `kit.compile`)."""
+
+from __future__ import annotations
+
+from remat_algorithms.joint.pipe_plan import walk
+from remat_algorithms.kit.compile.lowering import Kernel
+
+WALK = Kernel(walk.walk)
+DRIFT = Kernel(walk.drift)
+SCHEDULE = Kernel(walk.schedule)
+FIGURE = Kernel(walk.figure)
+TAKE = Kernel(walk.take)

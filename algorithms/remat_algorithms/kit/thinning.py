@@ -1,0 +1,17 @@
+"""Fewer of many: as many entries of a list as asked for, at even distances, the first and the last among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+Entry = TypeVar("Entry")
+
+
+def spread_out(entries: Sequence[Entry], count: int) -> list[Entry]:
+    """Return at most `count` of the entries, in their order."""
+    if len(entries) <= count:
+        return list(entries)
+    if count == 1:
+        return [entries[-1]]
+    return [entries[round(index * (len(entries) - 1) / (count - 1))] for index in range(count)]

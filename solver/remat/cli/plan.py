@@ -1,0 +1,185 @@
+"""`remat plan`: a training step on several devices, planned as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remat.cli import common
+from remat.cli.progress import progress
+from remat.cli.session import ExitCode, Session, emit
+from remat.errors import OptionError
+
+if TYPE_CHECKING:
+    from remat.solving.questions.plan import Planned
+
+HELP = """Plan a training step on several devices: stages, order, recomputation, how the batch is shared.
+
+INSTANCE is a pipeline, or a chain with parameters, which says nothing of micro-batches and links.
+
+\b
+  remat plan net.json --devices 8 --budget 8GB
+  remat plan net.json --budget 16GiB -o plan.json --plot plan.svg
+  remat plan net.json --devices 8 -b 16GiB --data 1,2,4 --zero 0,1   ranks that share the batch
+  remat plan chain.json --devices 8 -b 16GiB --micro-batches 32 --link 25GB/s
+  remat plan net.json --devices 8 -b 8GB --explain                   what binds, and what more would buy
+  remat plan net.json --devices 8 -b 8GB --as megatron               as flags, and what these cannot say
+
+--devices and --budget replace the cluster's number of devices and their memory. Exit codes are those of solve."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """The options of the command, by click's names."""
+
+    instance: str
+    devices: int | None
+    budget: tuple[str, ...]
+    micro_batches: int | None
+    link: str | None
+    data: str
+    zero: str
+    objective: str
+    options: tuple[str, ...]
+    time_limit: str | None
+    gap: str | None
+    patience: str | None
+    seed: int
+    output: str | None
+    output_instance: str | None
+    format_: str
+    plot: str | None
+    as_: str | None
+    explain: bool
+
+
+@click.command("plan", help=HELP)
+@common.instance_argument
+@click.option("--devices", type=click.IntRange(min=1), metavar="N", help="How many devices there are.")
+@common.budget_option
+@click.option("--micro-batches", type=click.IntRange(min=1), metavar="N", help="Of a step, on all ranks together.")
+@click.option("--link", metavar="BANDWIDTH", help="Between any two devices, such as 25GB/s.")
+@click.option("--data", metavar="N,N", default="1", show_default=True, help="Numbers of ranks to choose from.")
+@click.option("--zero", metavar="N,N", default="0", show_default=True, help="Stages of ZeRO to choose from.")
+@click.option(
+    "--objective",
+    type=click.Choice(("sample", "makespan")),
+    default="sample",
+    show_default=True,
+    help="The least time per sample, or of a step.",
+)
+@click.option("-O", "--option", "options", metavar="KEY=VALUE", multiple=True, help="An option of pipe-plan.")
+@common.limit_options("Such as 30s or 5min, for all together.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option("-o", "--output", metavar="FILE", help="Write the schedule.")
+@click.option("--output-instance", metavar="FILE", help="Write the pipeline that the schedule is for.")
+@common.format_option("table", "json")
+@click.option("--plot", metavar="FILE", help="Draw the devices over time (.svg, .png, .pdf).")
+@click.option("--as", "as_", type=click.Choice(("megatron",)), help="Say it as flags of another program.")
+@click.option("--explain", is_flag=True, help="Say what binds, and what one GiB or one device more would buy.")
+@common.verbosity_options
+@click.pass_obj
+def command(session: Session, /, **given: Any) -> int:
+    """Plan, then show the plan."""
+    asked = _Asked(**given)
+    _check_outputs(asked)
+    loaded = common.load_instance(asked.instance)
+    from remat.solving.questions.plan import plan
+
+    with progress(session, loaded.units.build(), f"planning {loaded.name or asked.instance}") as listener:
+        planned = plan(
+            loaded,
+            devices=asked.devices,
+            budget=common.split_budgets(asked.budget) or None,
+            micro_batches=asked.micro_batches,
+            link=asked.link,
+            data=_numbers(asked.data, "data"),
+            zero=_numbers(asked.zero, "zero"),
+            objective=asked.objective,
+            options=common.split_assignments("--option", asked.options),
+            time_limit=asked.time_limit,
+            gap=asked.gap,
+            patience=asked.patience,
+            seed=asked.seed,
+            progress=listener,
+        )
+    _write(planned, asked)
+    _print(planned, asked, session)
+    return _exit_code(planned)
+
+
+def _numbers(text: str, argument: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) < 8 for part in parts):
+        raise OptionError(f"expected numbers such as 1,2,4, not {text[:60]!r}", argument=argument)
+    return [int(part) for part in parts]
+
+
+def _check_outputs(asked: _Asked) -> None:
+    outputs = {"--output": asked.output, "--output-instance": asked.output_instance, "--plot": asked.plot}
+    common.check_distinct({"INSTANCE": asked.instance} | outputs)
+    for option, path in outputs.items():
+        if path is not None and path != common.STANDARD_STREAM:
+            common.check_writable(option, path)
+        elif path is not None:
+            raise OptionError(f"{option}: name a file; standard output is for the table")
+    if asked.plot is not None:
+        common.check_plot(asked.plot, pages=False)
+
+
+def _write(planned: Planned, asked: _Asked) -> None:
+    if asked.output is not None:
+        planned.result.save(asked.output)
+    if asked.output_instance is not None:
+        from remat.instance import save_instance
+
+        save_instance(planned.instance, asked.output_instance)
+    if asked.plot is not None and planned.result.report is not None:
+        from remat.report.plot.schedule import plot
+
+        plot(planned.result, asked.plot, view="time" if planned.result.orders is None else "devices")
+
+
+def _print(planned: Planned, asked: _Asked, session: Session) -> None:
+    from remat.report.text.plan_view import binding_lines, plan_document, plan_lines, stage_table
+    from remat.report.text.summary import table
+
+    found = planned.result.report is not None and planned.result.orders is not None
+    more = None
+    if asked.explain and found:
+        from remat.solving.questions.binding import binding
+
+        chosen = common.split_assignments("--option", asked.options)
+        more = binding(planned, options=chosen, time_limit=asked.time_limit, seed=asked.seed)
+    if asked.format_ == "json":
+        import json
+
+        emit(json.dumps(plan_document(planned, more), indent=2, ensure_ascii=False))
+        return
+    if session.quiet:
+        return
+    emit(table(plan_lines(planned)))
+    if found:
+        emit("\n" + stage_table(planned))
+    if more is not None:
+        emit("\n" + table(binding_lines(planned, more)))
+    if asked.as_ == "megatron" and found:
+        from remat.bridges.megatron import megatron_flags
+
+        said = megatron_flags(planned)
+        emit("\n" + "\n".join([*(f"--{flag}" for flag in said.flags), *(f"# {note}" for note in said.notes)]))
+
+
+def _exit_code(planned: Planned) -> ExitCode:
+    from remat.plugin.proposal import Status, Termination
+
+    match planned.result.status:
+        case Status.INFEASIBLE:
+            return ExitCode.INFEASIBLE
+        case Status.UNKNOWN:
+            stopped = planned.result.termination is Termination.INTERRUPTED
+            return ExitCode.INTERRUPTED if stopped else ExitCode.UNKNOWN
+        case _:
+            return ExitCode.OK

@@ -1,0 +1,93 @@
+"""What binds a plan, and what more memory or another device would buy: plans of larger clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from remat.errors import InstanceError, OptionError
+from remat.instance.saving import instance_document
+from remat.solving.entry import solve
+from remat.solving.questions.plan import ALGORITHM, Planned, pipeline_of
+from remat.units import Number
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What binds, and what more would buy.
+
+    Attributes
+    ----------
+    fullest : str
+        The device whose peak is the largest share of its memory; `filled` is that share, None without limits.
+    busiest : str
+        The device that runs for the longest; `load` is its share of the makespan.
+    recompute_time : number
+        What all devices run again.
+    more : mapping
+        What was added -> the makespan that it gives; None: nothing better is known.
+    """
+
+    fullest: str
+    filled: float | None
+    busiest: str
+    load: float
+    recompute_time: Number
+    more: Mapping[str, Number | None]
+
+
+def binding(
+    planned: Planned, *, options: Mapping[str, Any] | None = None, time_limit: float | str | None = None, seed: int = 0
+) -> Binding:
+    """Say what binds a plan that was found.
+
+    Parameters
+    ----------
+    planned : Planned
+        With a schedule.
+    options, time_limit, seed
+        Of each solve that is made for it; the better of its plan and the one that is there counts.
+    """
+    result = planned.result
+    report = result.report
+    assert report is not None
+    machine = result.machine
+    filled = {
+        memory.name: report.peaks[memory.name].size / memory.capacity for memory in machine.memories if memory.capacity
+    }
+    fullest = max(filled, key=lambda name: filled[name], default=machine.memories[0].name)
+    makespan = report.makespan or 1
+    busy = {processor.name: 1 - report.idle.get(processor.name, 0) / makespan for processor in machine.processors}
+    busiest = max(busy, key=lambda name: busy[name])
+    more: dict[str, Number | None] = {}
+    for name, ask in _more(planned):
+        try:
+            found = solve(**ask, algorithm=ALGORITHM, options=options, time_limit=time_limit, seed=seed).makespan
+        except (InstanceError, OptionError):
+            continue
+        more[name] = report.makespan if found is None else min(found, report.makespan)
+    return Binding(fullest, filled.get(fullest), busiest, busy[busiest], report.recompute_time, more)
+
+
+def _more(planned: Planned) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what to add, and the solve that says what it buys."""
+    instance, machine = planned.instance, planned.result.machine
+    capacities = {memory.name: memory.capacity for memory in machine.memories}
+    if None not in capacities.values():
+        whole = planned.result.units.memory == "unit"
+        step = max(1, max(size or 0 for size in capacities.values()) // 8) if whole else GIB
+        name = f"{step:,} more of memory on each device" if whole else "1 GiB more on each device"
+        yield name, {"instance": instance, "budget": {key: (size or 0) + step for key, size in capacities.items()}}
+    if instance.sharding is None and len(set(capacities.values())) == 1:
+        try:
+            larger = pipeline_of(instance, devices=len(machine.processors) + 1, micro_batches=None, link=None)
+        except (InstanceError, OptionError):
+            return
+        document = instance_document(larger)
+        size = next(iter(capacities.values()))
+        for device in document["cluster"]["devices"]:
+            device |= {} if size is None else {"memory": size}
+        yield "1 device more", {"instance": document}

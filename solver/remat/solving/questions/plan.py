@@ -1,0 +1,300 @@
+"""`remat.plan`: one training step on several devices, planned as a whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from remat.errors import InstanceError, OptionError
+from remat.instance import Instance, PipelineInstance, load
+from remat.instance.chain import ChainInstance
+from remat.instance.cluster import DeviceModel
+from remat.instance.kinds import is_pipeline
+from remat.instance.saving import instance_document
+from remat.plugin.context import Progress
+from remat.plugin.proposal import Status
+from remat.solving.budget import Budget
+from remat.solving.entry import solve
+from remat.solving.result import Result
+from remat.solving.single import AnyInstance, read_seconds
+from remat.units import Number
+
+ALGORITHM = "pipe-plan"
+
+OBJECTIVES = ("sample", "makespan")
+
+DATA_ALL = "any"
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """How many ranks share the batch, and what they share out (stage of ZeRO)."""
+
+    data: int = 1
+    zero: int = 0
+
+    def __str__(self) -> str:
+        return f"data {self.data}" + (f", ZeRO {self.zero}" if self.zero else "")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, the instance that it is for, and what other degrees would have given.
+
+    Attributes
+    ----------
+    result : Result
+        Verified, like that of any solve.
+    instance : PipelineInstance
+        With the devices, memories, micro-batches and ranks that were chosen.
+    degrees : Degrees
+    tried : mapping of Degrees to number or None
+        The makespan that each way to share the batch gives; None: nothing was found.
+    """
+
+    result: Result
+    instance: PipelineInstance
+    degrees: Degrees
+    tried: Mapping[Degrees, Number | None] = field(default_factory=dict[Degrees, "Number | None"])
+
+    @property
+    def samples(self) -> int:
+        """Samples of a step, on all ranks; micro-batches where the instance says nothing of samples."""
+        return self.instance.micro_batches * self.instance.ranks * (self.instance.samples or 1)
+
+    @property
+    def time_per_sample(self) -> float | None:
+        """Makespan for each sample of a step."""
+        return None if self.result.makespan is None else self.result.makespan / self.samples
+
+
+def plan(
+    instance: AnyInstance,
+    *,
+    devices: int | None = None,
+    budget: Budget = None,
+    micro_batches: int | None = None,
+    link: str | float | None = None,
+    data: Iterable[int] = (1,),
+    zero: Iterable[int] = (0,),
+    objective: str = "sample",
+    options: Mapping[str, Any] | None = None,
+    time_limit: float | str | None = None,
+    gap: float | str | None = None,
+    patience: float | str | None = None,
+    seed: int = 0,
+    threads: int = 1,
+    progress: Callable[[Progress], None] | None = None,
+) -> Planned:
+    """Plan a training step on several devices: stages, order, recomputation, and how the batch is shared.
+
+    Parameters
+    ----------
+    instance : path, open file, dict or instance
+        A pipeline; or a chain with parameters, which then needs `micro_batches` and `link`.
+    devices : int, optional
+        Replaces the number of devices of the cluster, which has to have one type.
+    budget : int, str or mapping, optional
+        Memory of each device, as in `remat.solve`.
+    micro_batches : int, optional
+        Of a step, on all ranks together; replaces those of the instance.
+    link : str or float, optional
+        Bandwidth between any two devices, such as ``"25GB/s"``; replaces the levels of the cluster.
+    data, zero : iterable of int
+        Numbers of ranks, and stages of ZeRO, to choose from. Ranks share the micro-batches equally.
+    objective : str
+        ``sample``, the least time per sample, or ``makespan``. They differ where numbers of ranks leave steps of
+        different sizes.
+    options, time_limit, gap, patience, seed, threads, progress
+        As in `remat.solve`; the time limit is for all degrees together.
+
+    Returns
+    -------
+    Planned
+
+    Raises
+    ------
+    remat.InstanceError, remat.OptionError
+        For input that cannot be used, such as ranks that do not divide devices or micro-batches.
+    """
+    if objective not in OBJECTIVES:
+        raise OptionError(f"{objective!r:.60} is none of {', '.join(OBJECTIVES)}", argument="objective")
+    if isinstance(link, str) and link.strip().isdecimal():
+        link = int(link)
+    base = pipeline_of(load(instance), devices=devices, micro_batches=micro_batches, link=link)
+    ways = list(_ways(base, list(data), list(zero)))
+    limit = read_seconds(time_limit, default=None)
+    deadline = None if limit is None else time.monotonic() + limit
+    found: list[Planned] = []
+    for number, (degrees, candidate) in enumerate(ways):
+        left = None if deadline is None else max(0.05, (deadline - time.monotonic()) / (len(ways) - number))
+        result = solve(
+            candidate,
+            algorithm=ALGORITHM,
+            budget=budget,
+            options=options,
+            time_limit=left,
+            gap=gap,
+            patience=patience,
+            seed=seed,
+            threads=threads,
+            progress=progress,
+        )
+        solved = result.instance if result.instance is not None and is_pipeline(result.instance) else candidate
+        found.append(Planned(result, solved, degrees))
+    best = min(found, key=lambda one: _rank(one, objective))
+    return replace(best, tried={one.degrees: one.result.makespan for one in found})
+
+
+def _rank(planned: Planned, objective: str) -> tuple[bool, float, bool]:
+    figure = planned.time_per_sample if objective == "sample" else planned.result.makespan
+    return figure is None, figure or 0.0, planned.result.status is Status.INFEASIBLE
+
+
+def _ways(base: PipelineInstance, data: list[int], zero: list[int]) -> Iterator[tuple[Degrees, PipelineInstance]]:
+    """Yield the instance for each number of ranks and stage of ZeRO."""
+    if base.sharding is not None:
+        if data != [1] or zero != [0]:
+            raise OptionError("the instance says itself how ranks share the batch (`sharding`)", argument="data")
+        yield Degrees(base.sharding.data, base.sharding.zero), base
+        return
+    for stage in zero:
+        if not 0 <= stage <= 3:
+            raise OptionError(f"stages of ZeRO are 0 to 3, not {stage}", argument="zero")
+    if max(zero, default=0) and max(data, default=1) < 2:
+        raise OptionError(
+            "ZeRO shares states out among ranks, and there is one: let 2 or more share the batch", argument="zero"
+        )
+    count = len(base.cluster.names)
+    for ranks in dict.fromkeys(data):
+        if ranks < 1 or count % ranks:
+            raise OptionError(f"{ranks} ranks do not divide the {count} devices", argument="data")
+        if base.micro_batches % ranks:
+            raise OptionError(f"{ranks} ranks do not divide the {base.micro_batches} micro-batches", argument="data")
+        if ranks == 1:
+            yield Degrees(), base
+            continue
+        for stage in dict.fromkeys(zero):
+            shared = instance_document(base) | {
+                "micro_batches": base.micro_batches // ranks,
+                "sharding": {"data": ranks, "zero": stage},
+            }
+            yield Degrees(ranks, stage), _loaded(shared)
+
+
+def pipeline_of(
+    instance: Instance, *, devices: int | None, micro_batches: int | None, link: str | float | None
+) -> PipelineInstance:
+    """Return an instance as a pipeline on so many devices.
+
+    Raises
+    ------
+    OptionError
+        For other kinds than pipelines and chains with parameters, and where something is missing.
+    """
+    if isinstance(instance, ChainInstance):
+        return _of_chain(instance, devices, micro_batches, link)
+    if not is_pipeline(instance):
+        raise OptionError(
+            f"a {instance.kind} has no layers to put on devices; a pipeline has, or a chain with parameters",
+            argument="instance",
+        )
+    document = instance_document(instance)
+    if devices is not None:
+        document["cluster"] = document["cluster"] | {"devices": [_devices(instance.cluster.devices, devices)]}
+    if link is not None:
+        document["cluster"] = document["cluster"] | {"levels": [{"bandwidth": link}]}
+    if micro_batches is not None:
+        document["micro_batches"] = micro_batches
+    return _loaded(document)
+
+
+def _devices(listed: tuple[DeviceModel, ...], count: int) -> dict[str, Any]:
+    """Return the entry of so many devices of the one type that there is."""
+    if count < 1:
+        raise OptionError(f"at least one, not {count}", argument="devices")
+    kinds = list(dict.fromkeys((device.type_name, device.memory) for device in listed))
+    if len(kinds) > 1:
+        named = ", ".join(device.type_name for device in listed)
+        raise OptionError(
+            f"the cluster has devices of several types or memories ({named}): say in the instance how many of each",
+            argument="devices",
+        )
+    entry: dict[str, Any] = {"name": listed[0].name, "type": listed[0].type_name, "count": count}
+    if len(listed) == 1 and listed[0].count == 1 and count == 1:
+        entry.pop("count")
+    return entry | ({} if listed[0].memory is None else {"memory": listed[0].memory})
+
+
+def _of_chain(
+    chain: ChainInstance, devices: int | None, micro_batches: int | None, link: str | float | None
+) -> PipelineInstance:
+    """Return a chain as a pipeline: a layer a stage, the loss at the end, backwards whole."""
+    wanted = {"devices": devices, "micro_batches": micro_batches, "link": link}
+    for name, value in wanted.items():
+        if value is None:
+            raise OptionError(
+                "a chain says nothing of it: give devices, micro-batches of a step, and the link between two devices",
+                argument=name,
+            )
+    if not chain.has_parameters:
+        raise OptionError(
+            "this chain has no parameters (`parameter_size`), so that their bytes on a device are not known",
+            argument="instance",
+        )
+    if chain.sharding is not None or chain.is_stream or any(stage.variants for stage in chain.stages):
+        raise OptionError(
+            "of a chain that is cut into stages, no ranks, staleness or variants are known", argument="instance"
+        )
+    layers: list[dict[str, Any]] = []
+    for stage in chain.stages:
+        layer: dict[str, Any] = {
+            "name": stage.name,
+            "repeat": stage.repeat,
+            "forward_time": stage.saving_time,
+            "backward_time": stage.backward_time,
+            "output_size": stage.output_size,
+            "saved_size": stage.saved_size,
+            "forward_workspace": stage.saving_bytes,
+            "backward_workspace": stage.backward_workspace,
+            "parameter_size": stage.parameter_size,
+            "optimizer_size": stage.optimizer_size,
+            "update_time": stage.update_time,
+        }
+        more = {
+            "gradient_size": stage.gradient_size,
+            "parameter_gradient_size": stage.parameter_gradient_size,
+            "backward_reads": stage.backward_reads,
+        }
+        layers.append(layer | {key: value for key, value in more.items() if value is not None})
+    last = layers[-1]
+    if last["repeat"] > 1 and (chain.loss.time or chain.loss.workspace):
+        last["repeat"] -= 1
+        layers.append(last := last | {"repeat": 1})
+    last["backward_time"] += chain.loss.time
+    last["backward_workspace"] = max(last["backward_workspace"], chain.loss.workspace)
+    return _loaded(
+        {
+            "schema": "remat.instance/3",
+            "kind": "pipeline",
+            "name": chain.name,
+            "units": chain.units.model_dump(mode="json", exclude_defaults=True),
+            "backward_reads": list(chain.backward_reads),
+            "micro_batches": micro_batches,
+            "layers": [_named(layer) for layer in layers],
+            "cluster": {"devices": [{"name": "gpu", "count": devices}], "levels": [{"bandwidth": link}]},
+        }
+    )
+
+
+def _named(layer: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in layer.items() if key != "name" or value}
+
+
+def _loaded(document: dict[str, Any]) -> PipelineInstance:
+    loaded = load(document)
+    if not is_pipeline(loaded):
+        raise InstanceError("expected a pipeline", "$.kind")
+    return loaded

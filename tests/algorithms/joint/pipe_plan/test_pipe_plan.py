@@ -1,0 +1,192 @@
+"""`pipe-plan`: against exhaustive search, its bounds, its kernel's twin, and what it is never slower than."""
+
+import random
+
+import numpy as np
+import pytest
+
+import remat
+from remat.generate import generate
+from remat.plugin import ALL_SCHEDULES, Status
+from remat.solving.single import make_problem
+from remat_algorithms.joint.pipe_plan import bound, walk, walk_kernel
+from remat_algorithms.joint.pipe_plan.levels import StageCosts
+from remat_algorithms.joint.pipe_plan.outline import Outline, state_of
+from remat_algorithms.joint.pipe_plan.search import Walks, fitting_levels
+from remat_algorithms.parallel.pipeline.stages import placed, staging
+from tests.oracles import recomputing_pipelines
+from tests.seeds import seeds
+
+UNITS = {"time": "unit", "memory": "unit"}
+
+
+def tiny(seed):
+    """Return a tiny pipeline whose layers have no output, and what the oracle asks for."""
+    rng = random.Random(seed)
+    layers = [(rng.randint(1, 4), rng.randint(1, 5), rng.randint(1, 5)) for _ in range(3)]
+    least = 1 + max(saved for _, _, saved in layers)
+    capacity = rng.randint(least + 1, least + 9)
+    document = {
+        "schema": "remat.instance/3",
+        "kind": "pipeline",
+        "units": UNITS,
+        "micro_batches": 2,
+        "backward_reads": ["saved"],
+        "layers": [
+            {
+                "forward_time": forward,
+                "backward_time": backward,
+                "saved_size": saved,
+                "parameter_size": 1,
+                "parameter_gradient_size": 0,
+            }
+            for forward, backward, saved in layers
+        ],
+        "cluster": {"devices": [{"name": "gpu", "count": 2, "memory": capacity}]},
+    }
+    return document, (layers, 2, 2, capacity, 1)
+
+
+@pytest.mark.parametrize("seed", seeds(12, 150))
+def test_never_worse_than_the_best_of_all_plans(seed):
+    """Cuts x orders x recomputation, one stage a device: the plan is no slower, no bound is above the best."""
+    document, given = tiny(seed)
+    best = recomputing_pipelines.best_makespan(*given)
+    result = remat.solve(document, algorithm="pipe-plan", options={"moves": 400}, seed=seed)
+    if best is None:
+        return
+    assert result.makespan is not None
+    assert result.makespan <= best
+    assert all(one.value <= best for one in result.bounds)
+    limits = bound.limits_of(make_problem(remat.load(document)))
+    assert limits is not None
+    assert max(bound.forced_bound(limits)[0], bound.work_bound(limits)) <= best
+
+
+def halves(devices=4, batches=8, memory=None, **more):
+    document = generate("pipeline", "uniform", devices=devices, micro_batches=batches, layers=4 * devices)
+    layer = {"forward_time": 2, "backward_time": 2, "weight_time": 2, "saved_size": 8, "weight_saved_size": 4}
+    document["layers"] = [layer | {"output_size": 1, "repeat": 4 * devices, "parameter_size": 3} | more]
+    document["backward_reads"] = ["saved"]
+    if memory is not None:
+        document["cluster"]["devices"][0]["memory"] = memory
+    return document
+
+
+def outlined(document, shape="v"):
+    problem = make_problem(remat.load(document))
+    instance = problem.instance
+    costs = StageCosts(instance, instance.each_layer(), instance.device_types, "any")
+    staged = staging(problem, shape)
+    return problem, Outline.of(problem, costs, staged.stages, shape), staged.starts
+
+
+@pytest.mark.parametrize("shape", ["v", "chain", "interleaved"])
+def test_the_plain_twin_of_the_kernel(shape):
+    """Interpreted and compiled walks leave the same, to the bit."""
+    _, outline, _ = outlined(halves(devices=2, batches=4, memory=70), shape)
+    facts = outline.facts()
+    twins = []
+    for compiled in (True, False):
+        state = state_of(facts, 5)
+        calls = {
+            name: (getattr(walk_kernel, name.upper()).bind(facts, state) if compiled else _plain(name, facts, state))
+            for name in ("drift", "walk")
+        }
+        state.progress.best = np.inf
+        calls["drift"](12, 0.1, 0.0)
+        calls["walk"](12, 1.0, 0.0)
+        twins.append(state)
+    one, other = twins
+    assert one.progress.best == other.progress.best < np.inf
+    for name in ("best", "best_level", "best_order", "current", "current_level", "share", "gap"):
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+
+
+def _plain(name, facts, state):
+    return lambda *given: getattr(walk, name)(facts, state, *given)
+
+
+@pytest.mark.parametrize("shape", ["v", "chain", "interleaved"])
+def test_the_model_is_what_is_placed(shape):
+    """Without hops and with outputs of no size, the kernel's time and bytes are those of the referee."""
+    document = halves(memory=100, output_size=0)
+    problem, outline, starts = outlined(document, shape)
+    walks = Walks(outline, 0, lambda: False)
+    entry = walks.improve(walks.begin(starts), 300)
+    _, makespan, peaks = placed(problem, outline.orders(entry.lists, entry.level, entry.advance))
+    again = sum(outline.levels[s][int(entry.level[s, b])].again for s in range(outline.model.stages) for b in range(8))
+    assert makespan == pytest.approx(entry.figure - walk.SMALL * again / 4, abs=1e-6)
+    assert max(peaks) <= 100
+
+
+def test_levels_that_fit_are_few():
+    """Lists of 1F1B fit with the least recomputation: with ample bytes nothing, with few something, in vain nothing."""
+    for memory, expected in ((1000, "none"), (90, "some"), (20, "nothing fits")):
+        _, outline, starts = outlined(halves(memory=memory), "chain")
+        from remat_algorithms.parallel.pipeline.model import complete
+
+        level = fitting_levels(outline, complete(outline.model, starts[1]))
+        found = "nothing fits" if level is None else ("some" if level.any() else "none")
+        assert found == expected
+
+
+def test_never_slower_than_the_zoo():
+    """Planners and rules of the zoo with the same bytes."""
+    for memory in (90, 140, 300):
+        document = halves(memory=memory)
+        result = remat.solve(document, algorithm="pipe-plan", options={"moves": 400})
+        assert result.makespan is not None
+        for name in ("1f1b", "zb-h1", "zb-v", "v-half", "v-min", "dapple-plan", "varuna", "ftpipe", "hetpipe"):
+            other = remat.solve(document, algorithm=name).makespan
+            assert other is None or result.makespan <= other
+
+
+def test_recomputation_is_what_less_memory_costs():
+    """With less memory more runs again; where it may not, less fits."""
+    ample, scarce = (
+        remat.solve(halves(memory=size), algorithm="pipe-plan", options={"moves": 500, "zoo": False})
+        for size in (400, 60)
+    )
+    assert ample.report.recompute_time == 0 < scarce.report.recompute_time
+    assert ample.makespan <= scarce.makespan
+    without = remat.solve(
+        halves(memory=40), algorithm="pipe-plan", options={"moves": 100, "zoo": False, "recompute": "none"}
+    )
+    with_it = remat.solve(halves(memory=40), algorithm="pipe-plan", options={"moves": 100, "zoo": False})
+    assert without.makespan is None or with_it.makespan <= without.makespan
+
+
+def test_a_layer_larger_than_every_memory():
+    """It is named, with the least memory."""
+    document = halves(memory=10)
+    result = remat.solve(document, algorithm="pipe-plan")
+    assert result.status is Status.INFEASIBLE
+    assert result.scope == ALL_SCHEDULES
+    assert result.least_budget.size == 13  # parameters, what it saves, its input and its output
+    assert result.graph.tasks[result.least_budget.task].startswith("Fe")
+
+
+def test_same_seed_same_plan():
+    document = halves(memory=80)
+    one, other = (remat.solve(document, algorithm="pipe-plan", options={"moves": 300}, seed=3) for _ in range(2))
+    assert one.orders == other.orders
+
+
+def test_bytes_force_recomputation():
+    """Where a micro-batch alone nearly fills all memories, the bound is above that of work; and it holds."""
+    document = halves(devices=2, batches=2, memory=40, output_size=0)
+    limits = bound.limits_of(make_problem(remat.load(document)))
+    value, price = bound.forced_bound(limits)
+    work = limits.batches * sum(row.forward + row.backward + row.weight for row in limits.rows) / limits.devices
+    assert price > 0
+    assert value > work
+    result = remat.solve(document, algorithm="pipe-plan", options={"moves": 300})
+    assert result.makespan is None or result.makespan >= value
+    assert bound.forced_bound(limits._replace(memory=10**9)) == (pytest.approx(work), 0.0)
+
+
+def test_streams_are_refused():
+    document = generate("pipeline", "uniform", devices=2, micro_batches=4, weights="stash")
+    with pytest.raises(remat.OptionError, match="weights flush"):
+        remat.solve(document, algorithm="pipe-plan")

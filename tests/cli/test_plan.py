@@ -1,0 +1,142 @@
+"""`remat plan`: what is printed and written, and what is refused with which exit code."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import remat
+from tests.cli.helpers import Run, Save
+
+LAYER: dict[str, Any] = {
+    "name": "block",
+    "repeat": 8,
+    "forward_time": 2,
+    "backward_time": 2,
+    "weight_time": 2,
+    "output_size": 1,
+    "saved_size": 20,
+    "weight_saved_size": 10,
+    "parameter_size": 5,
+    "optimizer_size": 10,
+}
+NET: dict[str, Any] = {
+    "schema": "remat.instance/3",
+    "kind": "pipeline",
+    "name": "net",
+    "micro_batches": 4,
+    "units": {"time": "unit", "memory": "unit"},
+    "backward_reads": ["saved"],
+    "layers": [LAYER],
+    "cluster": {"devices": [{"name": "gpu"}], "levels": [{"bandwidth": 10}]},
+}
+CHAIN = {
+    "schema": "remat.instance/2",
+    "kind": "chain",
+    "units": {"time": "unit", "memory": "unit"},
+    "input_size": 1,
+    "stages": [
+        {"forward_time": 2, "backward_time": 4, "output_size": 1, "saved_size": 4, "parameter_size": 3, "repeat": 4}
+    ],
+    "loss": {"time": 1},
+}
+FEW = ("-O", "moves=20", "-O", "zoo=false")
+
+
+def test_table_and_files(run: Run, save: Save, tmp_path: Any) -> None:
+    net = save(NET)
+    files = {name: str(tmp_path / name) for name in ("plan.json", "two.json", "plan.svg")}
+    outcome = run(
+        *("plan", net, "--devices", "2", "-b", "250", *FEW, "-o", files["plan.json"]),
+        *("--output-instance", files["two.json"], "--plot", files["plan.svg"]),
+    )
+    assert (outcome.code, outcome.err) == (0, "")
+    for text in ("time of a step", "time per micro-batch", "lower bound", "stage", "recomputed", "parameters", "gpu1"):
+        assert text in outcome.out
+    assert run("verify", files["two.json"], files["plan.json"]).code == 0
+    assert "<svg" in (tmp_path / "plan.svg").read_text()
+    assert [device["count"] for device in json.loads((tmp_path / "two.json").read_text())["cluster"]["devices"]] == [2]
+
+
+def test_json(run: Run, save: Save) -> None:
+    """Sums of stages are those of the devices; every peak is within the budget."""
+    document = run("plan", save(NET), "--devices", "2", "-b", "250", *FEW, "--format", "json", "--explain").document
+    assert document["status"] == "feasible"
+    assert document["time_per_sample"] == document["makespan"] / 4
+    layers = sorted(layer for stage in document["stages"] for layer in stage["layers"])
+    assert layers == list(range(1, 9))
+    for device in ("gpu0", "gpu1"):
+        own = [stage for stage in document["stages"] if stage["device"] == device]
+        held = sum(stage[kind] for stage in own for kind in ("parameters", "gradients", "states"))
+        assert {stage["peak"] for stage in own} == {held + own[0]["activations"]}
+        assert own[0]["peak"] <= own[0]["budget"] == 250
+    assert document["binding"]["load"] <= 1
+    assert all(makespan <= document["makespan"] for makespan in document["binding"]["more"].values())
+
+
+def test_what_binds_and_flags(run: Run, save: Save) -> None:
+    outcome = run("plan", save(NET), "--devices", "2", "-b", "250", *FEW, "--explain", "--as", "megatron")
+    for text in ("is the fullest", "is the busiest", "1 device more", "--pipeline-model-parallel-size 2", "# "):
+        assert text in outcome.out
+
+
+def test_ranks(run: Run, save: Save) -> None:
+    """Ranks share the micro-batches; of ways with as many samples the quickest is taken."""
+    outcome = run("plan", save(NET), "--devices", "4", "--data", "1,2", "--zero", "0,1", *FEW, "--format", "json")
+    tried = {(one["data"], one["zero"]): one["makespan"] for one in outcome.document["tried"]}
+    assert tried.keys() == {(1, 0), (2, 0), (2, 1)}
+    assert outcome.document["makespan"] == min(tried.values())
+    assert outcome.document["samples"] == 4
+
+
+def test_a_chain(run: Run, save: Save) -> None:
+    """It becomes a pipeline of its stages, with the loss in the last backward."""
+    chain = save(CHAIN)
+    outcome = run("plan", chain, "--devices", "2", "--micro-batches", "3", "--link", "10", *FEW, "--format", "json")
+    assert outcome.code == 0
+    planned = remat.plan(CHAIN, devices=2, micro_batches=3, link=10, options={"moves": 20, "zoo": False})
+    assert planned.result.makespan == outcome.document["makespan"]
+    assert [layer.backward_time for layer in planned.instance.each_layer()] == [4, 4, 4, 5]
+    assert planned.instance.has_parameters
+
+
+def test_a_layer_larger_than_every_memory(run: Run, save: Save) -> None:
+    outcome = run("plan", save(NET), "--devices", "2", "-b", "15")
+    assert outcome.code == 3
+    assert "least memory" in outcome.out
+    assert "block" in outcome.out
+
+
+TWO_TYPES = NET | {"cluster": {"devices": [{"name": "a"}, {"name": "b"}]}}
+
+
+@pytest.mark.parametrize(
+    ("document", "arguments", "message"),
+    [
+        (TWO_TYPES, ("--devices", "4"), "--devices: the cluster has devices of several types"),
+        (NET, ("--devices", "4", "--data", "3"), "--data: 3 ranks do not divide the 4 devices"),
+        (NET | {"micro_batches": 3}, ("--devices", "4", "--data", "2"), "--data: 2 ranks do not divide the 3 micro"),
+        (NET, ("--devices", "4", "--zero", "1"), "--zero: ZeRO shares states out among ranks"),
+        (NET, ("--devices", "4", "--data", "2", "--zero", "4"), "--zero: stages of ZeRO are 0 to 3"),
+        (NET, ("--devices", "4", "--data", "x"), "--data: expected numbers such as 1,2,4"),
+        (NET, ("--devices", "2", "--link", "0"), "$.cluster.levels[0].bandwidth"),
+        (CHAIN, ("--devices", "2", "--link", "10"), "--micro-batches: a chain says nothing of it"),
+        (CHAIN, ("--devices", "2", "--micro-batches", "4"), "--link: a chain says nothing of it"),
+        (NET, ("-o", "-"), "--output: name a file"),
+    ],
+)
+def test_bad_input(run: Run, save: Save, document: dict[str, Any], arguments: tuple[str, ...], message: str) -> None:
+    outcome = run("plan", save(document), *arguments)
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
+def test_what_has_no_layers(run: Run, save: Save) -> None:
+    tree = {"schema": "remat.instance/1", "kind": "tree", "parent": [-1], "output_size": [1], "workspace": [1]}
+    assert "has no layers to put on devices" in run("plan", save(tree)).err
+    bare = {key: value for key, value in CHAIN["stages"][0].items() if key != "parameter_size"}  # type: ignore[index]
+    outcome = run("plan", save(CHAIN | {"stages": [bare]}), "--devices", "2", "--link", "1", "--micro-batches", "2")
+    assert outcome.code == 2
+    assert "has no parameters" in outcome.err

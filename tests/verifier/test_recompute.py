@@ -1,0 +1,174 @@
+"""Stages that recompute: by hand, drawn ones before both judges, and what is refused."""
+
+import copy
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat.errors import InstanceError
+from remat.testing.strategies import pipelines
+from tests.verifier.judges import same_figures
+from tests.verifier.plans import both, draw_plan, open_ended, placed
+
+SEEDS = st.integers(0, 2**32 - 1)
+UNITS = {"time": "unit", "memory": "unit"}
+
+ONE = {
+    "schema": "remat.instance/3",
+    "kind": "pipeline",
+    "units": UNITS,
+    "micro_batches": 2,
+    "backward_reads": ["saved"],
+    "layers": [{"forward_time": 1, "backward_time": 2, "output_size": 1, "saved_size": 10, "repeat": 2}],
+    "cluster": {"devices": [{"name": "gpu", "count": 1}]},
+}
+ORDER = ["F0.0", "F0.1", "B0.0", "B0.1"]
+
+
+def plan(recompute=None, order=ORDER):
+    stage = {"layers": {"from": 1, "to": 2}, "device": "gpu"} | ({} if recompute is None else {"recompute": recompute})
+    return {"schema": "remat.schedule/2", "stages": [stage], "orders": {"gpu": list(order)}}
+
+
+@pytest.mark.parametrize(
+    ("recompute", "order", "makespan", "peak"),
+    [
+        # Both micro-batches: 2 layers of 10; while F2.1 runs its input and output are there, too; no B reads x.
+        (None, ORDER, 12, 42),
+        # Layer 1 again, which has no input to keep: at Fe2.1 10 of either micro-batch, and x1, x2 of one.
+        ([{"layers": [1]}], ORDER, 14, 22),
+        # Layer 2 again: x1 of both stay. When Fe2.0 runs again: 2 x 10 of layer 1, 2 x1, its own 10 and its output.
+        ([{"layers": [2]}], ORDER, 14, 33),
+        # Both as one: nothing stays. At F1.1, or again: 10 + 10, x1 and x2.
+        ([{"layers": {"from": 1, "to": 2}}], ORDER, 16, 22),
+        # Of micro-batch 1 only.
+        ([{"layers": {"from": 1, "to": 2}, "micro_batches": [1]}], ORDER, 14, 32),
+        # All of micro-batch 0 ahead, while nothing else waits: no time less on one device.
+        ([{"layers": {"from": 1, "to": 2}}], ["F0.0", "F0.1", "R0.0", "B0.0", "B0.1"], 16, 22),
+    ],
+)
+def test_by_hand(recompute, order, makespan, peak):
+    report = remat.verify(ONE, plan(recompute, order))
+    assert report.ok
+    assert (report.makespan, report.peaks["gpu"].size) == (makespan, peak)
+
+
+def test_ahead_while_the_gradient_is_not_there():
+    """Two devices: what the first one recomputes goes on beside the second one's backward."""
+    document = copy.deepcopy(ONE) | {"micro_batches": 1}
+    document["cluster"] = {"devices": [{"name": "gpu", "count": 2}]}
+    stages = [{"layers": [1], "device": "gpu0", "recompute": [{"layers": [1]}]}, {"layers": [2], "device": "gpu1"}]
+    orders = {"gpu0": ["F0.0", "B0.0"], "gpu1": ["F1.0", "B1.0"]}
+    found = {"schema": "remat.schedule/2", "stages": stages, "orders": orders}
+    assert remat.verify(document, found).makespan == 1 + 1 + 2 + 1 + 2
+    orders["gpu0"] = ["F0.0", "R0.0", "B0.0"]
+    assert remat.verify(document, found).makespan == 1 + 1 + 2 + 2
+
+
+def _recomputing(chance, document, drawn):
+    """Let stages of a drawn plan recompute some of their layers, within backwards or ahead."""
+    drawn = copy.deepcopy(drawn)
+    batches = document["micro_batches"]
+    for number, stage in enumerate(drawn["stages"]):
+        own = stage["layers"]
+        layers = list(range(own["from"], own["to"] + 1)) if isinstance(own, dict) else own
+        segments, first = [], 0
+        while first < len(layers):
+            end = chance.randint(first + 1, len(layers))
+            if chance.random() < 0.6:
+                some = sorted(chance.sample(range(batches), chance.randint(1, batches)))
+                segments.append({"layers": layers[first:end]} | chance.choice([{}, {"micro_batches": some}]))
+            first = end
+        if not segments:
+            continue
+        stage["recompute"] = segments
+        for listed in drawn["orders"].values():
+            for place in range(len(listed) - 1, -1, -1):
+                phase, _, rest = listed[place].partition(f"{number}.")
+                again = (
+                    any(int(rest) in one.get("micro_batches", range(batches)) for one in segments) if rest else False
+                )
+                if phase in ("B", "BW") and again and chance.random() < 0.4:
+                    after = listed.index(f"F{number}.{rest}") + 1
+                    listed.insert(chance.randint(after, place), f"R{number}.{rest}")
+    return drawn
+
+
+def judge(document, number):
+    chance = random.Random(number)
+    for key in ("copies", "exchange", "parts", "samples", "tokens", "sharding"):
+        document.pop(key, None)
+    layers = [
+        {key: value for key, value in layer.items() if key not in ("paired_time", "update_time")}
+        for layer in document["layers"]
+    ]
+    document = open_ended(document) | {"layers": layers, "cluster": document["cluster"] | {"transfers": "overlap"}}
+    drawn = _recomputing(chance, document, draw_plan(chance, document, pairs=False))
+    report = remat.verify(document, drawn)
+    assert report.ok, report.violations
+    steps = placed(document, drawn)
+    again, judged = both(document, steps)
+    assert again.ok
+    same_figures(again, judged)
+    assert again.makespan == report.makespan
+    assert {name: peak.size for name, peak in again.peaks.items()} == {
+        name: peak.size for name, peak in report.peaks.items()
+    }
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(pipelines(largest=3, streams=False), SEEDS)
+def test_drawn_plans(document, number):
+    judge(document, number)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=800, suppress_health_check=[HealthCheck.too_slow])
+@given(pipelines(streams=False), SEEDS)
+def test_many_drawn_plans(document, number):
+    judge(document, number)
+
+
+@pytest.mark.parametrize(
+    ("order", "rule", "message"),
+    [
+        (["F0.0", "F0.1", "R0.0", "R0.0", "B0.0", "B0.1"], "bad-step", "R0.0 is there twice"),
+        (["R0.0", "F0.0", "F0.1", "B0.0", "B0.1"], "bad-step", "R0.0 comes between F0.0 and its backward"),
+        (["F0.0", "F0.1", "B0.0", "R0.0", "B0.1"], "bad-step", "R0.0 comes between F0.0 and its backward"),
+        (["F0.0", "F0.1", "R0.1", "B0.0", "B0.1"], "bad-step", "stage 0 recomputes nothing of micro-batch 1"),
+    ],
+)
+def test_what_breaks_a_rule(order, rule, message):
+    report = remat.verify(ONE, plan([{"layers": [1], "micro_batches": [0]}], order))
+    assert [violation.rule for violation in report.violations] == [rule]
+    assert message in report.violations[0].message
+
+
+@pytest.mark.parametrize(
+    ("recompute", "path", "message"),
+    [
+        ([], "$.stages[0].recompute", "expected a list of segments"),
+        ([{"micro_batches": [0]}], "$.stages[0].recompute[0]", "the key layers"),
+        ([{"layers": [3]}], "$.stages[0].recompute[0].layers", "layers of its stage that follow each other"),
+        ([{"layers": [2, 1]}], "$.stages[0].recompute[0].layers", "a list of numbers from 1 on, in order"),
+        ([{"layers": [1]}, {"layers": {"from": 1, "to": 2}}], "$.stages[0].recompute[1]", "hold the same layer"),
+        ([{"layers": [1], "micro_batches": [-1]}], "$.stages[0].recompute[0].micro_batches", "numbers from 0 on"),
+    ],
+)
+def test_what_is_no_recomputation(recompute, path, message):
+    with pytest.raises(InstanceError) as error:
+        remat.verify(ONE, plan(recompute))
+    assert path in str(error.value)
+    assert message in str(error.value)
+
+
+def test_documents_keep_it():
+    """What is read is what is written."""
+    from remat.schedule.orders import read_orders
+
+    given = plan([{"layers": [1]}, {"layers": [2], "micro_batches": [1]}], ["F0.0", "F0.1", "R0.1", "B0.0", "B0.1"])
+    read = read_orders(given, ["gpu"], 2, 2)
+    assert read.to_document(["gpu"]) == {key: given[key] for key in ("stages", "orders")}
