@@ -33,6 +33,7 @@ NAMES = (
     "joins",
     "dag_auto",
     "dag_large",
+    "dag_scale",
     "dag_offload",
     "dag_reorder",
     "dag_exact",

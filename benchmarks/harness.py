@@ -30,10 +30,15 @@ def measure(function: Callable[..., Any], **arguments: Any) -> Measurement:
     it can leave imports and inputs out), otherwise the whole call's.
     """
     reference = f"{function.__module__}:{function.__qualname__}"
-    environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    environment = installed() | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     command = [sys.executable, "-m", "benchmarks.harness", reference, json.dumps(arguments)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return Measurement(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def installed() -> dict[str, str]:
+    """Return an environment in which modules are compiled once, as where they are installed."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 class Stopwatch:

@@ -228,7 +228,7 @@ def too_small(count: int) -> None:
             memories = [memory for memory in document["machine"]["memories"] if "capacity" in memory]
             for memory in memories:
                 memory["capacity"] = round(total * share_of_all / len(memories))
-            result = remat.solve(document, algorithm="auto", time_limit=5)
+            result = remat.solve(document, algorithm="tarnawski-dp")
             said = [note for note in result.notes if "would do" in note]
             named += str(result.status) == "infeasible" and bool(said)
             capacity = sum(memory["capacity"] for memory in memories)

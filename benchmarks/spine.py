@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import remat
-from benchmarks.harness import Stopwatch, measure, table
+from benchmarks.harness import Stopwatch, installed, measure, table
 
 TASKS = 100_000
 STEPS, SLOTS = 100_000, 20
@@ -123,7 +123,7 @@ def _keep_all(folder: Path) -> None:
 
 def _seconds(command: list[str]) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True, env=installed())
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
 

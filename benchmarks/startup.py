@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from benchmarks.harness import table
+from benchmarks.harness import installed, table
 
 COMMANDS = {
     "python -c 'import click'": [sys.executable, "-c", "import click"],
@@ -22,7 +22,7 @@ def _seconds(command: list[str]) -> float:
     import resource
 
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True, env=installed())
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
 

@@ -21,7 +21,7 @@ import copy
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -44,6 +44,7 @@ class Network:
     """A captured network, and what PyTorch makes of its step."""
 
     name: str
+    made: dict[tuple[str, float, int], tuple[Any, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         models: Any = import_module("tests.torch.models")
@@ -64,30 +65,38 @@ class Network:
         return int(remat.solve(self.instance(costs), algorithm="keep-all").peak_memory["memory"])
 
     def competitors(self) -> Iterator[tuple[str, Callable[[str], remat.Result]]]:
-        """Yield names, and what verifies a competitor with some costs."""
+        """Yield names, and what verifies a competitor with some costs: nothing is made before it is asked for."""
         for budget in BUDGETS:
-            halves = _min_cut(self.captured, budget)
-            yield f"min-cut {budget}", partial(self._judge, self.captured, halves)
-        blocks = blocks_of(self.module)
-        for said, number in (("half", len(blocks) // 2), ("all", len(blocks))):
+            yield f"min-cut {budget}", partial(self._partitioned, budget=budget, number=0)
+        blocks = len(blocks_of(self.module))
+        for said, number in (("half", blocks // 2), ("all", blocks)):
+            yield f"checkpoint {said}", partial(self._recorded, number=number)
+        for said, number in (("half", blocks // 2), ("all", blocks)):
+            yield f"compiled checkpoint {said}", partial(self._partitioned, budget=1.0, number=number)
+
+    def _partitioned(self, costs: str, budget: float, number: int) -> Any:
+        """Verify what the partitioner makes of the step whose first `number` blocks are tagged."""
+        key = ("min-cut", budget, number)
+        if key not in self.made:
+            captured = self.captured
+            if number:
+                with checkpointed(blocks_of(self.module)[:number]):
+                    captured = self.face.capture(self.module, *self.args, **self.kwargs)
+            self.made[key] = captured, *_min_cut(captured, budget)
+        return self.face.judge(*self.made[key], costs=_costs(costs))
+
+    def _recorded(self, costs: str, number: int) -> remat.Result:
+        """Verify what eager PyTorch runs where the first `number` blocks are checkpointed."""
+        key = ("checkpoint", 0.0, number)
+        if key not in self.made:
             recorded = record(self.module, self.args, self.kwargs, list(range(number)))
             runs, missing = runs_of(self.captured, recorded)
             sys.stderr.write(
-                f"checkpoint {said}: {number} blocks, {len(runs) - len(set(runs))} runs again, {missing} operators of "
-                f"eager are not in the graph; eager's own live peak {recorded.peak / 1e9:.3f} GB\n"
+                f"checkpoint: {number} blocks, {len(runs) - len(set(runs))} runs again, {missing} operators of eager "
+                f"are not in the graph; eager's own live peak {recorded.peak / 1e9:.3f} GB\n"
             )
-            yield f"checkpoint {said}", partial(self._place, runs)
-        for said, number in (("half", len(blocks) // 2), ("all", len(blocks))):
-            with checkpointed(blocks[:number]):
-                tagged = self.face.capture(self.module, *self.args, **self.kwargs)
-            halves = _min_cut(tagged, 1.0)
-            yield f"compiled checkpoint {said}", partial(self._judge, tagged, halves)
-
-    def _place(self, runs: list[str], costs: str) -> remat.Result:
-        return remat.schedule_of(self.instance(costs), runs)
-
-    def _judge(self, captured: Any, halves: tuple[Any, Any], costs: str) -> Any:
-        return self.face.judge(captured, *halves, costs=_costs(costs))
+            self.made[key] = (runs,)
+        return remat.schedule_of(self.instance(costs), *self.made[key])
 
 
 def _min_cut(captured: Any, budget: float) -> tuple[Any, Any]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import codecs
 import gc
-import gzip
 import io
 import json
 import os
 import re
 import sys
-import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -483,6 +481,8 @@ def _chunks(file: IO[Any], name: str) -> Iterator[bytes]:
             yield first
             first = _read(file, _CHUNK)
         return
+    import gzip
+
     try:
         with gzip.GzipFile(fileobj=cast("IO[bytes]", _Rest(first, file))) as unpacked:
             while chunk := unpacked.read(_CHUNK):
@@ -515,6 +515,9 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[IO[bytes]], 
 
     ``.gz`` paths are compressed (without a time stamp: equal content gives equal files).
     """
+    import gzip
+    import tempfile
+
     target = Path(path)
     if target.exists() and not target.is_file() and not target.is_dir():
         _write_in_place(target, write)  # a device or a pipe: replacing it would destroy it

@@ -116,3 +116,27 @@ def test_numbers_as_people_write_them(run: Run) -> None:
 )
 def test_bad_parameters(run: Run, arguments: list[str], parts: list[str]) -> None:
     run("generate", *arguments).assert_refused(*parts)
+
+
+WRONG = {
+    "int": ("x", "1.5", "nan", "-1", "1e400"),
+    "size": ("x", "8,5GB", "nan", "-1"),
+    "float": ("x", "nan", "-1", "inf", "1e400"),
+    "str": ("no such thing",),
+    "bool": ("=maybe",),
+}
+ANY_TEXT = {("adjoint", "storage")}
+"""Options whose text may be the name of something."""
+
+
+@pytest.mark.parametrize("key", FAMILIES)
+@pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["few", "all"])
+def test_every_wrong_option_is_named(run: Run, key: str, few: bool) -> None:
+    family = FAMILIES[key]
+    for number, parameter in enumerate(family.parameters):
+        if (family.kind, parameter.name) in ANY_TEXT:
+            continue
+        wrong = WRONG[parameter.type]
+        for value in (wrong[number % len(wrong)],) if few else wrong:
+            option = f"{parameter.option}{value}" if parameter.type == "bool" else f"{parameter.option}={value}"
+            run("generate", family.kind, f"--family={family.name}", option).assert_refused(parameter.option)

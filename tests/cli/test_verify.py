@@ -34,6 +34,13 @@ def test_from_standard_input(run: Run, tiny: str, save: Save, schedule: dict[str
     run("verify", "-", "-").assert_refused("INSTANCE and SCHEDULE", "standard input")
 
 
+@pytest.mark.parametrize("machine", ["machine.json", "/etc/hostname", "-", 3, 1.5, True, [[]]])
+def test_a_machine_that_is_none(run: Run, tiny: str, save: Save, schedule: dict[str, Any], machine: object) -> None:
+    """A schedule names no file to be read."""
+    path = save(schedule | {"machine": machine}, "schedule.json")
+    run("verify", tiny, path).assert_refused("$.machine: expected an object, not")
+
+
 def test_quiet(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
     assert run("verify", "-q", tiny, save(schedule, "schedule.json")).out == ""
 

@@ -85,6 +85,7 @@ FAST_OPTIONS = {
     "pipe-search": ({"moves": 50}, {"moves": 20, "placement": "chain"}),
     "pipe-plan": ({"moves": 30}, {"moves": 20, "placement": "v", "zoo": False}),
     "tessel": ({"work": 0.005, "placement": "chain"},),
+    "optpipe": ({"work": 0.005}, {"work": 0.005, "placement": "v"}),
     "madpipe": ({"work": 0.005}, {"special": False}),
     "pipeline-ilp": ({"work": 0.005}, {"work": 0.005, "contiguous": True, "blocks": 3}),
     "pipe-exact": ({"moves": 20, "work": 0.01}, {"moves": 20, "work": 0.01, "placement": "v"}),
@@ -219,6 +220,17 @@ def instances_with_host(self, kind):
     return strategies.documents(kind).map(beside_host)
 
 
+def hosted(document):
+    """Give a pipeline whose steps end with its backwards a host."""
+    document = {key: value for key, value in document.items() if key not in ("exchange", "tokens", "sharding")}
+    layers = [{key: value for key, value in layer.items() if key != "update_time"} for layer in document["layers"]]
+    return document | {"layers": layers, "cluster": {"host": {"bandwidth": 2}} | document["cluster"]}
+
+
+HOSTED = ("pipeoffload", "optpipe")
+INSTANCES |= {name: lambda self, kind: strategies.pipelines(streams=False).map(hosted) for name in HOSTED}
+
+
 def joined(self, kind):
     """Draw joins, as they are or written out as task graphs."""
     return strategies.joins() if kind == "join" else strategies.joins().map(as_dag)
@@ -287,7 +299,7 @@ def short(self, kind):
 
 
 PROGRAMS = {"adjoint-best", "checkmate", "checkmate-lp", "moccasin", "offload-exact", "poet", "dag-auto"}
-PROGRAMS |= {"chain-best", "chain-exact", "pipe-search", "pipe-exact", "tessel", "madpipe", "pipeline-ilp"}
+PROGRAMS |= {"chain-best", "chain-exact", "pipe-search", "pipe-exact", "tessel", "madpipe", "pipeline-ilp", "optpipe"}
 PROGRAMS |= {"pipe-plan", "knapsack-ilp"}
 
 ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}

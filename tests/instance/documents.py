@@ -330,6 +330,8 @@ def pipelines(draw):
         document["cluster"]["levels"] = levels
     document["layers"] = draw(st.lists(_layers(types), min_size=1, max_size=3))
     document["micro_batches"] = draw(st.integers(1, 3))
+    if draw(FLAGS):
+        document["cluster"]["host"] = draw(level | st.just({"memory": 50}))
     optional = {"copies": st.integers(1, 3), "backward_reads": READS, "weights": st.just("flush")}
     document |= draw(st.fixed_dictionaries({}, optional=optional))
     return document if "copies" in document or draw(FLAGS) else draw(_in_slices(document))

@@ -173,7 +173,7 @@ def machine(document, budget=None):
         built, budgeted = Machine({"memory": None}, {"processor": "memory"}, []), 0
     for name, size in (budget if isinstance(budget, dict) else {"": budget}).items():
         if size is not None:
-            chosen = list(built.memories)[budgeted]
+            chosen = (list(built.processors.values()) if document.get("cluster") else list(built.memories))[budgeted]
             for memory in [name] if name else [chosen] if isinstance(chosen, str) else chosen:
                 built.memories[memory] = size
     return built
@@ -270,7 +270,14 @@ def _cluster_machine(cluster, ranks=1):
                 cluster.get("transfers") or "overlap", (source, target)
             )
             links.append(Link(source, target, *figures, f"{source}->{target}", level.get("delay") or 0, held_up))
-    return Machine(memories, {name: name for name in memories}, links, types=types)
+    processors = {name: name for name in memories}
+    if cluster.get("host") is not None:
+        host = cluster["host"]
+        memories["host"] = host.get("memory")
+        for pair in [pair for name in processors for pair in ((name, "host"), ("host", name))]:
+            figures = host.get("bandwidth"), host.get("latency") or 0
+            links.append(Link(*pair, *figures, "->".join(pair), host.get("delay") or 0, ()))
+    return Machine(memories, processors, links, types=types)
 
 
 # --- task graph -------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@
    Each round adds a few sweeps of forwards, then removes forwards that can be spared, in a random order that favours
    dear ones; what is not much worse is accepted, and now and then the walk goes back to the best.
 
-The bound for all schedules is the greater of what the search proved and of a cover bound
-(`remat_algorithms.chain.bounds.cover`).
+The bound for all schedules is the greatest of what the search proved, of what must run again after each moment, and of
+integer programs over several moments (`remat_algorithms.chain.bounds`).
 """
 
 from __future__ import annotations

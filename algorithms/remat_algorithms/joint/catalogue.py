@@ -42,6 +42,18 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         anytime=True,
     ),
     Algorithm(
+        name="adapipe",
+        solver="remat_algorithms.joint.adapipe:solve",
+        options="remat_algorithms.joint.adapipe:AdaPipeOptions",
+        kinds=("pipeline",),
+        summary="cuts for 1F1B, and what each stage recomputes at its position",
+        guarantee="heuristic",
+        complexity="O(devices * layers^2) for each slowest stage, and simulations",
+        reference="Sun et al. 2024",
+        several_memories=True,
+        any_links=True,
+    ),
+    Algorithm(
         name="pipe-plan",
         solver="remat_algorithms.joint.pipe_plan.pipe_plan:solve",
         options="remat_algorithms.joint.pipe_plan.pipe_plan:PlanOptions",

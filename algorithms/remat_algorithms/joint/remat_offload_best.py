@@ -3,34 +3,56 @@
 1. The starts are the schedules of `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo`, and others between:
    rotor's schedules for larger budgets than there is, of which as much leaves as must; and those of the rules of the
    literature (`tflms`, `capuchin`, `superneurons` and their like), the best of which is the answer if nothing beats it.
-2. The rest is a walk over bit matrices (`remat_algorithms.chain.phases`: which forwards run before which backward). A
+2. A program about one moment of every schedule bounds them all (`remat_algorithms.offload.chains.bound`), and what its
+   solution does is a start, too.
+3. Short chains are given to `poet` as well, and tiny ones, in the end, to the programs of `offload-exact`.
+4. The rest is a walk over bit matrices (`remat_algorithms.chain.phases`: which forwards run before which backward). A
    round spares some forwards, or adds some, or merely ranks anew what shall leave; gaps are then taken in that ranking
    until everything fits, and the dispatcher says how long it takes. What is not much slower is accepted, and now and
    then the walk goes back to the best.
 
-Most rounds end early: the runs alone, or the bytes that must leave and come back, already take too long.
+Most rounds end early: the runs alone, or the bytes that must leave and come back, already take too long. All ends where
+the bound is met.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from pydantic import Field
 
-from remat.plugin import BoolArray, Context, Number, Options, Problem, Proposal, Termination
+from remat.plugin import (
+    ALL_SCHEDULES,
+    Algorithm,
+    BoolArray,
+    Bound,
+    Context,
+    LeastBudget,
+    Number,
+    Options,
+    Problem,
+    Proposal,
+    Steps,
+    Termination,
+)
 from remat_algorithms.chain.chain_best import ChainBestOptions
 from remat_algorithms.chain.chain_best import solve as solve_chain_best
 from remat_algorithms.chain.phases import Phases
 from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions, Setting
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
-from remat_algorithms.joint.adjoint_best.starts import judged
+from remat_algorithms.dag.literature.catalogue import ALGORITHMS as LITERATURE
+from remat_algorithms.joint.adjoint_best.starts import judged, whole_values
 from remat_algorithms.kit.asking import asked
-from remat_algorithms.offload.offload_greedy import greedy_plan, greedy_plans
+from remat_algorithms.offload.chains.bound import SOURCE, ChainBound, Solution
+from remat_algorithms.offload.chains.bound import WORK as BOUND_WORK
+from remat_algorithms.offload.exact.catalogue import ALGORITHMS as EXACT
+from remat_algorithms.offload.offload_greedy import greedy_plan, greedy_plans, rankings
 from remat_algorithms.offload.pofo.pofo import OFFLOAD_SLOTS, POFO_SLOTS, modelled_plans, rotor_plan
 from remat_algorithms.offload.rules.catalogue import ALGORITHMS as RULES
 from remat_algorithms.offload.swaps.choice import BestPlan, Choice, Plan, quicker
@@ -43,8 +65,17 @@ from remat_algorithms.offload.swaps.swaps import Order
 BETWEEN = 32
 """Budgets above the given one for which rotor's schedules are taken as starts."""
 
-SEARCHING = ("swapadvisor",)
-"""Rules that search for long, and are not asked."""
+SEARCHING = ("swapadvisor", "knapsack-ilp", "kusumoto-exact", "treewidth")
+"""Rules that search for long, and are asked for short chains only."""
+
+SHORT, POET_WORK = 8, 1.0
+"""Stages of these, for which `poet` is asked, too, and what it may take then, in CP-SAT's units: mostly a blink."""
+
+TINY, WHOLE_WORK = 4, 0.1
+"""Stages up to which the programs of `offload-exact` have the last word, and what each may take, in CP-SAT's units."""
+
+MOST_ASKED = 100
+"""Stages up to which the algorithms for one memory and any graph are asked."""
 
 ROUNDS, WORK = 4000, 100_000
 """Rounds of the walk: so many, or fewer for long chains, whose rounds take O(L)."""
@@ -67,14 +98,22 @@ class OffloadBestOptions(Options):
         ge=0,
         description="rounds of the walk; the same seed and rounds, the same schedule. Default: some seconds' worth",
     )
+    work: float = Field(
+        BOUND_WORK,
+        ge=0,
+        allow_inf_nan=False,
+        description="what raising the bound may take beyond its relaxations, in CP-SAT's units (about a second); 0: no "
+        "programs, and none of `poet` and `offload-exact` for short chains",
+    )
 
 
 def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Proposal:
     """Solve a chain, by recomputation and offloading together.
 
     Takes instances of kind `chain`. Without a way out of the processor's memory and back, the answer is that of
-    `rotor`. Is never slower than `rotor`, `chain-best`, `offload-greedy`, `offload-dp`, `pofo` and the
-    quick rules for offloading, within the same time.
+    `rotor`. Is never slower than `rotor`, `chain-best`, `offload-greedy`, `offload-dp`, `pofo` and the rules for
+    offloading that do not search, within the same time; nor, on short chains, than the searching ones and `poet`. Its
+    bound holds for all schedules.
 
     Raises
     ------
@@ -89,20 +128,20 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
     search = _Search(problem, ways, context)
     search.consider(rotor_plan(problem, ways, context))
     search.consider(greedy_plan(reference, lambda: context.stopped))
+    search.relax()
     search.starts()
-    search.rules()
-    if search.best is None:
-        return search.by_rule or replace(
-            nothing_fits(reference, "remat-offload-best", within=None), termination=context.termination
-        )
-    rounds = options.iterations
-    if rounds is None:
-        rounds = min(ROUNDS, WORK // problem.chain.length)
-    search.walk(rounds)
-    proposal = proposal_of(search.best, context, source="remat-offload-best")
-    if search.by_rule is not None and search.rule_makespan < search.best.makespan:
-        proposal = replace(search.by_rule, termination=context.termination)
-    limited = options.iterations is not None and not context.stopped
+    search.close(options.work)
+    search.modelled()
+    search.rules(programs=options.work > 0)
+    if search.best is not None:
+        rounds = options.iterations
+        if rounds is None:
+            rounds = min(ROUNDS, WORK // problem.chain.length)
+        search.walk(rounds)
+    if options.work > 0:
+        search.whole_values()
+    proposal = search.proposal(reference)
+    limited = options.iterations is not None and not context.stopped and not search.met
     return replace(proposal, termination=Termination.ITERATION_LIMIT) if limited else proposal
 
 
@@ -114,6 +153,46 @@ class _Search(BestPlan):
         self.ways = ways
         self.by_rule: Proposal | None = None
         self.rule_makespan: Number = math.inf
+        self.proved = ChainBound(problem)
+
+    @property
+    def met(self) -> bool:
+        """Whether no schedule at all is quicker."""
+        makespan = min(self.makespan, self.rule_makespan)
+        return not math.isinf(makespan) and not quicker(self.proved.value, makespan)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing better can be found, or the time is over."""
+        return self.context.stopped or self.met
+
+    def relax(self) -> None:
+        """Bound all schedules."""
+        self.proved.relax(lambda: self.done)
+        self._tell()
+
+    def close(self, work: float) -> None:
+        """Raise the bound, and look at what would meet it."""
+        for solution in self.proved.whole(work, self.context, lambda: self.done):
+            if not self.context.stopped:
+                self._realise(solution)
+        self._tell()
+
+    def _tell(self) -> None:
+        self.context.report(bound=min(self.proved.value, self.makespan, self.rule_makespan), scope=ALL_SCHEDULES)
+
+    def _realise(self, solution: Solution) -> None:
+        """Take what fits of a solution's runs, what it has elsewhere leaving first."""
+        tasks = Phases.of(self.problem.chain).tasks(solution.runs)
+        self.consider_tasks(tasks)
+        choice = Choice(self.problem, Order(self.problem.graph, self.problem.machine, tasks), self.ways)
+        if choice.fits or not self._promising(choice, 1.0):
+            return
+        gaps = choice.order.gaps
+        for ranking in rankings(choice):
+            first = [gap for gap in ranking.tolist() if gaps[gap].value in solution.away]
+            rest = [gap for gap in ranking.tolist() if gaps[gap].value not in solution.away]
+            self.consider(choice.plan(choice.select([*first, *rest])))
 
     def consider_tasks(self, tasks: list[int]) -> None:
         """Take what fits of some runs, values leaving in each of the rankings."""
@@ -124,40 +203,87 @@ class _Search(BestPlan):
             self.consider(plan)
 
     def starts(self) -> None:
-        """Look at the plans of the other algorithms, and between."""
-        if self.context.stopped:
+        """Look at the plans of the algorithms for one memory, and at those for more room than there is."""
+        if self.context.stopped or self.met:
             return
         options = ChainBestOptions(iterations=None, states=None, work=0)
         alone = solve_chain_best(self.problem, options, self.context.aside())
         if alone.steps is not None:
             self.consider_tasks(alone.steps.runs.tolist())
+        if alone.optimal_within is None and self.problem.chain.length <= MOST_ASKED:
+            # Those for one memory; where it is proved what they can do at best, that is known already.
+            for entry in LITERATURE:
+                self._ask(entry)
         for tasks in self._relaxed():
             if self.done:
                 return
             self.consider_tasks(tasks)
+
+    def modelled(self) -> None:
+        """Look at what the tables of `offload-dp` and `pofo` propose."""
         for slots, remake in ((OFFLOAD_SLOTS, False), (POFO_SLOTS, True)):
             if self.done:
                 return
             for found in modelled_plans(self.problem, self.ways, slots, self.context, remake=remake):
                 self.consider(found.plan)
 
-    def rules(self) -> None:
-        """Ask the rules of the zoo that search little: their runs are starts, and the quickest schedule is kept."""
+    def rules(self, *, programs: bool) -> None:
+        """Ask the rules of the zoo, and `poet`: their runs are starts, and the quickest schedule is kept."""
         for entry in RULES:
-            if entry.name in SEARCHING or not entry.accepts(self.problem.kind) or self.done:
-                continue
-            proposal = asked(entry, self.problem, self.context, share=0.1)
-            if proposal is None or proposal.steps is None:
-                continue
-            makespan = proposal.makespan
-            if proposal.steps.start is None or makespan is None:
-                start = judged(self.problem, entry.name, proposal)
-                if start is None:
-                    continue
-                makespan = start.makespan
-            if makespan < self.rule_makespan:
-                self.by_rule, self.rule_makespan = Proposal(steps=proposal.steps, makespan=makespan), makespan
-            self.consider_tasks(proposal.steps.runs.tolist())
+            self._ask(entry)
+        if programs and self.problem.chain.length <= SHORT:
+            for entry in EXACT:
+                if entry.name == "poet":
+                    self._ask(entry, {"work": POET_WORK})
+
+    def _ask(self, entry: Algorithm, given: Mapping[str, Any] | None = None) -> None:
+        searching = entry.name in SEARCHING and self.problem.chain.length > SHORT
+        if searching or not entry.accepts(self.problem.kind) or self.done:
+            return
+        proposal = asked(entry, self.problem, self.context, given, share=0.1)
+        if proposal is None or proposal.steps is None:
+            return
+        makespan = proposal.makespan
+        if proposal.steps.start is None or makespan is None:
+            start = judged(self.problem, entry.name, proposal)
+            if start is None:
+                return
+            makespan = start.makespan
+        self._keep(proposal.steps, makespan)
+        self.consider_tasks(proposal.steps.runs.tolist())
+
+    def proposal(self, reference: Choice) -> Proposal:
+        """Return the answer."""
+        context, value = self.context, self.proved.value
+        if self.best is not None and not self.rule_makespan < self.makespan:
+            found = proposal_of(self.best, context, source=SOURCE)
+        elif self.by_rule is not None:
+            found = replace(self.by_rule, termination=context.termination)
+        elif self.proved.impossible and reference.budget is not None:
+            least = LeastBudget(reference.budget + 1, None, False, reference.order.device)
+            return Proposal(infeasible_within=ALL_SCHEDULES, least=least)
+        else:
+            nothing = nothing_fits(reference, "remat-offload-best", within=None)
+            return replace(nothing, bounds=(Bound(value, ALL_SCHEDULES, SOURCE),), termination=context.termination)
+        assert found.makespan is not None
+        bound = Bound(min(value, found.makespan), ALL_SCHEDULES, SOURCE)
+        ended = Termination.COMPLETED if self.met else found.termination
+        return replace(found, bounds=(bound,), optimal_within=ALL_SCHEDULES if self.met else None, termination=ended)
+
+    def whole_values(self) -> None:
+        """Let constraint programming look for what is still quicker; of tiny chains."""
+        if self.problem.chain.length > TINY or self.done:
+            return
+        known = min(self.makespan, self.rule_makespan)
+        for start in whole_values(self.problem, self.context, WHOLE_WORK, None if math.isinf(known) else known):
+            self._keep(start.steps, start.makespan)
+
+    def _keep(self, steps: Steps, makespan: Number) -> None:
+        """Keep a schedule that others made, if it is the quickest of these."""
+        if makespan < self.rule_makespan:
+            self.by_rule, self.rule_makespan = Proposal(steps=steps, makespan=makespan), makespan
+            if quicker(makespan, self.makespan):
+                self.context.report(steps, makespan=makespan)
 
     def walk(self, rounds: int) -> None:
         """Improve the best plan, a round at a time."""

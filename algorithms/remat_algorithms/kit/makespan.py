@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from remat.placement import Placement
-from remat.plugin import Number, Problem, StepKind, Steps
+from remat.plugin import Number, NumberArray, Problem, StepKind, Steps
 
 
 def makespan_of(problem: Problem, steps: Steps, placed: Placement) -> Number:
@@ -17,7 +17,7 @@ def makespan_of(problem: Problem, steps: Steps, placed: Placement) -> Number:
     runs = steps.kind == StepKind.RUN
     ends: list[Number] = [start.max().item()]
     if runs.any():
-        ends.append((start[runs] + graph.time[steps.item[runs]]).max().item())
+        ends.append((start[runs] + _run_times(problem, steps)[runs]).max().item())
     for (source, target), index in machine.link_index.items():
         mine = (steps.kind == StepKind.COPY) & (steps.source == source) & (steps.target == target)
         if mine.any():
@@ -29,3 +29,23 @@ def makespan_of(problem: Problem, steps: Steps, placed: Placement) -> Number:
                 took = took + (size // link.bandwidth if whole else size / link.bandwidth)
             ends.append((start[mine] + took).max().item())
     return max(ends)
+
+
+def _run_times(problem: Problem, steps: Steps) -> NumberArray:
+    """Return what runs take, each at the speed of the slowest of its processors; steps that are no runs have any."""
+    graph, processors = problem.graph, problem.machine.processors
+    runs = steps.kind == StepKind.RUN
+    times: NumberArray = graph.time[np.where(runs, steps.item, 0)]
+    speeds = [processor.speed for processor in processors]
+    if steps.on is None or all(speed == 1 for speed in speeds):
+        return times
+    slow = np.ones(len(steps))
+    np.minimum.at(slow, steps.on.rows, np.array(speeds, dtype=np.float64)[steps.on.items])
+    slow[steps.on.counts == 0] = speeds[0]
+    late = runs & (slow != 1)
+    if not late.any():
+        return times
+    slowed = times[late] / slow[late]
+    found = times.astype(np.float64)
+    found[late] = slowed
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -232,6 +231,8 @@ def check_writable(option: str, path: str) -> None:
 
     The folder is tried, and not asked: permissions alone do not tell what a mount or a quota allows.
     """
+    import tempfile
+
     if not path:
         raise OptionError(f"{option}: the name of the file is empty")
     target = Path(path)

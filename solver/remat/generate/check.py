@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
 Number = int | float
@@ -74,6 +74,15 @@ def total(sizes: Iterable[int], remedy: str) -> None:
     found = sum(sizes)
     if found > LARGEST_SIZE:
         raise ValueError(f"the sizes total {found:.3e}, above the largest total 2^62 = {LARGEST_SIZE:.3e}; {remedy}")
+
+
+def text(name: str, value: str, parse: Callable[[object], object]) -> str:
+    """Return a size, time or bandwidth as it was written, after reading it."""
+    try:
+        parse(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    return value
 
 
 def known(given: Iterable[str], names: Iterable[str]) -> None:

@@ -11,6 +11,7 @@ from remat.generate.networks.operations import BYTES
 from remat.generate.networks.parameters import States
 from remat.generate.networks.transformer import PRESETS
 from remat.generate.networks.transformer import transformer as chain_of_transformer
+from remat.units import parse_bandwidth, parse_size, parse_time
 
 MOST_PARTS = 64
 """Parts of a sequence at whose ends it may be cut: there are half the square of it slices."""
@@ -228,13 +229,19 @@ def transformer(
 
 
 def _cluster(count: int, memory: str | None, levels: list[dict[str, Any]], transfers: str) -> dict[str, Any]:
-    device = {"name": "gpu", "count": count} | ({} if memory is None else {"memory": memory})
+    device: dict[str, Any] = {"name": "gpu", "count": count}
+    if memory is not None:
+        device["memory"] = check.text("memory", memory, parse_size)
     return {"devices": [device], "levels": levels} | ({} if transfers == "overlap" else {"transfers": transfers})
 
 
 def _levels(link: str, latency: str, network: str, node: int | None) -> list[dict[str, Any]]:
     """Return the levels of a cluster: links within a node, where there are several, and those between all."""
-    level: dict[str, Any] = {"bandwidth": link, "latency": latency}
+    level = {
+        "bandwidth": check.text("link", link, parse_bandwidth),
+        "latency": check.text("latency", latency, parse_time),
+    }
+    check.text("network", network, parse_bandwidth)
     if node is None:
         return [level]
     return [{"devices": check.integer("node", node, minimum=1), **level}, {"bandwidth": network, "latency": latency}]

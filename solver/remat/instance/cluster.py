@@ -45,6 +45,24 @@ class LevelModel(Model):
     )
 
 
+HOST = "host"
+"""Name of the memory behind the devices."""
+
+
+class HostModel(Model):
+    """A memory that all devices reach, each by a way of its own in each direction; nothing runs there."""
+
+    memory: Size | None = Field(default=None, description="Bytes that it holds at most; null: any number.")
+    bandwidth: Bandwidth = Field(
+        default=None, description="Bytes per time between a device and it, each way; null: no limit."
+    )
+    latency: Time = Field(default=0, description="Time for which each transfer occupies its way beside size/bandwidth.")
+    delay: Time = Field(
+        default=0,
+        description="Time from when the way is free again until the data has arrived; others may be under way.",
+    )
+
+
 class ClusterModel(Model):
     """Devices, and how they reach each other: any one any other, by a way of their own in each direction."""
 
@@ -59,6 +77,9 @@ class ClusterModel(Model):
         description="What a transfer holds up beside its way: nothing (overlap); the sender (blocking); both devices, "
         "from when both have come to it, one transfer after the other (rendezvous), or all those between two "
         "operations at once, in whatever order (grouped).",
+    )
+    host: HostModel | None = Field(
+        default=None, description="A memory behind the devices, to which they may send what they need later."
     )
 
     @property
@@ -81,6 +102,8 @@ class ClusterModel(Model):
             if name in seen:
                 raise fail(f"two devices are called {name!r}", ".devices")
             seen.add(name)
+        if self.host is not None and HOST in seen:
+            raise fail(f"a device is called {HOST!r}, as is the memory behind the devices", ".devices")
         sizes = [level.devices for level in self.levels]
         for index, size in enumerate(sizes):
             at = f".levels[{index}].devices"
@@ -115,7 +138,21 @@ class ClusterModel(Model):
             for target in range(count)
             if source != target or ranks > 1
         ]
+        if self.host is not None:
+            memories.append(Memory(HOST, self.host.memory))
+            links += [self._host_link(ends, memories) for k in range(count) for ends in ((k, count), (count, k))]
         return Machine(tuple(memories), tuple(processors), tuple(links))
+
+    def _host_link(self, ends: tuple[int, int], memories: list[Memory]) -> Link:
+        assert self.host is not None
+        return Link(
+            source=ends[0],
+            target=ends[1],
+            bandwidth=self.host.bandwidth,
+            latency=self.host.latency,
+            delay=self.host.delay,
+            channel="->".join(memories[end].name for end in ends),
+        )
 
     def _link(self, source: int, target: int, memories: list[Memory], ranks: int) -> Link:
         ends = memories[source].name, memories[target].name

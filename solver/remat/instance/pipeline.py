@@ -309,6 +309,7 @@ class PipelineInstance(BaseInstance):
         if self.is_stream and self.copies > 1 and not self.is_inference:
             raise fail(f"weights {self.weights} change on one device: a layer has one copy there", ".copies")
         self._check_closing()
+        self._check_host()
         for index, layer in enumerate(self.layers):
             if layer.discrepancy_size and self.weights != "single":
                 at = f".layers[{index}].discrepancy_size"
@@ -367,6 +368,22 @@ class PipelineInstance(BaseInstance):
                 f"{self.cluster.transfers}",
                 at,
             )
+
+    def _check_host(self) -> None:
+        """A host is for steps that end, beside which transfers go on, and for one rank."""
+        if self.cluster.host is None:
+            return
+        at = ".cluster.host"
+        if self.is_stream:
+            raise fail(f"a host is for steps that end, and with weights {self.weights} none does", at)
+        if self.cluster.transfers != "overlap":
+            raise fail(
+                "transfers to a host go on beside the work (overlap), and those of the cluster are "
+                f"{self.cluster.transfers}",
+                at,
+            )
+        if self.sharding is not None:
+            raise fail("one rank is modelled, and a host serves all of them", at)
 
     @model_validator(mode="after")
     def _ranks(self) -> Self:

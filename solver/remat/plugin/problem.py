@@ -127,13 +127,21 @@ class Problem:
     @cached_property
     def least_period(self) -> Number:
         """A lower bound on the time per sample of every schedule of a stream: its needed tasks, shared."""
+        from remat.instance.kinds import is_pipeline
         from remat.instance.lowering import lower
 
         if self.samples is not None:
             graph = self.samples.graph
-        else:
+        elif is_pipeline(self.instance):
             graph = lower(self.instance.model_copy(update={"micro_batches": 1}), self.machine)
+        else:
+            graph = self.graph
         return share_bound(graph, self.machine, needed_tasks(graph), whole=False)
+
+    @property
+    def least_objective(self) -> Number:
+        """A lower bound on what schedules are compared by: the makespan, or of a stream the time per sample."""
+        return self.least_period if self.instance.is_stream else self.least_makespan
 
     @property
     def exceeded(self) -> LeastBudget | None:

@@ -34,7 +34,7 @@ def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Un
     given: Mapping[str, int | str | None] = budget if isinstance(budget, Mapping) else {"": budget}
     given = _types_resolved(machine, given)
     if instance.budgets_are_for_all and "" in given:
-        bare = {memory.name: given[""] for memory in machine.memories}
+        bare = {machine.memories[processor.memory].name: given[""] for processor in machine.processors}
         given = {name: size for name, size in (bare | dict(given)).items() if name}
     default = machine.memories[budget_memory(instance, machine)].name
     from remat.solving.shares import Wholes

@@ -23,7 +23,7 @@ from remat.solving.remedies import remedies
 from remat.solving.result import Result
 from remat.solving.scopes import scope_of, scoped
 from remat.units import Number
-from remat.verifier import Report, check, check_cycle
+from remat.verifier import Report, check
 
 if TYPE_CHECKING:
     from remat.solving.orders import Followed
@@ -140,6 +140,8 @@ def _cycled(
 
     That is known only if one step alone fits.
     """
+    from remat.verifier import check_cycle
+
     assert proposal.steps is not None
     assert proposal.period is not None
     graph, machine, steps = problem.graph, problem.machine, proposal.steps
@@ -273,10 +275,9 @@ def _judge(
     stream: Stream | None = None,
     own: TaskGraph | None = None,
 ) -> Result:
-    is_stream = problem.instance.is_stream
-    simple = Bound(problem.least_period if is_stream else problem.least_makespan, ALL_SCHEDULES, OWN_SOURCES[0])
+    simple = Bound(problem.least_objective, ALL_SCHEDULES, OWN_SOURCES[0])
     bounds = (*proposal.bounds, simple)
-    if len(problem.machine.processors) > 1 and not problem.in_parts and not is_stream:
+    if len(problem.machine.processors) > 1 and not problem.in_parts and not problem.instance.is_stream:
         value = memory_time_bound(problem.graph, problem.machine, problem.needed)
         bounds = (*bounds, Bound(value, ALL_SCHEDULES, OWN_SOURCES[1]))
     optimal_within = proposal.optimal_within

@@ -23,7 +23,7 @@ from remat.schedule.samples import SamplePattern, read_samples
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.divisions import of_schedule
 from remat.solving.result import Result
-from remat.units import LARGEST_TOTAL, Number, parse_time
+from remat.units import LARGEST_TOTAL, Number, brief, parse_time
 from remat.verifier import Report, Violation, check, check_cycle, nothing_run
 
 if TYPE_CHECKING:
@@ -159,6 +159,8 @@ def examine(
         model = machine if isinstance(machine, MachineModel) else load_machine(machine, units)
         used = model.build()
     elif isinstance(document, dict) and document.get("machine") is not None:
+        if not isinstance(document["machine"], dict):  # a text would be the path of a file
+            raise InstanceError(f"expected an object, not {brief(document['machine'])}", "$.machine")
         try:
             used = load_machine(document["machine"], units).build()
         except InstanceError as error:

@@ -426,6 +426,7 @@ def pipelines(
     else:
         _skip(draw, layers)
         figures.seldom(document, "copies", lambda: 2, 2)
+        figures.seldom(cluster, "host", lambda: _host(draw, figures), 4)
         if draw(st.integers(1, 4)) == 4:
             document["exchange"] = "ring"
             figures.seldom(layers[-1], "update_time", figures.time, 2)
@@ -438,6 +439,15 @@ def pipelines(
             document["micro_batches"] = draw(st.integers(1, 2)) * len(document["tokens"]["cut"])
     figures.seldom(document, "backward_reads", lambda: draw(_READS), 4)
     return document
+
+
+def _host(draw: st.DrawFn, figures: _Figures) -> Document:
+    """Draw a memory behind the devices."""
+    host: Document = {"bandwidth": draw(st.integers(1, 5))}
+    figures.seldom(host, "latency", figures.time, 3)
+    figures.seldom(host, "delay", figures.time, 3)
+    figures.seldom(host, "memory", figures.size, 4)
+    return host
 
 
 _OF_WORK = (

@@ -29,8 +29,11 @@ from remat_algorithms.chain.segments import Segments
 SHORT = 24
 """Chains of up to so many stages are solved without a limit."""
 
-MANY, MANY_WORK = 8, 60_000_000
-"""Where there are more rooms, and the chain is not long, fronts without a limit answer all of them, in so much work."""
+FEW, NARROW = 40, 0.27
+"""So are those of so many, where no room is more than this share of what saving all needs, or the first limit fails."""
+
+MANY, MANY_FROM, MANY_WORK = 8, 50, 4_000_000
+"""Where there are more rooms, and no more stages, fronts without a limit answer all of them, in so much work."""
 
 ONCE_FROM = 100
 """On longer chains, a schedule that recomputes each stage at most once is looked for first."""
@@ -43,6 +46,9 @@ THIN = (512, 32)
 
 FIRST, FIRST_OF = 0.2, 40
 """Share by which the first limit is above the relaxed chain, up to so many stages."""
+
+GROWN = 1.25
+"""Fronts that are no longer than this after a limit has risen are nearly whole."""
 
 LOOSE = 0.3
 """Share by which a limit may be above its lower bound before the least memory is looked at."""
@@ -113,14 +119,12 @@ class Search:
         largest = max(self.rooms)
         length = self.segments.length
         self.found = {room: Found(-self.costs.whole) for room in self.rooms}
-        if length <= SHORT or (length <= ONCE_FROM and len(self.rooms) > MANY):
-            with suppress(Over):
-                most = float("inf") if length <= SHORT else MANY_WORK
-                table = self._fill(Allowed.all(self.segments, largest), most=most)
-                self._take(table, dict.fromkeys(self.rooms, UNLIMITED), exact=True)
+        narrow = length <= FEW and largest <= NARROW * self.segments.states.whole().need
+        if length <= SHORT or narrow or (length <= MANY_FROM and len(self.rooms) > MANY):
+            self._whole(self.rooms, float("inf") if length <= SHORT else MANY_WORK)
         if self._open() and not self.context.stopped:
             with suppress(Over):
-                relaxed = Relaxed.of(self.segments, self.costs, largest, Work(stopped=self._stopped))
+                relaxed = self._relaxed(largest)
                 for room, found in self.found.items():
                     found.lower = relaxed.least(room)
                 with suppress(Over):
@@ -129,6 +133,15 @@ class Search:
                     self._thin(relaxed)
         if any(found.excess is None and not found.proved for found in self.found.values()):
             self._least()
+
+    def _whole(self, rooms: Sequence[int], most: float) -> None:
+        """Fill the fronts without a limit on the time, if that is no more work than `most`."""
+        with suppress(Over):
+            table = self._fill(Allowed.all(self.segments, max(rooms)), most=most)
+            self._take(table, dict.fromkeys(rooms, UNLIMITED), exact=True)
+
+    def _relaxed(self, room: int) -> Relaxed:
+        return Relaxed.of(self.segments, self.costs, room, Work(stopped=self._stopped))
 
     def _open(self) -> list[int]:
         """Return the rooms that are not settled."""
@@ -142,7 +155,7 @@ class Search:
 
     def _rise(self, relaxed: Relaxed) -> None:
         """Raise the limits until each room has its schedule, or the work is done."""
-        looked = False
+        looked, whole, spent, asked = False, self.segments.length > FEW, 0, list[int]()
         # A first limit that costs little more than a lower one would: the longer the chain, the nearer.
         self._factor = max(min(FIRST, FIRST * (FIRST_OF / self.segments.length) ** 2), 0.001)
         while (rooms := self._open()) and not self.context.stopped:
@@ -152,6 +165,8 @@ class Search:
                 rooms = self._open()
                 if not rooms:
                     return
+            if max(rooms) < relaxed.room:  # what surrounds segments is told in finer bins of the rooms
+                relaxed = self._relaxed(max(rooms))
             slack = self._limits(relaxed, rooms)
             done = self._work
             nothing = self.segments.length > ONCE_FROM and all(self.found[room].excess is None for room in rooms)
@@ -159,7 +174,13 @@ class Search:
                 slack = {room: min(limit, self.found[room].excess or limit) for room, limit in slack.items()}
             table = self._fill(self._allowed(relaxed, slack), most=MOST_WORK - self._work)
             self._take(table, slack, exact=True)
-            self._factor *= self._step(self._work - done)
+            spent, before = self._work - done, spent if rooms == asked else 0
+            asked = rooms
+            # Fronts that a limit hardly cuts any more need no careful steps.
+            self._factor *= 4.0 if spent <= GROWN * before else self._step(spent)
+            if not whole and (rooms := self._open()):
+                whole = True
+                self._whole(rooms, MANY_WORK)
 
     def _once(self, relaxed: Relaxed, slack: dict[int, int]) -> Cells:
         """Recompute each stage at most once; with thinned fronts where these grow too long, too."""

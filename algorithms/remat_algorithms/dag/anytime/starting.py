@@ -13,7 +13,7 @@ from remat_algorithms.dag.plans.model import StageModel
 from remat_algorithms.dag.plans.profile import profile
 from remat_algorithms.dag.plans.state import ALPHAS, Plan, Search
 
-TILTS = (0.001, 0.03, 1.0)
+TILTS = (0.0001, 0.001, 0.03, 1.0)
 """Shares by which what is wanted soon behind the moment is dearer, at the most."""
 
 TRIES, STEP, ROUGH = 3, 1000, 2
@@ -45,7 +45,7 @@ class Starting:
         return self.race.halted or self.race.context.stopped
 
     def sketch(self) -> None:
-        """Ask the relaxation, and offer plans: those of solutions nearly as good as the best one, till one fits."""
+        """Ask the relaxation, and offer plans of solutions near its own, till one fits; else of that."""
         if self.peak.at is None or self.race.over():
             return
         self.race.raise_bound(self._unit * self.peak.relax())
@@ -53,6 +53,8 @@ class Starting:
             moment = self.peak.near(tilt=tilt)
             if moment is None or self._takes(moment) or self.race.over():
                 break
+        if self.race.best is None and not self.rough and self.peak.relaxed:
+            self._takes(self.peak.relaxed[0])
 
     def mend(self, search: Search) -> None:
         """Let the greedy make plans of those that nearly fit; where it fails, of others that leave more room."""
@@ -90,6 +92,7 @@ class Starting:
             self._takes(answer.relaxed[0])
         if overall and not self._stopped():
             race.raise_overall(self._unit * self.peak.for_all(answer, near))
+        race.watch()
         return answer.ended
 
     def _takes(self, moment: Moment) -> bool:

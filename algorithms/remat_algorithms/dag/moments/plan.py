@@ -32,6 +32,7 @@ def runs_of(facts: Facts, at: int, moment: Moment, least: float = HALF) -> list[
     """
     kept = {value for value, share in moment.kept.items() if share >= least}
     away = {value for value, shares in moment.away.items() if value not in kept and sum(shares.values()) > 0.0}
+    kept |= {value for value in facts.values if _stays_rather(facts, value)}
     again = {task: share for task, share in moment.again.items() if share > 0.0}
     here = {value for value in facts.values if facts.here[value] or value in facts.begins}
     sequence = _Sequence(facts, here, again)
@@ -45,6 +46,17 @@ def runs_of(facts: Facts, at: int, moment: Moment, least: float = HALF) -> list[
         sequence.run(task)
     sequence.supply(value for value in facts.values if facts.stays[value] or value in facts.ends)
     return sequence.runs
+
+
+def _stays_rather(facts: Facts, value: int) -> bool:
+    """Whether a value that must be there at the end is made by a task that nobody reads, of more bytes than it has.
+
+    Another run of that task costs nothing in a program. As a run at the end it would hold what it reads up to there.
+    """
+    if not facts.stays[value]:
+        return False
+    unread = [task for task in facts.makers[value] if facts.unread[task]]
+    return any(facts.size[value] < sum(facts.size[read] for read in facts.reads[task]) for task in unread)
 
 
 class _Sequence:

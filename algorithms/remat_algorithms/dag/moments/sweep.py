@@ -72,7 +72,9 @@ Steps = list[dict[int, tuple[Choice, ...]]]
 """For each decision, and each set before it, the choices."""
 
 
-def sweep(built: MomentProgram, price: float, *, stopped: Callable[[], bool], near: int = 0) -> Swept | None:
+def sweep(
+    built: MomentProgram, price: float, *, stopped: Callable[[], bool], near: int = 0, most: int = FEW_LABELS
+) -> Swept | None:
     """Solve a program of one moment in one memory; None where it is another one, or takes too many sets.
 
     Parameters
@@ -85,6 +87,8 @@ def sweep(built: MomentProgram, price: float, *, stopped: Callable[[], bool], ne
         Asked for each decision.
     near : int
         Units of time within which of the bound a solution is good enough.
+    most : int
+        Labels of a set at first.
 
     Notes
     -----
@@ -104,7 +108,7 @@ def sweep(built: MomentProgram, price: float, *, stopped: Callable[[], bool], ne
         return None
     graph = _Graph(steps, round(math.ldexp(price, bits)), bits, room)
     best: tuple[int, set[int]] | None = None
-    bound, most = graph.reached(0), FEW_LABELS
+    bound = graph.reached(0)
     reach, last = max(1, (total << bits) >> FIRST), (total << bits) >> LAST
     while reach <= last and most <= MOST_LABELS:
         found = graph.labels(reach, most, stopped)

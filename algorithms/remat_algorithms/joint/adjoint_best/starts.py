@@ -115,7 +115,7 @@ def _in_working_memory(problem: Problem, context: Context) -> tuple[str, Proposa
 def _to_storage_and_back(problem: Problem, context: Context, rounds: int) -> tuple[str, Proposal | None]:
     """Return what a search for chains finds that sends any value away, tapes and adjoints too, beside computing."""
     quick = problem.chain.length <= MOST_OFFLOADED or context.seconds_left is not None
-    name, given = "remat-offload-best", {"iterations": min(OFFLOADING_ROUNDS, rounds)}
+    name, given = "remat-offload-best", {"iterations": min(OFFLOADING_ROUNDS, rounds), "work": 0}
     return name, _as_a_chain(problem, name, given, context) if problem.machine.links and quick else None
 
 

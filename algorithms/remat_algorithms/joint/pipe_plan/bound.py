@@ -55,6 +55,8 @@ def limits_of(problem: Problem) -> Limits | None:
     instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
     apart = instance.has_skips or instance.tokens is not None or instance.parts or instance.is_stream
+    # What waits at a host need not be made again.
+    apart = apart or instance.cluster.host is not None
     paired = any(layer.paired_time is not None for layer in instance.layers)
     if apart or paired or instance.is_open or any(processor.speed != 1 for processor in machine.processors):
         return None

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from math import comb
@@ -167,6 +167,7 @@ class _Planning:
         self.costs = StageCosts(instance, instance.each_layer(), instance.device_types, recompute)
         self.bounds: list[Bound] = []
         self.lines: list[_Line] = []
+        self.hosted: Proposal | None = None  # a plan with copies to a host
 
     def run(self) -> Proposal:
         self._bound()
@@ -180,6 +181,9 @@ class _Planning:
         if self.options.zoo:
             self._ask_zoo()
         self._search()
+        hosted = self.hosted
+        if hosted is not None and (self.best.makespan is None or (hosted.makespan or 0) < self.best.makespan):
+            return replace(hosted, bounds=tuple(self.bounds))
         return Proposal(
             orders=self.best.answer,
             makespan=self.best.makespan,
@@ -287,6 +291,8 @@ class _Planning:
                 return
             with suppress(OptionError):
                 proposal = ask()
+                if proposal.steps is not None:
+                    self.hosted = proposal
                 if proposal.orders is not None:
                     self.best.weigh(proposal.orders)
                     stages = proposal.orders.stages

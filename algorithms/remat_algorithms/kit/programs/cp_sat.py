@@ -35,6 +35,9 @@ FINEST = 1e-7
 LOWERED = 1e-7
 """Share by which a bound is lowered against the tolerances of whoever has found it."""
 
+ROUNDED = 2.0**-50
+"""Share by which a bound in units that are no step of the costs is lowered against rounding."""
+
 LARGEST_COST, LARGEST_ROW = 2**50, 2**50
 """Sums of all costs, and of the coefficients of a row, up to which they are taken as they are."""
 
@@ -182,14 +185,14 @@ def solve(
     if work is not None:
         parameters.max_deterministic_time = work
     if raised is not None:
-        job.solver.best_bound_callback = lambda bound: raised(unit * max(0.0, bound))
+        job.solver.best_bound_callback = lambda bound: raised(_in_units(bound, unit, step))
     answer = watched(job, stopped)
     if answer.outcome is Outcome.INFEASIBLE:
         return Answer(Outcome.INFEASIBLE, None, math.inf, job.work)
     solution = None
     if answer.outcome is not Outcome.UNKNOWN:
         solution = np.array([job.solver.value(column) for column in columns], dtype=np.float64)
-    return Answer(answer.outcome, solution, unit * max(0.0, answer.bound), job.work)
+    return Answer(answer.outcome, solution, _in_units(answer.bound, unit, step), job.work)
 
 
 def _model_of(
@@ -221,6 +224,14 @@ def _model_of(
         )
         model.add(total >= math.ceil(known / unit * (1.0 - LOWERED) - lost - LOWERED))
     return model, columns, True
+
+
+def _in_units(bound: float, unit: float, step: float | None) -> float:
+    """Return a bound, 0 at least, from what CP-SAT has made of the whole number that it is in units."""
+    if not math.isfinite(bound):
+        return max(0.0, bound)
+    found = unit * max(0.0, float(round(bound)))
+    return found if unit == step else found * (1.0 - ROUNDED)
 
 
 def _whole_costs(costs: Sequence[float], step: float | None) -> tuple[float, list[int]]:

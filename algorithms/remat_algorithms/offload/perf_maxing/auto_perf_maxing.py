@@ -25,6 +25,7 @@ from remat_algorithms.offload.perf_maxing.outer import Limits, frugal, shares_of
 from remat_algorithms.offload.perf_maxing.storages import Storages
 from remat_algorithms.offload.swaps.choice import Choice, Plan
 from remat_algorithms.offload.swaps.copies import Swap
+from remat_algorithms.offload.swaps.proposals import nothing_fits
 from remat_algorithms.offload.swaps.routes import Route, device_of, routes
 from remat_algorithms.offload.swaps.swaps import Order
 
@@ -73,7 +74,8 @@ def solve(problem: Problem, options: PerfMaxingOptions, context: Context) -> Pro
     ways = routes(problem.machine)
     choice = Choice(problem, Order.of(problem), ways)
     if choice.fits:
-        return _proposal(choice.dispatched([]), context, "")
+        plan = choice.dispatched([])
+        return nothing_fits(choice, NAME) if plan is None else _proposal(plan, "")
     training = training_of(problem, NAME, most=MOST_TASKS)
     found = list(dict.fromkeys(layers_of(training, how, options.count) for how in HOW[options.layers]))
     found = [layering for layering in found if layering.count > 1]
@@ -85,14 +87,13 @@ def solve(problem: Problem, options: PerfMaxingOptions, context: Context) -> Pro
             plan = policy.plan(share)
             if plan is not None:
                 part = "" if share == 1 else f"; the policy was given {share:.0%} of the budget"
-                return _proposal(plan, context, f"{layering.count} layers{part}")
+                return _proposal(plan, f"{layering.count} layers{part}")
     counts = " or ".join(f"{layering.count} layers" for layering in found)
     why = f"{counts}, and no schedule that fits" if found else "no layers: no names tell them, and no narrow points"
     return Proposal(notes=(f"{NAME}: {why}",))
 
 
-def _proposal(plan: Plan | None, context: Context, note: str) -> Proposal:
-    assert plan is not None, "nothing moves"
+def _proposal(plan: Plan, note: str) -> Proposal:
     return Proposal(
         steps=plan.outcome.steps,
         makespan=plan.makespan,

@@ -13,6 +13,7 @@ from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
 from remat_algorithms.chain.rotor.runs import Reader
 from remat_algorithms.chain.segments import RunList, Segments
+from remat_algorithms.offload.chains.bound import bounded
 from remat_algorithms.offload.offload_greedy import OffloadOptions, greedy_plan, rankings
 from remat_algorithms.offload.pofo.table import Decision, PofoTable, Rates, remade_segments
 from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
@@ -40,6 +41,7 @@ class OffloadDpOptions(OffloadOptions):
 class PofoOptions(OffloadDpOptions):
     """Options of `pofo`."""
 
+    bound: bool = Field(True, description="bound all schedules as well, by programs about one moment of each")
     slots: int = Field(POFO_SLOTS, ge=2, le=100, description="parts of the memory; time grows with their cube")
 
 
@@ -80,7 +82,8 @@ def solve_offload_dp(problem: Problem, options: OffloadDpOptions, context: Conte
     assert plan is not None
     bound = fluid_bound(choice, context) if options.bound else None
     notes = _notes(plan, modelled)
-    return proposal_of(plan, context, bound=bound, source="fluid relaxation", notes=notes)
+    proposal = proposal_of(plan, context, bound=bound, source="fluid relaxation", notes=notes)
+    return bounded(proposal, problem, context, work=0) if options.bound else proposal
 
 
 def solve_pofo(problem: Problem, options: PofoOptions, context: Context) -> Proposal:
@@ -88,7 +91,7 @@ def solve_pofo(problem: Problem, options: PofoOptions, context: Context) -> Prop
 
     Takes instances of kind `chain`. Without a way out of the processor's memory and back, the answer is that of
     `rotor`. Gives the quickest of the table's plans, as placed, and of the schedules of `rotor` and `offload-greedy`; a
-    note gives the table's estimate.
+    note gives the table's estimate. Its bound holds for all schedules (`remat_algorithms.offload.chains.bound`).
 
     Raises
     ------
@@ -111,7 +114,8 @@ def solve_pofo(problem: Problem, options: PofoOptions, context: Context) -> Prop
     plan = best_of([*(found.plan for found in modelled), start])
     if plan is None:
         return replace(nothing_fits(choice, "pofo", within=None), termination=context.termination)
-    return proposal_of(plan, context, source="pofo", notes=_notes(plan, modelled))
+    proposal = proposal_of(plan, context, source="pofo", notes=_notes(plan, modelled))
+    return bounded(proposal, problem, context) if options.bound else proposal
 
 
 def rotor_plan(problem: Problem, ways: tuple[Route, ...], context: Context) -> Plan | None:

@@ -57,7 +57,8 @@ def solve(problem: Problem, options: AutoswapOptions, context: Context) -> Propo
     choice = Choice(problem, Order.of(problem), required_routes(problem, "autoswap"))
     if choice.fits:
         plan = choice.plan([])
-        assert plan is not None, "nothing moves"
+        if plan is None:  # what must leave, or begins elsewhere, is too much there
+            return nothing_fits(choice, "autoswap")
         return proposal_of(plan, context, bound=plan.makespan, source="autoswap")
     scores = Scores.of(choice)
     search = BestPlan(problem, context)

@@ -23,7 +23,7 @@ import numpy as np
 
 from remat.plugin import Context, Problem, Proposal
 from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
-from remat_algorithms.offload.swaps.proposals import proposal_of
+from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.remaking import Remaking
 from remat_algorithms.offload.swaps.routes import routes
 from remat_algorithms.offload.swaps.swaps import Order
@@ -51,7 +51,8 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     choice = Choice(problem, order, ways)
     if choice.fits:
         plan = choice.plan([])
-        assert plan is not None, "nothing moves"
+        if plan is None:  # what must leave, or begins elsewhere, is too much there
+            return nothing_fits(choice, "capuchin")
         return proposal_of(plan, context, source="capuchin")
     hidden, exposed = by_free_time(choice, stopped)
     plan = best_of(_mixed(choice, hidden, exposed, stopped, keep=keep) for keep in (True, False))

@@ -77,6 +77,13 @@ class Choice:
         Whether gathered parameters stay from forward to backward.
     home : int or None
         The memory where its parameters and optimizer states lie, where that is open; None: as the setting says.
+    helped : int
+        What of it runs on the helper, beside its parameters: 0 nothing, 1 its first forward (it then runs again on the
+        device), 2 its forward and its backward.
+    delay : int
+        How many backwards on the device come between its own and its update there.
+    yields : bool
+        Whether its new optimizer state leaves the device behind what the helper waits for.
     """
 
     streams: bool = False
@@ -84,6 +91,9 @@ class Choice:
     again: bool = False
     keeps: bool = False
     home: int | None = None
+    helped: int = 0
+    delay: int = 0
+    yields: bool = False
 
 
 class Setting:
@@ -145,6 +155,16 @@ class Setting:
         """The memory to which activations leave, the nearest one; None if there is none."""
         near = routes(self.machine)
         return near[0].memory if near else None
+
+    @property
+    def may_be_helped(self) -> bool:
+        """Whether a processor beside the parameters may run forwards and backwards, too."""
+        if self.helper is None or self.device != 0 or self.open_parameters or self.open_states:
+            return False
+        beside = self.machine.processors[self.helper].memory
+        plain = not self.graph.parts and self.graph.times is None and not self.problem.instance.is_stream
+        ways = {(0, beside), (beside, 0)} <= self.machine.link_index.keys()
+        return plain and ways and self.parameter_home == self.optimizer_home == beside
 
     @property
     def gathers_for_use(self) -> bool:

@@ -42,6 +42,33 @@ class Manner:
     away: bool = False
 
 
+@dataclass(slots=True, eq=False)
+class _Copy:
+    """An activation in a memory, from when it is made or comes until its last use there.
+
+    Attributes
+    ----------
+    value, memory : int
+    uses : list of int
+        Runs, the one that makes it, too.
+    made : int
+        That run; `AT_ONCE` if it was there or came.
+    source : _Copy or None
+        From where it came, for the run `needed`, by a `transfer`.
+    sent : _Copy or None
+        What it was sent on as.
+    """
+
+    value: int
+    memory: int
+    uses: list[int]
+    made: int
+    source: _Copy | None = None
+    needed: int = -1
+    sent: _Copy | None = None
+    transfer: int | None = None
+
+
 class Training:
     """One iteration as a program.
 
@@ -65,6 +92,8 @@ class Training:
         count = len(setting.stages)
         self.runs: list[tuple[int, int, tuple[int, ...]]] = []  # (task, processor, runs that have to end before)
         self.first, self.second, self.last = [0] * count, [0] * count, [0] * count
+        self.sent: dict[int, int] = {}  # transfers that helped backwards wait for
+        self.helper = 0 if setting.helper is None else setting.helper
         self.gathers: list[list[int]] = [[] for _ in setting.stages]
         self.exchange: dict[int, int] = {}  # collective: where it runs
         self.update: dict[int, int] = {}
@@ -76,7 +105,10 @@ class Training:
         self.drops: list[list[int]] = [[] for _ in self.runs]
         self.replaces: list[list[int]] = [[] for _ in self.runs]
         self.transfers: list[Transfer] = []
-        self._activations()
+        if any(choice.helped for choice in self.choices):
+            self._shared_activations()
+        else:
+            self._activations()
         for task, position in self.exchange.items():
             buckets = [stage.bucket for stage in setting.stages if stage.exchange == task]
             self.drops[position] += [bucket for bucket in buckets if bucket is not None]
@@ -109,13 +141,15 @@ class Training:
                 self._gather(index, self.first[index - 1] if index else None)
             if self.manner.prefetch and index + 1 < len(stages):
                 self._gather(index + 1, self.first[index - 1] if index else None)
-            self.first[index] = self._append(stage.plain if choice.again else stage.forward)
+            task = stage.plain if self.twice(choice) else stage.forward
+            self.first[index] = self._append(task, self.helper if choice.helped else 0)
 
     def _backwards(self) -> None:
         """Append backwards, with what comes before each of them, exchanges, and updates on the device."""
         stages = self.setting.stages
         late: list[int] | None = [] if self.manner.late else None
         waiting: list[int] = []  # updates that wait for an exchange beside the next backward
+        delayed: list[tuple[int, int]] = []  # updates that wait for some backwards more
         for index in reversed(range(len(stages))):
             stage, choice = stages[index], self.choices[index]
             before = self.last[index + 1] if index + 1 < len(stages) else self.loss
@@ -123,8 +157,11 @@ class Training:
                 self._gather(index, before)
             if self.manner.prefetch and index > 0 and self._again(index - 1):
                 self._gather(index - 1, before)
-            self.second[index] = self._append(stage.forward) if choice.again else len(self.runs)
-            self.last[index] = self._append(stage.backward)
+            helped = choice.helped == 2
+            if helped:
+                self._others(index)
+            self.second[index] = self._append(stage.forward) if self.twice(choice) else len(self.runs)
+            self.last[index] = self._append(stage.backward, self.helper if helped else 0)
             for other in waiting:
                 self._update(other)
             waiting = []
@@ -136,12 +173,20 @@ class Training:
             if late is not None:
                 late += ready
             elif task is None:
-                for other in ready:
-                    self._update(other)
+                delayed += [(index - self.choices[other].delay, other) for other in ready]
+                for due, other in delayed:
+                    if due >= index:
+                        self._update(other)
+                delayed = [entry for entry in delayed if entry[0] < index]
             else:
                 waiting = ready
-        for other in late or waiting:
+        for other in late or waiting or [other for _, other in delayed]:
             self._update(other)
+
+    @staticmethod
+    def twice(choice: Choice) -> bool:
+        """Whether a stage's forward runs again before its backward."""
+        return choice.helped == 1 or (choice.again and not choice.helped)
 
     def _exchanged_with(self, index: int) -> list[int]:
         """Return the stages whose gradients are there after a stage's backward, and its exchange, in their order."""
@@ -151,10 +196,10 @@ class Training:
         together = [k for k, stage in enumerate(stages) if stage.exchange == task]
         return together[::-1] if index == together[0] else []
 
-    def _others(self) -> None:
-        """Append the updates elsewhere."""
+    def _others(self, down_to: int = -1) -> None:
+        """Append the updates elsewhere of the stages behind one."""
         for index in reversed(self.setting.updated):
-            if index not in self.update:
+            if index > down_to and index not in self.update and (down_to < 0 or self.choices[index].updater != 0):
                 self._update(index)
 
     def _update(self, index: int) -> None:
@@ -206,6 +251,53 @@ class Training:
             self._carry(inputs, 0, setting.device, ready=AT_ONCE, needed=self.first[0])
             self._carry(output, setting.device, 0, ready=current[output][-1], needed=len(self.runs))
 
+    def _shared_activations(self) -> None:
+        """Let activations follow who reads them, to the helper and back, and free each copy after its last use."""
+        graph, setting = self.graph, self.setting
+        weights = {value for stage in setting.stages for value in stage.values}
+        beside = setting.machine.processors[self.helper].memory
+        inputs, output = graph.value("x0"), graph.value("y0")
+        start = _Copy(inputs, setting.device, [], AT_ONCE)
+        copies, at = [start], {(inputs, setting.device): start}
+
+        def read(value: int, memory: int, position: int) -> _Copy:
+            copy = at.get((value, memory))
+            if copy is None:
+                source = at[value, beside if memory == setting.device else setting.device]
+                copy = at[value, memory] = _Copy(value, memory, [], AT_ONCE, source, position)
+                source.sent = copy
+                copies.append(copy)
+            return copy
+
+        for position, (task, processor, _) in enumerate(self.runs):
+            memory = setting.machine.processors[processor].memory
+            for value in graph.reads[task].tolist():
+                if value not in weights:
+                    read(value, memory, position).uses.append(position)
+            for value in graph.writes[task].tolist():
+                if value not in weights:
+                    copy = at[value, memory] = _Copy(value, memory, [position], position)
+                    copies.append(copy)
+        read(output, setting.device, len(self.runs))
+        backwards = {position: index for index, position in enumerate(self.last)}
+        for copy in copies:
+            if copy.source is not None:
+                source = copy.source
+                copy.transfer = self._carry(
+                    copy.value,
+                    source.memory,
+                    copy.memory,
+                    ready=source.made,
+                    needed=copy.needed,
+                    last_use=source.uses[-1] if source.uses else AT_ONCE,
+                    previous=-1 if source.transfer is None else source.transfer,
+                )
+                if copy.memory != setting.device and copy.needed in backwards:
+                    self.sent[backwards[copy.needed]] = copy.transfer
+            kept = copy.value == output and copy.memory == setting.device
+            if copy.uses and copy.sent is None and not kept:
+                self.drops[copy.uses[-1]].append(copy.value)
+
     def _leave(self, value: int, uses: list[int]) -> None:
         """Let an activation wait elsewhere between forwards and backwards, unless it is for the last stage."""
         setting, count = self.setting, len(self.setting.stages)
@@ -247,6 +339,8 @@ class Training:
 
     def _uses(self, index: int) -> tuple[int, int, int]:
         """Return the runs that use a stage's own parameters: the first, that of its backward, and the last."""
+        if self.choices[index].helped:
+            return self.second[index], self.second[index], self.last[index]
         if self.setting.stages[index].gathered is None:
             return self.first[index], self.second[index], self.last[index]
         gathers = self.gathers[index]
@@ -264,10 +358,16 @@ class Training:
         read = stage.update is not None and value in self.graph.reads[stage.update].tolist()
         begin, again = self._ahead(index)
         spare: int | None = None  # a memory with a copy for an update there
-        if home != device:
+        if choice.helped == 2:  # all that reads them is beside them
+            spare = home
+            if not read:
+                self.drops[last].append(value)
+        elif home != device:
             spare = home if read and place == home else None
             stays = spare is not None
-            self._carry(value, home, device, ready=AT_ONCE, needed=first, begin=begin, keep=stays or streams)
+            held = self.first[index] if choice.helped else AT_ONCE
+            keep = stays or streams
+            self._carry(value, home, device, ready=AT_ONCE, needed=first, begin=begin, keep=keep, last_use=held)
             if streams:
                 self.drops[first].append(value)
                 self._carry(value, home, device, ready=first, needed=second, begin=again, keep=stays)
@@ -286,7 +386,7 @@ class Training:
             self._carry(value, device, place, ready=ready, needed=self.update[index], last_use=last)
         elif not read and self.manner.stays and home == device and place == device:
             self.replaces[self.renewal.get(index, self.update[index])].append(value)
-        elif not read or place != device:
+        elif (not read or place != device) and choice.helped != 2:
             self.drops[last].append(value)
         self._new_parameters(index, home, place)
 
@@ -310,7 +410,7 @@ class Training:
             if value is None:
                 continue
             self.drops[self.update[index]].append(value)
-            if place != self.setting.device:
+            if place != self.setting.device and self.choices[index].helped != 2:
                 device = self.setting.device
                 self._carry(value, device, place, ready=ready, needed=self.update[index], holds=holds)
 
@@ -322,7 +422,14 @@ class Training:
         self.drops[self.update[index]].append(stage.optimizer)
         if place != home:
             self._carry(stage.optimizer, home, place, ready=AT_ONCE, needed=self.update[index])
-            self._carry(stage.new_optimizer, place, home, ready=self.update[index], needed=len(self.runs))
+            before = self._awaited_below(index) if self.choices[index].yields and place == self.setting.device else -1
+            ready, end = self.update[index], len(self.runs)
+            self._carry(stage.new_optimizer, place, home, ready=ready, needed=end, previous=before)
+
+    def _awaited_below(self, index: int) -> int:
+        """Return the transfer that takes the gradient of an activation to the next stage whose backward is helped."""
+        helped = (below for below in reversed(range(index)) if self.choices[below].helped == 2)
+        return next((self.sent[below] for below in helped if below in self.sent), -1)
 
     def _place(self, index: int) -> int:
         """Memory of the processor that updates a stage."""

@@ -8,6 +8,7 @@ hides as much of it as can be; the choice is NP-hard, and this is a heuristic:
    the fewest forwards that run again (most bytes per time first) are tried in place of that, and beside it.
 2. A walk flips and exchanges stages that leave and forwards that run again, and moves updates between processors. Of
    very short chains all choices are tried.
+3. Where parameters lie beside another processor, that may run forwards and backwards as well (module `helped`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from remat.plugin import (
 from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.kit.whole import raised
 from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
+from remat_algorithms.offload.weights import helped
 from remat_algorithms.offload.weights.parameters import Choice, Setting
 from remat_algorithms.offload.weights.rules import setting_of, with_places
 from remat_algorithms.offload.weights.training import Manner, Training
@@ -44,6 +46,10 @@ Choices = list[Choice]
 
 WORSE = 0.05
 """Most by which the walk accepts a longer makespan; little is likelier."""
+HELPED = 3
+"""How many times more changes are tried where a helper runs forwards and backwards."""
+WORSE_HELPED = 0.01
+"""The same where a helper runs forwards and backwards: there are more ways to change little."""
 BACK = 0.05
 """How often it returns to the best after a refusal."""
 
@@ -51,7 +57,7 @@ BACK = 0.05
 class WeightOffloadOptions(Options):
     """Options of `weight-offload`."""
 
-    evaluations: int = Field(300, ge=0, description="most changes that the walk tries")
+    evaluations: int = Field(300, ge=0, description="most changes that the walk tries, or a third of them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +94,12 @@ def solve(problem: Problem, options: WeightOffloadOptions, context: Context) -> 
     found = search.start()
     if found is None:
         return Proposal(least=search.least_memory(), bounds=_bounds(problem))
+    bounds = (*_bounds(problem), *_crossing(search, found.makespan, context))
     found = search.improve(found, options.evaluations)
     return Proposal(
         steps=found.steps,
         makespan=found.makespan,
-        bounds=_bounds(problem),
+        bounds=bounds,
         termination=context.termination,
         notes=_notes(found.training),
     )
@@ -122,19 +129,41 @@ class _Search(Incumbent[_Found]):
                 self.updaters.remove(updater)
                 if not self.updaters:
                     raise
-            if self.context.stopped or self._is_fastest():
+            if self.context.stopped or self.is_fastest:
                 break
+        if self.setting.may_be_helped:
+            self._helped_starts()
         return self.best
+
+    def _helped_starts(self) -> None:
+        """Let the helper run first stages, as many as are best or one more or less; then update some on the device."""
+        for row in helped.prefixes(self.setting):
+            found: list[tuple[tuple[Number, int], int]] = []
+            for place, choices in enumerate(row):
+                if self.context.stopped or self.is_fastest:
+                    return
+                one = self._evaluate(choices)
+                if one is not None:
+                    found.append((one.cost, place))
+            best = min(found, default=(None, -2))[1]
+            for choices in row[max(0, best - 1) : best + 2]:
+                for updated in helped.with_updates(self.setting, choices):
+                    if self.context.stopped or self.is_fastest:
+                        return
+                    self._evaluate(updated)
 
     def improve(self, best: _Found, evaluations: int) -> _Found:
         """Try all choices, if they are no more than that; otherwise flip and exchange, now and then for the worse."""
         ways = len(self.updaters) ** len(self.setting.updated) * 2 ** (len(self.movable) + self.count)
         if ways <= evaluations:
             for choices in self._all_choices():
-                if self.context.stopped or self._is_fastest():
+                if self.context.stopped or self.is_fastest:
                     break
                 self._evaluate(choices)
-        else:
+        if self.setting.may_be_helped:
+            self._walk(self.best or best, HELPED * evaluations)
+            self._trim()
+        elif ways > evaluations:
             self._walk(best, evaluations)
             self._trim()
         return self.best or best
@@ -156,7 +185,7 @@ class _Search(Incumbent[_Found]):
         plain = [Choice(updater=updater)] * self.count
         for order in self._orders():
             self._fewest(plain, order, lambda choice: replace(choice, streams=True))
-        if self.best is not None and (self.context.stopped or self._is_fastest()):
+        if self.best is not None and (self.context.stopped or self.is_fastest):
             return
         streaming = [replace(c, streams=index in self.movable[:-1]) for index, c in enumerate(plain)]
         for choices in (plain, streaming):
@@ -216,15 +245,19 @@ class _Search(Incumbent[_Found]):
         return found
 
     def _walk(self, best: _Found, evaluations: int) -> None:
-        chance = self.context.random()
+        chance, setting = self.context.random(), self.setting
+        helps = setting.may_be_helped
+        worse = WORSE_HELPED if helps else WORSE
         current = best
         for _ in range(evaluations):
-            if self.context.stopped or self._is_fastest():
+            if self.context.stopped or self.is_fastest:
                 return
-            found = self._evaluate(self._changed(list(current.training.choices), chance))
+            choices = list(current.training.choices)
+            choices = helped.changed(setting, choices, chance) if helps else self._changed(choices, chance)
+            found = self._evaluate(choices)
             if found is not None and found.cost < best.cost:
                 best = found
-            if found is not None and found.makespan <= current.makespan * (1 + WORSE * chance.random() ** 2):
+            if found is not None and found.makespan <= current.makespan * (1 + worse * chance.random() ** 2):
                 current = found
             elif chance.random() < BACK:
                 current = best
@@ -240,7 +273,8 @@ class _Search(Incumbent[_Found]):
                 changed[index] = replace(changed[index], streams=False)
                 self._evaluate(changed)
 
-    def _is_fastest(self) -> bool:
+    @property
+    def is_fastest(self) -> bool:
         return self.best is not None and self.best.makespan <= self.fastest
 
     def _all_choices(self) -> Iterator[Choices]:
@@ -307,10 +341,30 @@ def _bounds(problem: Problem) -> tuple[Bound, ...]:
     return (Bound(best, ALL_SCHEDULES, "parameters that must cross the links"),) if best else ()
 
 
+def _crossing(search: _Search, makespan: Number, context: Context) -> tuple[Bound, ...]:
+    """Bound the makespan where the processor beside the parameters computes, too."""
+    if not search.setting.may_be_helped or search.is_fastest or context.stopped:
+        return ()
+    from remat_algorithms.offload.weights.crossing import crossing_bound
+
+    value = crossing_bound(search.setting, float(makespan), lambda: context.stopped)
+    what = "parameters that must cross the links, and who works"
+    return (Bound(raised(search.setting.problem, value), ALL_SCHEDULES, what),) if value > 0 else ()
+
+
 def _notes(training: Training) -> tuple[str, ...]:
     choices = [training.choices[index] for index in training.setting.updated]
     leave = sum(choice.streams for choice in choices)
     elsewhere = sum(choice.updater != 0 for choice in choices)
     counted = f"{len(choices)} stages with parameters: {leave} leave between F and B, {elsewhere} are updated elsewhere"
-    again = sum(choice.again for choice in training.choices)
-    return (counted, f"{again} of {len(training.choices)} forwards run again") if again else (counted,)
+    notes = [counted]
+    again = sum(Training.twice(choice) for choice in training.choices)
+    if again:
+        notes.append(f"{again} of {len(training.choices)} forwards run again")
+    forwards = sum(choice.helped > 0 for choice in training.choices)
+    backwards = sum(choice.helped == 2 for choice in training.choices)
+    if forwards:
+        setting = training.setting
+        name = setting.machine.processors[setting.helper or 0].name
+        notes.append(f"{name} runs {forwards} first forwards and {backwards} backwards")
+    return tuple(notes)

@@ -79,10 +79,10 @@ def state_of(facts: Facts, seed: int) -> State:
         offset=np.zeros(classes),
         reach=np.zeros((devices, devices)),
         path=np.zeros((devices + 1, devices)),
-        progress=Progress(random=_first_random(seed), current=math.inf, best=math.inf, period=0.0, moves=0),
+        progress=Progress(random=first_random(seed), current=math.inf, best=math.inf, period=0.0, moves=0),
     )
 
 
-def _first_random(seed: int) -> int:
+def first_random(seed: int) -> int:
     """Return a state of the random numbers that differs from those of other seeds in all its bits, and is not 0."""
     return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]) >> 1 | 1

@@ -62,7 +62,7 @@ def orders_of(instance: PipelineInstance, lists: rules.Lists | rules.PairedLists
         return _paired(stages, lists, halves)
     if all(halves):
         return Orders(stages, lists.lists)
-    return Orders(stages, tuple(tuple(_whole(operations, halves)) for operations in lists.lists))
+    return Orders(stages, tuple(tuple(without_halves(operations, halves)) for operations in lists.lists))
 
 
 def _paired(stages: tuple[Stage, ...], lists: rules.PairedLists, halves: list[bool]) -> Orders:
@@ -73,7 +73,7 @@ def _paired(stages: tuple[Stage, ...], lists: rules.PairedLists, halves: list[bo
         listed: list[Pass] = []
         second: set[int] = set()
         for one in operations:
-            listed += _whole((one.forward, one.backward) if isinstance(one, rules.Pair) else (one,), halves)
+            listed += without_halves((one.forward, one.backward) if isinstance(one, rules.Pair) else (one,), halves)
             if isinstance(one, rules.Pair):
                 second.add(len(listed) - 1)
         found.append(tuple(listed))
@@ -81,7 +81,7 @@ def _paired(stages: tuple[Stage, ...], lists: rules.PairedLists, halves: list[bo
     return Orders(stages, tuple(found), tuple(paired))
 
 
-def _whole(operations: tuple[Pass, ...], halves: list[bool]) -> list[Pass]:
+def without_halves(operations: tuple[Pass, ...], halves: list[bool]) -> list[Pass]:
     """Return operations without the second halves that stages do not have."""
     return [
         operation._replace(phase=Phase.B) if operation.phase is Phase.BW and not halves[operation.stage] else operation

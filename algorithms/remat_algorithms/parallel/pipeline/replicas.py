@@ -72,7 +72,7 @@ class Replicas:
             return one
         count = self.count
         stages = tuple(
-            Stage(stage.layers, stage.device * count + k, *((k, count) if self.parts else ()))
+            Stage(stage.layers, stage.device * count + k, *((k, count) if self.parts else (0, 1)), stage.recompute)
             for stage in one.stages
             for k in range(count)
         )

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 from pydantic import Field
 
-from remat.plugin import Bound, Context, Number, OptionError, Options, Orders, Problem, Proposal, Termination
+from remat.plugin import (
+    Bound,
+    Context,
+    Number,
+    OptionError,
+    Options,
+    Orders,
+    PipelineInstance,
+    Problem,
+    Proposal,
+    Termination,
+)
+from remat_algorithms.parallel.pipeline.hosted.best import BestSteps, search_hosted
+from remat_algorithms.parallel.pipeline.hosted.selective import offload_selectively
 from remat_algorithms.parallel.pipeline.model import Lists
 from remat_algorithms.parallel.pipeline.named import named_orders
 from remat_algorithms.parallel.pipeline.pipe_exact import prove
@@ -93,11 +106,13 @@ def solve_search(problem: Problem, options: SearchOptions, context: Context) -> 
     -----
     It begins with all named schedules, and is never slower than one of these that fits. The search sees a relaxation
     (`Staging.model`); what it finds is placed and weighed. Where values that are only
-    passing take a device beyond its capacity, that has so much less room the next time.
+    passing take a device beyond its capacity, that has so much less room the next time. Where devices have a host
+    behind them, orders with copies there are searched, too (`hosted.walk`).
     """
     best = BestOrders(problem, context)
     for orders in named_orders(problem):
         best.weigh(orders)
+    limited: dict[str, Lists] = {}
     for staged in stagings(problem, options):
         for _ in range(ROUNDS):
             if context.stopped:
@@ -106,14 +121,39 @@ def solve_search(problem: Problem, options: SearchOptions, context: Context) -> 
                 staged.model, starts=staged.starts, seed=context.seed, moves=options.moves, stop=lambda: context.stopped
             )
             excess = [] if lists is None else best.consider(staged, lists)
+            if lists is not None:
+                limited[staged.name] = lists
             if not any(excess):
                 break
             staged = staged.tightened(excess)
+    hosted = None if _has_no_host(problem) else _search_hosted(problem, options, context, best, limited)
+    if hosted is not None and hosted.steps is not None:
+        best.orders, best.hanging, best.makespan = None, None, hosted.makespan
     return Proposal(
+        steps=None if hosted is None else hosted.steps,
         orders=best.answer,
         makespan=best.makespan,
         termination=context.termination if context.stopped else Termination.COMPLETED,
     )
+
+
+def _has_no_host(problem: Problem) -> bool:
+    instance = problem.instance
+    assert isinstance(instance, PipelineInstance)
+    return instance.cluster.host is None or instance.closes or bool(instance.cut)
+
+
+def _search_hosted(
+    problem: Problem, options: SearchOptions, context: Context, others: BestOrders, limited: Mapping[str, Lists]
+) -> BestSteps:
+    """Search for plans with copies to the host that are quicker than all without, of which some are given."""
+    best = BestSteps(problem, context, others.makespan)
+    for staged in stagings(problem, options):
+        if not context.stopped:
+            offload_selectively(best, staged)
+            known = [limited[staged.name]] if staged.name in limited else []
+            search_hosted(best, staged, starts=known, moves=options.moves, stop=lambda: context.stopped)
+    return best
 
 
 def stagings(problem: Problem, options: PlacementOptions) -> Iterator[Staging]:

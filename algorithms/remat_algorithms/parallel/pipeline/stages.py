@@ -133,6 +133,8 @@ def staging(problem: Problem, shape: str, chunks: int = 2) -> Staging:
     starts = tuple(_named(shape, devices, instance.micro_batches, chunks, split=instance.is_split))
     # Two operations at once are no orders of these.
     alone = ", one operation at a time" if any(layer.paired_time is not None for layer in instance.layers) else ""
+    if instance.cluster.host is not None:
+        alone += ", nothing at the host"
     chained = all(_between(instance.sources(), one, other) for one, other in pairwise(stages))
     return Staging(f"orders of evenly cut layers, {name[shape]}{alone}", instance, stages, model, starts, chained)
 

@@ -149,11 +149,11 @@ def extend(
                     scratch.at[depth] = larger
                     scratch.edge[depth] = sets.start[larger]
                     scratch.added[depth] = sets.group[edge]
-                    add(passes, scratch, walked, kind, sets.group[edge])
+                    add(passes, scratch, walked, kind, int(sets.group[edge]))
                     walked.visits += 1
                     load = load_of(devices, walked, kind, time)
                     if load <= bound:
-                        take(sets, devices, table, walked, larger, load, bound)
+                        take(sets, devices, table, walked, int(larger), load, bound)
 
 
 def load_of(devices: Devices, walked: Walked, kind: int, time: int) -> int:

@@ -1,9 +1,10 @@
 """`tarnawski-ip`: placements of a stream by an integer program, contiguous or not (after Tarnawski et al. 2020).
 
-It begins with the answer of `tarnawski-dp`, and is never worse. The class is that of placements of each unit on one
-processor, for all samples (`program`); where parameters keep every unit in one place anyway, and the machine is a star,
-what is proved holds for all schedules. With `contiguous` it is that of `tarnawski-dp`: proved by that where there are
-not too many down-sets, else improved by the program in which nothing goes back, in some order of the processors.
+It begins with the answer of `tarnawski-dp` and with splits by memory and by speed, and is never worse. The class is
+that of placements of each unit on one processor, for all samples (`program`); where parameters keep every unit in one
+place anyway, and the machine is a star, what is proved holds for all schedules. With `contiguous` it is that of
+`tarnawski-dp`: proved by that where there are not too many down-sets, else improved by the program in which nothing
+goes back, in some order of the processors.
 
 Limits are in CP-SAT's own units of work. Where what passes does not fit beside parameters, memories have so much less
 room the next time.
@@ -23,6 +24,7 @@ from remat_algorithms.parallel.placement.groups import Groups, groups_of
 from remat_algorithms.parallel.placement.model import Model, model_of
 from remat_algorithms.parallel.placement.placing import CONTIGUOUS, ONE_PLACE, ROUNDS, Best, over_all, sharpened
 from remat_algorithms.parallel.placement.program import Outlook, PlacementProgram
+from remat_algorithms.parallel.placement.shares import shares
 from remat_algorithms.parallel.placement.tarnawski_dp import (
     DownSetOptions,
     Found,
@@ -64,6 +66,8 @@ def solve(problem: Problem, options: ProgramOptions, context: Context) -> Propos
     termination = Termination.COMPLETED
     within = None
     if not context.stopped:
+        for split in shares(model):
+            best.consider(split)
         if best.placed is None and (start := packed(model, context)) is not None:
             best.consider(start)
         walk_on(best, options.moves)

@@ -122,9 +122,9 @@ def beside(ground: Ground, state: State, walked: Walked, unit: int) -> int:
     count = ground.start[unit + 1] - ground.start[unit]
     if count == 0:
         return int(state.home[unit])
-    flow = ground.flow[ground.start[unit] + draw(walked, count)]
+    flow = ground.flow[ground.start[unit] + draw(walked, int(count))]
     others = ground.reader_start[flow + 1] - ground.reader_start[flow]
-    chosen = draw(walked, others + 1)
+    chosen = draw(walked, int(others) + 1)
     if chosen == others:
         return int(state.home[ground.maker[flow]])
     return int(state.home[ground.reader[ground.reader_start[flow] + chosen]])

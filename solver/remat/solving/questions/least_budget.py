@@ -9,6 +9,7 @@ from typing import Any
 from remat.errors import OptionError
 from remat.instance import load
 from remat.plugin.context import Progress, interruptible
+from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.solving import portfolio
 from remat.solving.budget import Budget, budget_memory
@@ -90,16 +91,20 @@ def least_budget(
     answer = Answer(
         question=f"the least budget of {name} for {limits.text}", quantity="budget", value=None, memory=name
     )
-    bound = problem.least_makespan
+    bound = problem.least_objective
     if not limit.admits(bound):
         shown = format_time(bound, problem.units)
-        reason = f"no budget will do: whatever the memory, the makespan is at least {shown}"
+        reason = f"no budget will do: whatever the memory, {_what(problem)} is at least {shown}"
         return _refused(prober, answer, reason, ALL_SCHEDULES)
     with interruptible(effort.outer):
         search = search_least(prober, limit, resolution=RESOLUTION)
         if search.best is None:
             return _unmet(prober, answer, search, limit)
         return _met(prober, answer, search, search.best, limit)
+
+
+def _what(problem: Problem) -> str:
+    return "the time per sample" if problem.instance.is_stream else "the makespan"
 
 
 def _met(prober: Prober, answer: Answer, search: Search, best: Answered, limit: Limit) -> Result:
@@ -143,7 +148,7 @@ def _unmet(prober: Prober, answer: Answer, search: Search, limit: Limit) -> Resu
         scope = scope or refusal.solver.within or f"the {refusal.solver.name} schedule"
     least = format_time(result.makespan, result.units)
     outcome = "nothing was found" if scope is None else "no budget will do"
-    reason = f"{outcome}: even without a budget, the makespan of {refusal.solver.name} is {least}"
+    reason = f"{outcome}: even without a budget, {_what(prober.problem)} of {refusal.solver.name} is {least}"
     return _refused(prober, answer, reason, scope)
 
 

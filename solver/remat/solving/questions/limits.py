@@ -33,6 +33,9 @@ class Limits:
     @staticmethod
     def of(overhead: object, makespan: object, problem: Problem) -> Limits:
         """Read the two options."""
+        endless = problem.instance.is_stream
+        if endless and overhead is not None:
+            raise OptionError("a stream has no overhead: limit its time per sample", argument="max_overhead")
         share = None if overhead is None else read_share(overhead, "max_overhead")
         texts = [] if share is None else [f"an overhead of at most {_percent(share)}"]
         longest = None
@@ -42,7 +45,8 @@ class Limits:
             except ValueError as error:
                 raise OptionError(str(error), argument="max_makespan") from None
             longest = Fraction(time)
-            texts.append(f"a makespan of at most {format_time(time, problem.units)}")
+            what = "time per sample" if endless else "makespan"
+            texts.append(f"a {what} of at most {format_time(time, problem.units)}")
         return Limits(share, longest, " and ".join(texts))
 
     def of_problem(self, problem: Problem) -> Limit:

@@ -174,6 +174,7 @@ def test_a_long_chain_of_equal_stages(reads: list[str], in_place: bool, monkeypa
         for short in (0, 10**9):  # with a limit on the time, and without
             with monkeypatch.context() as patched:
                 patched.setattr(search, "SHORT", short)
+                patched.setattr(search, "FEW", 0)
                 answers.append(remat.solve(document, algorithm="rotor", budget=budget))
         assert answers[0].makespan == answers[1].makespan
         assert all(answer.optimal_within in (PERSISTENT, "all schedules") for answer in answers)

@@ -119,6 +119,7 @@ def test_several_rooms_share_one_search(seed: int, monkeypatch: pytest.MonkeyPat
         plain = setting.search(rooms, RotorOptions(gap=None)).found
         with monkeypatch.context() as patched:
             patched.setattr(rotor_search, "SHORT", 0)
+            patched.setattr(rotor_search, "FEW", 0)
             patched.setattr(rotor_search, "ONCE_FROM", 0)
             patched.setattr(rotor_allowed, "BINS", 8)
             patched.setattr(rotor_cells, "BATCH", 7)
@@ -150,6 +151,7 @@ def test_relaxed_fronts_may_be_rounded_down(seed: int, monkeypatch: pytest.Monke
     exact = Relaxed.of(setting.segments, setting.costs, room, Work()).least(room)
     monkeypatch.setattr(rotor_allowed, "MOST_POINTS", 8)
     monkeypatch.setattr(rotor_search, "SHORT", 0)
+    monkeypatch.setattr(rotor_search, "FEW", 0)
     assert Relaxed.of(setting.segments, setting.costs, room, Work()).least(room) <= exact
     found = setting.search([room], RotorOptions(gap=None)).found[room]
     monkeypatch.setattr(rotor_search, "SHORT", 99)
@@ -179,6 +181,7 @@ def test_too_long_fronts_are_thinned_and_say_so(monkeypatch: pytest.MonkeyPatch)
     room = setting.least.least + (setting.whole.need - setting.least.least) // 9
     exact = remat.solve(document, algorithm="rotor", budget=room + setting.resident)
     monkeypatch.setattr(rotor_search, "SHORT", 0)
+    monkeypatch.setattr(rotor_search, "FEW", 0)
     monkeypatch.setattr(rotor_search, "THIN", (2,))
     fill, works = Cells.of, []
 

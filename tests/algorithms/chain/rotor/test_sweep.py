@@ -157,6 +157,7 @@ def test_what_is_no_gap(given: object) -> None:
 @pytest.mark.parametrize("short", [0, 99])
 def test_a_gap_ends_the_search(short: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rotor_search, "SHORT", short)
+    monkeypatch.setattr(rotor_search, "FEW", 0)
     document = wide_chain(2)
     low, high = range_of(document)
     budget = (3 * low + high) // 4
@@ -173,6 +174,7 @@ def test_a_gap_ends_the_search(short: int, monkeypatch: pytest.MonkeyPatch) -> N
 def test_stopped_after_a_first_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     """What recomputes each stage at most once is the answer: better than least memory, with the bound so far."""
     monkeypatch.setattr(rotor_search, "SHORT", 0)
+    monkeypatch.setattr(rotor_search, "FEW", 0)
     monkeypatch.setattr(rotor_search, "ONCE_FROM", 0)
     document = wide_chain(0)
     low, high = range_of(document)

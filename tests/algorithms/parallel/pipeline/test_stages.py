@@ -31,7 +31,7 @@ def weigh(document):
                 continue
             steps, makespan, estimated = found
             verified = check(problem.graph, problem.machine, steps)
-            peaks = [verified.peaks[memory.name].size for memory in problem.machine.memories]
+            peaks = [verified.peaks[processor.name].size for processor in problem.machine.processors]
             # More only where many things happen at one instant.
             assert all(own >= peak for own, peak in zip(estimated, peaks, strict=True)), (shape, document)
             assert not staged.chained or seen.makespan <= makespan * (1 + 1e-9), (shape, document)

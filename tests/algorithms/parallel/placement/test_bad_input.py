@@ -87,3 +87,16 @@ def test_what_cannot_fit_is_named(run, save, algorithm, change, said, least):  #
     assert "infeasible, proved over all schedules" in shown
     assert said in shown
     assert least in shown
+
+
+def test_the_least_budget_for_a_time_per_sample(run, save):  # noqa: F811
+    """On one device the tasks take 5, on two 3: the second one holds a parameter of 6, and an output that passes."""
+    path = save(changed(lambda document: document["machine"]["memories"][2].update(capacity=100)))
+    asked = ("solve", path, "--algorithm", "tarnawski-dp")
+    assert "the least budget of host for a time per sample of at most 4" in run(*asked, "--max-makespan", 4).out
+    outcome = run(*asked, "--max-makespan", 2)
+    shown = " ".join(outcome.out.split())
+    assert outcome.code == 3
+    assert "no budget will do: whatever the memory, the time per sample is at least 2.5" in shown
+    outcome = run(*asked, "--max-overhead", "10%")
+    assert (outcome.code, "a stream has no overhead" in outcome.err) == (2, True)

@@ -6,11 +6,17 @@ import random
 import pytest
 
 import remat
+from remat.instance import load
+from remat.instance.lowering import machine_of, samples_of
+from remat.placement import place_stream
 from remat.plugin.proposal import ALL_SCHEDULES, Status
+from remat_algorithms.parallel.placement.model import build
 from remat_algorithms.parallel.placement.placing import CONTIGUOUS
+from remat_algorithms.parallel.placement.shares import shares
 from tests import places
 from tests.algorithms.parallel.placement.streams import inference, star
 from tests.oracles.placements import least
+from tests.verifier.sample_streams import stream
 
 POINTS = json.loads((places.ROOT / "tests/data/reference/pipeline_inference.json").read_text())["points"]
 FAST = {
@@ -136,6 +142,34 @@ def test_no_placement_is_quicker(seed):
 def test_no_placement_is_quicker_often(first):
     for seed in range(20_000 + first, 20_020 + first):
         any_is_best(seed)
+
+
+def no_split_is_quicker(seed):
+    """On any machine, a split by hand that fits is no quicker, nor is a contiguous placement."""
+    chance = random.Random(seed)
+    document = stream(chance, tasks=6, room=chance.choice([None, (10, 30)]))
+    own = remat.solve(document, algorithm="tarnawski-ip", options=FAST["tarnawski-ip"]).makespan
+    line = remat.solve(document, algorithm="tarnawski-dp").makespan
+    assert line is None or own <= line
+    instance = load(document)
+    machine = machine_of(instance)
+    graph = samples_of(instance, machine).graph
+    model = build(graph, machine)
+    for split in shares(model):
+        placed = place_stream(graph, machine, [model.homes(split)])
+        assert not placed.fits or own <= placed.pattern.period
+    return own is not None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_split_is_quicker(seed):
+    no_split_is_quicker(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_no_split_is_quicker_often(first):
+    assert sum(no_split_is_quicker(70_000 + seed) for seed in range(first, first + 20)) > 10
 
 
 def in_scarce_memory(seed):

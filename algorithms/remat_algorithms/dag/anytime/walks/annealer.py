@@ -87,6 +87,11 @@ class Annealer:
         self._walk.state.best_length = len(items) + 1
 
     @property
+    def longest(self) -> int:
+        """The most runs of a sequence."""
+        return LONGEST * self.model.stages
+
+    @property
     def best(self) -> list[int] | None:
         """Items of the quickest sequence known that fits."""
         if self._walk.state.best_time == math.inf:

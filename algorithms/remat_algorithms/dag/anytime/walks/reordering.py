@@ -21,14 +21,14 @@ from remat_algorithms.dag.plans.state import ALPHAS, Plan, Search
 REFERENCE = "schedules in the reference order"
 IMPROVED = "schedules in the improved order"
 
-FIRST_SHARE, WINDOWS_SHARE, SHARE, MENDING_SHARE = 0.1, 0.1, 0.4, 0.3
+FIRST_SHARE, WINDOWS_SHARE, SHARE, MENDING_SHARE = 0.35, 0.1, 0.4, 0.3
 """Shares of the time left that a first plan, windows, annealing, and making a plan of what that has found may take."""
 
-FIRST_SECONDS = 2.0
+FIRST_SECONDS = 10.0
 """What the first plan may take where time is not limited."""
 
-STEPS, INTERPRETED = 2000, 100
-"""Steps of annealing for each task, at most: where they are compiled, and where they are not."""
+STEPS, INTERPRETED = 3200, 100
+"""Steps of the longest round for each task, at most: where they are compiled, and where they are not."""
 
 COMPILED_FROM = 25
 """Tasks from which compiling them pays: it takes half a second, once in a process."""
@@ -36,8 +36,9 @@ COMPILED_FROM = 25
 ROUNDING = 1e-6
 """What sums of times may be off by, in the tables' unit."""
 
-FIRST_ROUND = 0.25
-"""Share of the steps, or of the time, of a first round, so that there is something soon."""
+FIRST_STEPS, LONGER = 100, 2
+"""Steps for each task of a first round, so that there is something soon; and each round is so many times as long as the
+one before. Whoever has more time makes the same rounds, and more of them."""
 
 
 @dataclass(frozen=True)
@@ -77,34 +78,34 @@ def better_start(
     seconds : float
         That annealing may take at most, where time is not limited.
     rounds : int, optional
-        Steps of annealing for each task, at most; then the answer does not depend on the clock.
+        Steps of the longest round of annealing for each task, at most; then the answer does not depend on the clock.
     """
     from remat_algorithms.dag.order.improving import better_order
 
     budget, counted = problem.budget, rounds is not None
-    first = None if counted else _first_schedule(problem, reference, context)
+    first = Start(reference) if counted else _first_schedule(problem, reference, context)
     windows = _Share(context, math.inf if counted else WINDOWS_SHARE)
     order = better_order(problem, "dag-auto", lambda: windows.over)
     model, scope = (reference, REFERENCE) if order is None else (_model(problem, order), IMPROVED)
     if budget is None or _peak(model) <= budget or not can_anneal(model) or context.stopped:
-        return Start(model, scope, steps=first)
+        return Start(model, scope, steps=first.steps)
     share = _Share(context, math.inf if counted else SHARE, math.inf if counted else seconds)
-    annealing = _Annealing(problem, Start(model, scope, steps=first), context, share)
+    annealing = _Annealing(problem, Start(model, scope), first, context, share)
     annealing.work(1 if counted else context.threads, STEPS if rounds is None else min(rounds, STEPS))
     mending = _Share(context, math.inf if counted else MENDING_SHARE)
     other = annealing.start(mending)
     if other.plan is None and other.steps is None:
         plan = _first_plan(Search(model, budget, context.seed), None, mending)
         other = Start(model, scope, plan) if plan is not None else other
-    if first is not None and (other.steps is None or first[1] < other.steps[1]):
-        return replace(other, steps=first)
+    if first.steps is not None and (other.steps is None or first.steps[1] < other.steps[1]):
+        return replace(other, steps=first.steps)
     return other
 
 
-def _first_schedule(problem: Problem, reference: StageModel, context: Context) -> tuple[Steps, Number] | None:
-    """Report a schedule in the reference order, so that there is one soon, and return it; None if there is none."""
+def _first_schedule(problem: Problem, reference: StageModel, context: Context) -> Start:
+    """Report a schedule in the reference order, so that there is one soon, and return it, if there is one."""
     if problem.budget is None or _peak(reference) <= problem.budget:
-        return None
+        return Start(reference)
     share = _Share(context, FIRST_SHARE, FIRST_SECONDS)
     search, plans = Search(reference, problem.budget, context.seed), list[Plan | None]()
 
@@ -117,11 +118,11 @@ def _first_schedule(problem: Problem, reference: StageModel, context: Context) -
         pass
     plan = plans[-1]
     if plan is None:
-        return None
+        return Start(reference)
     runs = reference.runs_of(plan.item, plan.full)
     steps, makespan = steps_of(problem, reference, runs), reference.makespan(runs)
     context.report(steps, makespan=makespan)
-    return steps, makespan
+    return Start(reference, REFERENCE, plan, (steps, makespan))
 
 
 class _Share:
@@ -132,6 +133,10 @@ class _Share:
         self._context = context
         self.seconds = math.inf if share == math.inf else seconds if left is None else max(0.01, share * left)
         self._end = time.monotonic() + self.seconds
+
+    @property
+    def seconds_left(self) -> float:
+        return self._end - time.monotonic()
 
     @property
     def over(self) -> bool:
@@ -151,15 +156,17 @@ def _model(problem: Problem, tasks: Iterable[int]) -> StageModel:
 class _Annealing:
     """Annealing of one problem, in one or two threads."""
 
-    def __init__(self, problem: Problem, start: Start, context: Context, share: _Share) -> None:
+    def __init__(self, problem: Problem, start: Start, listed: Start, context: Context, share: _Share) -> None:
+        """Begin in the start's order; `listed` is the reference order, perhaps with a plan that fits."""
         self.problem, self.context, self.share = problem, context, share
         self.model, self.scope = start.model, start.scope
+        self._listed = listed
         self.compiled = start.model.stages >= COMPILED_FROM
         self.annealers: list[Annealer] = []
         # Of each thread, time and items of the best sequence: a copy, whole whenever it is read.
         self._found: dict[int, tuple[float, list[int]]] = {}
         # What is reported is what an interrupted solve answers.
-        self._reported = math.inf if start.steps is None else start.steps[1] / start.model.time_unit
+        self._reported = math.inf if listed.steps is None else listed.steps[1] / start.model.time_unit
 
     def work(self, threads: int, steps: int) -> None:
         """Cool down twice in each thread, in so many steps for each task at the most."""
@@ -174,7 +181,8 @@ class _Annealing:
                 self.compiled = False
                 annealer = Annealer(self.model, self.problem.budget, seed, compiled=False)
             self.annealers.append(annealer)
-        steps = (steps if self.compiled else min(steps, INTERPRETED)) * self.model.stages
+        self._begin_with_listed()
+        steps = steps if self.compiled else min(steps, INTERPRETED)
         with ExitStack() as threads_of_others:
             for number, other in enumerate(self.annealers[1:], start=1):
                 work = partial(self._rounds, number, steps)
@@ -182,10 +190,21 @@ class _Annealing:
             self._rounds(0, steps)
         self.report()
 
+    def _begin_with_listed(self) -> None:
+        """Let the first thread know the plan in the reference order: what it ends with is then no worse."""
+        plan, annealer = self._listed.plan, self.annealers[0]
+        if plan is not None and len(plan.item) <= annealer.longest:
+            item = {task: number for number, task in enumerate(self.model.task)}
+            annealer.follow([item[self._listed.model.task[run]] for run in plan.item])
+            annealer.follow(self.model.tables.first)
+
     def _rounds(self, number: int, steps: int) -> None:
-        for part in (FIRST_ROUND, 1.0 - FIRST_ROUND):
-            seconds = part * self.share.seconds
-            self.annealers[number].round(int(part * steps) + 1, seconds, lambda: self._going_on(number))
+        """Cool down again and again, each time for longer; not where that would certainly be cut short."""
+        annealer, share, length, last = self.annealers[number], self.share, min(FIRST_STEPS, steps // 4 + 1), 0.0
+        while length <= steps and self._going_on(number) and LONGER * last <= share.seconds_left:
+            start = time.monotonic()
+            annealer.round(length * self.model.stages + 1, math.inf, lambda: self._going_on(number))
+            last, length = time.monotonic() - start, length * LONGER
         self._keep(number)
 
     def _going_on(self, number: int) -> bool:
@@ -225,6 +244,8 @@ class _Annealing:
         places = {item: place for place, item in enumerate(dict.fromkeys(items))}
         if list(places) == list(range(len(places))):
             new, scope = model, self.scope
+        elif [model.task[item] for item in places] == self._listed.model.task:
+            new, scope = self._listed.model, REFERENCE
         else:
             new, scope = _model(problem, (model.task[item] for item in places)), IMPROVED
         runs = sorted(set(_runs([places[item] for item in items], model.stages)))

@@ -1,0 +1,1 @@
+"""What holds for every schedule of a chain with memories behind the processor's."""

@@ -1,0 +1,52 @@
+"""Selective offloading of named schedules: as little as fits, of what lives longest, spread evenly."""
+
+from __future__ import annotations
+
+from remat_algorithms.parallel.pipeline.hosted.best import BestSteps
+from remat_algorithms.parallel.pipeline.hosted.hosting import Hosting, Played
+from remat_algorithms.parallel.pipeline.hosted.search import EARLY, HostSearch, keys_of, worth_sending
+from remat_algorithms.parallel.pipeline.model import Lists
+from remat_algorithms.parallel.pipeline.stages import Staging
+
+PARTS = 32
+"""Parts of what is worth sending of which as few as can be are sent."""
+
+
+def offload_selectively(best: BestSteps, staged: Staging) -> None:
+    """Consider the named orders of a placement, each with as little offloading as fits, and with all."""
+    hosting = Hosting(best.problem, staged)
+    if min((free for free in hosting.model.free if free is not None), default=0) < 0:
+        return
+    trial = _Trial(best, hosting)
+    for lists in staged.starts:
+        for early in EARLY:
+            if best.context.stopped:
+                return
+            trial.bisect(lists, early)
+
+
+class _Trial:
+    def __init__(self, best: BestSteps, hosting: Hosting) -> None:
+        self.best, self.hosting = best, hosting
+        stop = best.context
+        self.search = HostSearch(hosting, seed=stop.seed, stop=lambda: stop.stopped, offer=lambda sequence: None)
+
+    def bisect(self, lists: Lists, early: float) -> None:
+        """Look for the least share that fits."""
+        if not self._fits(lists, early, PARTS):
+            return
+        least, most = -1, PARTS
+        while most - least > 1:
+            middle = (least + most) // 2
+            if self._fits(lists, early, middle):
+                most = middle
+            else:
+                least = middle
+
+    def _fits(self, lists: Lists, early: float, parts: int) -> bool:
+        keys = keys_of(self.hosting, lists, early)
+        if keys is None:
+            return False
+        sequence = self.search.sequence(keys, worth_sending(self.hosting, keys, parts / PARTS), strict=True)
+        played: Played | None = None if sequence is None else self.best.consider(self.hosting, sequence)
+        return played is not None and not any(played.excess)
