@@ -84,9 +84,9 @@ def test_what_binds_and_flags(run: Run, save: Save) -> None:
 
 def test_ranks(run: Run, save: Save) -> None:
     """Ranks share the micro-batches; of ways with as many samples the quickest is taken."""
-    outcome = run("plan", save(NET), "--devices", "4", "--data", "1,2", "--zero", "0,1", *FEW, "--format", "json")
-    tried = {(one["data"], one["zero"]): one["makespan"] for one in outcome.document["tried"]}
-    assert tried.keys() == {(1, 0), (2, 0), (2, 1)}
+    outcome = run("plan", save(NET), "--devices", "4", "--data", "1,2", "--zero", "0,3", *FEW, "--format", "json")
+    tried = {(one["data"], one["zero"], one["keep"]): one["makespan"] for one in outcome.document["tried"]}
+    assert tried.keys() == {(1, 0, False), (2, 0, False), (2, 3, False), (2, 3, True)}
     assert outcome.document["makespan"] == min(tried.values())
     assert outcome.document["samples"] == 4
 

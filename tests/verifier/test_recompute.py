@@ -172,3 +172,34 @@ def test_documents_keep_it():
     given = plan([{"layers": [1]}, {"layers": [2], "micro_batches": [1]}], ["F0.0", "F0.1", "R0.1", "B0.0", "B0.1"])
     read = read_orders(given, ["gpu"], 2, 2)
     assert read.to_document(["gpu"]) == {key: given[key] for key in ("stages", "orders")}
+
+
+RANKS = ONE | {
+    "layers": [ONE["layers"][0] | {"parameter_size": 4, "optimizer_size": 8, "update_time": 3}],
+    "cluster": {"devices": [{"name": "gpu", "count": 2}], "levels": [{"bandwidth": 4}]},
+}
+
+
+@pytest.mark.parametrize("sharding", [{"data": 2}, {"data": 2, "zero": 1}, {"data": 2, "zero": 3, "keep": True}])
+def test_ranks_that_recompute(sharding):
+    """What runs again takes its time and frees its bytes; exchanges and updates are those without it."""
+    document = RANKS | {"sharding": sharding}
+    found = plan([{"layers": {"from": 1, "to": 2}}])
+    found["stages"][0]["device"], found["orders"] = "gpu0", {"gpu0": ORDER}
+    again = remat.verify(document, found)
+    del found["stages"][0]["recompute"]
+    once = remat.verify(document, found)
+    assert again.ok
+    assert once.ok
+    assert again.recompute_time == 4
+    assert again.makespan >= once.makespan
+    assert again.peaks["gpu0"].size < once.peaks["gpu0"].size
+
+
+def test_what_is_gathered_for_each_micro_batch_recomputes_nothing():
+    document = RANKS | {"sharding": {"data": 2, "zero": 3}}
+    found = plan([{"layers": [1]}])
+    found["stages"][0]["device"], found["orders"] = "gpu0", {"gpu0": ORDER}
+    report = remat.verify(document, found)
+    assert not report.ok
+    assert "stage 3 of ZeRO gathers" in report.violations[0].message

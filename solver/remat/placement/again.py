@@ -37,12 +37,16 @@ class _Alias(Names):
 
 
 class Repeated(NamedTuple):
-    """A graph in which every run is a task of its own, the operations of these, and what tasks and values are."""
+    """A graph in which every run is a task of its own, the operations of these, and what tasks and values are.
+
+    `remade` are values of the graph that was given with the operations that make them again.
+    """
 
     graph: TaskGraph
     operations: Ragged
     task: IntArray
     value: IntArray
+    remade: list[tuple[int, int]]
 
     def folded(self, steps: Steps) -> Steps:
         """Return steps with the tasks and values of the graph that was given."""
@@ -121,7 +125,9 @@ def repeated(graph: TaskGraph, processors: IntArray, operations: Ragged) -> Repe
         modules=None,
     )
     task = np.concatenate((np.arange(count), again))
-    return Repeated(spread, Ragged(operations.start, items), task, np.concatenate((np.arange(values), made.items)))
+    remade = list(zip(made.items.tolist(), operations.rows[at[made.rows]].tolist(), strict=True))
+    value = np.concatenate((np.arange(values), made.items))
+    return Repeated(spread, Ragged(operations.start, items), task, value, remade)
 
 
 def _pairs(pairs: PairTimes, again: IntArray) -> PairTimes:

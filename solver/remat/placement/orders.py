@@ -70,9 +70,11 @@ def place_orders(
     """
     again = repeated(graph, processors, operations)
     if again is not None:
-        steps = place_orders(
-            again.graph, machine, processors, again.operations, initial, beside=beside, transfers=transfers
-        )
+        flags = np.zeros(len(operations.items), dtype=bool) if beside is None else beside
+        spread = _Waits(again.graph, machine, processors, again.operations, tuple(initial), flags)
+        if transfers == "overlap":
+            spread.wait_for_sending(again.remade)
+        steps = _simulate(spread) if transfers == "overlap" else _simulate_meetings(spread, transfers)
         return steps if isinstance(steps, Stuck) else again.folded(steps)
     none = np.zeros(len(operations.items), dtype=bool)
     waits = _Waits(graph, machine, processors, operations, tuple(initial), none if beside is None else beside)
@@ -133,6 +135,17 @@ class _Waits:
         self.missing = np.bincount(np.concatenate((here[:, 1], reader[remote])), minlength=count)
         for waiting in self.meets.followers:
             self.missing[waiting] += 1
+
+    def wait_for_sending(self, remade: Sequence[tuple[int, int]]) -> None:
+        """Let operations that make values again wait until these have arrived wherever they are sent."""
+        sent: dict[int, list[int]] = {}
+        for number, value in enumerate(self.sent_value.tolist()):
+            sent.setdefault(value, []).append(number)
+        for value, operation in remade:
+            for number in sent.get(value, ()):
+                if operation not in self.receivers[number]:
+                    self.receivers[number].append(operation)
+                    self.missing[operation] += 1
 
     @cached_property
     def task_time(self) -> NumberArray:

@@ -2,7 +2,8 @@
 
 A *segment* is layers that follow each other. Of a micro-batch that recomputes it, what its forwards save is dropped at
 once; right before the backward of its last layer all of them run forwards again, from what the first one read. An
-operation ``R2.0`` among a device's orders does so ahead, for all segments of the stage at one go.
+operation ``R2.0`` among a device's orders does so ahead, for all segments of the stage at one go. It begins when what
+it makes again has arrived wherever that was sent.
 """
 
 from __future__ import annotations

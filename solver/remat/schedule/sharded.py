@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from remat.errors import OptionError
 from remat.graph.machine import Machine, ring_time
 from remat.graph.names import NameRun, NumberedNames
 from remat.graph.taskgraph import (
@@ -52,6 +53,11 @@ def sharded_plan(
 ) -> Plan:
     """Return a plan with what ranks exchange, gather and update.
 
+    Raises
+    ------
+    OptionError
+        Where layers are recomputed that are gathered, or whose gradients are reduced, for each micro-batch.
+
     Parameters
     ----------
     instance : PipelineInstance
@@ -69,6 +75,14 @@ def sharded_plan(
     -----
     O(operations + layers x micro-batches).
     """
+    ranks = instance.sharding
+    each = ranks is not None and (ranks.gathers_each or ranks.shares_gradients)
+    if ranks is not None and each and any(stage.recompute for stage in orders.stages):
+        raise OptionError(
+            f"stage {ranks.zero} of ZeRO gathers or reduces for each micro-batch, beside which nothing is recomputed; "
+            "with keep, once a step, it may be",
+            argument="orders",
+        )
     return _Sharded(instance, machine, places, plan, tasks).plan(orders)
 
 

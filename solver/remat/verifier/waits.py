@@ -57,7 +57,7 @@ def check_orders(
     findings = Findings()
     _check_places(tasks, orders, devices, copies, findings)
     _check_pairs(orders, findings)
-    _check_again(orders, findings)
+    _check_again(orders, transfers, findings)
     _check_complete(graph, tasks, orders, findings)
     if not findings:
         _Waits(graph, tasks, orders, devices).check(transfers, findings)
@@ -99,8 +99,12 @@ def _is_recomputed(orders: Orders, stage: int, batch: int) -> bool:
     return any(one.batches is None or batch in one.batches for one in orders.stages[stage].recompute)
 
 
-def _check_again(orders: Orders, findings: Findings) -> None:
+def _check_again(orders: Orders, transfers: str, findings: Findings) -> None:
     """What is recomputed ahead is so once, between a forward and its backward, and there is something to recompute."""
+    if transfers != "overlap" and orders.ahead:
+        stage, batch = min(orders.ahead)
+        message = f"R{stage}.{batch}: beside transfers that hold devices up ({transfers}), nothing is recomputed ahead"
+        findings.add(None, "bad-step", message)
     for listed in orders.lists:
         if not any(operation.phase is Phase.R for operation in listed):
             continue

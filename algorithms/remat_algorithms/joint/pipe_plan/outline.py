@@ -32,6 +32,8 @@ class Outline:
         By stage.
     unseen : tuple of int
         Bytes of each device that are left free for what is only passing.
+    ahead : bool
+        Whether something may be recomputed ahead: not beside transfers that hold devices up.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Outline:
     model: PipelineModel
     levels: tuple[tuple[Level, ...], ...]
     unseen: tuple[int, ...]
+    ahead: bool = True
 
     @staticmethod
     def of(problem: Problem, costs: StageCosts, stages: tuple[Stage, ...], name: str) -> Outline:
@@ -47,7 +50,8 @@ class Outline:
         assert isinstance(instance, PipelineInstance)
         levels = tuple(costs.levels(stage.layers, stage.device) for stage in stages)
         model = model_of(problem, instance, stages)
-        return Outline(name, stages, model, levels, (0,) * model.devices)
+        ahead = instance.cluster.transfers == "overlap"
+        return Outline(name, stages, model, levels, (0,) * model.devices, ahead)
 
     def tightened(self, excess: Sequence[int]) -> Outline:
         """Return the same with so many bytes more left free."""
@@ -125,7 +129,7 @@ class Outline:
         for listed in lists:
             device: list[Pass] = []
             for phase, stage, batch in listed:
-                if phase == Phase.B and advance[stage, batch] and level[stage, batch]:
+                if self.ahead and phase == Phase.B and advance[stage, batch] and level[stage, batch]:
                     device.append(Pass(Phase.R, stage, batch))
                 device.append(Pass(Phase(phase), stage, batch))
             found.append(tuple(device))

@@ -161,7 +161,10 @@ class _Planning:
     def __init__(self, problem: Problem, instance: PipelineInstance, options: PlanOptions, context: Context) -> None:
         self.problem, self.instance, self.options, self.context = problem, instance, options, context
         self.best = BestOrders(problem, context)
-        self.costs = StageCosts(instance, instance.each_layer(), instance.device_types, options.recompute)
+        ranks = instance.sharding
+        each = ranks is not None and (ranks.gathers_each or ranks.shares_gradients)
+        recompute = "none" if each else options.recompute
+        self.costs = StageCosts(instance, instance.each_layer(), instance.device_types, recompute)
         self.bounds: list[Bound] = []
         self.lines: list[_Line] = []
         self.hosted: Proposal | None = None  # a plan with copies to a host

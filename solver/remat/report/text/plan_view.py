@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from remat.graph.taskgraph import TaskGraph
@@ -170,11 +171,8 @@ def plan_document(planned: Planned, found: Binding | None = None) -> dict[str, A
     document = figures(planned.result) | {
         "samples": planned.samples,
         "time_per_sample": planned.time_per_sample,
-        "degrees": {"data": planned.degrees.data, "zero": planned.degrees.zero},
-        "tried": [
-            {"data": degrees.data, "zero": degrees.zero, "makespan": makespan}
-            for degrees, makespan in planned.tried.items()
-        ],
+        "degrees": asdict(planned.degrees),
+        "tried": [asdict(degrees) | {"makespan": makespan} for degrees, makespan in planned.tried.items()],
         "stages": stage_rows(planned),
     }
     if found is not None:

@@ -30,13 +30,15 @@ DATA_ALL = "any"
 
 @dataclass(frozen=True)
 class Degrees:
-    """How many ranks share the batch, and what they share out (stage of ZeRO)."""
+    """How many ranks share the batch, what they share out (stage of ZeRO), and whether gathered layers are kept."""
 
     data: int = 1
     zero: int = 0
+    keep: bool = False
 
     def __str__(self) -> str:
-        return f"data {self.data}" + (f", ZeRO {self.zero}" if self.zero else "")
+        kept = ", kept" if self.keep else ""
+        return f"data {self.data}" + (f", ZeRO {self.zero}{kept}" if self.zero else "")
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def _ways(base: PipelineInstance, data: list[int], zero: list[int]) -> Iterator[
     if base.sharding is not None:
         if data != [1] or zero != [0]:
             raise OptionError("the instance says itself how ranks share the batch (`sharding`)", argument="data")
-        yield Degrees(base.sharding.data, base.sharding.zero), base
+        yield Degrees(base.sharding.data, base.sharding.zero, base.sharding.keep), base
         return
     for stage in zero:
         if not 0 <= stage <= 3:
@@ -176,12 +178,13 @@ def _ways(base: PipelineInstance, data: list[int], zero: list[int]) -> Iterator[
         if ranks == 1:
             yield Degrees(), base
             continue
-        for stage in dict.fromkeys(zero):
+        ways = ((own, keep) for own in dict.fromkeys(zero) for keep in (False, True) if own > 1 or not keep)
+        for stage, keep in ways:
             shared = instance_document(base) | {
                 "micro_batches": base.micro_batches // ranks,
-                "sharding": {"data": ranks, "zero": stage},
+                "sharding": {"data": ranks, "zero": stage} | ({"keep": True} if keep else {}),
             }
-            yield Degrees(ranks, stage), _loaded(shared)
+            yield Degrees(ranks, stage, keep), _loaded(shared)
 
 
 def pipeline_of(
