@@ -146,11 +146,16 @@ class Browser:
     def wait(self, condition, patience=PATIENCE):
         """Wait until an expression holds."""
         until = time.monotonic() + patience
-        while not (found := self.run(condition)):
+        while True:
+            try:
+                if found := self.run(condition):
+                    return found
+            except RuntimeError:  # between two pages there is no document
+                if time.monotonic() > until:
+                    raise
             if time.monotonic() > until:
                 raise RuntimeError(f"in vain: {condition}; {self.errors}")
             time.sleep(0.02)
-        return found
 
     def settle(self):
         """Wait for two frames."""

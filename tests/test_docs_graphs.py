@@ -58,8 +58,7 @@ def in_bytes(document):
 
 
 def test_the_example_of_dag_auto(capsys):
-    (found,) = re.findall(SHOWN, (DOCS / "dag-auto.md").read_text(), re.MULTILINE)
-    command, shown = found
+    command, shown = re.findall(SHOWN, (DOCS / "dag-auto.md").read_text(), re.MULTILINE)[0]
     # Several plans are the quickest; their peaks differ.
     assert_prints(command, re.sub(r" +peak memory .*\n", "", shown), capsys)
 

@@ -65,8 +65,10 @@ NEED_MORE = {
     ),
     *("vdnn-all", "vdnn-conv", "vdnn-pp", "tflms", "autoswap", "swapadvisor"),
     "join-dp",
+    *("tarnawski-dp", "tarnawski-ip", "placement-replicated", "placement-bound"),
 }
-"""Those that refuse an instance without a second memory, or level of storage; or a graph that is no join of chains."""
+"""Those that refuse an instance without a second memory, or level of storage; a graph that is no join of chains; or one
+that is no stream."""
 
 
 def check_against_all_schedules(document, share, names):

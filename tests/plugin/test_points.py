@@ -3,10 +3,18 @@
 import sys
 import zipfile
 from importlib import metadata
+from importlib.machinery import PathFinder
 
 import pytest
 
 from remat.plugin import points
+
+
+@pytest.fixture(autouse=True)
+def _nobody_else_finds(monkeypatch):
+    """Packages that tests of other modules import bring finders of their own (importlib_metadata)."""
+    known = [each for each in sys.meta_path if each is PathFinder or not hasattr(each, "find_distributions")]
+    monkeypatch.setattr(sys, "meta_path", known)
 
 
 def package(folder, name, entries, kind="dist-info"):

@@ -143,9 +143,13 @@ def _without_given_x0(problem: Problem) -> tuple[Problem, Steps]:
 
 
 def _after(head: Steps, proposal: Proposal) -> Proposal:
-    if not len(head) or proposal.steps is None:
+    """Return a proposal for the problem with the copy of x0; what is proved without that copy says nothing of it."""
+    if not len(head):
         return proposal
+    proposal = replace(proposal, bounds=(), optimal_within=None, infeasible_within=None, least=None)
     steps = proposal.steps
+    if steps is None:
+        return proposal
     if steps.start is not None:
         head = head.placed(np.zeros(len(head), dtype=steps.start.dtype))
     return replace(proposal, steps=concatenate([head, steps]))

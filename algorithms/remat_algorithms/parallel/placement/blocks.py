@@ -13,8 +13,8 @@ import numpy as np
 from remat.plugin import Context
 from remat_algorithms.kit.programs.answers import Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
+from remat_algorithms.kit.programs.duals import solve_linear
 from remat_algorithms.kit.programs.program import ProgramBuilder
-from remat_algorithms.parallel.placement.linear import solve_linear
 from remat_algorithms.parallel.placement.model import Model
 from remat_algorithms.parallel.placement.program import Steps, steps_of
 

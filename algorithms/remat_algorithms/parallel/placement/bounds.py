@@ -23,8 +23,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from remat.plugin import Bound, Context
+from remat_algorithms.kit.programs.duals import Solved, solve_linear
 from remat_algorithms.kit.programs.program import ProgramBuilder
-from remat_algorithms.parallel.placement.linear import Solved, solve_linear
 from remat_algorithms.parallel.placement.model import Model
 from remat_algorithms.parallel.placement.placing import over_all
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from remat_algorithms.kit.programs.duals import solve_linear
 from remat_algorithms.kit.programs.program import FloatArray, ProgramBuilder
-from remat_algorithms.parallel.placement.linear import solve_linear
 from remat_algorithms.parallel.placement.model import Model
 
 Copies = Mapping[tuple[int, int], bool]

@@ -22,7 +22,7 @@ from remat_algorithms.kit.programs.program import Program, ProgramBuilder
 from remat_algorithms.kit.programs.pulp import find_solver, solve_with_pulp
 from remat_algorithms.kit.programs.solvers import job_of, may_be_deaf, solve_program
 
-OWNERS = {f"kit/programs/{name}.py" for name in ("cp_sat", "solvers", "pulp", "relaxation")}
+OWNERS = {f"kit/programs/{name}.py" for name in ("cp_sat", "solvers", "pulp", "relaxation", "duals")}
 
 CALLS = r"\b(CpSolver|ModelSolverHelper|ModelSolver|CreateSolver|pywraplp|highspy|import pulp|scipy\.optimize)\b"
 """How one would call a solver."""
