@@ -12,9 +12,11 @@ from remat.plugin import points
 
 @pytest.fixture(autouse=True)
 def _nobody_else_finds(monkeypatch):
-    """Packages that tests of other modules import bring finders of their own (importlib_metadata)."""
+    """Undo what importlib_metadata, which other tests import, does to the standard library's finder."""
     known = [each for each in sys.meta_path if each is PathFinder or not hasattr(each, "find_distributions")]
     monkeypatch.setattr(sys, "meta_path", known)
+    own = staticmethod(metadata.MetadataPathFinder.find_distributions)
+    monkeypatch.setattr(PathFinder, "find_distributions", own, raising=False)
 
 
 def package(folder, name, entries, kind="dist-info"):
