@@ -22,6 +22,9 @@ ROUNDS, WORK = 4000, 1_000_000
 TURN = 20
 """Rounds of the walk between two searches for reruns."""
 
+PATIENCE = 1000
+"""Rounds after the latest better schedule: then there is little hope, and small graphs need not use up the time."""
+
 
 class DagOffloadBestOptions(Options):
     """Options of `dag-offload-best`."""
@@ -74,9 +77,11 @@ def _improve(setting: Setting, best: Best, relaxing: Relaxing, rounds: int, *, r
     """Let the walk and the searches for reruns take turns."""
     further = relaxing.further(rounds // TURN + 1)
     walker = Walk(setting, best, reorder=reorder)
+    latest, since = best.makespan, 0
     for first in range(0, rounds, TURN):
-        if best.done:
+        if best.done or since >= PATIENCE:
             return
         walker.go(min(TURN, rounds - first))
+        latest, since = best.makespan, 0 if best.makespan < latest else since + TURN
         if not best.done:
             next(further, None)

@@ -32,6 +32,9 @@ from remat_algorithms.offload.swaps.swaps import Order
 LATER = 0.15
 """Share of the swaps that a drawn plan keeps from leaving, or coming back, as early as they can."""
 
+MORE = 0.4
+"""Share of the drawn plans in which more leaves than has to."""
+
 RANKINGS = 9
 """Of what leaves first (see `offload_greedy.rankings`)."""
 
@@ -177,6 +180,10 @@ class Setting:
         noise = np.array([draw.gauss(0, NOISE) for _ in range(len(gaps))])
         score = np.log(np.maximum(idle, 1e-30)) + draw.random() * np.log(np.maximum(size, 1)) + noise
         chosen = choice.select(gaps[np.argsort(-score, kind="stable")])
+        if chosen is not None and draw.random() < MORE:
+            # More than must leave may: runs wait less for what is still on its way out.
+            others = sorted(set(gaps.tolist()) - set(chosen))
+            chosen = chosen + draw.sample(others, min(len(others), draw.choice((1, 1, 2, 3))))
         swaps = None if chosen is None else choice.routed(chosen)
         if swaps is None:
             return None
