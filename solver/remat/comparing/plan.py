@@ -14,7 +14,7 @@ from typing import Any, Literal
 from remat.comparing.cells import Answer, Cell, Job, Outcome
 from remat.errors import OptionError
 from remat.plugin import registry
-from remat.solving.shares import share_of
+from remat.solving.shares import NOTHING, share_of
 from remat.units import Units, parse_size
 
 EXAMPLE = "example:"
@@ -242,7 +242,7 @@ def _capacities(request: Request, described: Described) -> list[tuple[str, int |
 
 def _part(shown: str, share: Decimal, described: Described) -> tuple[str, int | None, str]:
     if described.peak is None:
-        return shown, None, "budget: there is no schedule without recomputation or transfers"
+        return shown, None, f"budget: {NOTHING.format(shown)}"
     return shown, int(share * described.peak), ""
 
 
