@@ -200,7 +200,7 @@ def _acceptable(name: str, kind: str) -> tuple[str, str]:
         algorithm = registry.find(name, kind)
     except OptionError as error:
         return "", str(error)
-    return _version_of(algorithm.solver.partition(".")[0].partition(":")[0]), ""
+    return _version_of(algorithm.package), ""
 
 
 def _version_of(package: str) -> str:
@@ -208,18 +208,8 @@ def _version_of(package: str) -> str:
 
     if package in ("remat", "remat_algorithms"):
         return __version__
-    from importlib.metadata import PackageNotFoundError, entry_points, packages_distributions, version
-
-    # Mostly the distribution is that of the entry point; a look through the files of all takes up to a second.
-    for point in entry_points(group=registry.ENTRY_POINT_GROUP):
-        if point.module.partition(".")[0] == package and point.dist is not None:
-            return point.dist.version
-    for distribution in packages_distributions().get(package, [package]):
-        try:
-            return version(distribution)
-        except PackageNotFoundError:
-            continue
-    return "unknown"
+    found = registry.distribution_of(package)
+    return "unknown" if found is None else found.version
 
 
 def _capacities(request: Request, described: Described) -> list[tuple[str, int | None, str]]:
