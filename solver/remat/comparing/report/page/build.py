@@ -16,6 +16,7 @@ from remat.comparing.report.tables import (
     peak_text,
     problems,
     relative_to,
+    remedy,
     standings_header,
     units_of,
     with_spread,
@@ -255,7 +256,7 @@ def _grid(comparison: Comparison, order: Sequence[str]) -> str:
         if not first.job.algorithm:  # no instance at all
             continue
         best = comparison.best.get((instance, budget))
-        shown = "" if best is None else format_time(best, units_of(first))
+        shown = remedy(cells) if best is None else format_time(best, units_of(first))
         line: list[Entry] = [(instance, instance, ""), (budget, first.job.capacity, ""), (shown, best, "")]
         by_name = by_algorithm(cells)
         lines.append([*line, *(_grid_entry(comparison, by_name.get(name, [])) for name in order)])
