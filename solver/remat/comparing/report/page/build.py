@@ -41,6 +41,11 @@ LONGEST_REMARK = 180
 
 GRID = "* proved optimal over all schedules; ± standard deviation over seeds. Click a heading to sort."
 
+TOGETHER = (
+    "Makespans and “look into it” lead to pages in the folder {} beside this file, which belongs to it: send both, or "
+    "make a report of one file with --no-pages."
+)
+
 Column = tuple[str, bool]
 """Heading, and whether it is text (else a figure)."""
 
@@ -86,7 +91,7 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Ma
         _families(comparison),
         '<h2 id="pictures">Pictures</h2>',
         _pictures(comparison, order),
-        f'<h2 id="schedules">The best schedules</h2>{pictured}' if pictured else "",
+        f'<h2 id="schedules">The best schedules</h2>{_together(links)}{pictured}' if pictured else "",
         f'<h2 id="grid">{escape(relative_to(comparison))}</h2>',
         f'<p class="soft">{GRID}</p>',
         _grid(comparison, order),
@@ -95,6 +100,7 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Ma
             '<input type="search" data-table="all-cells" placeholder="filter: words, such as rotor feasible" '
             'aria-label="filter the cells">'
         ),
+        _together(links),
         _cells(comparison, links),
         _failures(comparison),
         _list("How this was made", "made", made) if made else "",
@@ -106,6 +112,12 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Ma
         f"<style>{_palette()}{_asset('style.css')}</style></head>"
     )
     return f"{head}<body>{''.join(body)}<script>{_asset('script.js')}</script></body></html>\n"
+
+
+def _together(links: Mapping[str, str]) -> str:
+    """Say what a report with links must be sent with."""
+    folders = sorted({link.rpartition("/")[0] for link in links.values()})
+    return f'<p class="soft">{escape(TOGETHER.format(", ".join(folders)))}</p>' if folders else ""
 
 
 def _palette() -> str:
