@@ -17,6 +17,7 @@ from remat.units import (
     parse_duration,
     parse_size,
     parse_time,
+    size_to_paste,
 )
 
 UNIT = Units("unit", "unit")
@@ -301,3 +302,10 @@ def test_times_are_shown(time, unit, shown):
 def test_the_default_unit_is_the_second():
     assert format_time(2) == "2 s"
     assert parse_time("2ms") == 0.002
+
+
+@given(st.integers(0, 2**61), st.booleans())
+def test_sizes_to_paste_are_on_their_side(size, up):
+    read = parse_size(size_to_paste(size, up=up))
+    assert size <= read <= size * 1.0011 if up else size >= read >= size * 0.9989
+    assert size_to_paste(size, UNIT, up=up) == str(size)

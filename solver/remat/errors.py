@@ -64,4 +64,14 @@ class MissingExtraError(RematError):
 
 
 class ClaimError(RuntimeError):
-    """An algorithm's claim and the verifier disagree: a bug in the algorithm, never in the input."""
+    """An algorithm's claim and the verifier disagree: a bug in the algorithm, never in the input.
+
+    Attributes
+    ----------
+    package : str
+        The importable package that the algorithm is of; empty where that is not known.
+    """
+
+    def __init__(self, message: str, package: str = "") -> None:
+        super().__init__(message)
+        self.package = package

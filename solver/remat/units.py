@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import Literal
 
 Number = int | float
@@ -239,6 +239,15 @@ def format_size(size: int, units: Units | None = None, *, both: bool = False) ->
     if not both or size < 1000:
         return binary
     return f"{_scaled(size, 1000, ('B', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB'))} ({binary})"
+
+
+def size_to_paste(size: int, units: Units | None = None, *, up: bool) -> str:
+    """Print a size in decimal units, such that it is read back as no less (`up`), or as no more."""
+    if (units is not None and units.memory == "unit") or size < 1000:
+        return str(size)
+    power = min((len(str(size)) - 1) // 3, 6)
+    rounded = Context(prec=4, rounding=ROUND_CEILING if up else ROUND_FLOOR).divide(Decimal(size), 1000**power)
+    return f"{rounded.normalize():f} {('kB', 'MB', 'GB', 'TB', 'PB', 'EB')[power - 1]}"
 
 
 def _scaled(size: int, base: int, names: tuple[str, ...]) -> str:

@@ -102,6 +102,8 @@ def test_what_is_no_instance_does_not_end_the_run(run: Run, tiny: str, tmp_path:
     [
         (("-a", "rotr"), ("--algorithms", "did you mean 'rotor'")),
         (("-a", ","), ("--algorithms", "at least one")),
+        (("--budget", "3gb"), ("--budget: '3gb' has an unknown unit 'gb'",)),
+        (("--budget", "8GB,x%"), ("--budget: 'x%' is no share",)),
         (("--budget-fraction", "half"), ("--budget-fraction", "'half'")),
         (("--budget-fraction", "0"), ("--budget-fraction",)),
         (("--seeds", "1,x"), ("--seeds", "'x'")),

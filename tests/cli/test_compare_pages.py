@@ -59,7 +59,14 @@ def test_the_report_leads_to_them(run, tmp_path, tiny):
     assert links
     assert all((folder / link).exists() for link in links)
     assert run("compare", tiny, "-a", "rotor", "-o", tmp_path / "plain", "-q", "--no-pages").code == 0
-    assert 'href="schedules/' not in (tmp_path / "plain" / "report.html").read_text()
+    plain = (tmp_path / "plain" / "report.html").read_text()
+    assert 'href="schedules/' not in plain
+    # A report with links says what it must be sent with, at the pictures and at the cells; one without does not.
+    assert report.count("the folder schedules beside this file") == 2
+    assert "beside this file" not in plain
+    again = run("compare", tiny, "-a", "rotor,liu", "-o", folder, "--no-pages")
+    assert "0 cells to solve" in again.err
+    assert 'href="schedules/' not in (folder / "report.html").read_text()
 
 
 def test_pages_are_no_part_of_a_report_of_their_own(tmp_path):

@@ -16,6 +16,7 @@ from remat.plugin.context import Context
 from remat.plugin.options import Options
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Proposal, Termination
+from remat.plugin.registry import Algorithm
 from remat_algorithms.dag.keep_all import solve as keep_all
 from tests.cli.helpers import CHAIN, Run, Save, Zoo
 
@@ -329,4 +330,15 @@ def test_a_false_claim(run: Run, tiny: str, zoo: Zoo) -> None:
     outcome = run("solve", tiny, "-a", "liar")
     assert outcome.code == ExitCode.CLAIM
     assert outcome.err.startswith("Error: liar claims makespan 1, verified is 10")
+    assert "which the package 'zoo_of_a_test' brings, not remat" in outcome.err
     assert outcome.err.count("\n") == 1
+
+
+def test_to_whom_a_false_claim_is_reported(run: Run, tiny: str, zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lie(problem: Problem, options: None, context: Context) -> Proposal:
+        return Proposal(steps=keep_all(problem, None, context).steps, makespan=1)
+
+    zoo("liar", lie)
+    for package, said in (("remat_algorithms", ": please report it)"), ("numpy", "the package 'numpy' brings")):
+        monkeypatch.setattr(Algorithm, "package", package)
+        assert said in run("solve", tiny, "-a", "liar").err

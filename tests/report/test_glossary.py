@@ -6,9 +6,11 @@ import pytest
 
 import remat
 from remat.cli.main import main
+from remat.comparing.report.page.build import EXPLAINED, WORDS
 from remat.plugin.registry import algorithms
 from remat.report.glossary import all_terms, find_term, page, terms_in
 from remat.report.text.summary import summary
+from remat.report.views.composition import Kind
 from tests import places
 
 WANTED = (
@@ -41,6 +43,11 @@ def test_every_class_of_the_registry_is_explained():
     for algorithm in algorithms():
         if algorithm.within and algorithm.within != "all schedules":
             assert terms_in(algorithm.within), algorithm.within
+
+
+def test_words_of_legends_and_of_headings_are_explained():
+    for word in (*(kind.label for kind in Kind), *(WORDS.get(title, title) for title in EXPLAINED)):
+        assert find_term(word), word
 
 
 def test_answers_name_their_words(capsys):

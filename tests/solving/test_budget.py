@@ -61,11 +61,37 @@ def test_a_share_is_of_the_first_storage_level() -> None:
     assert capacities(LOOP, "50%")["ram"] == capacities(LOOP, {"ram": "50%"})["ram"] == stored // 2
 
 
-def test_a_share_of_nothing_is_refused() -> None:
+def test_a_share_is_of_what_is_copied_in_where_that_begins_elsewhere() -> None:
     far = CHAIN | {"machine": LINKED, "schema": "remat.instance/2", "parameter_memory": "host"}
     far["stages"] = [stage | {"parameter_size": 3} for stage in CHAIN["stages"]]
-    with pytest.raises(remat.OptionError, match="budget: 80% of nothing: there is no schedule without recomputation"):
-        capacities(far, "80%")
+    near = {key: value for key, value in far.items() if key != "parameter_memory"}
+    assert capacities(far, "80%") == capacities(near, "80%") == {"device": 28, "host": None}
+    assert capacities(graph_from("host"), "80%") == capacities(graph_from("device"), "80%")
+    assert remat.solve(graph_from("host"), budget="100%", algorithm="offload-greedy").recompute_time == 0
+
+
+def graph_from(memory: str, **more: Any) -> dict[str, Any]:
+    names = ["a", "b", "c", "d"]
+    return {
+        "schema": "remat.instance/1",
+        "kind": "dag",
+        "units": {"time": "unit", "memory": "unit"},
+        "machine": LINKED | more,
+        "inputs": [{"value": "x", "memory": memory}],
+        "outputs": ["d"],
+        "values": [{"id": "x", "size": 3}],
+        "tasks": [
+            {"id": k, "time": 2, "reads": sorted({j, "x"}), "size": 5}
+            for j, k in zip(["x", *names], names, strict=False)
+        ],
+    }
+
+
+def test_a_share_of_nothing_is_refused() -> None:
+    with pytest.raises(remat.OptionError, match="80% of nothing: no schedule without recomputation is"):
+        capacities(graph_from("host", links=[]), "80%")
+    (cell,) = remat.compare(graph_from("host", links=[]), algorithms="dag-auto", budgets=["80%"], jobs=1)
+    assert cell.answer.detail.startswith("budget: 80% of nothing: no schedule without recomputation is known; write")
 
 
 @pytest.mark.parametrize("share", ["0%", "-5%", "x%", "%", "nan%", "20000%", "1e999999%"])

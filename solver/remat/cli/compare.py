@@ -252,7 +252,7 @@ def _write(comparison: Comparison, folder: Path, session: Session, asked: _Given
         ("cells.csv", to_csv),
         ("summary.md", to_markdown),
         ("comparison.json", to_json),
-        ("report.html", lambda found: page(found, made, _links(found, folder))),
+        ("report.html", lambda found: page(found, made, {} if asked.pages is False else _links(found, folder))),
     ):
         write_text(folder / name, [_encodable(render(comparison))])
     session.remark(f"wrote tables and report.html into {folder}")

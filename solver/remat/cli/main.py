@@ -178,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RematError as error:
         return _complain(str(error), ExitCode.USAGE, getattr(error, "more", ()))
     except ClaimError as error:
-        return _complain(f"{error} (a bug in the algorithm: please report it)", ExitCode.CLAIM)
+        return _complain(f"{error} (a bug in the algorithm{_of_whom(error)})", ExitCode.CLAIM)
     except MemoryError:
         return _complain("out of memory", ExitCode.INTERNAL)
     except Exception as error:
@@ -198,6 +198,17 @@ def _with_flag(error: OptionError) -> str:
     if error.argument:
         return f"--{FLAGS.get(error.argument, error.argument).replace('_', '-')}: {error.message}"
     return error.message
+
+
+def _of_whom(error: ClaimError) -> str:
+    """Say to whom a false claim is reported: that of a plug-in is a matter for its authors."""
+    if error.package in ("", "remat", "remat_algorithms"):
+        return ": please report it"
+    from remat.plugin.registry import distribution_of
+
+    found = distribution_of(error.package)
+    name = error.package if found is None else found.name
+    return f", which the package {name!r} brings, not remat: its authors can mend it"
 
 
 def _run(arguments: Sequence[str], session: Session) -> int:

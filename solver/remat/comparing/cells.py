@@ -54,6 +54,8 @@ class Answer:
         As in `remat.solving.result.Result`.
     least_budget : int or None
         Least budget that an answer without a schedule names, if solving again there succeeds.
+    least_needed : int or None
+        Otherwise the budget that it names, if all schedules need that much.
     steps : int or None
     transferred : mapping of link to int
     termination : str
@@ -79,6 +81,7 @@ class Answer:
     optimal_within: str | None = None
     scope: str | None = None
     least_budget: int | None = None
+    least_needed: int | None = None
     steps: int | None = None
     termination: str = ""
     solve_seconds: float = 0.0
@@ -127,7 +130,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
         ("makespan", "no_recompute_time", "recompute_time", "lower_bound", "floor", "class_bound"), _NUMBER
     ),
     **dict.fromkeys(("overhead", "solve_seconds", "seconds"), _NUMBER),
-    **dict.fromkeys(("least_budget", "steps"), _WHOLE),
+    **dict.fromkeys(("least_budget", "least_needed", "steps"), _WHOLE),
     **dict.fromkeys(("peak_memory", "transferred"), _SIZES),
 }
 """What JSON has for each attribute: whoever computes with an answer relies on it, and anybody can edit a journal."""
@@ -208,6 +211,7 @@ class Cell:
             "optimal_within": answer.optimal_within,
             "scope": answer.scope,
             "least_budget": answer.least_budget,
+            "least_needed": answer.least_needed,
             "steps": answer.steps,
             "termination": answer.termination,
             "solve_seconds": answer.solve_seconds,

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from remat.comparing.cells import Answer, Cell, Job, Outcome
 from remat.errors import OptionError
 from remat.plugin import registry
-from remat.solving.shares import share_of
+from remat.solving.shares import NOTHING, share_of
 from remat.units import Units, parse_size
 
 EXAMPLE = "example:"
@@ -200,7 +200,7 @@ def _acceptable(name: str, kind: str) -> tuple[str, str]:
         algorithm = registry.find(name, kind)
     except OptionError as error:
         return "", str(error)
-    return _version_of(algorithm.solver.partition(".")[0].partition(":")[0]), ""
+    return _version_of(algorithm.package), ""
 
 
 def _version_of(package: str) -> str:
@@ -208,18 +208,8 @@ def _version_of(package: str) -> str:
 
     if package in ("remat", "remat_algorithms"):
         return __version__
-    from importlib.metadata import PackageNotFoundError, entry_points, packages_distributions, version
-
-    # Mostly the distribution is that of the entry point; a look through the files of all takes up to a second.
-    for point in entry_points(group=registry.ENTRY_POINT_GROUP):
-        if point.module.partition(".")[0] == package and point.dist is not None:
-            return point.dist.version
-    for distribution in packages_distributions().get(package, [package]):
-        try:
-            return version(distribution)
-        except PackageNotFoundError:
-            continue
-    return "unknown"
+    found = registry.distribution_of(package)
+    return "unknown" if found is None else found.version
 
 
 def _capacities(request: Request, described: Described) -> list[tuple[str, int | None, str]]:
@@ -242,7 +232,7 @@ def _capacities(request: Request, described: Described) -> list[tuple[str, int |
 
 def _part(shown: str, share: Decimal, described: Described) -> tuple[str, int | None, str]:
     if described.peak is None:
-        return shown, None, "budget: there is no schedule without recomputation or transfers"
+        return shown, None, f"budget: {NOTHING.format(shown)}"
     return shown, int(share * described.peak), ""
 
 

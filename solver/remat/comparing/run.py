@@ -20,6 +20,7 @@ from remat.comparing.supervision import Limits
 from remat.documents import write_text
 from remat.errors import OptionError, RematError
 from remat.instance import MachineModel
+from remat.solving.shares import share_of
 from remat.solving.single import read_seconds, read_share
 from remat.units import parse_size
 
@@ -178,6 +179,8 @@ def _request(
     for seed in seeds:
         if type(seed) is not int or seed < 0:
             raise OptionError(f"expected whole numbers >= 0, not {seed!r:.60}", argument="seeds")
+    for budget in budgets:
+        _readable(budget)
     time_limit, gap, patience = limits
     seconds = read_seconds(time_limit, default=SECONDS)
     return Request(
@@ -192,6 +195,15 @@ def _request(
         gap=None if gap is None else float(read_share(gap, "gap")),
         patience=read_seconds(patience, default=None, argument="patience"),
     )
+
+
+def _readable(budget: int | str) -> None:
+    """Refuse what is neither a size nor a share, whatever an instance counts memory in."""
+    try:
+        if not isinstance(budget, str) or share_of(budget) is None:
+            parse_size(budget)
+    except ValueError as error:
+        raise OptionError(f"{error}", argument="budgets") from None
 
 
 def _checked(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -97,7 +97,7 @@ def answer_and_page(request: Mapping[str, Any]) -> tuple[Answer, str]:
             gap=request.get("gap"),
             patience=request.get("patience"),
         )
-        found = _answer_of(result, spent())
+        found = _answer_of(result, instance, spent())
         if request.get("picture"):
             found = replace(found, picture=_picture(result, instance.kind))
         return found, _page(result) if request.get("page") else ""
@@ -111,10 +111,17 @@ def answer_and_page(request: Mapping[str, Any]) -> tuple[Answer, str]:
         return Answer(outcome=Outcome.CRASHED, detail=f"{type(error).__name__}: {error}", seconds=spent()), ""
 
 
-def _answer_of(result: Result, seconds: float) -> Answer:
+def _answer_of(result: Result, instance: Instance, seconds: float) -> Answer:
+    from remat.plugin.proposal import ALL_SCHEDULES
+    from remat.solving.budget import budget_memory
     from remat.solving.conclusion import OWN_SOURCES
 
     least = result.least_budget
+    # Budgets of a comparison are for one memory; what another one needs, none of them gives.
+    if least is not None and not (
+        instance.budgets_are_for_all or least.memory == budget_memory(instance, result.machine)
+    ):
+        least = None
     report = result.report
     return Answer(
         outcome=Outcome(str(result.status)),
@@ -131,6 +138,7 @@ def _answer_of(result: Result, seconds: float) -> Answer:
         optimal_within=result.optimal_within,
         scope=result.scope,
         least_budget=least.size if least is not None and least.sufficient else None,
+        least_needed=None if least is None or least.sufficient or least.scope != ALL_SCHEDULES else least.size,
         steps=None if result.columns is None else len(result.columns),
         termination=str(result.termination),
         solve_seconds=round(result.solve_seconds, 6),

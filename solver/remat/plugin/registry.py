@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, util
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from remat.errors import OptionError
 from remat.plugin.points import entry_points
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 ENTRY_POINT_GROUP = "remat.algorithms"
 
@@ -105,6 +108,11 @@ class Algorithm:
     stream: str = ""
     online: str = ""
 
+    @property
+    def package(self) -> str:
+        """The importable package that its solver is in."""
+        return self.solver.partition(":")[0].partition(".")[0]
+
     def accepts(self, kind: str) -> bool:
         """Whether instances of this kind can be handed to the algorithm."""
         return kind in self.kinds or (ANY_KIND in self.kinds and kind in ONE_DEVICE_KINDS)
@@ -164,6 +172,22 @@ def _registered() -> dict[str, Algorithm]:
 
             warnings.warn(f"plug-in {point.name} ({point.value}) cannot be loaded: {error}", stacklevel=3)
     return found
+
+
+def distribution_of(package: str) -> Distribution | None:
+    """Return the installed distribution that an importable package of algorithms is of; None where none is known."""
+    from importlib import metadata
+
+    # Mostly the distribution is that of the entry point; a look through the files of all takes up to a second.
+    for point in metadata.entry_points(group=ENTRY_POINT_GROUP):
+        if point.module.partition(".")[0] == package and point.dist is not None:
+            return point.dist
+    for name in metadata.packages_distributions().get(package, [package]):
+        try:
+            return metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
 
 
 def refresh() -> None:

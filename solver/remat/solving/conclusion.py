@@ -82,7 +82,8 @@ def conclude(
                 name = problem.machine.memories[placed.memory].name
                 raise ClaimError(
                     f"{solver.name}: step {placed.step} needs {placed.needed} of {placed.capacity} in {name}, although "
-                    "the algorithm says that its schedule fits"
+                    "the algorithm says that its schedule fits",
+                    solver.package,
                 )
         else:
             steps, report = (
@@ -117,7 +118,7 @@ def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[
         problem.instance, problem.graph, problem.machine, pattern, reference_time=problem.no_recompute_time
     )
     if not isinstance(stream, Stream):
-        raise ClaimError(f"{solver.name}: the verifier rejects the pattern: {stream[0]}")
+        raise ClaimError(f"{solver.name}: the verifier rejects the pattern: {stream[0]}", solver.package)
     rules = {violation.rule for violation in stream.report.violations}
     if rules != {"capacity"}:
         _check_claims(problem, solver, proposal, stream.report)
@@ -177,7 +178,7 @@ def _followed(
         transfers = problem.instance.cluster.transfers
         if followed[0].rule == "deadlock" and transfers in ("rendezvous", "grouped"):
             return None, None, None, f"hangs where transfers take both ends ({transfers}): {followed[0].message}"
-        raise ClaimError(f"{solver.name}: the verifier rejects the orders: {followed[0]}")
+        raise ClaimError(f"{solver.name}: the verifier rejects the orders: {followed[0]}", solver.package)
     steps, graph = followed.steps, followed.graph
     # What ends a step is no recomputation.
     reference = problem.no_recompute_time if graph is problem.graph else no_recompute_time(graph)
@@ -222,22 +223,26 @@ def _check_bounds(solver: Algorithm, proposal: Proposal) -> None:
     """Refuse what is no time, before anything is written that no JSON could hold."""
     for bound in proposal.bounds:
         if type(bound.value) not in (int, float) or not math.isfinite(bound.value) or bound.value < 0:
-            raise ClaimError(f"{solver.name} claims bound {bound.value!r}, which is no finite time")
+            raise ClaimError(f"{solver.name} claims bound {bound.value!r}, which is no finite time", solver.package)
 
 
 def _check_claims(problem: Problem, solver: Algorithm, proposal: Proposal, report: Report) -> None:
     if report.violations:
-        raise ClaimError(f"{solver.name}: the verifier rejects the schedule: {report.violations[0]}")
+        raise ClaimError(f"{solver.name}: the verifier rejects the schedule: {report.violations[0]}", solver.package)
     verified = report.objective
     if proposal.makespan is not None and not _equal(proposal.makespan, verified):
-        raise ClaimError(f"{solver.name} claims makespan {proposal.makespan}, verified is {verified}")
+        raise ClaimError(f"{solver.name} claims makespan {proposal.makespan}, verified is {verified}", solver.package)
     memory = problem.machine.memories[problem.machine.processors[0].memory].name
     if proposal.peak is not None and proposal.peak != report.peaks[memory].size:
-        raise ClaimError(f"{solver.name} claims peak {proposal.peak}, verified is {report.peaks[memory].size}")
+        raise ClaimError(
+            f"{solver.name} claims peak {proposal.peak}, verified is {report.peaks[memory].size}", solver.package
+        )
     for bound in proposal.bounds:
         holds = bound.scope == ALL_SCHEDULES or proposal.optimal_within == bound.scope
         if holds and bound.value > verified and not _equal(bound.value, verified):
-            raise ClaimError(f"{solver.name} claims bound {bound.value}, above the verified makespan {verified}")
+            raise ClaimError(
+                f"{solver.name} claims bound {bound.value}, above the verified makespan {verified}", solver.package
+            )
 
 
 def _equal(claimed: Number, verified: Number) -> bool:

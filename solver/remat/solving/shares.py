@@ -23,6 +23,15 @@ NO_RECOMPUTE_ALGORITHM = "keep-all"
 STORE_ALL_ALGORITHM = "store-all"
 PIPELINE_ALGORITHM = "1f1b"
 
+COPYING_ALGORITHMS: tuple[tuple[str, dict[str, bool]], ...] = (
+    ("offload-greedy", {"bound": False}),
+    ("weight-offload", {}),
+)
+"""Where inputs or outputs lie elsewhere: without a limit these run everything once, and move nothing else."""
+
+NOTHING = "{} of nothing: no schedule without recomputation is known; write a size such as 8GB"
+"""What is said of a share without a whole."""
+
 
 def plainest(instance: Instance) -> str:
     """Return the algorithm whose peak is the whole of which budgets are shares: it runs everything once."""
@@ -55,7 +64,8 @@ class Wholes:
     """What the memories of a machine (by name) hold at most when nothing is recomputed and nothing is limited.
 
     Everything runs once, in the reference order, and each value is freed after its last use; of an adjoint with storage
-    all states are stored in its first level. Of a pipeline it is the largest peak of any device under 1F1B.
+    all states are stored in its first level. Of a pipeline it is the largest peak of any device under 1F1B. Inputs or
+    outputs that lie elsewhere are copied there and back, as early as they can be.
     """
 
     instance: Instance
@@ -63,15 +73,20 @@ class Wholes:
 
     @cached_property
     def peaks(self) -> Mapping[str, int] | None:
-        """The verified peaks; None where no such schedule exists without transfers. Computed when first asked for."""
+        """The verified peaks; None where no such schedule is known. Computed when first asked for."""
         unbounded = self.machine.with_capacities({memory.name: None for memory in self.machine.memories})
         problem = Problem(self.instance, unbounded)
-        try:
-            solver = registry.find(plainest(self.instance), problem.kind)
-            proposal = solver.load()(problem, make_options(solver, {}), Context())
-            return conclude(problem, solver, proposal, {}).peak_memory or None
-        except (ClaimError, OptionError):  # inputs or outputs elsewhere: it takes transfers; or no such algorithm
-            return None
+        plain = plainest(self.instance)
+        for name, options in ((plain, {}), *COPYING_ALGORITHMS):
+            try:
+                solver = registry.find(name, problem.kind)
+                made = make_options(solver, options)
+                result = conclude(problem, solver, solver.load()(problem, made, Context()), options)
+            except (ClaimError, OptionError):  # inputs or outputs elsewhere: it takes transfers; or no such algorithm
+                continue
+            if result.peak_memory and (name == plain or not result.recompute_time):
+                return result.peak_memory
+        return None
 
     def part(self, share: Decimal, memory: str, shown: str) -> int:
         """Return a share of a memory's peak; `shown` is how it was asked for.
@@ -82,9 +97,7 @@ class Wholes:
             If there is nothing that it could be a share of.
         """
         if self.peaks is None:
-            raise OptionError(
-                f"{shown} of nothing: there is no schedule without recomputation or transfers", argument="budget"
-            )
+            raise OptionError(NOTHING.format(shown), argument="budget")
         whole = max(self.peaks.values()) if self.instance.budgets_are_for_all else self.peaks.get(memory, 0)
         if whole == 0:
             raise OptionError(

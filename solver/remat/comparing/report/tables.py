@@ -9,7 +9,7 @@ from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison, Standing, by_algorithm, geometric_mean
 from remat.report.text.comma_separated import to_csv as to_csv_text
 from remat.report.text.naming import shown_name
-from remat.units import Units, format_size, format_time, printable
+from remat.units import Units, format_size, format_time, printable, size_to_paste
 
 SHORT = {
     Outcome.INFEASIBLE: "infeasible",
@@ -73,7 +73,8 @@ def grid(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of the grid: a row for each instance and budget, a column for each algorithm.
 
     A cell shows the makespan over the best one of its row (or the baseline's), with ``*`` where it is proved optimal;
-    over several seeds their mean, and how far they spread. The column `best` is the best makespan itself.
+    over several seeds their mean, and how far they spread. The column `best` is the best makespan itself, or what
+    budget would do where nothing was found.
     """
     algorithms = list(dict.fromkeys(cell.job.algorithm for cell in comparison if cell.job.algorithm))
     lines = []
@@ -83,7 +84,7 @@ def grid(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
             lines.append([shown_name(instance), "", SHORT[first.answer.outcome], *["" for _ in algorithms]])
             continue
         shown = [_shown(comparison, of_case.get(name, [])) for name in algorithms]
-        lines.append([shown_name(instance), budget or "-", _best(comparison, first), *shown])
+        lines.append([shown_name(instance), budget or "-", _best(comparison, cells), *shown])
     return ["instance", "budget", "best", *algorithms], lines
 
 
@@ -105,15 +106,30 @@ def leaders(comparison: Comparison, most: int = 4) -> tuple[list[str], list[list
         star = "*" if any(cell.answer.outcome is Outcome.OPTIMAL for cell in cells) else ""
         solved = sum(cell.answer.solved for cell in cells)
         bound = next((_ratio(comparison.ratio_to_bound(cell)) for cell in cells if comparison.wins(cell)), "-")
-        best = _best(comparison, first) + star
+        best = _best(comparison, cells) + star
         names = ", ".join(winners[:most]) + more
         lines.append([shown_name(instance), budget or "-", best, bound, f"{solved}/{len(cells)}", names])
     return ["instance", "budget", "best", "over bound", "solved", "by"], lines
 
 
-def _best(comparison: Comparison, cell: Cell) -> str:
-    best = comparison.best.get((cell.job.instance, cell.job.budget))
-    return "-" if best is None else format_time(best, units_of(cell))
+def _best(comparison: Comparison, cells: Sequence[Cell]) -> str:
+    best = comparison.best.get((cells[0].job.instance, cells[0].job.budget))
+    return (remedy(cells) or "-") if best is None else format_time(best, units_of(cells[0]))
+
+
+def remedy(cells: Sequence[Cell]) -> str:
+    """Say which budget cells need of which none is solved, where that is known; else return an empty text.
+
+    What would do is rounded up, and what is needed down: either holds as it is printed.
+    """
+    if any(cell.answer.solved for cell in cells):
+        return ""
+    units = units_of(cells[0])
+    enough = [cell.answer.least_budget for cell in cells if cell.answer.least_budget is not None]
+    if enough:
+        return f"{size_to_paste(min(enough), units, up=True)} would do"
+    needed = [cell.answer.least_needed for cell in cells if cell.answer.least_needed is not None]
+    return f"at least {size_to_paste(max(needed), units, up=False)} is needed" if needed else ""
 
 
 def _shown(comparison: Comparison, cells: Sequence[Cell]) -> str:

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison
-from remat.comparing.report.tables import units_of
+from remat.comparing.report.tables import remedy, units_of
 from remat.report.text.naming import shown_name
 from remat.units import format_time
 from remat.version import __version__
@@ -63,9 +63,10 @@ def _sentence(comparison: Comparison, cells: Sequence[Cell]) -> str:
     solved = [cell for cell in cells if cell.answer.solved]
     found = f"{len({cell.job.algorithm for cell in solved})} of {len(names)} found a schedule"
     if not solved:
+        needs = f"; {known}" if (known := remedy(cells)) else ""
         if any(cell.answer.outcome is Outcome.INFEASIBLE for cell in cells):
-            return "there is no schedule: proved."
-        return f"none of {len(names)} found a schedule, and none is proved not to exist."
+            return f"there is no schedule: proved{needs}."
+        return f"none of {len(names)} found a schedule, and none is proved not to exist{needs}."
     winners = list(dict.fromkeys(cell.job.algorithm for cell in cells if comparison.wins(cell)))
     best = next(cell for cell in cells if comparison.wins(cell))
     assert best.answer.makespan is not None

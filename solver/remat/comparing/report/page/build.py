@@ -16,6 +16,7 @@ from remat.comparing.report.tables import (
     peak_text,
     problems,
     relative_to,
+    remedy,
     standings_header,
     units_of,
     with_spread,
@@ -39,6 +40,11 @@ LONGEST_REMARK = 180
 """Letters of a remark that the page shows; the tables have all of it."""
 
 GRID = "* proved optimal over all schedules; ± standard deviation over seeds. Click a heading to sort."
+
+TOGETHER = (
+    "Makespans and “look into it” lead to pages in the folder {} beside this file, which belongs to it: send both, or "
+    "make a report of one file with --no-pages."
+)
 
 Column = tuple[str, bool]
 """Heading, and whether it is text (else a figure)."""
@@ -85,7 +91,7 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Ma
         _families(comparison),
         '<h2 id="pictures">Pictures</h2>',
         _pictures(comparison, order),
-        f'<h2 id="schedules">The best schedules</h2>{pictured}' if pictured else "",
+        f'<h2 id="schedules">The best schedules</h2>{_together(links)}{pictured}' if pictured else "",
         f'<h2 id="grid">{escape(relative_to(comparison))}</h2>',
         f'<p class="soft">{GRID}</p>',
         _grid(comparison, order),
@@ -94,6 +100,7 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Ma
             '<input type="search" data-table="all-cells" placeholder="filter: words, such as rotor feasible" '
             'aria-label="filter the cells">'
         ),
+        _together(links),
         _cells(comparison, links),
         _failures(comparison),
         _list("How this was made", "made", made) if made else "",
@@ -105,6 +112,12 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Ma
         f"<style>{_palette()}{_asset('style.css')}</style></head>"
     )
     return f"{head}<body>{''.join(body)}<script>{_asset('script.js')}</script></body></html>\n"
+
+
+def _together(links: Mapping[str, str]) -> str:
+    """Say what a report with links must be sent with."""
+    folders = sorted({link.rpartition("/")[0] for link in links.values()})
+    return f'<p class="soft">{escape(TOGETHER.format(", ".join(folders)))}</p>' if folders else ""
 
 
 def _palette() -> str:
@@ -255,7 +268,7 @@ def _grid(comparison: Comparison, order: Sequence[str]) -> str:
         if not first.job.algorithm:  # no instance at all
             continue
         best = comparison.best.get((instance, budget))
-        shown = "" if best is None else format_time(best, units_of(first))
+        shown = remedy(cells) if best is None else format_time(best, units_of(first))
         line: list[Entry] = [(instance, instance, ""), (budget, first.job.capacity, ""), (shown, best, "")]
         by_name = by_algorithm(cells)
         lines.append([*line, *(_grid_entry(comparison, by_name.get(name, [])) for name in order)])
