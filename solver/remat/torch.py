@@ -9,18 +9,19 @@ if TYPE_CHECKING:
     from remat.bridges.torch.backend import Backend, backend, configure
     from remat.bridges.torch.backend import compile_module as compile  # noqa: A004
     from remat.bridges.torch.capture import Captured, capture
+    from remat.bridges.torch.choices import Choices
     from remat.bridges.torch.costs import read_optimizer
     from remat.bridges.torch.factory import call_factory, capture_factory
     from remat.bridges.torch.fitting import fit
     from remat.bridges.torch.interpreter import Execution, execute
     from remat.bridges.torch.measuring import measure
-    from remat.bridges.torch.planning import Choices, Plan, TooSmallError, judge, load_plan, plan_of
+    from remat.bridges.torch.planning import Plan, TooSmallError, judge, load_plan, plan_of
     from remat.bridges.torch.recording import TorchError
 
 _HOME = {
     "Backend": "backend",
     "Captured": "capture",
-    "Choices": "planning",
+    "Choices": "choices",
     "Execution": "interpreter",
     "Plan": "planning",
     "TooSmallError": "planning",

@@ -116,3 +116,17 @@ def test_fit_lists_what_it_knows(run: Run) -> None:
     outcome = run("fit", "torch", "--help")
     assert (outcome.code, "--max-batch" in outcome.out) == (0, True)
     run("fit", "torch", "train:make").assert_refused("--budget")
+
+
+@pytest.mark.parametrize("option", ["--budget", "--reserve"])
+def test_fit_refuses_a_size_as_solve_does(run: Run, tiny: str, option: str) -> None:
+    run("solve", tiny, "--budget", "60mb").assert_refused("--budget: '60mb' has an unknown unit 'mb'")
+    given = {"--budget": "1GB", option: "60mb"}
+    said = f"{option}: '60mb' has an unknown unit 'mb'; did you mean 60MB or 60MiB?"
+    run("fit", "torch", "no_such_module:make", *sum(given.items(), ())).assert_refused(said)
+
+
+def test_fit_refuses_a_share_and_a_limit_before_anything_runs(run: Run) -> None:
+    run("fit", "torch", "no_such_module:make", "-b", "7x%").assert_refused("--budget: '7x%' is no share of the peak")
+    given = ("-b", "1GB", "--time-limit", "3x")
+    run("fit", "torch", "no_such_module:make", *given).assert_refused("--time-limit: '3x' is not a duration")

@@ -166,6 +166,37 @@ def test_a_budget_that_is_too_small_says_what_would_do():
         remat.torch.compile(Net(), budgets="2kB")
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"budget": "60mb"}, {"budget": 0.7}, {"budget": ["1GB", "x%"]}, {"reserve": "1gb"}], ids=str
+)
+def test_a_size_is_refused_before_anything_is_compiled(wrong):
+    makers = [remat.torch.Choices, remat.torch.backend, lambda **given: remat.torch.compile(Net(), **given)]
+    for make in (*makers, remat.torch.configure):
+        with pytest.raises(remat.OptionError, match=rf"\A{next(iter(wrong))}: .{{10,100}}\Z"):
+            make(**wrong)
+
+
+def test_a_budget_of_the_environment_is_refused_where_the_name_is_looked_up(monkeypatch):
+    from remat.bridges.torch import backend
+
+    monkeypatch.setattr(backend, "_CONFIGURED", {})
+    monkeypatch.setenv("REMAT_TORCH_BUDGET", "60mb")
+    with pytest.raises(remat.OptionError, match=r"\AREMAT_TORCH_BUDGET: '60mb' has an unknown unit"):
+        torch.compile(Net(), backend="remat")
+    monkeypatch.setenv("REMAT_TORCH_BUDGET", "60MB")
+    torch.compile(Net(), backend="remat")
+
+
+def test_what_lies_in_memory_throughout_may_be_text():
+    found = study(models.mlp).captured
+    whole = found.instance(static=2000, optimizer="adam").static_memory
+    assert found.instance(static="2kB", optimizer="adam").static_memory == whole > 2000
+    assert found.document(static="2kB")["static_memory"] == 2000
+    for make in (found.instance, found.document):
+        with pytest.raises(remat.OptionError, match="static: '2kb' has an unknown unit"):
+            make(static="2kb")
+
+
 def test_the_backend_has_a_name(monkeypatch):
     from remat.bridges.torch import backend
 

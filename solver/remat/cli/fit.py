@@ -87,13 +87,12 @@ def torch(session: Session, /, **given: Any) -> int:
         common.check_writable("--output", asked.output)
     import remat.torch
     from remat.report.text.summary import table
-    from remat.units import parse_duration
 
     remat.torch.read_optimizer(asked.optimizer)  # or say what is wrong with it, before anything runs
     made = remat.torch.Choices(
         budget=asked.budget,
         algorithm=asked.algorithm,
-        time_limit=parse_duration(asked.time_limit),
+        time_limit=asked.time_limit,
         costs=asked.costs,
         optimizer=asked.optimizer,
         reserve=asked.reserve,

@@ -18,9 +18,10 @@ from remat.bridges.torch.capture import (
     quiet_logging,
     sources_of,
 )
+from remat.bridges.torch.choices import Choices
 from remat.bridges.torch.emit import emit
 from remat.bridges.torch.graphs import build, compile_boxed
-from remat.bridges.torch.planning import Choices, Plan, make_plan, same_order
+from remat.bridges.torch.planning import Plan, make_plan, same_order
 from remat.bridges.torch.recording import Node, Role, TorchError
 from remat.bridges.torch.shim import fx, torch
 from remat.bridges.torch.tracing import source_of
@@ -250,7 +251,7 @@ def compile_module(module: Any, budget: int | str | Sequence[int | str] | None =
     planned.__dict__["plan"] = None
     planner.module = planned
     planner.on_plan = lambda plan: planned.__dict__.__setitem__("plan", plan)
-    whole = budget is None or isinstance(budget, (int, str))
+    whole = planner.choices.budget is None or isinstance(planner.choices.budget, (int, str))
     planned.compile(backend=planner, fullgraph=whole, dynamic=False)
     inner = planned._compiled_call_impl
 
@@ -271,10 +272,11 @@ def compile_module(module: Any, budget: int | str | Sequence[int | str] | None =
 def __getattr__(name: str) -> Any:
     """Return the compiler that is registered as ``"remat"``, which `torch.compile` looks up before it traces anything.
 
-    So this is the moment for its tracer to learn to pass over calls of loggers.
+    So this is the moment for its tracer to learn to pass over calls of loggers, and for a budget to be refused.
     """
     if name != "registered":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _choices_by_name()
     _pass_over_loggers()
     return _registered
 
@@ -286,15 +288,25 @@ def _pass_over_loggers() -> None:
 
 def _registered(graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
     """Compile as backend ``"remat"``: with what `configure` was given, else the budget of the environment."""
+    choices = _choices_by_name()
+    if choices is None:
+        raise TorchError(f"no budget: set {BUDGET_VARIABLE}=8GB, or call remat.torch.configure(budget='8GB')")
+    return Backend(replace(choices))(graph, inputs)
+
+
+def _choices_by_name() -> Choices | None:
+    """Return what `configure` was given, else the budget of the environment."""
     import os
 
-    choices = _CONFIGURED.get("choices")
-    if choices is None:
-        budget = os.environ.get(BUDGET_VARIABLE)
-        if not budget:
-            raise TorchError(f"no budget: set {BUDGET_VARIABLE}=8GB, or call remat.torch.configure(budget='8GB')")
-        choices = Choices(budget=budget)
-    return Backend(replace(choices))(graph, inputs)
+    if "choices" in _CONFIGURED:
+        return _CONFIGURED["choices"]
+    budget = os.environ.get(BUDGET_VARIABLE)
+    if not budget:
+        return None
+    try:
+        return Choices(budget=budget)
+    except OptionError as error:
+        raise OptionError(error.message, argument=BUDGET_VARIABLE) from None
 
 
 _CONFIGURED: dict[str, Choices] = {}
@@ -306,10 +318,11 @@ def configure(budget: int | str | None = None, **choices: Any) -> None:
     As where the backend is looked up by its name, PyTorch's compiler passes over calls of loggers from then on, which
     would break a module into several graphs.
     """
-    if budget is not None and not isinstance(budget, (int, str)):
+    made = make_choices(budget, choices)
+    if isinstance(made.budget, Sequence) and not isinstance(made.budget, str):
         raise OptionError("several budgets go with remat.torch.backend or compile", argument="budget")
     _pass_over_loggers()
-    _CONFIGURED["choices"] = make_choices(budget, choices)
+    _CONFIGURED["choices"] = made
 
 
 __all__ = ["Backend", "backend", "capture", "compile_module", "configure"]

@@ -9,6 +9,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
+from remat.bridges.torch.choices import read_size
 from remat.bridges.torch.costs import Costs, read_costs, static_bytes
 from remat.bridges.torch.document import instance_document
 from remat.bridges.torch.joint import Joint
@@ -94,7 +95,11 @@ class Captured:
         return {node.name: node for node in self.graph.graph.nodes}
 
     def instance(
-        self, costs: str | Costs | Mapping[str, Any] | None = None, *, static: int = 0, optimizer: str | None = None
+        self,
+        costs: str | Costs | Mapping[str, Any] | None = None,
+        *,
+        static: int | str = 0,
+        optimizer: str | None = None,
     ) -> DagInstance:
         """Return the training step as an instance of kind `dag`.
 
@@ -102,18 +107,22 @@ class Captured:
         ----------
         costs : str, Costs or mapping, optional
             ``roofline:A100-fp32`` (the default), a file that `measure` wrote, or its document.
-        static : int
-            Bytes that lie in memory throughout; `static_bytes` counts those of parameters, buffers and inputs.
+        static : int or str
+            Bytes, or ``"1GB"``, that lie in memory throughout; `static_bytes` counts those of parameters, buffers and
+            inputs.
         optimizer : str, optional
             ``sgd``, ``momentum``, ``adam`` or ``adamw``: its states are added to `static`.
         """
         states = self.static_bytes(optimizer)["optimizer"] if optimizer else 0
-        return load(self.document(costs, static=static + states))  # type: ignore[return-value]
+        whole = read_size(static, "static") + states
+        return load(self.document(costs, static=whole))  # type: ignore[return-value]
 
-    def document(self, costs: str | Costs | Mapping[str, Any] | None = None, *, static: int = 0) -> dict[str, Any]:
+    def document(
+        self, costs: str | Costs | Mapping[str, Any] | None = None, *, static: int | str = 0
+    ) -> dict[str, Any]:
         """Return the instance as a document."""
         name = type(self.module).__name__ if self.module is not None else "joint"
-        return instance_document(self.joint, read_costs(costs), name=name, static=static)
+        return instance_document(self.joint, read_costs(costs), name=name, static=read_size(static, "static"))
 
     def static_bytes(self, optimizer: str | None = None) -> dict[str, int]:
         """Bytes of parameters, buffers, inputs and constants, and of an optimizer's states."""

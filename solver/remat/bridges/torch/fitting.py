@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from remat.bridges.torch.capture import Captured
+from remat.bridges.torch.choices import Choices
 from remat.bridges.torch.costs import Costs
 from remat.bridges.torch.factory import capture_factory
-from remat.bridges.torch.planning import Choices, Plan, TooSmallError, costs_of, make_plan
+from remat.bridges.torch.planning import Plan, TooSmallError, costs_of, make_plan
 from remat.units import Units, format_size, format_time
 
 SHOWN = 12

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
+from remat.bridges.torch.choices import Choices
 from remat.bridges.torch.costs import Costs, read_costs, read_optimizer
 from remat.bridges.torch.joint import Joint
 from remat.bridges.torch.measuring import measure
@@ -45,46 +46,6 @@ class TooSmallError(TorchError):
     def __init__(self, message: str, *, proved: bool) -> None:
         super().__init__(message)
         self.proved = proved
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What a plan is made for.
-
-    Attributes
-    ----------
-    budget : int, str, sequence of these, or None
-        Bytes of the device, all counted; None: recompute nothing. A list has one for each training graph of a step, in
-        their order, where the module breaks into several.
-    algorithm : str
-    options : mapping
-        The algorithm's own.
-    time_limit : float
-        Seconds.
-    costs : str, Costs or mapping, optional
-        As for `Captured.instance`; ``measure`` measures each operator, with the tensors of the call that is planned.
-    optimizer : str, optional
-        ``sgd``, ``momentum``, ``adam``, ``adamw``, or a file (`remat.bridges.torch.costs.read_optimizer`).
-    reserve : int, str or None
-        Bytes that are left alone: by default 1 GiB on a device, nothing on the CPU.
-    accumulate : bool
-        Gradients of an earlier step are there already.
-    plan : path, optional
-        A plan file to use instead of solving.
-    cache : path, optional
-        A folder of plans, by fingerprint, budget and costs.
-    """
-
-    budget: int | str | Sequence[int | str] | None = None
-    algorithm: str = "auto"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    time_limit: float = 30.0
-    costs: str | Costs | Mapping[str, Any] | None = None
-    optimizer: str | None = None
-    reserve: int | str | None = None
-    accumulate: bool = False
-    plan: str | os.PathLike[str] | None = None
-    cache: str | os.PathLike[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -303,7 +264,7 @@ def _solve(instance: Any, choices: Choices, reserve: int) -> Result:
         algorithm=choices.algorithm,
         budget=budget,
         options=choices.options,
-        time_limit=choices.time_limit,
+        time_limit=choices.seconds,
     )
 
 
@@ -315,7 +276,7 @@ def _least(instance: Any, choices: Choices) -> Result:
         max_overhead=ANY_OVERHEAD,
         algorithm=choices.algorithm if known else QUICK[0],
         options=choices.options if known else QUICK[1],
-        time_limit=min(choices.time_limit, LEAST_LIMIT),
+        time_limit=min(choices.seconds, LEAST_LIMIT),
     )
 
 
