@@ -43,7 +43,7 @@ GRID = "* proved optimal over all schedules; ± standard deviation over seeds. C
 
 TOGETHER = (
     "Makespans and “look into it” lead to pages in the folder {} beside this file, which belongs to it: send both, or "
-    "make a report of one file with --no-pages."
+    "make the report again, without pages, as one file."
 )
 
 Column = tuple[str, bool]
