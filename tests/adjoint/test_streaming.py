@@ -210,6 +210,40 @@ def test_memory_does_not_grow_with_the_steps():
     assert count > 150_000
 
 
+# --- nobody is named --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("disk", [DISK, DISK | {"slots": 3}, {"name": "disk", "write_time": 1, "read_time": 60}])
+@pytest.mark.parametrize("steps", [1, 7, 95])
+def test_several_levels_are_used_where_that_is_quicker(steps, disk):
+    document = loop(steps, ram(4), disk)
+    plan = remat.stream(document)
+    chosen = remat.solve(document, algorithm=plan.algorithm.name)
+    assert list(plan) == [replace(step, start=None) for step in chosen.steps]
+    for name in ("revolve", "multistage", "two-level", "periodic-disk-revolve"):
+        other = remat.solve(document, algorithm=name).makespan
+        assert other is None or chosen.makespan <= other
+
+
+def test_a_cheap_disk_is_written_to_and_a_dear_one_is_not():
+    assert Checkpoint(0, "disk") in list(remat.stream(loop(2000, ram(4), DISK)).actions())
+    dear = remat.stream(loop(95, ram(4), DISK | {"read_time": 10**6}))
+    assert {a.level for a in dear.actions() if isinstance(a, Checkpoint)} == {"ram"}
+    assert remat.stream(loop(10**9, ram(4), DISK)).algorithm.name == "periodic-disk-revolve"
+    assert remat.stream(loop(10**9, ram(4), DISK | {"slots": 2})).algorithm.name == "two-level"
+    assert remat.stream(loop(10**9, ram(4))).algorithm.name == "revolve"
+
+
+def test_levels_that_stay_unused_are_named():
+    for steps in (50, 10**9):
+        with pytest.warns(UserWarning, match=r"\(revolve\) leaves 'disk' unused; remat.solve looks for one") as caught:
+            plan = remat.stream(loop(steps, ram(4), DISK | {"channel": "dma"}))
+        assert caught[0].filename == __file__
+        assert next(plan)
+    with pytest.warns(UserWarning, match="leaves 'tape' unused"):
+        remat.stream(loop(10**9, ram(4), DISK, {"name": "tape"}))
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 

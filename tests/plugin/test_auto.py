@@ -32,6 +32,9 @@ VARIANTS = moderate("chain") | {
 LONG = moderate("chain") | {"stages": moderate("chain")["stages"][:1] * 1001}
 VERY_LONG = LONG | {"stages": LONG["stages"] * 3}
 SLOW = [{"name": "disk", "write_time": 1}]
+RAM = {"name": "ram", "slots": 5}
+SYNCHRONOUS = {"name": "disk", "write_time": 8, "read_time": 8}
+BESIDE = {**SYNCHRONOUS, "channel": "dma"}
 
 
 def asked(document, budget=None):
@@ -46,6 +49,7 @@ PARAMETERS = moderate("chain") | {
 
 DAG = moderate("dag")
 CHAIN_SEARCH, LISTED = ["chain-best"], ["sp-order", "join-dp", "dag-exact", "dag-auto", "dag-auto"]
+LATER_BESIDE = ["revolve", "adjoint-best"]
 
 ROWS = [
     ("chain", moderate("chain"), None, CHAIN_SEARCH),
@@ -98,6 +102,16 @@ ROWS = [
     ("little storage", adjoint(storage=DISK), 2, ["revolve", "walther-griewank", "adjoint-best"]),
     ("storage takes time", adjoint(storage=SLOW), None, ["h-revolve", "revolve", "walther-griewank", "adjoint-best"]),
     ("many steps and tapes", adjoint(5000, tape_size=1), None, ["revolve"]),
+    ("a level beside", adjoint(100, storage=[RAM, BESIDE]), None, ["two-level-async", "revolve", "adjoint-best"]),
+    ("2000 steps, a level beside", adjoint(2000, storage=[RAM, BESIDE]), None, ["two-level-async", *LATER_BESIDE]),
+    ("one level, beside", adjoint(3000, storage=[BESIDE]), None, LATER_BESIDE),
+    ("many steps, a level beside", adjoint(10**5, storage=[RAM, BESIDE]), None, ["two-level-async", "revolve"]),
+    (
+        "many steps, two levels",
+        adjoint(10**5, storage=[RAM, SYNCHRONOUS]),
+        None,
+        ["two-level-async", "periodic-disk-revolve", "two-level", "revolve"],
+    ),
     ("own steps, not everything fits", adjoint(OWN_STEPS), 3, ["adjoint-dp", "adjoint-best"]),
     ("own steps, storage takes time", adjoint(OWN_STEPS, storage=SLOW), None, ["walther-griewank", "adjoint-best"]),
     ("own sizes", adjoint(OWN_SIZES, storage=SLOW), 3, ["adjoint-best"]),
@@ -115,6 +129,55 @@ ROWS = [
 @pytest.mark.parametrize(("document", "budget", "names"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_rows(document, budget, names):
     assert asked(document, budget) == names
+
+
+QUICK = ("revolve", "multistage", "two-level", "two-level-async", "periodic-disk-revolve", "treeverse", "recompute-all")
+
+
+MANY = {**RAM, "slots": 20}
+SSD, TAPE = SYNCHRONOUS | {"name": "ssd", "slots": 30}, SYNCHRONOUS | {"name": "tape"}
+SLOWER_RAM = {**RAM, "channel": "pcie", "write_time": 1, "read_time": 1}
+
+
+@pytest.mark.parametrize("working", [pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize(
+    ("steps", "levels"),
+    [
+        (4000, [MANY, SYNCHRONOUS]),
+        (8000, [MANY, {**SYNCHRONOUS, "slots": 300}]),
+        (4000, [MANY, SSD, TAPE]),
+        *[
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [
+                (30_000, [MANY, BESIDE]),
+                (250, [RAM, BESIDE]),
+                (250, [BESIDE]),
+                (250, [SLOWER_RAM, BESIDE]),
+                (12, [RAM, {**SSD, "slots": 3}, BESIDE]),
+            ]
+        ],
+    ],
+)
+def test_no_quick_algorithm_is_better_for_equal_steps_with_storage(steps, levels, working):
+    document = adjoint(steps, storage=levels, backward_time=2, units={"time": "unit", "memory": "unit"})
+    found = remat.solve(document, budget={"working": working}).makespan
+    for name in QUICK[:-1] if steps > 1000 else QUICK:
+        try:
+            other = remat.solve(document, algorithm=name, budget={"working": working}).makespan
+        except remat.OptionError:
+            continue
+        assert other is None or found <= other, name
+
+
+def test_storage_beside_the_processor_is_no_worse_than_storage_that_occupies_it():
+    ram, disk = {"name": "ram", "slots": 20}, {"name": "disk", "bandwidth": "2GB/s"}
+    loop = adjoint(2000, forward_time=1, backward_time=2, state_size="1GiB", storage=[ram, disk])
+    waits = remat.solve(loop)
+    for working in ("2GiB", "3GiB"):
+        beside = remat.solve(loop | {"storage": [ram, disk | {"channel": "dma"}]}, budget={"working": working})
+        assert beside.makespan < waits.makespan
+        assert beside.report.transferred["working->disk"] > 0
+    assert beside.overhead == 0
 
 
 def test_table_names_registered_algorithms():

@@ -12,7 +12,9 @@ for each advance over any number of time steps, and iteration one object for eac
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any, cast
 
 from remat.errors import OptionError
@@ -24,11 +26,17 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal
 from remat.schedule.actions import Action, actions_of
 from remat.schedule.document import Copy, Drop, Run, Step
-from remat.schedule.operations import Entry, Layout, chunks
+from remat.schedule.operations import Entry, Layout, Operation, chunks
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.budget import Budget
 from remat.solving.single import AnyInstance, make_problem
-from remat.units import format_size
+from remat.units import Number, format_size
+
+LEVELS = {"periodic-disk-revolve": 2, "two-level": 2, "multistage": 99, "revolve": 1}
+"""Who is asked where nobody is named, and how many storage levels each uses; long loops take the first that can."""
+
+MOST_COUNTED = 20_000
+"""Steps up to which schedules are run through in order to take the shortest."""
 
 
 class Stream(Iterator[Step]):
@@ -124,7 +132,7 @@ class Stream(Iterator[Step]):
 def stream(
     instance: AnyInstance,
     *,
-    algorithm: str = "revolve",
+    algorithm: str | None = None,
     budget: Budget = None,
     machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
     options: Mapping[str, Any] | None = None,
@@ -138,8 +146,10 @@ def stream(
     ----------
     instance : path, open file, dict or instance
         Of kind `adjoint`.
-    algorithm : str
-        A registry name whose metadata has a `stream`.
+    algorithm : str, optional
+        A registry name whose metadata has a `stream`. Default: `revolve`; with several storage levels the quickest of
+        `LEVELS` up to `MOST_COUNTED` steps, beyond the first of them that takes the loop. Where levels stay unused
+        since those that use them refuse the loop, a `UserWarning` says so.
     budget : int, str or mapping, optional
     machine : path, dict or MachineModel, optional
     options : mapping, optional
@@ -158,12 +168,54 @@ def stream(
     loaded = load(instance)
     if not isinstance(loaded, AdjointInstance):
         raise OptionError(f"stream takes adjoints (time loops) only, not {loaded.kind}; use remat.solve")
-    found = registry.find(algorithm, loaded.kind)
-    chosen = make_options(found, options or {})
     problem = make_problem(loaded, budget=budget, machine=machine)
+    if algorithm is None and len(problem.machine.memories) > 2 and not options:
+        return _by_levels(problem, loaded.length)
+    return _named(problem, algorithm or "revolve", options)
+
+
+def _named(problem: Problem, algorithm: str, options: Mapping[str, Any] | None = None) -> Stream:
+    found = registry.find(algorithm, problem.kind)
+    chosen = make_options(found, options or {})
     if not found.several_memories and len(problem.machine.memories) > 1:
         raise OptionError(f"{found.name} works in one memory only, and there is storage", argument="algorithm")
     return Stream(problem, found, chosen)
+
+
+def _by_levels(problem: Problem, steps: int) -> Stream:
+    """Return the quickest stream that several storage levels allow; of long loops, the first of `LEVELS` that works."""
+    levels, long = len(problem.machine.memories) - 1, steps > MOST_COUNTED
+    streams: list[Stream] = []
+    for name in LEVELS:
+        if long and streams:
+            break
+        try:
+            streams.append(_named(problem, name))
+        except OptionError:
+            if name == "revolve" and not streams:
+                raise
+    used = max(LEVELS[stream.algorithm.name] for stream in streams)
+    best = streams[0] if len(streams) == 1 else min(streams, key=_time)
+    if used < levels:
+        left = ", ".join(repr(memory.name) for memory in problem.machine.memories[used + 1 :])
+        text = f"the streamed schedule ({best.algorithm.name}) leaves {left} unused"
+        warnings.warn(f"{text}; remat.solve looks for one that does not", stacklevel=3)
+    return best
+
+
+def _time(stream: Stream) -> Number:
+    """Return the time of a stream's forwards and transfers, one after the other, in O(its operations)."""
+    machine, chain = stream.problem.machine, stream.problem.chain
+    until, size = [0, *accumulate(chain.forward_time.tolist())], chain.activation_size.tolist()
+    total: Number = 0
+    for operation, first, second in stream.operations():
+        if operation == Operation.ADVANCE:
+            total += until[second] - until[first]
+        elif operation == Operation.WRITE:
+            total += machine.links[machine.link_index[0, second]].time(size[first])
+        elif operation in (Operation.READ, Operation.READ_LAST):
+            total += machine.links[machine.link_index[second, 0]].time(size[first])
+    return total
 
 
 def _refusal(problem: Problem, name: str, answer: Proposal) -> str:

@@ -1,8 +1,8 @@
 """The table behind `auto`: which algorithms it asks for which problem, and in which order.
 
-`remat.solving.portfolio` asks them (docs/auto.md shows the table too): first the rows that settle a problem in closed
-form, then all algorithms that are marked as cheap for the kind, then the other rows, each with its share of the time,
-until something is proved. Where none of them finds a schedule, the rest of the zoo is asked as well.
+`remat.solving.portfolio` asks them (docs/auto.md shows the table too): first the rows that take next to no time, and
+often settle a problem, then all algorithms that are marked as cheap for the kind, then the other rows, each with its
+share of the time, until something is proved. Where none of them finds a schedule, the rest of the zoo is asked as well.
 
 Every family keeps its rows current; a row names the first algorithm of its list that is available. Where many budgets
 are asked about (sweeps, questions), a row may name one algorithm that answers instead.
@@ -34,7 +34,8 @@ class Rule:
     many : tuple of str
         Who answers alone where many budgets or batches are asked about.
     first : bool
-        Whether the row is asked before the algorithms that are marked as cheap: what it proves makes them superfluous.
+        Whether the row is asked before the algorithms that are marked as cheap: it takes next to no time, and where it
+        proves its answer, makes them superfluous. Where it does not, all others are asked as well.
     options : mapping
         Options of the algorithm.
     free : bool
@@ -160,6 +161,30 @@ def _uniform_otherwise(problem: Problem) -> bool:
     return _uniform_adjoint(problem) and not _one_free_level(problem)
 
 
+def _beside(problem: Problem) -> bool:
+    """Whether equal steps have storage whose transfers overlap with them and take time."""
+    machine = problem.machine
+    links = zip(machine.links, machine.resource_of_link, strict=True)
+    overlap = any(resource != 0 and (link.latency or link.bandwidth is not None) for link, resource in links)
+    return _uniform_adjoint(problem) and overlap
+
+
+def _levels_without_table(problem: Problem) -> bool:
+    """Whether equal steps have several levels, and a table over them does not pay, or does not apply."""
+    several = len(problem.machine.memories) > 2 and not problem.chain.saves and not _starts_elsewhere(problem)
+    return _uniform_adjoint(problem) and several and not _levels(problem)
+
+
+def _long_levels(problem: Problem) -> bool:
+    return _levels_without_table(problem) and not any(problem.machine.resource_of_link)
+
+
+def _moderate_beside(problem: Problem) -> bool:
+    """Whether there is more than slots to choose, and it is looked for within seconds."""
+    moderate = MOST_PARKED < problem.chain.length < MOST_BESIDE
+    return _beside(problem) and moderate and not _starts_elsewhere(problem)
+
+
 def _alone(problem: Problem) -> bool:
     return _one_processor(problem) and not problem.machine.links
 
@@ -265,6 +290,9 @@ MOST_SERIES_PARALLEL = 1000
 
 MOST_PARKED = 200
 """Equal steps up to which it is worth looking for what Revolve's slots do not say, such as a place for an adjoint."""
+
+MOST_BESIDE = 20_000
+"""Equal steps with storage beside the processor up to which `adjoint-best` takes seconds."""
 
 MOST_WHOLE_MOVES = 8
 """Tasks up to which moves between memories are chosen exactly."""
@@ -404,6 +432,21 @@ TABLE: tuple[Rule, ...] = (
         first=True,
         many=("revolve",),
     ),
+    Rule(
+        "adjoint",
+        "uniform steps, several levels, some beside the processor or too many for a table",
+        ("two-level-async",),
+        _levels_without_table,
+        first=True,
+    ),
+    Rule(
+        "adjoint",
+        "uniform steps, several levels, too many for a table",
+        ("periodic-disk-revolve",),
+        _long_levels,
+        first=True,
+    ),
+    Rule("adjoint", "uniform steps, several levels, too many for a table", ("two-level",), _long_levels, first=True),
     Rule("adjoint", "uniform steps, otherwise", ("revolve",), _uniform_otherwise, first=True),
     Rule(
         "adjoint",
@@ -415,6 +458,13 @@ TABLE: tuple[Rule, ...] = (
     ),
     Rule(
         "adjoint", "at most 2000 steps, or 200 uniform ones", ("adjoint-best",), _parked, options={"work": LITTLE_WORK}
+    ),
+    Rule(
+        "adjoint",
+        "at most 20000 uniform steps, storage beside the processor",
+        ("adjoint-best",),
+        _moderate_beside,
+        options={"work": LITTLE_WORK},
     ),
     Rule("adjoint", "more steps, of their own", ("adjoint-best",), _many_own_steps),
     Rule("adjoint", "another memory than the first computes", ("recompute-all",), _starts_elsewhere),
