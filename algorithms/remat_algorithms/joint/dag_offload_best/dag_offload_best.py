@@ -22,8 +22,8 @@ ROUNDS, WORK = 4000, 1_000_000
 TURN = 20
 """Rounds of the walk between two searches for reruns."""
 
-PATIENCE = 1000
-"""Rounds after the latest better schedule: then there is little hope, and small graphs need not use up the time."""
+PATIENCE, PATIENCE_WORK = 1000, 40_000
+"""Rounds after the latest better schedule, more for small graphs: then there is little hope, and the time is not used."""
 
 
 class DagOffloadBestOptions(Options):
@@ -78,8 +78,9 @@ def _improve(setting: Setting, best: Best, relaxing: Relaxing, rounds: int, *, r
     further = relaxing.further(rounds // TURN + 1)
     walker = Walk(setting, best, reorder=reorder)
     latest, since = best.makespan, 0
+    patience = max(PATIENCE, PATIENCE_WORK // max(1, len(setting.listed)))
     for first in range(0, rounds, TURN):
-        if best.done or since >= PATIENCE:
+        if best.done or since >= patience:
             return
         walker.go(min(TURN, rounds - first))
         latest, since = best.makespan, 0 if best.makespan < latest else since + TURN
