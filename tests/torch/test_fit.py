@@ -41,6 +41,14 @@ def loss(batch=64):
     return Loss(), (), {"x": torch.randn(batch, 8)}
 def plain(): return make()
 def vector(): return nn.Linear(8, 32), (torch.randn(4, 8),)
+def several():
+    class Several(nn.Linear):
+        def forward(self, x): return super().forward(x).split(2, 1)
+    return Several(3, 8), (torch.randn(4, 3),)
+class Wrapper(torch.nn.Module):
+    def __init__(self, net): super().__init__(); self.net = net
+    def forward(self, x, y): return torch.nn.functional.cross_entropy(self.net(x), y)
+def wrapped(): return Wrapper(nn.Linear(8, 32)), (torch.randn(4, 8), torch.randint(32, (4,)))
 """
 
 
@@ -197,7 +205,12 @@ def test_factories_that_do_not_do(source, capsys):
     assert "Error: " in said
     assert "raised TypeError: plain() got an unexpected keyword argument 'batch'" in said
     assert main(["fit", "torch", f"{source}:vector", "--budget", "1GB"]) == 2
-    assert "Error: the loss is not a scalar" in capsys.readouterr().err
+    said = f"{source}:vector makes a module that returns float32 [4, 32], not one floating-point number; wrap it"
+    assert f"Error: the loss is not a scalar: {said}" in capsys.readouterr().err
+    assert main(["import", "torch", f"{source}:several"]) == 2
+    said = capsys.readouterr().err
+    assert "returns float32 [4, 2], float32 [4, 2], float32 [4, 2] and 1 more, not one" in said
+    assert main(["fit", "torch", f"{source}:wrapped", "--budget", "1GB"]) == 0
     assert main(["fit", "torch", f"{source}:other", "--budget", "1GB"]) == 2
     said = capsys.readouterr().err
     assert "Traceback" not in said
