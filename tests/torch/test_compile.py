@@ -158,7 +158,7 @@ def test_a_plan_of_another_program_is_refused(tmp_path):
 
 
 def test_a_budget_that_is_too_small_says_what_would_do():
-    with pytest.raises(remat.torch.TorchError, match=r"infeasible within 2kB: the least budget found is .* weights"):
+    with pytest.raises(remat.torch.TorchError, match=r"infeasible within 2kB, proved .*: the least budget .* weights"):
         remat.torch.compile(Net(), budget="2kB", algorithm="dag-auto", options=WORK)(torch.randn(64, 8))
     with pytest.raises(remat.torch.TorchError, match="is all reserve"):
         remat.torch.compile(Net(), budget="2kB", reserve="1MB")(torch.randn(64, 8))

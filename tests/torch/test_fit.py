@@ -41,6 +41,14 @@ def loss(batch=64):
     return Loss(), (), {"x": torch.randn(batch, 8)}
 def plain(): return make()
 def vector(): return nn.Linear(8, 32), (torch.randn(4, 8),)
+def several():
+    class Several(nn.Linear):
+        def forward(self, x): return super().forward(x).split(2, 1)
+    return Several(3, 8), (torch.randn(4, 3),)
+class Wrapper(torch.nn.Module):
+    def __init__(self, net): super().__init__(); self.net = net
+    def forward(self, x, y): return torch.nn.functional.cross_entropy(self.net(x), y)
+def wrapped(): return Wrapper(nn.Linear(8, 32)), (torch.randn(4, 8), torch.randint(32, (4,)))
 """
 
 
@@ -122,12 +130,56 @@ def test_what_does_not_fit(source, capsys):
         assert main(["fit", "torch", f"{source}:make", *given, *more]) == 3
         said = capsys.readouterr().err
         assert re.fullmatch(
-            r"Error: infeasible within 5kB: the least budget (found )?is .*, set by aten\.\S+ \(layers\.\d\S*\); "
+            r"Error: infeasible within 5kB, proved over all schedules(, as for all below .*)?: "
+            r"the least budget (found is|is proved to be) .*, set by aten\.\S+ \(layers\.\d\S*\); "
             r"of it 6\.\S+ KiB weights, 6\.\S+ KiB new gradients, 12\.\S+ KiB the optimizer's states, .* the like\n",
             said,
         )
     assert main(["fit", "torch", f"{source}:make", "--budget", "5kB", "--reserve", "6kB"]) == 3
     assert "is all reserve" in capsys.readouterr().err
+
+
+def test_what_is_proved_of_a_budget_and_what_is_not(source, capsys):
+    """Said up to which budget none does: less than the least that is found, and all of it is what is proved."""
+    from remat.bridges.torch.planning import make_plan
+
+    captured = remat.torch.capture_factory(f"{source}:make")
+    refused = {}
+    for budget in (5000, "5%"):
+        with pytest.raises(remat.torch.TooSmallError) as caught:
+            make_plan(captured, remat.torch.Choices(budget=budget, algorithm="dag-auto", options=WORK))
+        assert caught.value.proved
+        refused[budget] = str(caught.value)
+        assert refused[budget].startswith(f"infeasible within {budget}, proved over all schedules")
+    with pytest.raises(remat.torch.TooSmallError, match=r"\Ainfeasible within 5000, proved over all schedules\Z"):
+        make_plan(captured, remat.torch.Choices(budget=5000), search=False)
+    found = re.search(r"the least budget (?:found is|is proved to be) ([\d.]+) kB", refused[5000])[1]
+    below = re.search(r"as for all below ([\d.]+) kB", refused[5000])
+    assert below is None or 5 < float(below[1]) <= float(found)
+    greedy = remat.torch.Choices(budget=int(float(found) * 1010), algorithm="chen-sqrt")
+    with pytest.raises(
+        remat.torch.TooSmallError, match=r"\Anothing found within \d+: the least budget found is"
+    ) as caught:
+        make_plan(captured, greedy)
+    assert not caught.value.proved
+
+
+def test_a_least_budget_is_proved_where_no_schedule_does_with_less():
+    from remat.bridges.torch.planning import make_plan
+
+    class Waves(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(64))
+
+        def forward(self, x):
+            return (self.weight * x).sin().exp().sum()
+
+    captured = remat.torch.capture(Waves(), torch.randn(64))
+    with pytest.raises(remat.torch.TooSmallError, match=r"is proved to be 1\.284 kB") as caught:
+        make_plan(captured, remat.torch.Choices(budget=1283))
+    assert "as for all" not in str(caught.value)
+    assert make_plan(captured, remat.torch.Choices(budget=1284)).peak == 1284
 
 
 def test_the_least_budget_that_is_named_does(source):
@@ -153,7 +205,12 @@ def test_factories_that_do_not_do(source, capsys):
     assert "Error: " in said
     assert "raised TypeError: plain() got an unexpected keyword argument 'batch'" in said
     assert main(["fit", "torch", f"{source}:vector", "--budget", "1GB"]) == 2
-    assert "Error: the loss is not a scalar" in capsys.readouterr().err
+    said = f"{source}:vector makes a module that returns float32 [4, 32], not one floating-point number; wrap it"
+    assert f"Error: the loss is not a scalar: {said}" in capsys.readouterr().err
+    assert main(["import", "torch", f"{source}:several"]) == 2
+    said = capsys.readouterr().err
+    assert "returns float32 [4, 2], float32 [4, 2], float32 [4, 2] and 1 more, not one" in said
+    assert main(["fit", "torch", f"{source}:wrapped", "--budget", "1GB"]) == 0
     assert main(["fit", "torch", f"{source}:other", "--budget", "1GB"]) == 2
     said = capsys.readouterr().err
     assert "Traceback" not in said

@@ -23,7 +23,7 @@ TURN = 20
 """Rounds of the walk between two searches for reruns."""
 
 PATIENCE, PATIENCE_WORK = 1000, 40_000
-"""Rounds after the latest better schedule, more for small graphs: then there is little hope, and the time is not used."""
+"""Rounds after the latest better schedule, more for small graphs: then there is little hope, and time is saved."""
 
 
 class DagOffloadBestOptions(Options):

@@ -59,5 +59,15 @@ def capture_factory(named: str, **given: Any) -> Captured:
     module, args, kwargs = call_factory(named, **given)
     captured = capture(module, *args, **kwargs)
     if not captured.has_loss:
-        raise TorchError(f"the loss is not a scalar: {named} makes a module that returns none")
+        said = f"{named} makes a module that returns {_returned(captured)}, not one floating-point number"
+        raise TorchError(f"the loss is not a scalar: {said}; wrap it in a module that returns the loss")
     return captured
+
+
+def _returned(captured: Captured) -> str:
+    """Say what the forward returns: shapes and types of its first tensors."""
+    nodes = (captured.joint.nodes[name] for name in captured.recording.outputs if name is not None)
+    held = [tensor for node in nodes for tensor in node.tensors if tensor is not None]
+    shown = ", ".join(f"{tensor.dtype} {list(tensor.shape)}" for tensor in held[:3])
+    more = f" and {len(held) - 3} more" if len(held) > 3 else ""
+    return f"{shown}{more}" if held else "no tensor"

@@ -135,8 +135,7 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
     if result.columns is None:
         proved = result.status is Status.INFEASIBLE
         if not search:
-            certain = "infeasible" if proved else "nothing found"
-            raise TooSmallError(f"{certain} within {choices.budget}", proved=proved)
+            raise TooSmallError(_verdict(choices, proved=proved), proved=proved)
         least = _least(instance, choices)
         if proved or least.columns is None or not _within(result, least):
             raise TooSmallError(_too_small(captured, (result, least), split, choices), proved=proved)
@@ -301,18 +300,28 @@ def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mappin
         "reserve": reserve,
     }
     parts = ", ".join(f"{format_size(size)} {name}" for name, size in shares.items() if size)
-    certain = "infeasible" if result.status is Status.INFEASIBLE else "nothing found"
-    said = f"{certain} within {choices.budget}: "
+    said = _verdict(choices, proved=result.status is Status.INFEASIBLE)
     bound = result.memory_bounds["memory"]
     if least.columns is None:
         by = "" if bound.task is None else _set_by(joint, result.graph.tasks[bound.task])
         size = format_size(bound.size + reserve, both=True)
-        return f"{said}no schedule does with less than {size}{by}; of it {parts}"
-    size = format_size(least.peak_memory["memory"] + reserve, both=True)
+        return f"{said}: no schedule does with less than {size}{by}; of it {parts}"
+    peak, refuted, capacity = least.peak_memory["memory"], bound.size, result.machine.memories[0].capacity or 0
+    if least.answer is not None and least.answer.scope == ALL_SCHEDULES:
+        refuted = max(refuted, least.answer.bound or 0)
+    if refuted >= peak:
+        said += ": the least budget is proved to be"
+    else:
+        below = f", as for all below {format_size(refuted + reserve, both=True)}" if refuted > capacity + 1 else ""
+        said += f"{below}: the least budget found is"
     by = _set_by(joint, least.peak_step("memory"))
-    proved = least.answer is not None and least.answer.proved and least.answer.scope == ALL_SCHEDULES
-    known = "the least budget is" if proved else "the least budget found is"
-    return f"{said}{known} {size}{by}; of it {parts}"
+    return f"{said} {format_size(peak + reserve, both=True)}{by}; of it {parts}"
+
+
+def _verdict(choices: Choices, *, proved: bool) -> str:
+    """Say how certain it is that the budget does not do, in the words of `remat solve`."""
+    certain = f"infeasible within {choices.budget}, proved over all schedules"
+    return certain if proved else f"nothing found within {choices.budget}"
 
 
 def _set_by(joint: Joint, task: str) -> str:
