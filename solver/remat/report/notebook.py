@@ -14,6 +14,7 @@ from remat.instance import BaseInstance
 from remat.report.plot import pareto, schedule
 from remat.report.plot.style import figure_of, save_figure, svg_of
 from remat.report.text import curve_tables, summary
+from remat.report.text.actions import actions
 from remat.report.text.facts import facts_table
 from remat.report.text.naming import shown_name
 from remat.schedule.document import Copy, Run
@@ -32,6 +33,11 @@ LINES = ("makespan", "overhead", "period", "peak memory", "lower bound", "least 
 
 MOST_TASKS = 5_000
 """Tasks of an instance whose facts are looked up only to show them."""
+
+
+def told(what: Result) -> list[str]:
+    """Return the actions of a schedule."""
+    return list(actions(what))
 
 
 @singledispatch

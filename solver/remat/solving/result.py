@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from remat.documents import write_text
@@ -170,6 +171,19 @@ class Result(Shown):
         from remat.schedule.document import StepView
 
         return StepView(self.columns, self.graph, self.machine) if self.columns is not None else ()
+
+    def actions(self) -> list[str]:
+        """Return the schedule of a chain or an adjoint as actions, one line each, as `remat solve --format actions`.
+
+        Their grammar is that of `remat.report.text.actions`; empty without a schedule.
+
+        Raises
+        ------
+        remat.OptionError
+            For other kinds.
+        """
+        told: list[str] = import_module(self._shown_by).told(self)
+        return told
 
     @property
     def makespan(self) -> Number | None:
