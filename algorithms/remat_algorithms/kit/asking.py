@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from remat.plugin import Algorithm, Context, OptionError, Problem, Proposal, make_options
+from remat.plugin import Algorithm, Context, OptionError, Problem, Proposal, check_reach, make_options
 
 
 def asked(
@@ -34,6 +34,7 @@ def asked(
     if not entry.is_available():
         return None
     try:
+        check_reach(problem, entry)
         proposal: Proposal = entry.load()(problem, make_options(entry, given or {}), context.aside(share=share))
     except OptionError:
         return None

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from remat.plugin.orders import reference_order
     from remat.plugin.problem import Problem
     from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
+    from remat.plugin.reach import check_reach
     from remat.plugin.registry import Algorithm
     from remat.schedule.again import Segment
     from remat.schedule.closing import plan_of
@@ -108,6 +109,7 @@ _HOME = {
     "Variants": "remat.graph.chain",
     "WHOLE": "remat.schedule.steps",
     "check_length": "remat.plugin.emit",
+    "check_reach": "remat.plugin.reach",
     "concatenate": "remat.schedule.steps",
     "degrees_of": "remat.schedule.orders",
     "entry_array": "remat.schedule.operations",
@@ -182,6 +184,7 @@ __all__ = [
     "Turn",
     "Variants",
     "check_length",
+    "check_reach",
     "concatenate",
     "degrees_of",
     "entry_array",

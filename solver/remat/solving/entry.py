@@ -12,6 +12,7 @@ from remat.instance.kinds import is_pipeline
 from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Author, Proposal
+from remat.plugin.reach import check_reach
 from remat.plugin.registry import Algorithm
 from remat.solving import portfolio
 from remat.solving.budget import Budget
@@ -21,7 +22,6 @@ from remat.solving.single import (
     AUTO_SECONDS,
     AnyInstance,
     AnyMachine,
-    check_reach,
     make_problem,
     propose,
     read_seconds,

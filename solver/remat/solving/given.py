@@ -14,12 +14,13 @@ from remat.placement import Unplaceable, place
 from remat.plugin.emit import check_length, run_in_order
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Proposal
+from remat.plugin.reach import check_reach
 from remat.plugin.registry import ANY_KIND, Algorithm
 from remat.schedule.steps import Steps
 from remat.solving.budget import Budget
 from remat.solving.conclusion import conclude
 from remat.solving.result import Result
-from remat.solving.single import AnyInstance, AnyMachine, check_reach, make_problem
+from remat.solving.single import AnyInstance, AnyMachine, make_problem
 from remat.verifier import check
 
 GIVEN = Algorithm(

@@ -19,11 +19,12 @@ from remat.plugin.options import Options, make_options
 from remat.plugin.orders import reference_order
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Author, Bound, LeastBudget, Proposal, Status, Termination
+from remat.plugin.reach import check_reach
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.conclusion import conclude
 from remat.solving.result import Result
 from remat.solving.scopes import scoped
-from remat.solving.single import check_reach, values_of, with_reported
+from remat.solving.single import values_of, with_reported
 
 NAME = "auto"
 

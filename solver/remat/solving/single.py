@@ -13,11 +13,10 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from remat.errors import OptionError
 from remat.instance import MachineModel, load_machine
-from remat.instance.kinds import is_pipeline
 from remat.instance.lowering import machine_of
 from remat.plugin import registry
 from remat.plugin.context import Context, interruptible
-from remat.plugin.problem import FOR_PARAMETERS, Problem
+from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, Proposal, Termination
 from remat.solving.budget import Budget, apply_budget
 from remat.units import parse_duration
@@ -97,63 +96,6 @@ def make_problem(
         model = machine if isinstance(machine, MachineModel) else load_machine(machine, units)
         base = model.build()
     return Problem(instance, apply_budget(base, budget, instance, units))
-
-
-def check_reach(problem: Problem, solver: registry.Algorithm) -> None:
-    """Refuse what begins or ends beyond the one memory that an algorithm knows."""
-    machine = problem.machine
-    if is_pipeline(problem.instance) and problem.instance.cut and not solver.slices:
-        raise OptionError(f"{solver.name!r} knows no sequences that are cut into slices", argument="algorithm")
-    if _needs_streams(problem) and not solver.streams:
-        what = "steps that follow each other" if problem.kind == "chain" else "stream of samples"
-        raise OptionError(f"{solver.name!r} knows no {what} without end", argument="algorithm")
-    if beyond := _of_devices(problem, solver):
-        raise OptionError(f"{solver.name!r} knows no {beyond}", argument="algorithm")
-    if solver.several_memories and not solver.any_links:
-        for index, link in enumerate(machine.links):
-            if (link.delay and link.source != link.target) or link.also:
-                why = "transfers are delayed" if link.delay else "transfers occupy more than one channel"
-                raise OptionError(
-                    f"{solver.name!r} knows no link such as {machine.link_name(index)}, whose {why}",
-                    argument="algorithm",
-                )
-    if solver.several_memories or len(machine.memories) == 1:
-        return
-    graph, first, own = problem.graph, machine.memories[0].name, machine.memories[machine.processors[0].memory].name
-    begin = {(place.value, place.memory or first) for place in graph.inputs}
-    end = {(place.value, place.memory or first) for place in graph.outputs}
-    for value, memory in sorted(begin | end):
-        if memory != own and ((value, memory) not in begin or (value, own) not in begin):
-            hint = FOR_PARAMETERS if problem.instance.has_parameters else ""
-            raise OptionError(
-                f"{solver.name!r} works in memory {own!r} only, and {graph.values[value]!r} lies in {memory!r}{hint}",
-                argument="algorithm",
-            )
-
-
-def _needs_streams(problem: Problem) -> bool:
-    """Whether samples or steps of training follow each other without end; pipelines have algorithms by weights."""
-    return problem.instance.samples_seen is not None or (problem.kind == "chain" and problem.instance.is_stream)
-
-
-def _of_devices(problem: Problem, solver: registry.Algorithm) -> str:
-    """Name what the instance says of its devices and the algorithm does not know; empty if there is nothing."""
-    for memory in problem.machine.memories:
-        if memory.static and not solver.devices:
-            return f"memory such as {memory.name!r}, which has static bytes of its own"
-    if problem.kind not in ("dag", "chain") or (solver.ranks if problem.kind == "chain" else solver.devices):
-        return ""
-    graph = problem.graph
-    if graph.times is not None:
-        task = next(task for task, one in enumerate(problem.instance.tasks) if isinstance(one.time, dict))  # type: ignore[union-attr]
-        return f"task such as {graph.described(task, repr)}, whose time depends on the type of the processor"
-    if graph.tied:
-        return f"task such as {graph.described(min(graph.tied), repr)}, which is tied to processors"
-    if graph.parts:
-        return f"task such as {graph.described(min(graph.parts), repr)}, which is a collective of several memories"
-    if graph.placeable:
-        return f"input such as {graph.values[graph.placeable[0].value]!r}, whose place is the schedule's choice"
-    return ""
 
 
 def read_share(value: object, argument: str) -> Fraction:

@@ -54,7 +54,7 @@ def others(setting: Setting, best: Best, rounds: int) -> Proposal | None:
     for number, (entry, given) in enumerate(entries):
         if best.done:
             break
-        if entry.accepts(setting.problem.kind) and (entry.several_memories or not setting.elsewhere):
+        if entry.accepts(setting.problem.kind):
             proposal = asked(entry, setting.problem, best.context, given, share=1 / (len(entries) - number + 2))
             if proposal is not None:
                 _take(setting, best, entry.name, proposal)

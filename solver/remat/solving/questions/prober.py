@@ -15,13 +15,13 @@ from remat.plugin.auto import for_many
 from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Proposal, Status, Termination
+from remat.plugin.reach import check_reach
 from remat.solving import portfolio
 from remat.solving.conclusion import conclude
 from remat.solving.questions.grid import Grid
 from remat.solving.result import Result
 from remat.solving.single import (
     AUTO_SECONDS,
-    check_reach,
     contained,
     propose,
     read_seconds,
