@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -85,6 +86,22 @@ class Facts:
     def values(self) -> range:
         """All values."""
         return range(len(self.size))
+
+    @cached_property
+    def there(self) -> list[bool]:
+        """Whether each value is anywhere at the start."""
+        return [here or value in self.begins for value, here in enumerate(self.here)]
+
+    @cached_property
+    def maker(self) -> list[int]:
+        """The task that alone can make each value first there; -1 of what is there at the start, or others make too."""
+        rows = zip(self.makers, self.there, strict=True)
+        return [makers[0] if len(makers) == 1 and not there else -1 for makers, there in rows]
+
+    @cached_property
+    def always(self) -> int:
+        """Bytes that lie in the processor's memory throughout."""
+        return self.static + sum(itertools.compress(self.size, self.pinned))
 
     def needs(self, task: int) -> int:
         """Return the least bytes that a run of a task adds: what it writes, as far as that takes room, and works in."""
