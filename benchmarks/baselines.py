@@ -13,9 +13,10 @@ from typing import Any
 
 import remat
 from benchmarks.harness import table
+from benchmarks.hosts import host
 
 SHARE = 0.6
-BANDWIDTHS = ("12GB/s", "25GB/s")
+BANDWIDTHS = (12, 25)
 
 GENERATED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("transformer", {"batch": 8, "dropout": False, "dtype": "fp32"}),
@@ -38,16 +39,6 @@ COLUMNS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 
 
-def machine(bandwidth: str) -> dict[str, Any]:
-    """Return a device and a host, full duplex."""
-    ends = (("device", "host"), ("host", "device"))
-    return {
-        "memories": [{"name": "device"}, {"name": "host"}],
-        "processors": [{"name": "gpu", "memory": "device"}],
-        "links": [{"source": source, "target": target, "bandwidth": bandwidth} for source, target in ends],
-    }
-
-
 def graphs() -> Iterator[remat.Instance]:
     """Yield a traced graph and generated ones."""
     from remat.generate import generate
@@ -60,7 +51,7 @@ def graphs() -> Iterator[remat.Instance]:
 def rows_of(instance: remat.Instance) -> Iterator[list[str]]:
     """Yield a row for each bandwidth: what each rule costs, and all of them together in CPU seconds."""
     for bandwidth in BANDWIDTHS:
-        where = machine(bandwidth)
+        where = host(bandwidth)
         free = remat.solve(instance, algorithm="keep-all", machine=where)
         assert free.makespan is not None
         budget = int(SHARE * free.peak_memory["device"])
@@ -68,7 +59,7 @@ def rows_of(instance: remat.Instance) -> Iterator[list[str]]:
         for _, algorithm, options in COLUMNS:
             found = remat.solve(instance, algorithm=algorithm, machine=where, budget=budget, options=options)
             cells.append("-" if found.makespan is None else f"{100 * (found.makespan / free.makespan - 1):.2f}")
-        yield [str(instance.name), bandwidth, *cells, f"{time.process_time() - start:.1f}"]
+        yield [str(instance.name), f"{bandwidth}GB/s", *cells, f"{time.process_time() - start:.1f}"]
 
 
 def show(instances: Iterator[remat.Instance] | Sequence[remat.Instance]) -> None:

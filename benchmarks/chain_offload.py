@@ -19,6 +19,7 @@ from typing import Any
 import remat
 from benchmarks.chain_table import FOLDER
 from benchmarks.harness import Measurement, measure, table
+from benchmarks.hosts import host
 from benchmarks.offload_gap import chain as drawn_chain
 from benchmarks.offload_gap import machine as drawn_machine
 from remat.plugin.registry import algorithms
@@ -87,16 +88,6 @@ def against_zoo(first: int, count: int, most: int, seconds: float) -> list[list[
         for name, row in rows.items()
         if row[0]
     ]
-
-
-def host(bandwidth: float) -> dict[str, Any]:
-    """Return a device with a host behind it, at so many GB/s each way."""
-    ends = (("device", "host"), ("host", "device"))
-    return {
-        "memories": [{"name": "device"}, {"name": "host"}],
-        "processors": [{"name": "gpu", "memory": "device"}],
-        "links": [{"source": a, "target": b, "bandwidth": f"{bandwidth}GB/s"} for a, b in ends],
-    }
 
 
 def solved(path: str, bandwidth: float, share: float, algorithm: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import remat
 from benchmarks.harness import Measurement, measure, table
+from benchmarks.hosts import host
 from benchmarks.offload_gap import machine as drawn_machine
 
 BANDWIDTHS = (4, 12, 25, 64)
@@ -106,16 +107,6 @@ def document(name: str) -> Any:
         family, given = NETWORKS[name]
         return remat.load(generate("dag", family, **given))
     return remat.load(Path(os.environ["REMAT_DATA"]) / name)
-
-
-def host(bandwidth: float) -> dict[str, Any]:
-    """Return a device with a host behind it, at so many GB/s each way."""
-    ends = (("device", "host"), ("host", "device"))
-    return {
-        "memories": [{"name": "device"}, {"name": "host"}],
-        "processors": [{"name": "gpu", "memory": "device"}],
-        "links": [{"source": a, "target": b, "bandwidth": f"{bandwidth}GB/s"} for a, b in ends],
-    }
 
 
 def solved(network: str, bandwidth: float, share: float, algorithm: str, seconds: float) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from math import isqrt
 
 import numpy as np
@@ -183,14 +182,4 @@ def _backward(training: Training, forward: Sequence[int], known: Sequence[int]) 
             mine = max((forward[maker] for maker in makers if 0 <= maker < training.forward), default=before)
         found.append(mine)
         before = mine
-    return found
-
-
-def runs_of(layers: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return (layer, first, last) of each run of equal layers."""
-    found, first = [], 0
-    for layer, group in groupby(layers):
-        length = len(list(group))
-        found.append((layer, first, first + length - 1))
-        first += length
     return found

@@ -156,10 +156,14 @@ class _Search(BestPlan):
         self.proved = ChainBound(problem)
 
     @property
+    def quickest(self) -> Number:
+        """The makespan of the best schedule, whoever made it; infinite without one."""
+        return min(self.makespan, self.rule_makespan)
+
+    @property
     def met(self) -> bool:
         """Whether no schedule at all is quicker."""
-        makespan = min(self.makespan, self.rule_makespan)
-        return not math.isinf(makespan) and not quicker(self.proved.value, makespan)
+        return not math.isinf(self.quickest) and not quicker(self.proved.value, self.quickest)
 
     @property
     def done(self) -> bool:
@@ -179,13 +183,12 @@ class _Search(BestPlan):
         self._tell()
 
     def _tell(self) -> None:
-        self.context.report(bound=min(self.proved.value, self.makespan, self.rule_makespan), scope=ALL_SCHEDULES)
+        self.context.report(bound=min(self.proved.value, self.quickest), scope=ALL_SCHEDULES)
 
     def _realise(self, solution: Solution) -> None:
         """Take what fits of a solution's runs, what it has elsewhere leaving first."""
-        tasks = Phases.of(self.problem.chain).tasks(solution.runs)
-        self.consider_tasks(tasks)
-        choice = Choice(self.problem, Order(self.problem.graph, self.problem.machine, tasks), self.ways)
+        choice = self._choice(Phases.of(self.problem.chain).tasks(solution.runs))
+        self._consider_rankings(choice)
         if choice.fits or not self._promising(choice, 1.0):
             return
         gaps = choice.order.gaps
@@ -196,7 +199,12 @@ class _Search(BestPlan):
 
     def consider_tasks(self, tasks: list[int]) -> None:
         """Take what fits of some runs, values leaving in each of the rankings."""
-        choice = Choice(self.problem, Order(self.problem.graph, self.problem.machine, tasks), self.ways)
+        self._consider_rankings(self._choice(tasks))
+
+    def _choice(self, tasks: list[int]) -> Choice:
+        return Choice(self.problem, Order(self.problem.graph, self.problem.machine, tasks), self.ways)
+
+    def _consider_rankings(self, choice: Choice) -> None:
         if not self._promising(choice, 1.0):
             return
         for plan in greedy_plans(choice, lambda: self.context.stopped):
@@ -274,8 +282,8 @@ class _Search(BestPlan):
         """Let constraint programming look for what is still quicker; of tiny chains."""
         if self.problem.chain.length > TINY or self.done:
             return
-        known = min(self.makespan, self.rule_makespan)
-        for start in whole_values(self.problem, self.context, WHOLE_WORK, None if math.isinf(known) else known):
+        known = None if math.isinf(self.quickest) else self.quickest
+        for start in whole_values(self.problem, self.context, WHOLE_WORK, known):
             self._keep(start.steps, start.makespan)
 
     def _keep(self, steps: Steps, makespan: Number) -> None:
@@ -313,7 +321,7 @@ class _Search(BestPlan):
 
     def _attempt(self, tasks: list[int], draw: random.Random, slack: float) -> Plan | None:
         """Dispatch some runs, values leaving in a random ranking; None if that is hopeless or does not fit."""
-        choice = Choice(self.problem, Order(self.problem.graph, self.problem.machine, tasks), self.ways)
+        choice = self._choice(tasks)
         if not self._promising(choice, 1 + slack):
             return None
         gaps = choice.candidates

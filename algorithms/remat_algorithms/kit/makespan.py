@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from remat.placement import Placement
+from remat.placement import Placement, place
 from remat.plugin import Number, NumberArray, Problem, StepKind, Steps
+
+
+def timed(problem: Problem, steps: Steps) -> tuple[Steps, Number] | None:
+    """Return steps as placed, each as soon as it can, and when the last one ends; None where they do not fit."""
+    placed = place(problem.graph, problem.machine, steps)
+    if not isinstance(placed, Placement):
+        return None
+    return steps.placed(placed.start), makespan_of(problem, steps, placed)
 
 
 def makespan_of(problem: Problem, steps: Steps, placed: Placement) -> Number:

@@ -18,6 +18,7 @@ import math
 import numpy as np
 
 from remat.plugin import Chain, Number
+from remat_algorithms.chain.bounds.moments import backward_bytes
 
 
 def recompute_bound(chain: Chain, budget: int) -> Number:
@@ -30,41 +31,27 @@ def recompute_bound(chain: Chain, budget: int) -> Number:
         Total capacity, static memory included.
     """
     length = chain.length
-    x, y = chain.activation_size, chain.gradient_size
-    saved = np.where(chain.reads_saved & chain.saves, chain.saved_size, 0)
+    x = chain.activation_size
+    saved = np.append(np.where(chain.reads_saved & chain.saves, chain.saved_size, 0), 0)
+    own = backward_bytes(chain, saved)
     forward = chain.forward_time
     quickest = np.minimum(forward, chain.saving_forward_time) if chain.saves else forward
     exact = forward.dtype == np.int64
     highest = 0.0
     for phase in range(1, length + 1):
-        own, output = _backward_bytes(chain, phase, x, y, saved)
         # x_{k+1} is read by B_k as its output, and by B_{k+1} as its input.
         later = chain.reads_output[:phase] | np.append(chain.reads_input[1:phase], [False])
         held = np.where(later, x[1 : phase + 1], 0)
-        if output:
+        if phase == length or chain.reads_input[phase]:
             held[-1] = 0
         size = held + saved[:phase]
         first = int(x[0]) if chain.reads_input[0] else 0
-        excess = chain.static_memory + first + own + int(size.sum()) - budget
+        excess = chain.static_memory + first + int(own[phase]) + int(size.sum()) - budget
         if excess > 0:
             highest = max(highest, _cover(size, quickest[:phase], excess))
     if exact:
         return math.ceil(highest * (1 - 1e-12) - 1e-9)
     return highest * (1 - 1e-12)
-
-
-def _backward_bytes(chain: Chain, phase: int, x: np.ndarray, y: np.ndarray, saved: np.ndarray) -> tuple[int, bool]:
-    """Bytes that B_phase (the loss, for L) takes itself, and whether it reads x_phase."""
-    if phase == chain.length:
-        reads, workspace, output = int(x[phase]), chain.loss_workspace, True
-    else:
-        output = bool(chain.reads_input[phase])
-        reads = int(y[phase + 1]) + int(saved[phase])
-        reads += int(x[phase]) if output else 0
-        reads += int(x[phase + 1]) if chain.reads_output[phase] else 0
-        workspace = int(chain.backward_workspace[phase])
-    written = max(0, int(y[phase]) - reads) if chain.in_place else int(y[phase])
-    return reads + written + workspace, output
 
 
 def _cover(size: np.ndarray, time: np.ndarray, excess: int) -> float:

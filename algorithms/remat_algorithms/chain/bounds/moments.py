@@ -80,7 +80,7 @@ class Moments:
         quickest = ticks(forward)
         return Moments(
             length=chain.length,
-            room=budget - chain.static_memory - _own(chain, saved),
+            room=budget - chain.static_memory - backward_bytes(chain, saved),
             activation=chain.activation_size,
             saved=saved,
             reads_input=(*chain.reads_input.tolist(), True),
@@ -107,8 +107,11 @@ class Moments:
         return ticks if self.exact else math.ldexp(ticks, -self.shift) * (1 - 1e-12)
 
 
-def _own(chain: Chain, saved: IntArray) -> IntArray:
-    """Bytes that each backward takes itself (the loss, last): what it reads and writes, and its workspace."""
+def backward_bytes(chain: Chain, saved: IntArray) -> IntArray:
+    """Return the bytes that each backward takes itself (the loss, last): what it reads and writes, and its workspace.
+
+    `saved` are those of s_k as far as the backwards read it, 0 for the loss. (L+1,)
+    """
     x, y = chain.activation_size, chain.gradient_size
     reads = np.append(y[1:] + saved[:-1] + np.where(chain.reads_output, x[1:], 0), 0)
     reads += np.where(np.append(chain.reads_input, True), x, 0)

@@ -13,9 +13,10 @@ from remat_algorithms.dag.anytime.bounds.bounding import speaks_for_all
 from remat_algorithms.dag.anytime.conclusion import conclude
 from remat_algorithms.dag.anytime.parted import solve_in_parts
 from remat_algorithms.dag.anytime.parts import Parts, find_parts
-from remat_algorithms.dag.anytime.race import Race, steps_of
+from remat_algorithms.dag.anytime.race import Race
 from remat_algorithms.dag.anytime.walks.reordering import Start, better_start
 from remat_algorithms.dag.plans.model import StageModel, stage_model
+from remat_algorithms.dag.steps import steps_of
 
 NOT_REORDERED = "reorder: the order stays as it is, since the graph has alternatives"
 """The note where an improved order was asked for, and there is no order of all tasks to improve."""
@@ -101,7 +102,7 @@ def _parts(problem: Problem) -> Parts | None:
 
 def keep_everything(model: StageModel, problem: Problem) -> Steps | None:
     """Return the schedule without reruns if it fits."""
-    steps = steps_of(problem, model, model.runs_of(model.tables.first, [1] * model.stages))
+    steps = steps_of(problem, model.runs_of(model.tables.first, [1] * model.stages))
     resident = sum(size for size, initial in zip(model.tables.size, model.tables.initial, strict=True) if initial)
     if problem.budget is not None and resident + model.tables.static[0] > problem.budget:
         return None

@@ -19,16 +19,11 @@ from remat.plugin import (
     ALL_SCHEDULES,
     Bound,
     Context,
-    IntArray,
     Number,
-    Problem,
     Progress,
     Proposal,
-    StepBuilder,
     Steps,
     Termination,
-    concatenate,
-    run_in_order,
     useful_runs,
 )
 from remat_algorithms.dag.anytime.attempt import NEAR, Attempt
@@ -38,6 +33,7 @@ from remat_algorithms.dag.anytime.walks.reordering import REFERENCE
 from remat_algorithms.dag.moments.facts import Facts
 from remat_algorithms.dag.moments.peak import Peak
 from remat_algorithms.dag.plans.model import stage_model
+from remat_algorithms.dag.steps import steps_of
 from remat_algorithms.kit.whole import raised
 
 OFTEN = 1.0
@@ -166,7 +162,7 @@ class Parted:
         makespan: Number = problem.graph.time[np.array(tasks, dtype=np.int64)].sum().item()
         if self._answer is not None and makespan >= self._answer[1]:
             return True
-        steps = steps_of_tasks(problem, tasks)
+        steps = steps_of(problem, tasks)
         if isinstance(place(problem.graph, problem.machine, steps), Unplaceable):
             return False
         self._answer = steps, makespan
@@ -187,29 +183,6 @@ class Parted:
         return Proposal(
             steps=steps, makespan=makespan, bounds=tuple(bounds), optimal_within=within, termination=termination
         )
-
-
-def steps_of_tasks(problem: Problem, tasks: list[int]) -> Steps:
-    """Return the steps of runs in order, after what nobody reads before it is made is dropped; O(accesses log)."""
-    graph, machine = problem.graph, problem.machine
-    order: IntArray = np.array(tasks, dtype=np.int64)
-    own = machine.processors[0].memory
-    name, first = machine.memories[own].name, machine.memories[0].name
-    runs = run_in_order(graph, machine, order)
-    reads, writes = graph.reads.gather(order), graph.writes.gather(order)
-    far = len(order) + 1
-    read, written = np.full((2, len(graph.values)), far, dtype=np.int64)
-    np.minimum.at(read, reads.items, reads.rows)
-    np.minimum.at(written, writes.items, writes.rows)
-    here = [entry.value for entry in graph.inputs if (entry.memory or first) == name]
-    stays = {entry.value for entry in graph.outputs if (entry.memory or first) == name} | graph.pinned
-    unused = [value for value in here if (read[value] > written[value]) or (read[value] == far and value not in stays)]
-    unused = [value for value in unused if value not in graph.pinned]
-    if not unused:
-        return runs
-    head = StepBuilder()
-    head.drop(unused, own)
-    return concatenate([head.build(), runs])
 
 
 def solve_in_parts(parts: Parts, context: Context, patience: float, iterations: int | None) -> Proposal | None:

@@ -5,24 +5,12 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from remat.plugin import (
-    ALL_SCHEDULES,
-    Context,
-    Number,
-    Problem,
-    Proposal,
-    StepBuilder,
-    Steps,
-    concatenate,
-    run_in_order,
-)
+from remat.plugin import ALL_SCHEDULES, Context, Number, Problem, Proposal, Steps
 from remat_algorithms.dag.plans.model import StageModel
 from remat_algorithms.dag.plans.state import Plan
+from remat_algorithms.dag.steps import steps_of
 from remat_algorithms.kit.programs.cp_sat import LOWERED
 
 EQUAL = 1e-9
@@ -211,30 +199,8 @@ class Race:
 
     def steps(self, plan: Plan) -> Steps:
         """Return the steps of a plan."""
-        return steps_of(self.problem, self.model, self.model.runs_of(plan.item, plan.full))
+        return steps_of(self.problem, self.model.runs_of(plan.item, plan.full))
 
     def makespan(self, plan: Plan) -> Number:
         """Return the makespan of a plan."""
         return self.model.makespan(self.model.runs_of(plan.item, plan.full))
-
-
-def steps_of(problem: Problem, model: StageModel, tasks: Sequence[int]) -> Steps:
-    """Return the steps of an order of runs: inputs that nobody reads before they are written are dropped first."""
-    graph, tables = model.graph, model.tables
-    read: set[int] = set()
-    written: set[int] = set()
-    order = np.array(tasks, dtype=np.int64)
-    for reads, writes in zip(graph.reads.gather(order).to_lists(), graph.writes.gather(order).to_lists(), strict=True):
-        read.update(value for value in reads if value not in written)
-        written.update(writes)
-    unused = [
-        value
-        for value, initial in enumerate(tables.initial)
-        if initial and not tables.pinned[value] and value not in read and (value in written or not tables.stays[value])
-    ]
-    runs = run_in_order(problem.graph, problem.machine, order)
-    if not unused:
-        return runs
-    head = StepBuilder()
-    head.drop(unused, model.own)
-    return concatenate([head.build(), runs])

@@ -85,7 +85,7 @@ class Behind:
     cuts: tuple[Cut, ...]
 
     @staticmethod
-    def of(machine: Machine, unit: Fraction, taken: Sequence[int] = ()) -> Behind | None:
+    def of(machine: Machine, unit: Fraction, taken: Sequence[int]) -> Behind | None:
         """Collect the memories of a machine; None where there is but one.
 
         Parameters
@@ -93,14 +93,13 @@ class Behind:
         machine : Machine
         unit : Fraction
             Time of the instance that one unit stands for.
-        taken : sequence of int, optional
-            Bytes that are not for values, of each memory; default: those that the machine names.
+        taken : sequence of int
+            Bytes that are not for values, of each memory.
         """
         own = machine.processors[0].memory
         memories = tuple(index for index in range(len(machine.memories)) if index != own)
         if not memories:
             return None
-        taken = taken or [memory.static for memory in machine.memories]
         room = {}
         for index in memories:
             capacity = machine.memories[index].capacity

@@ -44,7 +44,7 @@ class Setting:
     budget: int
 
     @staticmethod
-    def of(problem: Problem, *, listed: bool, links: bool = True) -> Setting | None:
+    def of(problem: Problem, *, listed: bool) -> Setting | None:
         """Return the setting of a problem; None where its memory is not bounded, or the programs do not speak of it.
 
         Parameters
@@ -52,16 +52,13 @@ class Setting:
         problem : Problem
         listed : bool
             Whether to speak only of schedules that first run what must run in the reference order.
-        links : bool
-            Whether values may leave for the memories behind; else the class is that of one processor and its memory,
-            whatever else there is.
         """
         graph, machine = problem.graph, problem.machine
-        if problem.budget is None or not is_plain(problem) or (links and len(machine.processors) > 1):
+        if problem.budget is None or not is_plain(problem) or len(machine.processors) > 1:
             return None
-        links = links and len(machine.memories) > 1
+        links = len(machine.memories) > 1
         facts = Facts.of(problem, fine=links)
-        if not facts.order or ((facts.begins or facts.ends) and not links):
+        if not facts.order:
             return None
         behind = None
         if links:
@@ -88,13 +85,9 @@ class Setting:
         effort: Effort | None = None,
         *,
         stopped: Callable[[], bool],
-        budget: int | None = None,
     ) -> MomentAnswer:
-        """Build and solve the program of some moments, each before the next in all schedules of the class.
-
-        With another `budget` than the setting's, the solution is one to start from, and the bound is of that budget.
-        """
-        built = build(self.order, self.budget if budget is None else budget, moments, self.behind, stopped)
+        """Build and solve the program of some moments, each before the next in all schedules of the class."""
+        built = build(self.order, self.budget, moments, self.behind, stopped)
         if built is None:
             return MomentAnswer(0.0, False, [], [])
         return solve(built, effort or Effort(), stopped=stopped)

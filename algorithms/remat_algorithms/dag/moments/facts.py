@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -86,6 +88,22 @@ class Facts:
         """All values."""
         return range(len(self.size))
 
+    @cached_property
+    def there(self) -> list[bool]:
+        """Whether each value is anywhere at the start."""
+        return [here or value in self.begins for value, here in enumerate(self.here)]
+
+    @cached_property
+    def maker(self) -> list[int]:
+        """The task that alone can make each value first there; -1 of what is there at the start, or others make too."""
+        rows = zip(self.makers, self.there, strict=True)
+        return [makers[0] if len(makers) == 1 and not there else -1 for makers, there in rows]
+
+    @cached_property
+    def always(self) -> int:
+        """Bytes that lie in the processor's memory throughout."""
+        return self.static + sum(itertools.compress(self.size, self.pinned))
+
     def needs(self, task: int) -> int:
         """Return the least bytes that a run of a task adds: what it writes, as far as that takes room, and works in."""
         written = self.written[task]
@@ -114,21 +132,10 @@ class Facts:
         reads = [list(dict.fromkeys(row)) for row in graph.reads.to_lists()]
         writes = [list(dict.fromkeys(row)) for row in graph.writes.to_lists()]
         size: list[int] = graph.size.tolist()
-        place = [-1] * len(reads)
-        for index, task in enumerate(order.tolist()):
-            place[task] = index
         repeat = (graph.recomputable & ~graph.once).tolist()
         unread = (unread_tasks(graph) & np.array(repeat, dtype=bool)).tolist()
         unit, time, length = _units(graph.time.tolist(), fine=fine)
-        makers: list[list[int]] = [[] for _ in size]
-        users: list[list[int]] = [[] for _ in size]
-        for task, row in enumerate(writes):
-            for value in row:
-                if value not in reads[task]:
-                    makers[value].append(task)
-        for task, row in enumerate(reads):
-            for value in row:
-                users[value].append(task)
+        made = ([value for value in row if value not in reads[task]] for task, row in enumerate(writes))
         here, begins = _places(problem, own, [(entry.value, entry.memory) for entry in graph.inputs], len(size))
         stays, ends = _places(problem, own, [(entry.value, entry.memory) for entry in graph.outputs], len(size))
         base: Number = graph.time[forced].sum().item() if graph.exact_times else math.fsum(graph.time[forced].tolist())
@@ -139,14 +146,14 @@ class Facts:
             length=length,
             cost=[0 if idle else each for each, idle in zip(time, unread, strict=True)],
             order=order.tolist(),
-            place=place,
+            place=places_of(order.tolist(), len(reads)),
             repeat=repeat,
             unread=unread,
             in_place=graph.in_place.tolist(),
             reads=reads,
             writes=writes,
-            makers=makers,
-            users=users,
+            makers=rows_with(made, len(size)),
+            users=rows_with(reads, len(size)),
             workspace=graph.workspace.tolist(),
             written=[sum(size[value] for value in row) for row in writes],
             size=size,
@@ -189,6 +196,23 @@ def _units(times: list[Number], *, fine: bool) -> tuple[Fraction, list[int], lis
     exponent = COARSE_BITS - math.frexp(max(math.fsum(times), 1e-290))[1]
     scaled = [math.ldexp(time, exponent) for time in times]
     return Fraction(1, 2) ** exponent, [math.floor(time) for time in scaled], [math.ceil(time) for time in scaled]
+
+
+def places_of(order: Sequence[int], tasks: int) -> list[int]:
+    """Return where each task stands in an order; -1 of those that do not."""
+    places = [-1] * tasks
+    for place, task in enumerate(order):
+        places[task] = place
+    return places
+
+
+def rows_with(rows: Iterable[Sequence[int]], values: int) -> list[list[int]]:
+    """Return for each value the rows that it stands in."""
+    found: list[list[int]] = [[] for _ in range(values)]
+    for number, row in enumerate(rows):
+        for value in row:
+            found[value].append(number)
+    return found
 
 
 def sums(lengths: list[int]) -> list[int]:

@@ -100,10 +100,7 @@ class Lineage:
 
 def producers(facts: Facts) -> list[int]:
     """Return the place of the task that must run before each value is first there; -1 where that is not one task."""
-    return [
-        facts.place[makers[0]] if len(makers) == 1 and not facts.here[value] and value not in facts.begins else -1
-        for value, makers in enumerate(facts.makers)
-    ]
+    return [facts.place[maker] if maker >= 0 else -1 for maker in facts.maker]
 
 
 def _heaviest(pairs: Sequence[tuple[int, int]], level: Sequence[float]) -> dict[int, int]:
@@ -125,9 +122,8 @@ def _heaviest(pairs: Sequence[tuple[int, int]], level: Sequence[float]) -> dict[
 
 def _levels(facts: Facts, producer: Sequence[int], before: Sequence[int], after: Sequence[int]) -> list[int]:
     tasks = len(facts.order)
-    always = facts.static + sum(itertools.compress(facts.size, facts.pinned))
     everything = (1 << tasks) - 1
-    level = np.array([always + facts.needs(task) for task in facts.order], dtype=np.float64)
+    level = np.array([facts.always + facts.needs(task) for task in facts.order], dtype=np.float64)
     known = (facts.here[value] or producer[value] >= 0 for value in facts.values)
     values = [value for value, sure in enumerate(known) if sure and not facts.pinned[value]]
     for start in range(0, len(values), CHUNK):
@@ -176,7 +172,7 @@ def listed_levels(facts: Facts) -> list[int]:
 def earliest(facts: Facts) -> list[int]:
     """Return the first place of the listed order behind which each value can be there; -1 at the start."""
     far = len(facts.order)
-    made = [-1 if facts.here[value] or value in facts.begins else far for value in facts.values]
+    made = [-1 if there else far for there in facts.there]
     missing = [sum(made[value] == far for value in row) for row in facts.reads]
 
     def run(task: int, place: int) -> None:

@@ -125,10 +125,10 @@ class Free:
         todo = [task]
         while todo:
             for value in facts.reads[todo.pop()]:
-                makers = facts.makers[value]
-                if len(makers) == 1 and not facts.here[value] and value not in facts.begins and not ran[makers[0]]:
-                    ran[makers[0]] = True
-                    todo.append(makers[0])
+                maker = facts.maker[value]
+                if maker >= 0 and not ran[maker]:
+                    ran[maker] = True
+                    todo.append(maker)
         return ran
 
     @property
@@ -147,9 +147,8 @@ class Free:
         after = [facts.time[task] for task in facts.tasks]
         for task in reversed(facts.order):
             for value in facts.reads[task]:
-                makers = facts.makers[value]
-                if len(makers) == 1 and not facts.here[value] and value not in facts.begins:
-                    maker = makers[0]
+                maker = facts.maker[value]
+                if maker >= 0:
                     after[maker] = max(after[maker], facts.time[maker] + after[task])
         return after
 
@@ -166,7 +165,7 @@ class Free:
 
 def _possible(facts: Facts, may: Sequence[bool]) -> list[bool]:
     """Return which tasks can run if only those that may, do so; O(accesses)."""
-    there = [facts.here[value] or value in facts.begins for value in facts.values]
+    there = list(facts.there)
     missing = [0] * len(may)
     for task in facts.tasks:
         missing[task] = sum(not there[value] for value in facts.reads[task])
@@ -191,7 +190,7 @@ def _leads(facts: Facts, known: dict[int, int]) -> list[int]:
     """
     import heapq
 
-    lead = [0 if facts.here[value] or value in facts.begins else FAR for value in facts.values]
+    lead = [0 if there else FAR for there in facts.there]
     missing = [sum(lead[value] == FAR for value in row) for row in facts.reads]
     heap = [(known.get(task, facts.time[task]), task) for task in facts.tasks if missing[task] == 0]
     heapq.heapify(heap)

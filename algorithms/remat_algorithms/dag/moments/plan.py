@@ -34,7 +34,7 @@ def runs_of(facts: Facts, at: int, moment: Moment, least: float = HALF) -> list[
     away = {value for value, shares in moment.away.items() if value not in kept and sum(shares.values()) > 0.0}
     kept |= {value for value in facts.values if _stays_rather(facts, value)}
     again = {task: share for task, share in moment.again.items() if share > 0.0}
-    here = {value for value in facts.values if facts.here[value] or value in facts.begins}
+    here = {value for value in facts.values if facts.there[value]}
     sequence = _Sequence(facts, here, again)
     for task in facts.order[: facts.place[at] + 1]:
         sequence.supply(facts.reads[task])

@@ -280,7 +280,7 @@ class MomentProgram:
             if state == NO:
                 continue
             for value in facts.reads[task]:
-                if not facts.here[value] and value not in facts.begins:
+                if not facts.there[value]:
                     self.row([*((1, ran[maker]) for maker in facts.makers[value]), (-1, state)])
 
     def _residence(self, moment: int) -> None:
@@ -291,10 +291,10 @@ class MomentProgram:
                 supply = self._supply(value, moment - 1)
                 if supply is not None:
                     self.row([*supply, (-1, here)])
-            elif not facts.here[value] and value not in facts.begins:
+            elif not facts.there[value]:
                 self.row([*((1, self.ran[0][task]) for task in facts.makers[value]), (-1, here)])
         for value, places in self.away[moment].items():
-            if not facts.here[value] and value not in facts.begins:
+            if not facts.there[value]:
                 made = [(1, self.ran[moment][task]) for task in facts.makers[value]]
                 for column in places.values():
                     self.row([*made, (-1, column)])
@@ -306,17 +306,16 @@ class MomentProgram:
     def _memory(self, moment: int) -> None:
         facts, at = self.facts, self.moments[moment]
         size = facts.size
-        always = facts.static + sum(each for each, pinned in zip(size, facts.pinned, strict=True) if pinned)
         # What the run writes is there while it lasts: counted as written, not as resident.
         own = set(facts.writes[at]) - set(facts.reads[at])
         here = self.resident[moment].items()
         load = [(-size[value], state) for value, state in here if not facts.pinned[value] and value not in own]
-        self.room.append(self.row(load, always + facts.needs(at) - self.budget))
+        self.room.append(self.row(load, facts.always + facts.needs(at) - self.budget))
         if self.spared[moment]:
             kept = [(-size[value], column) for value, column in self.spared[moment].items()]
             read = sum(size[value] for value in facts.reads[at] if not facts.pinned[value])
             written = facts.written[at] + facts.workspace[at]
-            self.room[-1] = self.row([*load, *kept], always + written - read - self.budget)
+            self.room[-1] = self.row([*load, *kept], facts.always + written - read - self.budget)
         for memory, room in ({} if self.behind is None else self.behind.room).items():
             # What the run writes over may get there while it lasts.
             away = [(v, places) for v, places in self.away[moment].items() if v not in self.spared[moment]]

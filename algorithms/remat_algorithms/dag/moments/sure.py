@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from remat_algorithms.dag.moments.facts import Facts
+from remat_algorithms.dag.moments.facts import Facts, places_of
 from remat_algorithms.dag.moments.orders import Free
 
 
@@ -22,14 +22,11 @@ def surely(facts: Facts, at: int) -> tuple[Facts, list[int]]:
     free = {value for task in undecided for value in facts.writes[task]}
     # Whatever they do: at the end of the order they do it.
     order = [task for task in facts.order if task not in out] + [task for task in facts.order if task in out]
-    place = [-1] * len(facts.place)
-    for index, task in enumerate(order):
-        place[task] = index
     return (
         replace(
             facts,
             order=order,
-            place=place,
+            place=places_of(order, len(facts.place)),
             reads=[[] if task in out else row for task, row in enumerate(facts.reads)],
             users=[[user for user in row if user not in out] for row in facts.users],
             makers=[[] if value in free else row for value, row in enumerate(facts.makers)],

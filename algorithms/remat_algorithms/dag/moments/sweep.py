@@ -312,7 +312,7 @@ def _decisions(built: MomentProgram) -> tuple[list[_Decision], int]:
     """Return the decisions, the last task first, and the bytes that are left for what they keep."""
     facts, at = built.facts, built.moments[0]
     size, again = facts.size, built.again[0]
-    room = built.budget - facts.static - sum(s for s, pinned in zip(size, facts.pinned, strict=True) if pinned)
+    room = built.budget - facts.always
     room -= facts.written[at] + facts.workspace[at] if built.spared[0] else facts.needs(at)
     free = {v for v, state in built.resident[0].items() if state == YES}
     room -= sum(size[value] for value in free if not facts.pinned[value])

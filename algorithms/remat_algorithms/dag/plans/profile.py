@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from remat.plugin import IntArray, Machine, TaskGraph
+from remat_algorithms.dag.steps import resident_at_ends
 
 
 def profile(graph: TaskGraph, machine: Machine, tasks: IntArray | Sequence[int]) -> IntArray:
@@ -33,7 +34,7 @@ def profile(graph: TaskGraph, machine: Machine, tasks: IntArray | Sequence[int])
     writing = np.concatenate((np.zeros(len(reads.items), dtype=bool), np.ones(len(writes.items), dtype=bool)))
     sequence = np.lexsort((writing, run, value))
     run, value, writing = run[sequence], value[sequence], writing[sequence]
-    here, stays = _placed(graph, machine, own)
+    here, stays = resident_at_ends(graph, machine)
     pinned = np.zeros(len(graph.values), dtype=bool)
     pinned[list(graph.pinned)] = True
     pinned &= here
@@ -68,14 +69,3 @@ def profile(graph: TaskGraph, machine: Machine, tasks: IntArray | Sequence[int])
     spared = np.where(graph.in_place[order], np.minimum(written, freed), 0)
     levels: IntArray = always + np.cumsum(change[:count]) + graph.workspace[order] - spared
     return levels
-
-
-def _placed(graph: TaskGraph, machine: Machine, own: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return which values are in a memory at the start, and at the end."""
-    name, first = machine.memories[own].name, machine.memories[0].name
-    found = []
-    for places in (graph.inputs, graph.outputs):
-        there = np.zeros(len(graph.values), dtype=bool)
-        there[[place.value for place in places if (place.memory or first) == name]] = True
-        found.append(there)
-    return found[0], found[1]

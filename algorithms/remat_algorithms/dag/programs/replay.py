@@ -1,11 +1,11 @@
-"""From runs to steps, and to the memory that they really take."""
+"""From runs to the memory that they really take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from remat.plugin import Number, Problem, StepBuilder, Steps, concatenate, run_in_order
+from remat.plugin import Number, Problem
 
 
 @dataclass(frozen=True)
@@ -83,24 +83,3 @@ def _pass_back(alive: set[int], writes: Sequence[int], reads: Sequence[int], pin
     """Turn what is needed after a run into what is needed before it."""
     alive.difference_update(value for value in writes if value not in pinned)
     alive.update(reads)
-
-
-def steps_of(problem: Problem, runs: Sequence[int]) -> Steps:
-    """Return the steps of an order of runs; inputs that are of no use are dropped before all."""
-    graph, machine = problem.graph, problem.machine
-    own = machine.processors[0].memory
-    home, default = machine.memories[own].name, machine.memories[0].name
-    here = {place.value for place in graph.inputs if (place.memory or default) == home}
-    stays = {place.value for place in graph.outputs if (place.memory or default) == home}
-    reads, writes = graph.reads.to_lists(), graph.writes.to_lists()
-    pinned = set(graph.pinned)
-    alive = stays | pinned
-    for task in reversed(runs):
-        _pass_back(alive, writes[task], reads[task], pinned)
-    steps = run_in_order(graph, machine, list(runs))
-    useless = sorted(here - alive)
-    if not useless:
-        return steps
-    head = StepBuilder()
-    head.drop(useless, own)
-    return concatenate([head.build(), steps])

@@ -47,7 +47,7 @@ from remat_algorithms.joint.adjoint_best.starts import starts, sufficient, whole
 from remat_algorithms.joint.adjoint_best.table import LevelTable, SharedTable, stores
 from remat_algorithms.joint.adjoint_best.windows import Windows
 from remat_algorithms.kit.incumbent import Incumbent
-from remat_algorithms.kit.makespan import makespan_of
+from remat_algorithms.kit.makespan import timed
 
 WHOLE_MOVES = "schedules that move whole states, one at a time"
 EXACT_STEPS = 10
@@ -174,11 +174,9 @@ def _one_at_a_time(problem: Problem, options: AdjointBestOptions, best: Incumben
     proposal = _moving_states(problem_there, options, there, context)
     if proposal.steps is None:
         return
-    placement = place(problem.graph, machine, proposal.steps)
-    if isinstance(placement, Placement):
-        steps = proposal.steps.placed(placement.start)
-        makespan = makespan_of(problem, steps, placement)
-        best.take(steps, makespan, bound=bound, message="transfers one at a time")
+    placed = timed(problem, proposal.steps)
+    if placed is not None:
+        best.take(*placed, bound=bound, message="transfers one at a time")
 
 
 def _exact(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from remat_algorithms.kit.programs.program import FloatArray, Program
+from remat_algorithms.kit.programs.solvers import LINEAR, handed_over
 
 SAFE = 1e-13
 """Share of the terms' sum by which a bound is lowered for the rounding of its own sums."""
@@ -39,19 +37,8 @@ def solve_linear(program: Program) -> Solved:
     sign of y says, plus the least that the reduced costs make of the columns within theirs. With the solver's duals
     that is its optimum, but for rounding; it holds for any.
     """
-    helper: Any = import_module("ortools.linear_solver.python.model_builder_helper")
-    model = helper.ModelBuilderHelper()
-    model.add_var_array_with_bounds(program.lower, program.upper, np.zeros(program.columns, dtype=bool), "")
-    for column in np.flatnonzero(program.cost).tolist():
-        model.set_var_objective_coefficient(column, float(program.cost[column]))
-    columns, coefficients = program.column.tolist(), program.coefficient.tolist()
-    for row, (first, last) in enumerate(pairwise(program.row_start.tolist())):
-        index = model.add_linear_constraint()
-        model.set_constraint_lower_bound(index, float(program.row_lower[row]))
-        model.set_constraint_upper_bound(index, float(program.row_upper[row]))
-        for entry in range(first, last):
-            model.safe_add_term_to_constraint(index, columns[entry], coefficients[entry])
-    solver = helper.ModelSolverHelper("glop")
+    helper, model = handed_over(program.relaxed())
+    solver = helper.ModelSolverHelper(LINEAR)
     solver.enable_output(False)
     solver.solve(model)
     codes = helper.SolveStatus

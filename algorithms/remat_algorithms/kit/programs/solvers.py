@@ -100,26 +100,30 @@ class _Function(Job):
         self.solve = function  # type: ignore[method-assign]
 
 
+def handed_over(program: Program) -> tuple[Any, Any]:
+    """Return the module of OR-Tools' model builder, and its model of a program."""
+    helper: Any = import_module("ortools.linear_solver.python.model_builder_helper")
+    model = helper.ModelBuilderHelper()
+    model.add_var_array_with_bounds(program.lower, program.upper, program.integer, "")
+    for column in np.flatnonzero(program.cost).tolist():
+        model.set_var_objective_coefficient(column, float(program.cost[column]))
+    columns, coefficients = program.column.tolist(), program.coefficient.tolist()
+    for row, (first, last) in enumerate(pairwise(program.row_start.tolist())):
+        index = model.add_linear_constraint()
+        model.set_constraint_lower_bound(index, float(program.row_lower[row]))
+        model.set_constraint_upper_bound(index, float(program.row_upper[row]))
+        for entry in range(first, last):
+            model.safe_add_term_to_constraint(index, columns[entry], coefficients[entry])
+    return helper, model
+
+
 class _Builder(Job):
     """HiGHS, CP-SAT and GLOP, through OR-Tools' model builder."""
 
     def __init__(self, task: Task, limit: float | None) -> None:
         program, solver, hint = task.program, task.solver, task.hint
-        helper: Any = import_module("ortools.linear_solver.python.model_builder_helper")
+        helper, model = handed_over(program)
         self.program, self.helper = program, helper
-        model = helper.ModelBuilderHelper()
-        model.add_var_array_with_bounds(program.lower, program.upper, program.integer, "")
-        nonzero = np.flatnonzero(program.cost)
-        for column in nonzero.tolist():
-            model.set_var_objective_coefficient(column, float(program.cost[column]))
-        ends = program.row_start.tolist()
-        columns, coefficients = program.column.tolist(), program.coefficient.tolist()
-        for row, (first, last) in enumerate(pairwise(ends)):
-            index = model.add_linear_constraint()
-            model.set_constraint_lower_bound(index, float(program.row_lower[row]))
-            model.set_constraint_upper_bound(index, float(program.row_upper[row]))
-            for entry in range(first, last):
-                model.safe_add_term_to_constraint(index, columns[entry], coefficients[entry])
         if hint is not None and solver == "cp-sat":
             for column, value in enumerate(hint.tolist()):
                 model.add_hint(column, value)

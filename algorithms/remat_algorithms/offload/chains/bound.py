@@ -102,7 +102,6 @@ class ChainBound:
                 break
             effort = Effort(
                 relaxed_work=0,
-                sweeps=False,
                 whole_work=work / (len(ranked) - number),
                 known=self._units[moment],
                 seed=context.seed,

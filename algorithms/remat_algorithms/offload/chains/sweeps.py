@@ -10,12 +10,11 @@ That a forward which saves nothing takes fewer bytes is lost, so that moments ar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from remat.plugin import Number, Problem
 from remat_algorithms.dag.moments.bounds import Setting
-from remat_algorithms.dag.moments.facts import Facts
+from remat_algorithms.dag.moments.facts import Facts, places_of, rows_with
 from remat_algorithms.dag.moments.orders import Listed
 
 
@@ -70,9 +69,6 @@ class _Swept:
         writes += [given.writes[task] for task in rest]
         reads = [given.reads[task] for task in kept]
         order = self._order(extra)
-        place = [0] * len(order)
-        for index, task in enumerate(order):
-            place[task] = index
         return replace(
             given,
             base=self._base(),
@@ -80,14 +76,14 @@ class _Swept:
             length=[*least, *(given.length[task] for task in rest), *more],
             cost=[*time, *(given.cost[task] for task in rest), *([0] * len(extra))],
             order=order,
-            place=place,
+            place=places_of(order, len(order)),
             repeat=[*(given.repeat[task] for task in kept), *([True] * len(extra))],
             unread=[*([False] * length), *(given.unread[task] for task in rest), *([True] * len(extra))],
             in_place=[*(given.in_place[task] for task in kept), *([False] * len(extra))],
             reads=reads + nothing,
             writes=writes + nothing,
-            makers=_tasks_of(writes, len(given.size)),
-            users=_tasks_of(reads, len(given.size)),
+            makers=rows_with(writes, len(given.size)),
+            users=rows_with(reads, len(given.size)),
             workspace=[*(given.workspace[task] for task in kept), *([0] * len(extra))],
             written=[sum(given.size[value] for value in row) for row in writes] + [0] * len(extra),
         )
@@ -118,12 +114,3 @@ class _Swept:
         forward = [with_saving if saved else min(without, with_saving) for without, with_saving, saved in rows]
         times: list[Number] = [*forward, chain.loss_time, *chain.backward_time.tolist()]
         return sum(times) if self.problem.graph.exact_times else math.fsum(times)
-
-
-def _tasks_of(rows: Iterable[list[int]], values: int) -> list[list[int]]:
-    """Return for each value the rows that it stands in."""
-    tasks: list[list[int]] = [[] for _ in range(values)]
-    for task, row in enumerate(rows):
-        for value in row:
-            tasks[value].append(task)
-    return tasks

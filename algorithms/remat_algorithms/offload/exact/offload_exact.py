@@ -8,7 +8,7 @@ from functools import partial
 
 from pydantic import Field
 
-from remat.placement import Placement, Unplaceable, place
+from remat.placement import Unplaceable, place
 from remat.plugin import (
     ALL_SCHEDULES,
     Context,
@@ -23,7 +23,7 @@ from remat.plugin import (
     run_in_order,
 )
 from remat_algorithms.kit.incumbent import Incumbent
-from remat_algorithms.kit.makespan import makespan_of
+from remat_algorithms.kit.makespan import timed
 from remat_algorithms.kit.programs.answers import Answer, Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
 from remat_algorithms.kit.whole import raised
@@ -169,7 +169,7 @@ class _Search(Incumbent[Timed]):
     def __init__(self, problem: Problem, options: OffloadExactOptions, context: Context, known: Number | None) -> None:
         several = len(problem.machine.processors) > 1
         scope = scope_of(options) + (", on the first processor" if several else "")
-        super().__init__(context, lambda timed: timed.steps, scope=scope, known=known)
+        super().__init__(context, lambda found: found.steps, scope=scope, known=known)
         unlimited = context.seconds_left is not None  # who sets a limit has the time
         self.problem, self.work = problem, options.work or (None if unlimited else DEFAULT_WORK)
         self.by_default = options.work is None and not unlimited
@@ -274,11 +274,11 @@ class _Search(Incumbent[Timed]):
 
     def offer(self, model: Model, plan: Plan) -> None:
         """Take over a schedule, if it is better; where the scale is coarse, with each step as early as may be."""
-        timed = timed_steps(model.setting, model.scale, model.length, plan)
-        placed = place(self.problem.graph, self.problem.machine, timed.steps)
-        if isinstance(placed, Placement) and makespan_of(self.problem, timed.steps, placed) < timed.makespan:
-            timed = Timed(timed.steps.placed(placed.start), makespan_of(self.problem, timed.steps, placed))
-        self.take(timed, timed.makespan)
+        found = timed_steps(model.setting, model.scale, model.length, plan)
+        placed = timed(self.problem, found.steps)
+        if placed is not None and placed[1] < found.makespan:
+            found = Timed(*placed)
+        self.take(found, found.makespan)
 
     def _infeasible(self) -> Proposal:
         budget, home = self.problem.budget, self.problem.machine.processors[0].memory

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from remat.placement import Placement, place
 from remat.plugin import WHOLE, Algorithm, Context, Problem, StepKind, Steps
 from remat_algorithms.kit.asking import asked
-from remat_algorithms.kit.makespan import makespan_of
+from remat_algorithms.kit.makespan import timed
 from remat_algorithms.offload.exact.setting import Effort
 from remat_algorithms.offload.exact.steps import Timed
 
@@ -39,10 +38,9 @@ def starts(problem: Problem, order: Sequence[int], effort: Effort, context: Cont
         proposal = asked(entry, problem, context, share=0.05)
         if proposal is None or proposal.steps is None or not belongs(problem, proposal.steps, order, effort):
             continue
-        placed = place(problem.graph, problem.machine, proposal.steps)
-        if isinstance(placed, Placement):
-            makespan = makespan_of(problem, proposal.steps, placed)
-            yield Timed(proposal.steps.placed(placed.start), makespan)
+        placed = timed(problem, proposal.steps)
+        if placed is not None:
+            yield Timed(*placed)
 
 
 def belongs(problem: Problem, steps: Steps, order: Sequence[int], effort: Effort) -> bool:

@@ -129,7 +129,7 @@ class _Policy:
         machine, graph = problem.machine, problem.graph
         device = device_of(machine)
         budget = problem.budget or 0
-        fixed = graph.static_memory if device == 0 else 0
+        fixed = graph.static_bytes(machine, device)
         fixed += sum(
             int(graph.size[place.value])
             for place in graph.inputs

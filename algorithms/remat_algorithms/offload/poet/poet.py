@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from remat.placement import Placement, Unplaceable, place
+from remat.placement import Unplaceable, place
 from remat.plugin import (
     Algorithm,
     Context,
@@ -26,7 +26,7 @@ from remat_algorithms.dag.programs.search import Search
 from remat_algorithms.dag.programs.start import greedy_schedule
 from remat_algorithms.kit.asking import asked
 from remat_algorithms.kit.incumbent import Incumbent
-from remat_algorithms.kit.makespan import makespan_of
+from remat_algorithms.kit.makespan import makespan_of, timed
 from remat_algorithms.kit.programs.answers import Outcome
 from remat_algorithms.kit.programs.solvers import solve_program
 from remat_algorithms.offload.exact.scale import transfer_time
@@ -195,10 +195,9 @@ class _Pages(Incumbent[Found]):
         self._take_placed(steps, f"the schedule is that of {name}" if name else "")
 
     def _take_placed(self, steps: Steps, note: str) -> None:
-        placed = place(self.problem.graph, self.problem.machine, steps)
-        if isinstance(placed, Placement):
-            makespan = makespan_of(self.problem, steps, placed)
-            self.take(Found(steps.placed(placed.start), note), makespan, rank=(makespan, math.inf))
+        placed = timed(self.problem, steps)
+        if placed is not None:
+            self.take(Found(placed[0], note), placed[1], rank=(placed[1], math.inf))
 
     # --- solvers ------------------------------------------------------------------------------------------------------
 

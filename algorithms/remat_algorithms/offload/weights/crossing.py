@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from remat.plugin import Link, Machine, Problem, TaskGraph
+from remat.plugin import Link, Machine, Problem
 from remat_algorithms.kit.programs.cp_sat import LOWERED, solve
 from remat_algorithms.kit.programs.program import ProgramBuilder
 from remat_algorithms.offload.weights.parameters import Setting
@@ -160,18 +160,15 @@ def _links(setting: Setting, machine: Machine) -> tuple[Link | None, Link | None
 def _is_plain(problem: Problem, setting: Setting, loss: int) -> bool:
     """Whether every stage's tasks read and write what the bound takes for granted."""
     graph = setting.graph
-    if graph.parallel_max is not None or graph.in_place[loss] or not problem.needed.forced.all():
-        forced = set(range(len(graph.tasks))) - {s.plain for s in setting.stages} - {s.forward for s in setting.stages}
-        if graph.parallel_max is not None or graph.in_place[loss]:
-            return False
-        if not problem.needed.forced[sorted(forced)].all():
-            return False
-    makers = _makers(graph)
+    forced = set(range(len(graph.tasks))) - {s.plain for s in setting.stages} - {s.forward for s in setting.stages}
+    if graph.parallel_max is not None or graph.in_place[loss] or not problem.needed.forced[sorted(forced)].all():
+        return False
+    makers = [set(tasks) for tasks in graph.producers.to_lists()]
     reads = [set(row) for row in graph.reads.to_lists()]
 
     def made(name: str, by: set[int], read_by: Iterable[int]) -> bool:
         value = graph.values.find(name)
-        return value is not None and makers.get(value, set()) <= by and all(value in reads[task] for task in read_by)
+        return value is not None and makers[value] <= by and all(value in reads[task] for task in read_by)
 
     count = len(setting.stages)
     for number, stage in enumerate(setting.stages, 1):
@@ -184,13 +181,13 @@ def _is_plain(problem: Problem, setting: Setting, loss: int) -> bool:
         if stage.parameters is not None and any(stage.parameters not in reads[t] for t in (*forwards, stage.backward)):
             return False
         saved = graph.values.find(f"s{number}")
-        if saved is not None and not makers.get(saved, set()) <= {stage.forward}:
+        if saved is not None and not makers[saved] <= {stage.forward}:
             return False
         if stage.update is None:
             continue
         if stage.gradient is None or stage.gradient not in reads[stage.update]:
             return False
-        if makers.get(stage.gradient, set()) != {stage.backward}:
+        if makers[stage.gradient] != {stage.backward}:
             return False
         if stage.optimizer is not None and stage.optimizer not in reads[stage.update]:
             return False
@@ -201,20 +198,11 @@ def _ends_at_host(setting: Setting) -> bool:
     """Whether what updates make has to lie at the host in the end, and nothing else makes it."""
     graph, machine = setting.graph, setting.machine
     ends = {place.value for place in graph.outputs if place.memory == machine.memories[1].name}
-    makers = _makers(graph)
     for stage in setting.stages:
         for value in (stage.new_parameters, stage.new_optimizer):
-            if value is not None and (value not in ends or makers.get(value, set()) != {stage.update}):
+            if value is not None and (value not in ends or graph.producers[value].tolist() != [stage.update]):
                 return False
     return True
-
-
-def _makers(graph: TaskGraph) -> dict[int, set[int]]:
-    found: dict[int, set[int]] = {}
-    for task, row in enumerate(graph.writes.to_lists()):
-        for value in row:
-            found.setdefault(value, set()).add(task)
-    return found
 
 
 class _Crossing:

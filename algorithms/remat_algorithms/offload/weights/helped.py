@@ -11,9 +11,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from remat_algorithms.offload.weights.parameters import Choice, Setting
-
-Choices = list[Choice]
+from remat_algorithms.offload.weights.parameters import Choice, Choices, Setting
 
 MOST_PREFIXES = 16
 """Numbers of first stages that are tried."""

@@ -96,6 +96,10 @@ class Choice:
     yields: bool = False
 
 
+Choices = list[Choice]
+"""Of each stage."""
+
+
 class Setting:
     """A chain with parameters on its machine.
 

@@ -38,11 +38,9 @@ from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.kit.whole import raised
 from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
 from remat_algorithms.offload.weights import helped
-from remat_algorithms.offload.weights.parameters import Choice, Setting
+from remat_algorithms.offload.weights.parameters import Choice, Choices, Setting
 from remat_algorithms.offload.weights.rules import setting_of, with_places
 from remat_algorithms.offload.weights.training import Manner, Training
-
-Choices = list[Choice]
 
 WORSE = 0.05
 """Most by which the walk accepts a longer makespan; little is likelier."""

@@ -11,6 +11,7 @@ from remat.generate import generate
 from remat.solving.single import make_problem
 from remat_algorithms.dag.anytime import parts as module
 from remat_algorithms.dag.anytime.parts import find_parts
+from tests.algorithms.dag.anytime.test_dag_auto import keep_peak
 from tests.oracles import search
 
 REFERENCE = "schedules in the reference order"
@@ -51,10 +52,6 @@ def batches(draw, depth, count, *, buffers):
 def small_parts(monkeypatch):
     monkeypatch.setattr(module, "FEWEST", 3)
     monkeypatch.setattr(module, "NARROW", 10**6)
-
-
-def keep_peak(document):
-    return next(iter(remat.solve(document, algorithm="keep-all").peak_memory.values()))
 
 
 def compare(seed):

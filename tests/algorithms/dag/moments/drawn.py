@@ -87,6 +87,20 @@ def chain(draw, length, *, host=False):
     return document | ({"machine": machine(draw)} if host else {})
 
 
+def none_fits():
+    """Return a graph that no order fits into 8 bytes, although no task needs more.
+
+    While c runs, b is there, and a, which d reads and which cannot be made again.
+    """
+    tasks = [
+        {"id": "a", "time": 1, "size": 3, "recomputable": False},
+        {"id": "b", "time": 1, "size": 3, "reads": ["a"]},
+        {"id": "c", "time": 1, "size": 3, "reads": ["b"]},
+        {"id": "d", "time": 1, "size": 1, "reads": ["a", "c"]},
+    ]
+    return {"schema": "remat.instance/1", "kind": "dag", "tasks": tasks, "outputs": ["d"]}
+
+
 def machine(draw):
     """Return a device and a host, bounded or not, with links of all sorts."""
     host = {"name": "host", **({"capacity": draw.randint(2, 8)} if draw.random() < 0.3 else {})}

@@ -19,9 +19,11 @@ from tests.algorithms.dag.moments.drawn import (
     graph,
     in_units,
     machine,
+    none_fits,
     setting_of,
     training,
 )
+from tests.algorithms.offload.machines import two_memories
 from tests.oracles import search
 
 
@@ -174,20 +176,9 @@ def test_what_the_programs_do_not_know_is_refused():
     two = {"memories": [{"name": "m"}], "processors": [{"name": "p", "memory": "m", "count": 2}]}
     with_two = make_problem(remat.load(document | {"machine": two}), budget=5)
     assert Setting.of(with_two, listed=True) is None
-    assert Setting.of(with_two, listed=True, links=False) is not None
     moved = document | {"machine": machine(random.Random(0)), "outputs": [{"value": "b0", "memory": "host"}]}
     elsewhere = make_problem(remat.load(moved), budget={"device": 5})
-    assert Setting.of(elsewhere, listed=True, links=False) is None
     assert Setting.of(elsewhere, listed=True) is not None
-
-
-def host_of(bandwidth, **more):
-    links = [
-        {"source": "device", "target": "host", "bandwidth": bandwidth, "channel": "o", **more},
-        {"source": "host", "target": "device", "bandwidth": bandwidth, "channel": "i", **more},
-    ]
-    processors = [{"name": "gpu", "memory": "device"}]
-    return {"memories": [{"name": "device"}, {"name": "host"}], "processors": processors, "links": links}
 
 
 def ladder(depth, time, size):
@@ -208,7 +199,7 @@ def test_a_quick_link_costs_nothing_and_a_slow_one_as_much_as_no_link():
     least = alone.makespan(asked(alone, alone.fullest()).bound)
     found = []
     for bandwidth in (1000, 2, 1, 0.5, 0.001):
-        setting = setting_of(document | {"machine": host_of(bandwidth)}, budget, listed=True)
+        setting = setting_of(document | {"machine": two_memories(bandwidth)}, budget, listed=True)
         found.append(setting.makespan(asked(setting, setting.fullest(), whole_work=0.2).bound))
     assert found[0] == setting.facts.base
     assert found == sorted(found)
@@ -228,30 +219,21 @@ def test_one_channel_for_both_ways_shares_its_time():
     document |= {"inputs": [{"value": "w", "memory": "host"}], "values": [{"id": "w", "size": 8}]}
     found = []
     for channels in (("o", "i"), ("bus", "bus")):
-        host = host_of(1)
-        for link, channel in zip(host["links"], channels, strict=True):
-            link["channel"] = channel
-        setting = setting_of(document | {"machine": host}, 14, listed=True)
+        document |= {"machine": two_memories(1, channels=channels)}
+        setting = setting_of(document, 14, listed=True)
         found.append(max(setting.makespan(asked(setting, [task]).bound) for task in setting.facts.order))
-        assert found[-1] <= best_of_all(document | {"machine": host}, 14, setting, listed=True)
+        assert found[-1] <= best_of_all(document, 14, setting, listed=True)
     # w comes in (8), b runs, a comes back (4 less 1 that fits), d; and over one channel a leaves (3) before c.
     assert found == [8 + 2 + 3 + 1, 8 + 3 + 1 + 3 + 1]
 
 
 def test_none_in_any_order():
-    # No task needs more than 8, but c's inputs are both there when it runs, and b cannot be made again.
-    tasks = [
-        {"id": "a", "time": 1, "size": 3, "recomputable": False},
-        {"id": "b", "time": 1, "size": 3, "reads": ["a"]},
-        {"id": "c", "time": 1, "size": 3, "reads": ["b"]},
-        {"id": "d", "time": 1, "size": 1, "reads": ["a", "c"]},
-    ]
-    document = {"schema": "remat.instance/1", "kind": "dag", "tasks": tasks, "outputs": ["d"]}
+    document = none_fits()
     setting = setting_of(document, 8, listed=False)
     assert asked(setting, [2]).bound == math.inf
     assert asked(setting, [2], whole_work=0).bound == math.inf
     # With a host behind the device there are schedules, however slow the link is.
-    slow = setting_of(document | {"machine": host_of(0.0001)}, 8, listed=False)
+    slow = setting_of(document | {"machine": two_memories(0.0001)}, 8, listed=False)
     assert asked(slow, [2]).bound < math.inf
 
 

@@ -11,9 +11,9 @@ from remat.solving.single import make_problem
 from remat.testing import strategies
 from remat.testing.cases import moderate
 from remat.verifier import check
-from remat_algorithms.dag.anytime.race import steps_of
 from remat_algorithms.dag.plans.model import stage_model
 from remat_algorithms.dag.plans.state import ALPHAS, Search
+from remat_algorithms.dag.steps import steps_of
 from tests.algorithms.dag.graphs import unread_time
 
 SMALL = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -82,7 +82,7 @@ def compare(problem, model, item, stage):
     """Compare the replay of a plan with what the verifier says of the same steps."""
     plan = Search(model, 0, 0).measure(item, stage)
     tasks = model.tasks_of(plan.item, plan.full)
-    report = verified(problem, steps_of(problem, model, tasks))
+    report = verified(problem, steps_of(problem, tasks))
     # What is resident before anything is dropped is the instance's business.
     here = model.tables.static[0] + sum(
         size for size, initial in zip(model.tables.size, model.tables.initial, strict=True) if initial
@@ -91,7 +91,7 @@ def compare(problem, model, item, stage):
     assert report.makespan == pytest.approx((plan.time + unread_time(model, tasks)) * model.time_unit)
     # Without the runs that nobody has any use for, no more of anything, and what nobody reads runs once.
     kept = model.runs_of(plan.item, plan.full)
-    less = verified(problem, steps_of(problem, model, kept))
+    less = verified(problem, steps_of(problem, kept))
     assert less.peaks["memory"].size <= report.peaks["memory"].size
     assert model.makespan(kept) <= (plan.time + model.free_time) * model.time_unit * (1 + 1e-9)
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from remat.plugin import Context, IntArray, Number, Problem, Steps
 from remat_algorithms.dag.anytime.improving import attended
-from remat_algorithms.dag.anytime.race import steps_of
 from remat_algorithms.dag.anytime.walks.annealer import Annealer, can_anneal
 from remat_algorithms.dag.plans.model import StageModel, stage_model
 from remat_algorithms.dag.plans.state import ALPHAS, Plan, Search
+from remat_algorithms.dag.steps import steps_of
 
 REFERENCE = "schedules in the reference order"
 IMPROVED = "schedules in the improved order"
@@ -120,7 +120,7 @@ def _first_schedule(problem: Problem, reference: StageModel, context: Context) -
     if plan is None:
         return Start(reference)
     runs = reference.runs_of(plan.item, plan.full)
-    steps, makespan = steps_of(problem, reference, runs), reference.makespan(runs)
+    steps, makespan = steps_of(problem, runs), reference.makespan(runs)
     context.report(steps, makespan=makespan)
     return Start(reference, REFERENCE, plan, (steps, makespan))
 
@@ -234,7 +234,7 @@ class _Annealing:
 
     def _schedule(self, items: Sequence[int]) -> tuple[Steps, Number]:
         runs = self.model.runs_of(items, [1] * len(items))
-        return steps_of(self.problem, self.model, runs), self.model.makespan(runs)
+        return steps_of(self.problem, runs), self.model.makespan(runs)
 
     def start(self, mending: _Share) -> Start:
         """Return the order of the best sequence, and what it is worth as a plan."""

@@ -6,11 +6,9 @@ import remat
 from remat.solving.single import make_problem
 from remat_algorithms.dag.anytime.bounds.bounding import speaks_for_all
 from remat_algorithms.dag.plans.model import stage_model
+from tests.algorithms.dag.anytime.test_dag_auto import keep_peak
+from tests.algorithms.dag.moments.drawn import none_fits
 from tests.oracles import search
-
-
-def peak_of(document):
-    return next(iter(remat.solve(document, algorithm="keep-all").peak_memory.values()))
 
 
 def small(**more):
@@ -44,14 +42,7 @@ def test_claims_for_all_schedules_only_where_there_is_nothing_else_to_do():
 
 
 def test_infeasible_in_any_order():
-    # No task needs more than 8, but c's inputs are both there when it runs, and b cannot be made again.
-    tasks = [
-        {"id": "a", "time": 1, "size": 3, "recomputable": False},
-        {"id": "b", "time": 1, "size": 3, "reads": ["a"]},
-        {"id": "c", "time": 1, "size": 3, "reads": ["b"]},
-        {"id": "d", "time": 1, "size": 1, "reads": ["a", "c"]},
-    ]
-    document = {"schema": "remat.instance/1", "kind": "dag", "tasks": tasks, "outputs": ["d"]}
+    document = none_fits()
     result = remat.solve(document, algorithm="dag-auto", budget=8)
     assert search.chain_best(document, 8) is None
     assert (result.status, result.scope) == ("infeasible", "all schedules")
@@ -60,7 +51,7 @@ def test_infeasible_in_any_order():
 @pytest.mark.parametrize("options", [{}, {"reorder": True}, {"iterations": 3}])
 def test_a_training_graph_is_optimal_in_any_order(options):
     instance = remat.load(remat.example("unet_joint"))
-    budget = peak_of(instance) * 8 // 10
+    budget = keep_peak(instance) * 8 // 10
     result = remat.solve(instance, algorithm="dag-auto", budget=budget, time_limit=30, threads=2, options=options)
     assert (result.status, result.optimal_within) == ("optimal", "all schedules")
     assert result.makespan > remat.solve(instance, algorithm="keep-all").makespan
@@ -78,7 +69,7 @@ def test_no_claim_for_all_schedules_beside_a_second_memory():
         "processors": [{"name": "p", "memory": "device"}],
         "links": [{"source": "device", "target": "host", "bandwidth": 100}],
     }
-    budget = {"device": peak_of(document) - 1}
+    budget = {"device": keep_peak(document) - 1}
     result = remat.solve({**document, "machine": host}, algorithm="dag-auto", budget=budget)
     assert result.makespan > remat.solve(document, algorithm="keep-all").makespan
     assert result.optimal_within == "schedules in the reference order, in one memory"

@@ -12,12 +12,12 @@ from remat.solving.single import make_problem
 from remat.testing import strategies
 from remat.testing.cases import moderate
 from remat.verifier import check
-from remat_algorithms.dag.anytime.race import steps_of
 from remat_algorithms.dag.anytime.walks import reordering
 from remat_algorithms.dag.anytime.walks.annealer import Annealer, can_anneal
 from remat_algorithms.dag.anytime.walks.reordering import better_start
 from remat_algorithms.dag.anytime.walks.walk import HEIGHT
 from remat_algorithms.dag.plans.model import stage_model
+from remat_algorithms.dag.steps import steps_of
 from tests.algorithms.dag.graphs import unread_time
 
 SMALL = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -32,7 +32,7 @@ def own_memory(document):
 
 def peak_of(problem, model, items):
     """What the verifier says of a sequence's peak and makespan."""
-    steps = steps_of(problem, model, model.tasks_of(items, [1] * len(items)))
+    steps = steps_of(problem, model.tasks_of(items, [1] * len(items)))
     placed = steps.placed(place(problem.graph, problem.machine, steps).start)
     report = check(problem.graph, problem.machine, placed, reference_time=problem.no_recompute_time)
     assert not report.violations
