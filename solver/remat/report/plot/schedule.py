@@ -26,6 +26,7 @@ from remat.report.plot.style import (
     TimeScale,
     add_legend,
     add_titles,
+    check_page_view,
     check_suffix,
     save_figure,
 )
@@ -93,8 +94,7 @@ def plot(result: Result, path: str | os.PathLike[str], *, view: str = "time") ->
     if check_suffix(path, (*SUFFIXES, PAGE)) != PAGE:
         save_figure(path, picture(result, view))
         return
-    if view != "time":
-        raise OptionError("an .html page shows memory and resources over time, and has no views", argument="view")
+    check_page_view(view)
     write_page(result, path)
 
 
