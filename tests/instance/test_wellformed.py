@@ -197,6 +197,20 @@ def test_usual_tasks_do_not_go_through_the_models(monkeypatch, tmp_path):
             assert loaded.values[1].shape == (2, 3)
 
 
+def test_whole_times_whose_sum_is_too_large_are_no_longer_exact(monkeypatch):
+    tasks = [{"id": name, "time": 2**61, "size": 1} for name in "ab"]
+    document = {"schema": "remat.instance/3", "kind": "dag", "tasks": tasks}
+    quick = remat.load(document)
+    tasks[1]["time"] -= 1
+    exact = remat.load(document)
+    by_the_models(monkeypatch)
+    assert_same(exact, remat.load(document))
+    assert lower(exact).time.dtype == np.int64
+    tasks[1]["time"] += 1
+    assert_same(quick, remat.load(document))
+    assert lower(quick).time.dtype == np.float64
+
+
 def test_tasks_in_any_order():
     shuffled = DOCUMENT | {"tasks": DOCUMENT["tasks"][::-1]}
     loaded = remat.load(shuffled)

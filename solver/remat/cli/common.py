@@ -274,11 +274,10 @@ def check_plot(path: str, view: str | None = None, *, pages: bool = True) -> Non
     """Refuse a picture that could not be drawn: its suffix, or no matplotlib; a view of a page."""
     from importlib.util import find_spec
 
-    from remat.report.plot.style import PAGE, SUFFIXES, check_suffix
+    from remat.report.plot.style import PAGE, SUFFIXES, check_page_view, check_suffix
 
     if check_suffix(path, (*SUFFIXES, PAGE) if pages else SUFFIXES) == PAGE:
-        if view not in (None, "time"):
-            raise OptionError("an .html page shows all over time, and has no views", argument="view")
+        check_page_view(view)
     elif find_spec("matplotlib") is None:
         raise MissingExtraError("--plot", "plot")
 

@@ -169,15 +169,7 @@ def pipeline_csv(
     session: Session, /, path: str, times: str, schedule: str | None, name: str | None, output: str
 ) -> int:
     """Write the pipeline of a CSV schedule, and the schedule."""
-    common.one_standard_input({"CSV": path, "--times": times})
-    common.check_distinct({"CSV": path, "--times": times, "--output": output, "--schedule": schedule})
-    if output == schedule == common.STANDARD_STREAM:
-        raise OptionError("the instance and the schedule cannot both go to standard output")
-    for option, file in (("--output", output), ("--schedule", schedule)):
-        if file is not None and file != common.STANDARD_STREAM:
-            common.check_writable(option, file)
-    if common.STANDARD_STREAM in (path, times):
-        common.require_standard_input()
+    _check_files({"CSV": path, "--times": times}, output, schedule)
     from remat.bridges.pipelining.importing import import_csv
     from remat.instance import instance_document
 
@@ -207,16 +199,7 @@ def partitioning(session: Session, /, **given: Any) -> int:
     asked = _Partitioning(**given)
     if (asked.split is None) != (asked.schedule is None):
         raise OptionError("--split and --schedule go together")
-    common.one_standard_input({"JSON": asked.path, "--split": asked.split})
-    files = {"JSON": asked.path, "--split": asked.split, "--output": asked.output, "--schedule": asked.schedule}
-    common.check_distinct(files)
-    if asked.output == asked.schedule == common.STANDARD_STREAM:
-        raise OptionError("the instance and the schedule cannot both go to standard output")
-    for option, file in (("--output", asked.output), ("--schedule", asked.schedule)):
-        if file is not None and file != common.STANDARD_STREAM:
-            common.check_writable(option, file)
-    if common.STANDARD_STREAM in (asked.path, asked.split):
-        common.require_standard_input()
+    _check_files({"JSON": asked.path, "--split": asked.split}, asked.output, asked.schedule)
     from remat.bridges.placement_profiles.partitioning import import_partitioning, import_split
     from remat.instance import instance_document
 
@@ -268,11 +251,7 @@ class _Partitioning:
 @click.pass_obj
 def piper(session: Session, /, path: str, name: str | None, output: str, **given: Any) -> int:
     """Write the pipeline of a profile of layers."""
-    common.check_distinct({"JSON": path, "--output": output})
-    if output != common.STANDARD_STREAM:
-        common.check_writable("--output", output)
-    if path == common.STANDARD_STREAM:
-        common.require_standard_input()
+    _check_files({"JSON": path}, output)
     from remat.bridges.placement_profiles.tensor_parallel import Chosen, import_layers
     from remat.instance import instance_document
 
@@ -310,6 +289,20 @@ def torch(session: Session, /, factory: str, costs: str | None, optimizer: str |
     made = captured.instance(known, static=sum(static.values()), optimizer=optimizer)
     _write(instance_document(made), output)
     return ExitCode.OK
+
+
+def _check_files(inputs: Mapping[str, str | None], output: str, schedule: str | None = None) -> None:
+    """Refuse, before any work, files that cannot all be read and written."""
+    outputs = {"--output": output, "--schedule": schedule}
+    common.one_standard_input(inputs)
+    common.check_distinct({**inputs, **outputs})
+    if output == schedule == common.STANDARD_STREAM:
+        raise OptionError("the instance and the schedule cannot both go to standard output")
+    for option, file in outputs.items():
+        if file is not None and file != common.STANDARD_STREAM:
+            common.check_writable(option, file)
+    if common.STANDARD_STREAM in inputs.values():
+        common.require_standard_input()
 
 
 def _write(document: Mapping[str, Any], output: str) -> None:

@@ -107,7 +107,7 @@ def command(session: Session, /, **given: Any) -> int:
         )
     _write(planned, asked)
     _print(planned, asked, session)
-    return _exit_code(planned)
+    return ExitCode.of(planned.result)
 
 
 def _numbers(text: str, argument: str) -> list[int]:
@@ -170,16 +170,3 @@ def _print(planned: Planned, asked: _Asked, session: Session) -> None:
 
         said = megatron_flags(planned)
         emit("\n" + "\n".join([*(f"--{flag}" for flag in said.flags), *(f"# {note}" for note in said.notes)]))
-
-
-def _exit_code(planned: Planned) -> ExitCode:
-    from remat.plugin.proposal import Status, Termination
-
-    match planned.result.status:
-        case Status.INFEASIBLE:
-            return ExitCode.INFEASIBLE
-        case Status.UNKNOWN:
-            stopped = planned.result.termination is Termination.INTERRUPTED
-            return ExitCode.INTERRUPTED if stopped else ExitCode.UNKNOWN
-        case _:
-            return ExitCode.OK

@@ -8,10 +8,14 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 
 from remat.errors import RematError
+
+if TYPE_CHECKING:
+    from remat.solving.result import Result
 
 
 class ExitCode(enum.IntEnum):
@@ -26,6 +30,20 @@ class ExitCode(enum.IntEnum):
     VIOLATION = 6
     INTERRUPTED = 130
     BROKEN_PIPE = 141
+
+    @staticmethod
+    def of(result: Result) -> ExitCode:
+        """Return 0 if there is a schedule, else why there is none."""
+        from remat.plugin.proposal import Status, Termination
+
+        match result.status:
+            case Status.INFEASIBLE:
+                return ExitCode.INFEASIBLE
+            case Status.UNKNOWN:
+                interrupted = result.termination is Termination.INTERRUPTED
+                return ExitCode.INTERRUPTED if interrupted else ExitCode.UNKNOWN
+            case _:
+                return ExitCode.OK
 
 
 class Session:

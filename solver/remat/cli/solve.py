@@ -195,7 +195,7 @@ def command(session: Session, /, **given: Any) -> int:
     steps = 0 if result.columns is None else len(result.columns)
     session.remark(f"{result.algorithm}: {result.status}, {steps:,} steps verified")
     _write(result, outputs, session)
-    return _exit_code(result)
+    return ExitCode.of(result)
 
 
 @contextmanager
@@ -349,16 +349,3 @@ def _print(result: Result, outputs: _Outputs, session: Session) -> None:
             click.echo(summary(result), err=True)
         else:
             emit(summary(result))
-
-
-def _exit_code(result: Result) -> ExitCode:
-    from remat.plugin.proposal import Status, Termination
-
-    match result.status:
-        case Status.INFEASIBLE:
-            return ExitCode.INFEASIBLE
-        case Status.UNKNOWN:
-            interrupted = result.termination is Termination.INTERRUPTED
-            return ExitCode.INTERRUPTED if interrupted else ExitCode.UNKNOWN
-        case _:
-            return ExitCode.OK

@@ -114,7 +114,7 @@ def _shown_step(examined: Examined, index: int | None) -> str:
 
 
 def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tuple[str, str]]:
-    from remat.report.text.summary import of_stream, peaks
+    from remat.report.text.summary import peaks, times
     from remat.units import format_size, format_time
 
     count = len(report.violations)
@@ -123,10 +123,7 @@ def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tup
         yield "violations" if k == 0 else "", str(violation)
     if count > MOST_SHOWN:
         yield "", f"and {count - MOST_SHOWN} more (--format json names them)"
-    if report.steady is None or report.steady.latency is None:
-        yield "makespan", format_time(report.makespan, units)
-    if report.steady is not None:
-        yield from of_stream(report, report.steady, units)
+    yield from times(report, units)
     yield "recompute time", format_time(report.recompute_time, units)
     yield from peaks(report, units, causes)
     many = len(report.transferred) > MOST_LINKS

@@ -219,7 +219,7 @@ def _capacities(request: Request, described: Described) -> list[tuple[str, int |
     shares = [(f"{100 * share:.4g}%", Decimal(repr(share))) for share in request.fractions]
     for budget in request.budgets:
         try:
-            share = share_of(budget) if isinstance(budget, str) else None
+            share = share_of(budget)
             if share is None:
                 listed.append((str(budget), parse_size(budget, units), ""))
             else:

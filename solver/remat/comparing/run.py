@@ -200,7 +200,7 @@ def _request(
 def _readable(budget: int | str) -> None:
     """Refuse what is neither a size nor a share, whatever an instance counts memory in."""
     try:
-        if not isinstance(budget, str) or share_of(budget) is None:
+        if share_of(budget) is None:
             parse_size(budget)
     except ValueError as error:
         raise OptionError(f"{error}", argument="budgets") from None

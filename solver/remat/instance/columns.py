@@ -89,10 +89,17 @@ class GraphColumns:
             return sum(int(column.sum()) for column in columns)
         return sum(sum(column.tolist()) for column in columns)
 
+    def time_list(self, rows: slice = slice(None)) -> Sequence[Number]:
+        """Return the times of some tasks as Python's own numbers."""
+        some = self.time[rows]
+        return some.tolist() if isinstance(some, np.ndarray) else some
+
     @cached_property
     def times(self) -> NumberArray:
-        """The tasks' times as an array."""
-        return self.time if isinstance(self.time, np.ndarray) else number_array(self.time)
+        """The tasks' times as an array; whole ones stay so where sums of them do (see `number_array`)."""
+        if isinstance(self.time, np.ndarray) and self.time.sum(dtype=np.float64) < 2.0**61:
+            return self.time
+        return number_array(self.time_list())
 
 
 class View(Sequence[M]):
@@ -181,7 +188,7 @@ class Tasks(View["Task"]):
             entries = []
             columns = zip(
                 names[rows],
-                own.time[rows].tolist() if isinstance(own.time, np.ndarray) else own.time[rows],
+                own.time_list(rows),
                 _rows(own.reads, rows),
                 _rows(own.writes, rows),
                 own.declares[rows].tolist(),

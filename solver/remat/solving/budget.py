@@ -80,7 +80,7 @@ def read_capacity(size: int | str, wholes: Wholes, memory: str, units: Units) ->
     try:
         from remat.solving.shares import share_of
 
-        share = share_of(size) if isinstance(size, str) else None
+        share = share_of(size)
         if share is None:
             return parse_size(size, units)
     except ValueError as error:

@@ -40,22 +40,22 @@ def plainest(instance: Instance) -> str:
     return STORE_ALL_ALGORITHM if instance.has_storage else NO_RECOMPUTE_ALGORITHM
 
 
-def share_of(text: str) -> Decimal | None:
-    """Return the share that a text such as ``80%`` means; None for another text.
+def share_of(budget: object) -> Decimal | None:
+    """Return the share that a text such as ``80%`` means; None for anything else.
 
     Raises
     ------
     ValueError
         A percentage that is no number above 0 and up to 10,000.
     """
-    if not text.rstrip().endswith("%"):
+    if not isinstance(budget, str) or not budget.rstrip().endswith("%"):
         return None
     try:
-        percent = Decimal(text.rstrip().removesuffix("%").strip())
+        percent = Decimal(budget.rstrip().removesuffix("%").strip())
     except InvalidOperation:
         percent = Decimal("NaN")
     if not (percent.is_finite() and 0 < percent <= 10_000):
-        raise ValueError(f"{text[:60]!r} is no share of the peak; write a size such as 8GB, or 80%")
+        raise ValueError(f"{budget[:60]!r} is no share of the peak; write a size such as 8GB, or 80%")
     return percent / 100
 
 

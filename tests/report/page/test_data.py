@@ -131,3 +131,11 @@ def test_pipelines_have_a_row_for_each_device():
     head, _ = pack(remat.solve(remat.example("uniform_p4"), algorithm="1f1b"))
     assert [row["name"] for row in head["rows"]][:4] == ["gpu0", "gpu1", "gpu2", "gpu3"]
     assert [memory["peak"] for memory in head["memories"]] == [16, 12, 8, 4]
+
+
+def test_streams_say_what_their_bound_is_of():
+    tasks = [{"id": "a", "time": 3, "size": 5}, {"id": "b", "time": 2, "reads": ["a"], "writes": []}]
+    document = {"schema": "remat.instance/3", "kind": "dag", "tasks": tasks, "stream": 4}
+    result = remat.solve(document, algorithm="placement-replicated")
+    assert (result.makespan, result.report.makespan) == (5, 20)
+    assert "· makespan 20 s · 5 s per sample · optimal · lower bound 5 s ·" in page(result)

@@ -102,8 +102,8 @@ def check_size(size: Any, argument: str) -> int | str:
 def check_budget(budget: Any) -> int | str:
     """Return one budget that can be read: a size, or a share such as ``70%``."""
     try:
-        if isinstance(budget, str) and share_of(budget) is not None:
-            return budget
+        if share_of(budget) is not None:
+            return str(budget)
     except ValueError as error:
         raise OptionError(f"{error}", argument="budget") from None
     return check_size(budget, "budget")

@@ -108,10 +108,10 @@ def _least_times(columns: GraphColumns, machine: Machine) -> NumberArray:
     differ = _by_type(columns)
     if not differ:
         return columns.times
-    times: list[Number] = list(columns.time)
+    times = list(columns.time_list())
     for k, task in differ.items():
         times[k] = _least(task, machine)
-    return number_array(time.item() if isinstance(time, np.generic) else time for time in times)
+    return number_array(times)
 
 
 def _by_type(columns: GraphColumns) -> dict[int, Task]:
@@ -134,7 +134,7 @@ def _times(columns: GraphColumns, machine: Machine) -> tuple[tuple[str, ...], Nu
         for task in differ.values()
     ):
         return (), None
-    own = [time.item() if isinstance(time, np.generic) else time for time in columns.time]
+    own = columns.time_list()
     every: list[Number] = []
     for name in types:
         row = list(own)

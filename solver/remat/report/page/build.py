@@ -134,6 +134,8 @@ def _facts(result: Result) -> Iterator[str]:
     assert report is not None
     yield result.algorithm
     yield f"makespan {format_time(report.makespan, units)}"
+    if report.steady is not None:  # what the bound and the gap are of
+        yield f"{format_time(report.objective, units)} per {report.steady.what}"
     if result.overhead is not None and result.orders is None:
         yield f"overhead {result.overhead:.1%}"
     yield str(result.status)

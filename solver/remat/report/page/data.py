@@ -129,8 +129,7 @@ def _rows(result: Result, packed: Packed) -> list[dict[str, Any]]:
     for index, name in enumerate(machine.resources):
         first, stop = np.searchsorted(resource, [index, index + 1]).tolist()
         if stop > first or index == 0:
-            kind = "processor" if name in machine.processor_index else "channel"
-            rows.append({"name": shown_name(name), "kind": kind, "first": first, "stop": stop})
+            rows.append({"name": shown_name(name), "first": first, "stop": stop})
     return rows
 
 
@@ -146,7 +145,6 @@ def _memory(result: Result, packed: Packed, contents: Contents, index: int, tick
     return {
         "name": shown_name(memory.name),
         "capacity": memory.capacity,
-        "static": result.graph.static_bytes(result.machine, index),
         "peak": peak.size,
         "cause": shown_step(result.graph, result.machine, result.columns, peak.step),
         "kinds": used,
@@ -177,7 +175,6 @@ def _stays(result: Result, packed: Packed, found: Composition) -> None:
     packed.column("died", _later(lives.died, lives.born))
     packed.column("last", _later(stays.last[order], lives.born))
     packed.column("uses", stays.uses[order])
-    packed.column("workspace", result.graph.workspace)
 
 
 def _later(step: IntArray, born: IntArray) -> IntArray:

@@ -26,11 +26,12 @@ from remat.report.plot.style import (
     TimeScale,
     add_legend,
     add_titles,
+    check_page_view,
     check_suffix,
     save_figure,
 )
 from remat.report.plot.views import drawing
-from remat.report.text.naming import names_of_task, names_of_value, shown_name, shown_step
+from remat.report.text.naming import names_of_task, names_of_value, short_name, shown_name, shown_step
 from remat.report.views.composition import Kind, composition_of
 from remat.report.views.phases import step_phases
 from remat.report.views.resources import occupied
@@ -93,8 +94,7 @@ def plot(result: Result, path: str | os.PathLike[str], *, view: str = "time") ->
     if check_suffix(path, (*SUFFIXES, PAGE)) != PAGE:
         save_figure(path, picture(result, view))
         return
-    if view != "time":
-        raise OptionError("an .html page shows memory and resources over time, and has no views", argument="view")
+    check_page_view(view)
     write_page(result, path)
 
 
@@ -219,7 +219,7 @@ class _Picture:
             )
         axes.set_ylim(0, 1.3 * max(highest, 1) / factor)
         axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=self.result.units.memory == "unit"))
-        axes.set_ylabel(f"{_short(name)} ({unit})", parse_math=False)
+        axes.set_ylabel(f"{short_name(name)} ({unit})", parse_math=False)
         self._mark_peak(axes, name, factor, right_half)
 
     def _peak_time(self, name: str) -> float:
@@ -268,7 +268,7 @@ class _Picture:
         names = self.result.machine.resources
         count = len(self.rows)
         axes.set_ylim(count - 0.5, -0.5)
-        axes.set_yticks(range(count), [_short(names[index]) for index in self.rows])
+        axes.set_yticks(range(count), [short_name(names[index]) for index in self.rows])
         for label in axes.get_yticklabels():
             label.set_parse_math(False)
         axes.tick_params(axis="y", length=0)
@@ -330,9 +330,3 @@ class _Picture:
             rows = np.arange(height)[:, None]
             strip[(rows >= top) & (rows < bottom)] = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
         return strip
-
-
-def _short(name: str, most: int = 16) -> str:
-    """Fit a name into the margin."""
-    name = shown_name(name)
-    return name if len(name) <= most else f"{name[: most - 7]}...{name[-4:]}"

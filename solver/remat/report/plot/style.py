@@ -64,6 +64,18 @@ def check_suffix(path: str | os.PathLike[str], known: Sequence[str] = SUFFIXES) 
     return suffix
 
 
+def check_page_view(view: str | None) -> None:
+    """Refuse views of the interactive page but the only one that it has.
+
+    Raises
+    ------
+    remat.OptionError
+        If it is another one.
+    """
+    if view not in (None, "time"):
+        raise OptionError("an .html page shows memory and resources over time, and has no views", argument="view")
+
+
 def save_figure(path: str | os.PathLike[str], draw: Callable[[], Figure]) -> None:
     """Draw in the common style, and write atomically.
 

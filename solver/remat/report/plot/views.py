@@ -14,7 +14,7 @@ from remat.report.palette import LIGHT, OF_FATE, OF_STAY, Role
 from remat.report.plot.convergence import convergence
 from remat.report.plot.devices import devices
 from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles
-from remat.report.text.naming import names_of_task, names_of_value, shown_name
+from remat.report.text.naming import names_of_task, names_of_value, short_name, shown_name
 from remat.report.views.icicle import Icicle, icicle_of
 from remat.report.views.layout import ChainLayout, TreeLayout
 from remat.report.views.occupancy import Occupancy, Stay, occupancy_of
@@ -165,11 +165,11 @@ def _levels(result: Result, found: Stages) -> Figure:
         axes.set_ylim(0, max(1, int(found.levels[:, level].max())) * 1.08)
         axes.yaxis.set_major_locator(MaxNLocator(nbins=2, integer=True))
         axes.tick_params(labelbottom=False)
-        name = shown_name(result.machine.memories[level].name)
-        axes.set_ylabel(name if len(name) <= 12 else f"{name[:6]}...{name[-3:]}", parse_math=False)
+        name = result.machine.memories[level].name
+        axes.set_ylabel(short_name(name, 12, end=3), parse_math=False)
         states, times = int(found.checkpoints[level]), int(found.levels[:, level].sum())
         often = "once each" if times == states else f"{times:,} times"
-        legend[f"{name}: {states:,} state{'' if states == 1 else 's'}, {often}"] = colour
+        legend[f"{shown_name(name)}: {states:,} state{'' if states == 1 else 's'}, {often}"] = colour
     _runs(panels[-1], found, "state")
     add_legend(figure, legend, ["checkpoints of each level", *_stage_notes(found, "states", "times")], total)
     return figure

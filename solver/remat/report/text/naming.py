@@ -21,6 +21,12 @@ def shown_name(name: str) -> str:
     return f"{text[:half]}...{text[-half:]}"
 
 
+def short_name(name: str, most: int = 16, end: int = 4) -> str:
+    """Return a name that fits into a margin: its beginning, and its last letters."""
+    text = shown_name(name)
+    return text if len(text) <= most else f"{text[: most - 3 - end]}...{text[-end:]}"
+
+
 def shown_in_module(name: str, module: str) -> str:
     """Return a task's name with the module, stage or layer that it belongs to; an empty one is left out."""
     return with_module(name, module, shown_name)
@@ -43,8 +49,8 @@ def names_of_task(graph: TaskGraph, task: int) -> tuple[str, str]:
 
 def names_of_value(graph: TaskGraph, value: int) -> tuple[str, str, str]:
     """Return what to call a value where there is room, where there is little, and where there is less."""
-    short = shown_name(graph.values[value])
-    return shown_value(graph, value), short, short if len(short) <= 16 else f"{short[:9]}...{short[-4:]}"
+    name = graph.values[value]
+    return shown_value(graph, value), shown_name(name), short_name(name)
 
 
 def shown_step(graph: TaskGraph, machine: Machine, steps: Steps, index: int | None, *, short: bool = False) -> str:

@@ -176,11 +176,8 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
 
 def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     units = result.units
-    if report.steady is None or report.steady.latency is None:
-        yield "makespan", format_time(report.makespan, units)
-    if report.steady is not None:
-        yield from of_stream(report, report.steady, units)
-    elif result.orders is not None:
+    yield from times(report, units)
+    if report.steady is None and result.orders is not None:
         yield from _of_pipeline(result, report)
     elif result.overhead is not None:
         reference = format_time(result.no_recompute_time, units)
@@ -206,11 +203,18 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     yield "bubble", _bubbles(report.bubble)
 
 
-def of_stream(report: Report, steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
-    """Yield lines on what each period takes, where micro-batches, samples or steps follow each other without end."""
-    if steady.latency is not None:
+def times(report: Report, units: Units) -> Iterator[tuple[str, str]]:
+    """Yield the makespan, and what each period takes where micro-batches, samples or steps follow without end."""
+    steady = report.steady
+    if steady is not None and steady.latency is not None:
         yield from _of_samples(report, steady, units)
         return
+    yield "makespan", format_time(report.makespan, units)
+    if steady is not None:
+        yield from _of_stream(steady, units)
+
+
+def _of_stream(steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
     yield "period", f"{format_time(steady.period, units)}, from one {steady.what} to the next"
     busiest = max(steady.busy, key=lambda name: steady.busy[name])
     yield "busiest", f"{shown_name(busiest)}: {format_time(steady.busy[busiest], units)} of each period"
