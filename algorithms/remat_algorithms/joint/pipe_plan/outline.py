@@ -11,7 +11,8 @@ import numpy as np
 
 from remat.plugin import IntArray, Orders, Pass, Phase, PipelineInstance, Problem, Segment, Stage
 from remat_algorithms.joint.pipe_plan.levels import Level, StageCosts
-from remat_algorithms.joint.pipe_plan.walk import Facts, FloatArray, Progress, State
+from remat_algorithms.joint.pipe_plan.walk import Facts, FloatArray, State
+from remat_algorithms.parallel.pipeline.keys import Progress
 from remat_algorithms.parallel.pipeline.model import Lists, PipelineModel
 from remat_algorithms.parallel.pipeline.stages import model_of
 

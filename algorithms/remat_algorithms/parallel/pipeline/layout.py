@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from remat.plugin import IntArray
+from remat_algorithms.parallel.pipeline.keys import Progress
 from remat_algorithms.parallel.pipeline.model import PipelineModel
-from remat_algorithms.parallel.pipeline.walk import LARGEST, Facts, Progress, State
+from remat_algorithms.parallel.pipeline.walk import LARGEST, Facts, State
 
 
 def facts_of(model: PipelineModel, *, span: bool) -> Facts:

@@ -10,9 +10,9 @@ import numpy as np
 
 from remat_algorithms.parallel.pipeline.hosted.hosting import Hosting, R
 from remat_algorithms.parallel.pipeline.hosted.walk import Facts, State
+from remat_algorithms.parallel.pipeline.keys import Progress
 from remat_algorithms.parallel.pipeline.layout import first_random
 from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, W, complete, evaluate
-from remat_algorithms.parallel.pipeline.walk import Progress
 
 HEAT = 1.0
 """Mean times of an operation by which a schedule that is taken may be longer than the present one."""
