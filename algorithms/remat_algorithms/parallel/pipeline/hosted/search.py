@@ -178,9 +178,9 @@ class HostSearch:
 
     def _begin(self, starts: Sequence[Lists]) -> Iterator[_Entry]:
         for lists in starts:
+            every = [keys_of(self.hosting, lists, early) for early in EARLY]
             for share in SHARES:
-                for early in EARLY:
-                    keys = keys_of(self.hosting, lists, early)
+                for keys in every:
                     if keys is None:
                         continue
                     sent = worth_sending(self.hosting, keys, share)
