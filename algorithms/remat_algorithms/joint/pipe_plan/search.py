@@ -11,7 +11,8 @@ import numpy as np
 
 from remat.plugin import IntArray
 from remat_algorithms.joint.pipe_plan.outline import Outline, state_of
-from remat_algorithms.parallel.pipeline.model import BW, B, F, Lists, W, complete, evaluate
+from remat_algorithms.parallel.pipeline.layout import lists_of, start_keys
+from remat_algorithms.parallel.pipeline.model import B, F, Lists, W, complete
 
 HEATS = (0.05, 1.0)
 """Mean times of an operation by which a schedule that is taken may be longer than the present one, in turns."""
@@ -67,7 +68,7 @@ class Walks:
         found: dict[bytes, Entry] = {}
         for lists in starts:
             whole = complete(self.outline.model, lists)
-            keys = None if whole is None else _keys(self.outline, whole)
+            keys = None if whole is None else start_keys(self.outline.model, whole)
             if whole is None or keys is None:
                 continue
             for level in self._levels(whole):
@@ -104,7 +105,7 @@ class Walks:
 
     def _entry(self) -> Entry:
         state = self.state
-        lists = _lists(self.facts, state.best_order)
+        lists = lists_of(self.facts, state.best_order)
         return Entry(state.progress.best, state.best.copy(), state.best_level.copy(), lists, state.best_advance.copy())
 
     def walk(self, entry: Entry, moves: int, number: int = 0) -> Entry:
@@ -244,33 +245,3 @@ def _fitted(
         if not raised and turn:
             break
     return True
-
-
-def _keys(outline: Outline, lists: Lists) -> Any:
-    """Return the start times of lists as keys; None where they do not end."""
-    model = outline.model
-    evaluation = evaluate(model, lists)
-    if evaluation is None:
-        return None
-    phases = BW if model.split else W
-    keys = np.zeros((phases * model.stages, model.batches))
-    for listed, starts in zip(lists, evaluation.starts, strict=True):
-        for (phase, stage, batch), start in zip(listed, starts, strict=True):
-            keys[phase * model.stages + stage, batch] = start
-    return keys
-
-
-def _lists(facts: Any, order: Any) -> Lists:
-    """Return the lists that the kernel's orders mean."""
-    count = [0] * len(facts.runs)
-    lists = []
-    for device in range(facts.devices):
-        own = facts.own[facts.first_own[device] : facts.first_own[device + 1]].tolist()
-        total = sum(int(facts.runs[index]) for index in range(len(facts.runs)) if index % facts.stages in own)
-        listed: list[tuple[int, int, int]] = []
-        for index in order[device, :total].tolist():
-            phase, stage = divmod(index, facts.stages)
-            listed.append((phase, stage, count[index]))
-            count[index] += 1
-        lists.append(tuple(listed))
-    return tuple(lists)

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from remat_algorithms.parallel.pipeline.bounds import lower_bound
-from remat_algorithms.parallel.pipeline.layout import facts_of, state_of
-from remat_algorithms.parallel.pipeline.model import BW, B, F, Lists, Op, PipelineModel, W, complete, evaluate
+from remat_algorithms.parallel.pipeline.layout import facts_of, lists_of, start_keys, state_of
+from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, PipelineModel, W, complete, evaluate
 from remat_algorithms.parallel.pipeline.spans import least_span
 from remat_algorithms.parallel.pipeline.walk import Facts
 
@@ -160,7 +160,7 @@ class _Search:
     def _offer_walked(self) -> None:
         """Offer the best that the kernel has, where it is better."""
         if self.state.progress.best < self.best.figure:
-            self._offer(_lists(self.facts, self.state.best_order))
+            self._offer(lists_of(self.facts, self.state.best_order))
 
     def _made(self, keys: Any, patience: float) -> _Entry:
         """Make a schedule from keys."""
@@ -179,7 +179,8 @@ class _Search:
         most = self.left
         found: list[_Entry] = []
         for lists in starts:
-            keys = _keys(self.model, lists)
+            whole = complete(self.model, lists)
+            keys = None if whole is None else start_keys(self.model, whole)
             if keys is not None and not self.over:
                 found.append(self._made(keys, -1.0))
         for number, keys in enumerate(_rules(self.facts)):
@@ -253,36 +254,6 @@ def one_by_one(model: PipelineModel) -> Lists:
             if model.weight[stage]:
                 own.append((W, stage, batch))
     return tuple(map(tuple, lists))
-
-
-def _keys(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> Any:
-    """Return the start times of lists as keys; None where they are not complete, or do not end."""
-    whole = complete(model, lists)
-    evaluation = None if whole is None else evaluate(model, whole)
-    if whole is None or evaluation is None:
-        return None
-    phases = BW if model.split else W
-    keys = np.zeros((phases * model.stages, model.batches))
-    for listed, starts in zip(whole, evaluation.starts, strict=True):
-        for (phase, stage, batch), start in zip(listed, starts, strict=True):
-            keys[phase * model.stages + stage, batch] = start
-    return keys
-
-
-def _lists(facts: Facts, order: Any) -> Lists:
-    """Return the lists that the kernel's orders mean."""
-    count = [0] * len(facts.runs)
-    lists = []
-    for device in range(facts.devices):
-        own = facts.own[facts.first_own[device] : facts.first_own[device + 1]]
-        total = sum(int(facts.runs[index]) for index in range(len(facts.runs)) if index % facts.stages in own)
-        listed: list[Op] = []
-        for index in order[device, :total].tolist():
-            phase, stage = divmod(index, facts.stages)
-            listed.append((phase, stage, count[index]))
-            count[index] += 1
-        lists.append(tuple(listed))
-    return tuple(lists)
 
 
 def _rules(facts: Facts) -> Iterator[Any]:

@@ -10,9 +10,8 @@ import numpy as np
 
 from remat_algorithms.parallel.pipeline.hosted.hosting import Hosting, R
 from remat_algorithms.parallel.pipeline.hosted.walk import Facts, State
-from remat_algorithms.parallel.pipeline.keys import Progress
-from remat_algorithms.parallel.pipeline.layout import first_random
-from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, W, complete, evaluate
+from remat_algorithms.parallel.pipeline.layout import first_progress, start_keys, whole
+from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, W, complete
 
 HEAT = 1.0
 """Mean times of an operation by which a schedule that is taken may be longer than the present one."""
@@ -81,9 +80,6 @@ def state_of(facts: Facts, seed: int) -> State:
     def times(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.float64)
 
-    def whole(*shape: int) -> Any:
-        return np.zeros(shape, dtype=np.int64)
-
     return State(
         key=times(classes, batches),
         start=times(classes, batches),
@@ -108,7 +104,7 @@ def state_of(facts: Facts, seed: int) -> State:
         order=whole(most, 2),
         best_order=np.full((most, 2), -1, dtype=np.int64),
         used=whole(1),
-        progress=Progress(random=first_random(seed), current=math.inf, best=math.inf, period=0.0, moves=0),
+        progress=first_progress(seed),
     )
 
 
@@ -227,14 +223,12 @@ def keys_of(hosting: Hosting, lists: Lists, early: float) -> Any:
     Returns stand so many times their way before their backwards.
     """
     model = hosting.model
-    whole = complete(model, lists)
-    played = None if whole is None else evaluate(model, whole)
-    if whole is None or played is None:
+    completed = complete(model, lists)
+    known = None if completed is None else start_keys(model, completed)
+    if known is None:
         return None
     keys = np.zeros((4 * model.stages, model.batches))
-    for listed, times in zip(whole, played.starts, strict=True):
-        for (phase, stage, batch), start in zip(listed, times, strict=True):
-            keys[phase * model.stages + stage, batch] = start
+    keys[: len(known)] = known
     back = np.array(hosting.way[1])[:, None]
     keys[R * model.stages :] = keys[B * model.stages : W * model.stages] - early * back
     return keys
