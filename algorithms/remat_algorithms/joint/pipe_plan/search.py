@@ -11,6 +11,7 @@ import numpy as np
 
 from remat.plugin import IntArray
 from remat_algorithms.joint.pipe_plan.outline import Outline, state_of
+from remat_algorithms.parallel.pipeline.halving import halve
 from remat_algorithms.parallel.pipeline.layout import lists_of, start_keys
 from remat_algorithms.parallel.pipeline.model import B, F, Lists, W, complete
 
@@ -108,7 +109,7 @@ class Walks:
         lists = lists_of(self.facts, state.best_order)
         return Entry(state.progress.best, state.best.copy(), state.best_level.copy(), lists, state.best_advance.copy())
 
-    def walk(self, entry: Entry, moves: int, number: int = 0) -> Entry:
+    def walk(self, number: int, entry: Entry, moves: int) -> Entry:
         """Go on from a schedule."""
         state, progress = self.state, self.state.progress
         state.key[:], state.level[:] = entry.keys, entry.level
@@ -123,7 +124,7 @@ class Walks:
         self._in_parts(moves, lambda part: self.walking(part, heat, float(self.bound)))
         return self._entry() if progress.best < entry.figure else entry
 
-    def drift(self, entry: Entry, moves: int, number: int) -> Entry:
+    def drift(self, number: int, entry: Entry, moves: int) -> Entry:
         """Look for a regular schedule that recomputes about what another one does, or go on from one."""
         state, progress = self.state, self.state.progress
         progress.best = math.inf
@@ -159,24 +160,10 @@ class Walks:
     def improve(self, entries: list[Entry], moves: int) -> Entry:
         """Go on from several schedules, and drop half of them, until one is left."""
         begun = [replace(entries[number % min(len(entries), 4)], regular=None) for number in range(BEGINNINGS)]
-        drifted = self._halve(begun, int(DRIFTING * moves), self.drift)
+        drifted = halve(begun, int(DRIFTING * moves), self.drift, self.stop)
         unique = {entry.keys.tobytes() + entry.level.tobytes(): entry for entry in [*drifted, *entries]}
-        walked = self._halve(_sorted(unique)[:KEPT], int((1 - DRIFTING) * moves), self.walk)
+        walked = halve(_sorted(unique)[:KEPT], int((1 - DRIFTING) * moves), self.walk, self.stop)
         return min([*walked, *entries], key=lambda entry: entry.figure)
-
-    def _halve(self, entries: list[Entry], moves: int, act: Callable[[Entry, int, int], Entry]) -> list[Entry]:
-        """Go on from some schedules, and drop half of them, until one is left; return all that came of them."""
-        rounds = max(1, len(entries)).bit_length()
-        found: list[Entry] = []
-        for _ in range(rounds):
-            if self.stop():
-                break
-            entries = [
-                act(entry, max(1, moves // rounds // len(entries)), number) for number, entry in enumerate(entries)
-            ]
-            found += entries
-            entries = sorted(entries, key=lambda entry: entry.figure)[: max(1, len(entries) // 2)]
-        return found
 
 
 def _sorted(found: dict[bytes, Entry]) -> list[Entry]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from remat_algorithms.parallel.pipeline.bounds import lower_bound
+from remat_algorithms.parallel.pipeline.halving import halve
 from remat_algorithms.parallel.pipeline.layout import facts_of, lists_of, start_keys, state_of
 from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, PipelineModel, W, complete, evaluate
 from remat_algorithms.parallel.pipeline.spans import least_span
@@ -133,7 +134,7 @@ class _Search:
         self.left = min(MOVES, max(1000, WORK // size)) if moves is None else moves
         self.at_once = max(1, AT_ONCE // size)
         self._bind()
-        self._halve(self._begin(starts), self.left, self._walk)
+        halve(self._begin(starts), self.left, self._walk, lambda: self.over)
         return self.best
 
     def _bind(self) -> None:
@@ -187,22 +188,9 @@ class _Search:
             if not self.over and (number == 0 or self.left > 0.8 * most):
                 found += [self._made(keys, patience) for patience in (0.0, 1.0, -1.0)]
         begun = [_Entry(math.inf, None) for _ in range(BEGINNINGS)]
-        found += self._halve(begun, int(DRIFTING * self.left), self._drift)
+        found += halve(begun, int(DRIFTING * self.left), self._drift, lambda: self.over)
         unique = {entry.keys.tobytes(): entry for entry in found if entry.figure < math.inf}
         return sorted(unique.values(), key=lambda entry: entry.figure)[:KEPT]
-
-    def _halve(self, entries: list[_Entry], moves: int, act: Callable[[int, _Entry, int], _Entry]) -> list[_Entry]:
-        """Go on from some orders, and drop half of them, until one is left; return all that came of them."""
-        rounds = max(1, len(entries)).bit_length()
-        found: list[_Entry] = []
-        for _ in range(rounds):
-            gone = []
-            for number, entry in enumerate(entries):
-                if not self.over:
-                    gone.append(act(number, entry, max(1, moves // rounds // len(entries))))
-            found += gone
-            entries = sorted(gone, key=lambda entry: entry.figure)[: max(1, len(entries) // 2)]
-        return found
 
     def _drift(self, number: int, entry: _Entry, moves: int) -> _Entry:
         state, progress = self.state, self.state.progress

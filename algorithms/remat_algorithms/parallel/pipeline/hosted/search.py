@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from remat_algorithms.parallel.pipeline.halving import halve
 from remat_algorithms.parallel.pipeline.hosted.hosting import Hosting, R
 from remat_algorithms.parallel.pipeline.hosted.walk import Facts, State
 from remat_algorithms.parallel.pipeline.layout import first_progress, start_keys, whole
@@ -151,11 +152,7 @@ class HostSearch:
         self.bound, self.left = bound, moves
         found = {(e.keys.tobytes(), e.sent.tobytes()): e for e in self._begin(starts) if e.figure < math.inf}
         entries = sorted(found.values(), key=lambda entry: entry.figure)[:KEPT]
-        rounds = max(1, len(entries)).bit_length()
-        for _ in range(rounds):
-            each = max(1, moves // rounds // max(1, len(entries)))
-            gone = [self._walked(entry, each) for entry in entries if not self.over]
-            entries = sorted(gone, key=lambda entry: entry.figure)[: max(1, len(entries) // 2)]
+        halve(entries, moves, self._walked, lambda: self.over)
         return self.best
 
     @property
@@ -196,7 +193,7 @@ class HostSearch:
             self._offer_best()
         return _Entry(figure, state.current.copy(), state.current_sent.copy())
 
-    def _walked(self, entry: _Entry, moves: int) -> _Entry:
+    def _walked(self, _: int, entry: _Entry, moves: int) -> _Entry:
         state, progress = self.state, self.state.progress
         state.current[:] = state.best[:] = entry.keys
         state.current_sent[:] = state.best_sent[:] = entry.sent
