@@ -163,7 +163,7 @@ class Walks:
         drifted = halve(begun, int(DRIFTING * moves), self.drift, self.stop)
         unique = {entry.keys.tobytes() + entry.level.tobytes(): entry for entry in [*drifted, *entries]}
         walked = halve(_sorted(unique)[:KEPT], int((1 - DRIFTING) * moves), self.walk, self.stop)
-        return min([*walked, *entries], key=lambda entry: entry.figure)
+        return min([*walked, *drifted, *entries], key=lambda entry: entry.figure)
 
 
 def _sorted(found: dict[bytes, Entry]) -> list[Entry]:
