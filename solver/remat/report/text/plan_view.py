@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from remat.graph.taskgraph import TaskGraph
-from remat.report.text.columns import fitted, room
+from remat.report.text.columns import aligned, room
 from remat.report.text.summary import figures
 from remat.schedule.again import segments_of
 from remat.schedule.orders import Orders, Stage
@@ -80,7 +80,8 @@ def stage_table(planned: Planned) -> str:
         ("device", "load", "peak", "stage", "layers", "recomputed", "parameters", "gradients", "states", "activations")
     ]
     seen: set[str] = set()
-    listed = sorted(stage_rows(planned), key=lambda row: (_place(planned, row["device"]), row["stage"]))
+    place = planned.result.machine.processor_index
+    listed = sorted(stage_rows(planned), key=lambda row: (place[row["device"]], row["stage"]))
     for row in listed:
         first = row["device"] not in seen
         seen.add(row["device"])
@@ -95,18 +96,7 @@ def stage_table(planned: Planned) -> str:
         rows.append((row["device"] if first else "", *of_device, str(row["stage"]), named, told, *sizes, activations))
     used = [k for k in range(len(rows[0])) if any(row[k] not in ("", "-") for row in rows[1:]) or k < 6]
     shown = [tuple(row[k] for k in used) for row in rows]
-    return "\n\n".join(_aligned(part) for part in fitted(shown, left=1, between=2, width=room()))
-
-
-def _place(planned: Planned, device: str) -> int:
-    return next(k for k, one in enumerate(planned.result.machine.processors) if one.name == device)
-
-
-def _aligned(rows: list[tuple[str, ...]]) -> str:
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return aligned(shown, left=range(len(used)), width=room())
 
 
 def plan_lines(planned: Planned) -> Iterator[tuple[str, str]]:
@@ -176,12 +166,5 @@ def plan_document(planned: Planned, found: Binding | None = None) -> dict[str, A
         "stages": stage_rows(planned),
     }
     if found is not None:
-        document["binding"] = {
-            "fullest": found.fullest,
-            "filled": found.filled,
-            "busiest": found.busiest,
-            "load": found.load,
-            "recompute_time": found.recompute_time,
-            "more": dict(found.more),
-        }
+        document["binding"] = asdict(found)
     return document
