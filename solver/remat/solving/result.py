@@ -173,7 +173,7 @@ class Result(Shown):
         return StepView(self.columns, self.graph, self.machine) if self.columns is not None else ()
 
     def actions(self) -> list[str]:
-        """Return the schedule of a chain or an adjoint as actions, one line each, as `remat solve --format actions`.
+        """Return the schedule of a chain or an adjoint as actions, one line each.
 
         Their grammar is that of `remat.report.text.actions`; empty without a schedule.
 
