@@ -16,7 +16,7 @@ PARTS = 32
 def offload_selectively(best: BestSteps, staged: Staging) -> None:
     """Consider the named orders of a placement, each with as little offloading as fits, and with all."""
     hosting = Hosting(best.problem, staged)
-    if min((free for free in hosting.model.free if free is not None), default=0) < 0:
+    if not hosting.model.holds_fixed:
         return
     trial = _Trial(best, hosting)
     for lists in staged.starts:
