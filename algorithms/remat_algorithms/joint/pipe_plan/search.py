@@ -20,6 +20,9 @@ HEATS = (0.05, 1.0)
 
 KEPT = 8
 """Orders that the walks begin with."""
+BOUND = 0.0
+"""No figure is below it: the walks end early only where all times are 0."""
+
 AT_ONCE = 6_000_000
 """Operations times classes between two looks at whether to stop."""
 DRIFTING = 0.5
@@ -50,10 +53,10 @@ class Entry:
 class Walks:
     """Searches of one outline; the same for the same seed and moves."""
 
-    def __init__(self, outline: Outline, seed: int, stop: Callable[[], bool], bound: float = 0.0) -> None:
+    def __init__(self, outline: Outline, seed: int, stop: Callable[[], bool]) -> None:
         from remat_algorithms.joint.pipe_plan import walk_kernel as kernel
 
-        self.outline, self.stop, self.bound = outline, stop, bound
+        self.outline, self.stop = outline, stop
         self.facts = facts = outline.facts()
         self.state = state = state_of(facts, seed)
         self.size = max(1, int(facts.runs.sum()) * len(facts.runs))
@@ -62,7 +65,7 @@ class Walks:
         self.take = kernel.TAKE.bind(facts, state)
         self.drifting = kernel.DRIFT.bind(facts, state)
         self.walking = kernel.WALK.bind(facts, state)
-        self.made = self.walked = 0
+        self.walked = 0
 
     def begin(self, starts: Sequence[Lists]) -> list[Entry]:
         """Return schedules of given lists and of rules, with levels that fit them, best first."""
@@ -95,7 +98,6 @@ class Walks:
         state = self.state
         state.key[:] = keys
         state.level[:] = level
-        self.made += 1
         self.schedule(patience)
         figure = self.figure()
         if figure == math.inf:
@@ -121,7 +123,7 @@ class Walks:
         self.take(figure)
         self.walked += 1
         heat = HEATS[(number + self.walked) % len(HEATS)]
-        self._in_parts(moves, lambda part: self.walking(part, heat, float(self.bound)))
+        self._in_parts(moves, lambda part: self.walking(part, heat, BOUND))
         return self._entry() if progress.best < entry.figure else entry
 
     def drift(self, number: int, entry: Entry, moves: int) -> Entry:
@@ -136,7 +138,7 @@ class Walks:
             progress.current = entry.figure
 
         def go_on(part: int) -> None:
-            self.drifting(part, spread[0], float(self.bound))
+            self.drifting(part, spread[0], BOUND)
             spread[0] = -1.0
 
         self._in_parts(moves, go_on)
@@ -151,10 +153,8 @@ class Walks:
         while moves > 0 and not self.stop():
             before = progress.moves
             act(min(moves, at_once))
-            done = max(1, progress.moves - before)
-            moves -= done
-            self.made += done
-            if progress.best <= self.bound:
+            moves -= max(1, progress.moves - before)
+            if progress.best <= BOUND:
                 return
 
     def improve(self, entries: list[Entry], moves: int) -> Entry:
