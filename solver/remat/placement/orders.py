@@ -70,15 +70,13 @@ def place_orders(
     """
     again = repeated(graph, processors, operations)
     if again is not None:
-        flags = np.zeros(len(operations.items), dtype=bool) if beside is None else beside
-        spread = _Waits(again.graph, machine, processors, again.operations, tuple(initial), flags)
-        if transfers == "overlap":
-            spread.wait_for_sending(again.remade)
-        steps = _simulate(spread) if transfers == "overlap" else _simulate_meetings(spread, transfers)
-        return steps if isinstance(steps, Stuck) else again.folded(steps)
-    none = np.zeros(len(operations.items), dtype=bool)
-    waits = _Waits(graph, machine, processors, operations, tuple(initial), none if beside is None else beside)
-    return _simulate(waits) if transfers == "overlap" else _simulate_meetings(waits, transfers)
+        graph, operations = again.graph, again.operations
+    flags = np.zeros(len(operations.items), dtype=bool) if beside is None else beside
+    waits = _Waits(graph, machine, processors, operations, tuple(initial), flags)
+    if again is not None and transfers == "overlap":
+        waits.wait_for_sending(again.remade)
+    steps = _simulate(waits) if transfers == "overlap" else _simulate_meetings(waits, transfers)
+    return steps if again is None or isinstance(steps, Stuck) else again.folded(steps)
 
 
 @dataclass

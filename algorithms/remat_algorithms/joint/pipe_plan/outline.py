@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +10,8 @@ import numpy as np
 
 from remat.plugin import IntArray, Orders, Pass, Phase, PipelineInstance, Problem, Segment, Stage
 from remat_algorithms.joint.pipe_plan.levels import Level, StageCosts
-from remat_algorithms.joint.pipe_plan.walk import Facts, FloatArray, Progress, State
+from remat_algorithms.joint.pipe_plan.walk import Facts, State
+from remat_algorithms.parallel.pipeline.layout import shared_facts, shared_state, whole
 from remat_algorithms.parallel.pipeline.model import Lists, PipelineModel
 from remat_algorithms.parallel.pipeline.stages import model_of
 
@@ -77,12 +77,6 @@ class Outline:
 
     def facts(self) -> Facts:
         """Lay the outline out for the kernel."""
-        model, stages = self.model, self.model.stages
-        phases = 3 if model.split else 2
-        count = [model.batches] * (2 * stages) + [model.batches if time else 0 for time in model.weight]
-        duration = np.array([time for row in model.times[:phases] for time in row], dtype=np.float64)
-        device = np.array(list(model.place) * phases, dtype=np.int64)
-        work = np.bincount(device, weights=duration, minlength=model.devices)
         most = max(map(len, self.levels))
 
         def table(name: str, kind: type) -> Any:
@@ -90,25 +84,15 @@ class Outline:
             return np.array(rows, dtype=kind)
 
         return Facts(
-            duration=duration,
-            device=device,
-            runs=np.array(count[: phases * stages], dtype=np.int64),
-            delay=np.array(model.delays, dtype=np.float64),
+            **shared_facts(self.model, np.float64),
             levels=np.array([len(levels) for levels in self.levels], dtype=np.int64),
             again=table("again", np.float64),
             held=table("held", np.int64),
             forward=table("forward", np.int64),
             backward=table("backward", np.int64),
             ahead=table("ahead", np.int64),
-            kept=np.array(model.kept, dtype=np.int64),
+            kept=np.array(self.model.kept, dtype=np.int64),
             room=np.array(self.room, dtype=np.int64),
-            first_own=np.cumsum([0, *map(len, model.on)], dtype=np.int64),
-            own=np.array([stage for own in model.on for stage in own], dtype=np.int64),
-            stages=stages,
-            devices=model.devices,
-            batches=model.batches,
-            step=float(work.sum()) / max(1, 2 * stages + sum(map(bool, model.weight))),
-            load=float(work.max()),
         )
 
     def orders(self, lists: Lists, level: IntArray, advance: IntArray) -> Orders:
@@ -138,39 +122,15 @@ class Outline:
 
 def state_of(facts: Facts, seed: int) -> State:
     """Return room for walks."""
-    classes, batches, devices, stages = len(facts.runs), facts.batches, facts.devices, facts.stages
-    most = batches * (classes // stages) * int(np.diff(facts.first_own).max())
-
-    def whole(*shape: int) -> IntArray:
-        return np.zeros(shape, dtype=np.int64)
-
-    first = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]) >> 1 | 1
-
-    def times() -> FloatArray:
-        return np.zeros((classes, batches))
-
+    batches, devices, stages = facts.batches, facts.devices, facts.stages
     return State(
-        key=times(),
-        start=times(),
-        end=times(),
+        **shared_state(facts, seed),
         level=whole(stages, batches),
         advance=whole(stages, batches),
-        current=times(),
-        best=times(),
         current_level=whole(stages, batches),
         best_level=whole(stages, batches),
         best_advance=whole(stages, batches),
-        done=whole(classes),
-        ready=np.zeros(classes),
-        clock=np.zeros(devices),
         use=whole(devices),
         spared=whole(devices),
-        order=whole(devices, most),
-        used=whole(devices),
-        best_order=whole(devices, most),
-        gap=np.zeros((2, 2 * stages)),
-        late=np.zeros((2, stages)),
-        offset=np.zeros(classes),
         share=np.zeros((2, stages)),
-        progress=Progress(random=first, current=math.inf, best=math.inf, period=0.0, moves=0),
     )

@@ -11,13 +11,18 @@ import numpy as np
 
 from remat.plugin import IntArray
 from remat_algorithms.joint.pipe_plan.outline import Outline, state_of
-from remat_algorithms.parallel.pipeline.model import BW, B, F, Lists, W, complete, evaluate
+from remat_algorithms.parallel.pipeline.halving import halve
+from remat_algorithms.parallel.pipeline.layout import lists_of, start_keys
+from remat_algorithms.parallel.pipeline.model import B, F, Lists, W, complete
 
 HEATS = (0.05, 1.0)
 """Mean times of an operation by which a schedule that is taken may be longer than the present one, in turns."""
 
 KEPT = 8
 """Orders that the walks begin with."""
+BOUND = 0.0
+"""No figure is below it: the walks end early only where all times are 0."""
+
 AT_ONCE = 6_000_000
 """Operations times classes between two looks at whether to stop."""
 DRIFTING = 0.5
@@ -48,10 +53,10 @@ class Entry:
 class Walks:
     """Searches of one outline; the same for the same seed and moves."""
 
-    def __init__(self, outline: Outline, seed: int, stop: Callable[[], bool], bound: float = 0.0) -> None:
+    def __init__(self, outline: Outline, seed: int, stop: Callable[[], bool]) -> None:
         from remat_algorithms.joint.pipe_plan import walk_kernel as kernel
 
-        self.outline, self.stop, self.bound = outline, stop, bound
+        self.outline, self.stop = outline, stop
         self.facts = facts = outline.facts()
         self.state = state = state_of(facts, seed)
         self.size = max(1, int(facts.runs.sum()) * len(facts.runs))
@@ -60,14 +65,14 @@ class Walks:
         self.take = kernel.TAKE.bind(facts, state)
         self.drifting = kernel.DRIFT.bind(facts, state)
         self.walking = kernel.WALK.bind(facts, state)
-        self.made = self.walked = 0
+        self.walked = 0
 
     def begin(self, starts: Sequence[Lists]) -> list[Entry]:
         """Return schedules of given lists and of rules, with levels that fit them, best first."""
         found: dict[bytes, Entry] = {}
         for lists in starts:
             whole = complete(self.outline.model, lists)
-            keys = None if whole is None else _keys(self.outline, whole)
+            keys = None if whole is None else start_keys(self.outline.model, whole)
             if whole is None or keys is None:
                 continue
             for level in self._levels(whole):
@@ -93,7 +98,6 @@ class Walks:
         state = self.state
         state.key[:] = keys
         state.level[:] = level
-        self.made += 1
         self.schedule(patience)
         figure = self.figure()
         if figure == math.inf:
@@ -104,10 +108,10 @@ class Walks:
 
     def _entry(self) -> Entry:
         state = self.state
-        lists = _lists(self.facts, state.best_order)
+        lists = lists_of(self.facts, state.best_order)
         return Entry(state.progress.best, state.best.copy(), state.best_level.copy(), lists, state.best_advance.copy())
 
-    def walk(self, entry: Entry, moves: int, number: int = 0) -> Entry:
+    def walk(self, number: int, entry: Entry, moves: int) -> Entry:
         """Go on from a schedule."""
         state, progress = self.state, self.state.progress
         state.key[:], state.level[:] = entry.keys, entry.level
@@ -119,10 +123,10 @@ class Walks:
         self.take(figure)
         self.walked += 1
         heat = HEATS[(number + self.walked) % len(HEATS)]
-        self._in_parts(moves, lambda part: self.walking(part, heat, float(self.bound)))
+        self._in_parts(moves, lambda part: self.walking(part, heat, BOUND))
         return self._entry() if progress.best < entry.figure else entry
 
-    def drift(self, entry: Entry, moves: int, number: int) -> Entry:
+    def drift(self, number: int, entry: Entry, moves: int) -> Entry:
         """Look for a regular schedule that recomputes about what another one does, or go on from one."""
         state, progress = self.state, self.state.progress
         progress.best = math.inf
@@ -134,7 +138,7 @@ class Walks:
             progress.current = entry.figure
 
         def go_on(part: int) -> None:
-            self.drifting(part, spread[0], float(self.bound))
+            self.drifting(part, spread[0], BOUND)
             spread[0] = -1.0
 
         self._in_parts(moves, go_on)
@@ -149,33 +153,17 @@ class Walks:
         while moves > 0 and not self.stop():
             before = progress.moves
             act(min(moves, at_once))
-            done = max(1, progress.moves - before)
-            moves -= done
-            self.made += done
-            if progress.best <= self.bound:
+            moves -= max(1, progress.moves - before)
+            if progress.best <= BOUND:
                 return
 
     def improve(self, entries: list[Entry], moves: int) -> Entry:
         """Go on from several schedules, and drop half of them, until one is left."""
         begun = [replace(entries[number % min(len(entries), 4)], regular=None) for number in range(BEGINNINGS)]
-        drifted = self._halve(begun, int(DRIFTING * moves), self.drift)
+        drifted = halve(begun, int(DRIFTING * moves), self.drift, self.stop)
         unique = {entry.keys.tobytes() + entry.level.tobytes(): entry for entry in [*drifted, *entries]}
-        walked = self._halve(_sorted(unique)[:KEPT], int((1 - DRIFTING) * moves), self.walk)
-        return min([*walked, *entries], key=lambda entry: entry.figure)
-
-    def _halve(self, entries: list[Entry], moves: int, act: Callable[[Entry, int, int], Entry]) -> list[Entry]:
-        """Go on from some schedules, and drop half of them, until one is left; return all that came of them."""
-        rounds = max(1, len(entries)).bit_length()
-        found: list[Entry] = []
-        for _ in range(rounds):
-            if self.stop():
-                break
-            entries = [
-                act(entry, max(1, moves // rounds // len(entries)), number) for number, entry in enumerate(entries)
-            ]
-            found += entries
-            entries = sorted(entries, key=lambda entry: entry.figure)[: max(1, len(entries) // 2)]
-        return found
+        walked = halve(_sorted(unique)[:KEPT], int((1 - DRIFTING) * moves), self.walk, self.stop)
+        return min([*walked, *drifted, *entries], key=lambda entry: entry.figure)
 
 
 def _sorted(found: dict[bytes, Entry]) -> list[Entry]:
@@ -244,33 +232,3 @@ def _fitted(
         if not raised and turn:
             break
     return True
-
-
-def _keys(outline: Outline, lists: Lists) -> Any:
-    """Return the start times of lists as keys; None where they do not end."""
-    model = outline.model
-    evaluation = evaluate(model, lists)
-    if evaluation is None:
-        return None
-    phases = BW if model.split else W
-    keys = np.zeros((phases * model.stages, model.batches))
-    for listed, starts in zip(lists, evaluation.starts, strict=True):
-        for (phase, stage, batch), start in zip(listed, starts, strict=True):
-            keys[phase * model.stages + stage, batch] = start
-    return keys
-
-
-def _lists(facts: Any, order: Any) -> Lists:
-    """Return the lists that the kernel's orders mean."""
-    count = [0] * len(facts.runs)
-    lists = []
-    for device in range(facts.devices):
-        own = facts.own[facts.first_own[device] : facts.first_own[device + 1]].tolist()
-        total = sum(int(facts.runs[index]) for index in range(len(facts.runs)) if index % facts.stages in own)
-        listed: list[tuple[int, int, int]] = []
-        for index in order[device, :total].tolist():
-            phase, stage = divmod(index, facts.stages)
-            listed.append((phase, stage, count[index]))
-            count[index] += 1
-        lists.append(tuple(listed))
-    return tuple(lists)

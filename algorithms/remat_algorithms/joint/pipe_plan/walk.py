@@ -10,23 +10,38 @@ the oldest micro-batch under way; a gradient of parameters needs nothing.
 
 from __future__ import annotations
 
-import ctypes
 import math
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from remat.plugin import IntArray
-from remat_algorithms.kit.compile.records import cells
+from remat_algorithms.parallel.pipeline.keys import (
+    BACK,
+    FREE,
+    ONE,
+    ONWARDS,
+    SO_FAR,
+    SOME,
+    STRICT,
+    Progress,
+    copy_gaps,
+    draw_shift,
+    find_ready,
+    first_gaps,
+    move_keys,
+    put,
+    random,
+    recall,
+    repeat,
+    set_keys,
+    take_times,
+    vary_gaps,
+)
 
 Array = Any
 FloatArray = NDArray[Any]
 
-LAST_64, LAST_53, LAST_52, LAST_37 = (2**count - 1 for count in (64, 53, 52, 37))
-MULTIPLIER = 2685821657736338717
-PARTS = 2.0**53
-BACK = 0.002
-"""Share of the moves that begin with the best schedule again."""
 SMALL = 0.02
 """What a second of recomputation on every device counts, beside one of the makespan."""
 
@@ -78,17 +93,6 @@ class Facts(NamedTuple):
     load: float
 
 
-@cells
-class Progress(ctypes.Structure):
-    """Random numbers, figures of the present schedule and of the best one, the period of a regular one, moves made."""
-
-    random: int
-    current: float
-    best: float
-    period: float
-    moves: int
-
-
 class State(NamedTuple):
     """What the walk writes.
 
@@ -133,39 +137,6 @@ class State(NamedTuple):
     offset: FloatArray
     share: FloatArray
     progress: Progress
-
-
-def random(progress: Progress) -> float:
-    """Return a random number in [0, 1) (xorshift64*, as Vigna 2016)."""
-    number = progress.random
-    number ^= (number >> 12) & LAST_52
-    number = (number ^ (number << 25)) & LAST_64
-    number ^= (number >> 27) & LAST_37
-    progress.random = number
-    return float(((number * MULTIPLIER >> 11) & LAST_53) / PARTS)
-
-
-def _known(facts: Facts, state: State, index: int) -> None:
-    """Find out when the data of the next operation of a class are there, if its sources have been scheduled."""
-    stages = facts.stages
-    batch = state.done[index]
-    state.ready[index] = -1.0
-    if batch >= facts.runs[index]:
-        return
-    stage = index % stages
-    if index < stages:
-        if stage == 0:
-            state.ready[index] = 0.0
-        elif state.done[index - 1] > batch:
-            state.ready[index] = state.end[index - 1, batch] + facts.delay[stage]
-    elif index >= 2 * stages:
-        if state.done[index - stages] > batch:
-            state.ready[index] = state.end[index - stages, batch]
-    elif stage == stages - 1:
-        if state.done[stage] > batch:
-            state.ready[index] = state.end[stage, batch]
-    elif state.done[index + 1] > batch:
-        state.ready[index] = state.end[index + 1, batch] + facts.delay[stage + 1]
 
 
 def _admitted(facts: Facts, state: State, index: int) -> bool:
@@ -238,7 +209,7 @@ def schedule(facts: Facts, state: State, patience: float) -> None:
         for batch in range(facts.batches):
             state.spared[device] = max(state.spared[device], facts.backward[stage, state.level[stage, batch]])
     for index in range(classes):
-        _known(facts, state, index)
+        find_ready(facts, state, index)
     for _ in range(total):
         chosen = _least_key(facts, state) if patience < 0.0 else _in_time(facts, state, patience)
         if chosen < 0:
@@ -314,18 +285,7 @@ def _run(facts: Facts, state: State, index: int) -> None:
     state.start[index, batch] = start
     state.end[index, batch] = end
     state.clock[device] = end
-    state.order[device, state.used[device]] = index
-    state.used[device] += 1
-    state.done[index] = batch + 1
-    _known(facts, state, index)
-    if index < stages:
-        after = index + 1 if stage + 1 < stages else index + stages
-        _known(facts, state, after)
-    elif index < 2 * stages:
-        if stage:
-            _known(facts, state, index - 1)
-        if 3 * stages <= len(facts.runs):
-            _known(facts, state, index + stages)
+    put(facts, state, index)
 
 
 def figure(facts: Facts, state: State) -> float:
@@ -346,9 +306,7 @@ def _disturb(facts: Facts, state: State) -> None:
     """Change some keys, and what some micro-batches recompute."""
     progress = state.progress
     classes, batches, stages = len(facts.runs), facts.batches, facts.stages
-    for index in range(classes):
-        for batch in range(facts.runs[index]):
-            state.key[index, batch] = state.current[index, batch]
+    set_keys(facts, state)
     for stage in range(stages):
         for batch in range(batches):
             state.level[stage, batch] = state.current_level[stage, batch]
@@ -357,20 +315,10 @@ def _disturb(facts: Facts, state: State) -> None:
         kind = random(progress)
         index = int(random(progress) * classes)
         batch = int(random(progress) * batches)
-        wide = facts.step * stages * 4 * random(progress) * random(progress)
-        shift = wide if random(progress) < 0.5 else -wide
-        if kind < 0.3:
-            state.key[index, batch] += shift
-        elif kind < 0.5:
-            last = batch + int((batches - batch) * random(progress))
-            for number in range(batch, last + 1):
-                state.key[index, number] += shift
-        elif kind < 0.55:
-            for number in range(index % stages, stages):
-                state.key[index - index % stages + number, batch] += shift
-        elif kind < 0.6:
-            for number in range(index % stages + 1):
-                state.key[index - index % stages + number, batch] += shift
+        shift = draw_shift(facts, progress)
+        if kind < 0.6:
+            whose = ONE if kind < 0.3 else (SOME if kind < 0.5 else (ONWARDS if kind < 0.55 else SO_FAR))
+            move_keys(facts, state, whose, index, batch, shift)
         else:
             _relevel(facts, state, index % stages, batch)
 
@@ -397,25 +345,14 @@ def _relevel(facts: Facts, state: State, stage: int, batch: int) -> None:
 
 def take(facts: Facts, state: State, value: float) -> None:
     """Make the schedule made last the present one, and the best one if it is that."""
-    progress = state.progress
-    better = value < progress.best
-    for index in range(len(facts.runs)):
-        for batch in range(facts.runs[index]):
-            state.current[index, batch] = state.start[index, batch]
-            if better:
-                state.best[index, batch] = state.start[index, batch]
+    better = value < state.progress.best
+    take_times(facts, state, value)
     for stage in range(facts.stages):
         for batch in range(facts.batches):
             state.current_level[stage, batch] = state.level[stage, batch]
             if better:
                 state.best_level[stage, batch] = state.level[stage, batch]
                 state.best_advance[stage, batch] = state.advance[stage, batch]
-    progress.current = value
-    if better:
-        progress.best = value
-        for device in range(facts.devices):
-            for number in range(state.used[device]):
-                state.best_order[device, number] = state.order[device, number]
 
 
 def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> None:
@@ -426,15 +363,12 @@ def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> N
             return
         progress.moves += 1
         if random(progress) < BACK:
-            for index in range(len(facts.runs)):
-                for batch in range(facts.runs[index]):
-                    state.current[index, batch] = state.best[index, batch]
+            recall(facts, state)
             for stage in range(facts.stages):
                 for batch in range(facts.batches):
                     state.current_level[stage, batch] = state.best_level[stage, batch]
-            progress.current = progress.best
         _disturb(facts, state)
-        schedule(facts, state, -1.0 if random(progress) < 0.5 else 1.0)
+        schedule(facts, state, STRICT if random(progress) < 0.5 else FREE)
         value = figure(facts, state)
         if value <= progress.current + heat * facts.step * random(progress) * random(progress):
             take(facts, state, value)
@@ -450,12 +384,7 @@ def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -
     stages = facts.stages
     begun = spread < 0.0
     if not begun:
-        progress.current = math.inf
-        progress.period = facts.load
-        for index in range(2 * stages):
-            state.gap[1, index] = spread * facts.load * random(progress)
-        for index in range(stages):
-            state.late[1, index] = 0.0
+        first_gaps(facts, state, spread)
         for stage in range(stages):
             state.share[1, stage] = 0.0
             for batch in range(facts.batches):
@@ -465,10 +394,8 @@ def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -
             return
         progress.moves += 1
         period = progress.period
-        for index in range(2 * stages):
-            state.gap[0, index] = state.gap[1, index]
+        copy_gaps(facts, state, 1, 0)
         for index in range(stages):
-            state.late[0, index] = state.late[1, index]
             state.share[0, index] = state.share[1, index]
         if begun or number > 0:
             for _ in range(1 + int(3 * random(progress))):
@@ -477,15 +404,13 @@ def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -
                 _vary(facts, state)
         _lay_out(facts, state, period)
         kind = random(progress)
-        schedule(facts, state, -1.0 if kind < 0.4 else (1.0 if kind < 0.8 else 0.0))
+        schedule(facts, state, STRICT if kind < 0.4 else (FREE if kind < 0.8 else 0.0))
         value = figure(facts, state)
         if value <= progress.current:
             take(facts, state, value)
             progress.period = period
-            for index in range(2 * stages):
-                state.gap[1, index] = state.gap[0, index]
+            copy_gaps(facts, state, 0, 1)
             for index in range(stages):
-                state.late[1, index] = state.late[0, index]
                 state.share[1, index] = state.share[0, index]
 
 
@@ -495,25 +420,16 @@ def _vary(facts: Facts, state: State) -> None:
     kind = random(progress)
     shift = facts.load * (random(progress) + random(progress) - 1)
     first = int(random(progress) * 2 * facts.stages)
-    last = first
-    if kind > 0.6:
-        stage = first % facts.stages
-        end = stage + 1
-        if kind > 0.9:
-            end = stage + 1 + int(random(progress) * (facts.stages - stage))
-        change = random(progress) + random(progress) - 1
-        for index in range(stage, end):
-            state.share[0, index] = max(0.0, min(facts.levels[index] - 1.0, state.share[0, index] + change))
+    if kind <= 0.6:
+        vary_gaps(facts, state, kind, 0.15, first, shift)
         return
-    if kind < 0.15:
-        last = first + int(random(progress) * (2 * facts.stages - first))
-        shift *= 0.4
-    elif kind < 0.3 and len(facts.runs) > 2 * facts.stages:
-        stage = first % facts.stages
-        state.late[0, stage] = max(0.0, state.late[0, stage] + shift)
-        return
-    for index in range(first, last + 1):
-        state.gap[0, index] = max(0.0, state.gap[0, index] + 0.7 * shift)
+    stage = first % facts.stages
+    end = stage + 1
+    if kind > 0.9:
+        end = stage + 1 + int(random(progress) * (facts.stages - stage))
+    change = random(progress) + random(progress) - 1
+    for index in range(stage, end):
+        state.share[0, index] = max(0.0, min(facts.levels[index] - 1.0, state.share[0, index] + change))
 
 
 def _lay_out(facts: Facts, state: State, period: float) -> None:
@@ -536,9 +452,4 @@ def _lay_out(facts: Facts, state: State, period: float) -> None:
         clock += facts.duration[index]
         if step >= stages:
             clock += facts.again[stage, int(state.share[0, stage] + 0.5)]
-    for index in range(2 * stages, len(facts.runs)):
-        source = index - stages
-        state.offset[index] = state.offset[source] + facts.duration[source] + state.late[0, index % stages]
-    for index in range(len(facts.runs)):
-        for batch in range(facts.runs[index]):
-            state.key[index, batch] = state.offset[index] + period * batch
+    repeat(facts, state, period)

@@ -123,6 +123,11 @@ class PipelineModel:
         return tuple(None if capacity is None else capacity - fixed for capacity, fixed in pairs)
 
     @property
+    def holds_fixed(self) -> bool:
+        """Whether each device has room for what it holds throughout."""
+        return all(free is None or free >= 0 for free in self.free)
+
+    @property
     def feasible(self) -> bool:
         """Whether any order fits: all stages of a device hold one micro-batch, and it goes back through them."""
         for free, own in zip(self.free, self.on, strict=True):
@@ -131,7 +136,7 @@ class PipelineModel:
                 return False
             if free is not None and more > 0 and not self._backs(own, free):
                 return False
-        return all(free is None or free >= 0 for free in self.free)
+        return self.holds_fixed
 
     def _backs(self, own: tuple[int, ...], free: int) -> bool:
         """Whether one micro-batch goes back through the stages of a device."""

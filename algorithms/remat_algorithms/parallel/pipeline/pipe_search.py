@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from remat_algorithms.parallel.pipeline.bounds import lower_bound
-from remat_algorithms.parallel.pipeline.layout import facts_of, state_of
-from remat_algorithms.parallel.pipeline.model import BW, B, F, Lists, Op, PipelineModel, W, complete, evaluate
+from remat_algorithms.parallel.pipeline.halving import halve
+from remat_algorithms.parallel.pipeline.layout import facts_of, lists_of, start_keys, state_of
+from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, PipelineModel, W, complete, evaluate
 from remat_algorithms.parallel.pipeline.spans import least_span
 from remat_algorithms.parallel.pipeline.walk import Facts
 
@@ -133,7 +134,7 @@ class _Search:
         self.left = min(MOVES, max(1000, WORK // size)) if moves is None else moves
         self.at_once = max(1, AT_ONCE // size)
         self._bind()
-        self._halve(self._begin(starts), self.left, self._walk)
+        halve(self._begin(starts), self.left, self._walk, lambda: self.over)
         return self.best
 
     def _bind(self) -> None:
@@ -160,7 +161,7 @@ class _Search:
     def _offer_walked(self) -> None:
         """Offer the best that the kernel has, where it is better."""
         if self.state.progress.best < self.best.figure:
-            self._offer(_lists(self.facts, self.state.best_order))
+            self._offer(lists_of(self.facts, self.state.best_order))
 
     def _made(self, keys: Any, patience: float) -> _Entry:
         """Make a schedule from keys."""
@@ -179,29 +180,17 @@ class _Search:
         most = self.left
         found: list[_Entry] = []
         for lists in starts:
-            keys = _keys(self.model, lists)
+            whole = complete(self.model, lists)
+            keys = None if whole is None else start_keys(self.model, whole)
             if keys is not None and not self.over:
                 found.append(self._made(keys, -1.0))
         for number, keys in enumerate(_rules(self.facts)):
             if not self.over and (number == 0 or self.left > 0.8 * most):
                 found += [self._made(keys, patience) for patience in (0.0, 1.0, -1.0)]
         begun = [_Entry(math.inf, None) for _ in range(BEGINNINGS)]
-        found += self._halve(begun, int(DRIFTING * self.left), self._drift)
+        found += halve(begun, int(DRIFTING * self.left), self._drift, lambda: self.over)
         unique = {entry.keys.tobytes(): entry for entry in found if entry.figure < math.inf}
         return sorted(unique.values(), key=lambda entry: entry.figure)[:KEPT]
-
-    def _halve(self, entries: list[_Entry], moves: int, act: Callable[[int, _Entry, int], _Entry]) -> list[_Entry]:
-        """Go on from some orders, and drop half of them, until one is left; return all that came of them."""
-        rounds = max(1, len(entries)).bit_length()
-        found: list[_Entry] = []
-        for _ in range(rounds):
-            gone = []
-            for number, entry in enumerate(entries):
-                if not self.over:
-                    gone.append(act(number, entry, max(1, moves // rounds // len(entries))))
-            found += gone
-            entries = sorted(gone, key=lambda entry: entry.figure)[: max(1, len(entries) // 2)]
-        return found
 
     def _drift(self, number: int, entry: _Entry, moves: int) -> _Entry:
         state, progress = self.state, self.state.progress
@@ -253,36 +242,6 @@ def one_by_one(model: PipelineModel) -> Lists:
             if model.weight[stage]:
                 own.append((W, stage, batch))
     return tuple(map(tuple, lists))
-
-
-def _keys(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> Any:
-    """Return the start times of lists as keys; None where they are not complete, or do not end."""
-    whole = complete(model, lists)
-    evaluation = None if whole is None else evaluate(model, whole)
-    if whole is None or evaluation is None:
-        return None
-    phases = BW if model.split else W
-    keys = np.zeros((phases * model.stages, model.batches))
-    for listed, starts in zip(whole, evaluation.starts, strict=True):
-        for (phase, stage, batch), start in zip(listed, starts, strict=True):
-            keys[phase * model.stages + stage, batch] = start
-    return keys
-
-
-def _lists(facts: Facts, order: Any) -> Lists:
-    """Return the lists that the kernel's orders mean."""
-    count = [0] * len(facts.runs)
-    lists = []
-    for device in range(facts.devices):
-        own = facts.own[facts.first_own[device] : facts.first_own[device + 1]]
-        total = sum(int(facts.runs[index]) for index in range(len(facts.runs)) if index % facts.stages in own)
-        listed: list[Op] = []
-        for index in order[device, :total].tolist():
-            phase, stage = divmod(index, facts.stages)
-            listed.append((phase, stage, count[index]))
-            count[index] += 1
-        lists.append(tuple(listed))
-    return tuple(lists)
 
 
 def _rules(facts: Facts) -> Iterator[Any]:

@@ -19,30 +19,40 @@ whose start times are its keys. Either takes what comes of it if that is no, or 
 
 from __future__ import annotations
 
-import ctypes
 import math
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from remat.plugin import IntArray
-from remat_algorithms.kit.compile.records import cells
+from remat_algorithms.parallel.pipeline.keys import (
+    BACK,
+    FREE,
+    ONE,
+    ONWARDS,
+    SO_FAR,
+    SOME,
+    STRICT,
+    Progress,
+    copy_gaps,
+    draw_shift,
+    find_ready,
+    first_gaps,
+    move_keys,
+    put,
+    random,
+    recall,
+    repeat,
+    set_keys,
+    take_times,
+    vary_gaps,
+)
 
 Array = Any
 FloatArray = NDArray[Any]
 
-LAST_64, LAST_53, LAST_52, LAST_37 = (2**count - 1 for count in (64, 53, 52, 37))
-MULTIPLIER = 2685821657736338717
-PARTS = 2.0**53
-
 LARGEST = 2**62
 """The clock of a device where no schedule was made."""
-
-BACK = 0.002
-"""Share of the moves that begin with the best schedule again."""
-
-FREE, STRICT = 1.0, -1.0
-"""How long an operation with a lesser key is waited for: until another could end; for ever."""
 
 
 class Facts(NamedTuple):
@@ -85,17 +95,6 @@ class Facts(NamedTuple):
     spans: bool
     step: float
     load: float
-
-
-@cells
-class Progress(ctypes.Structure):
-    """Random numbers, figures of the present schedule and of the best one, the period of a regular one, moves made."""
-
-    random: int
-    current: float
-    best: float
-    period: float
-    moves: int
 
 
 class State(NamedTuple):
@@ -145,39 +144,6 @@ class State(NamedTuple):
     progress: Progress
 
 
-def random(progress: Progress) -> float:
-    """Return a random number in [0, 1) (xorshift64*, as Vigna 2016)."""
-    number = progress.random
-    number ^= (number >> 12) & LAST_52
-    number = (number ^ (number << 25)) & LAST_64
-    number ^= (number >> 27) & LAST_37
-    progress.random = number
-    return float(((number * MULTIPLIER >> 11) & LAST_53) / PARTS)
-
-
-def _known(facts: Facts, state: State, index: int) -> None:
-    """Find out when the data of the next operation of a class are there, if its sources have been scheduled."""
-    stages = facts.stages
-    batch = state.done[index]
-    state.ready[index] = -1
-    if batch >= facts.runs[index]:
-        return
-    stage = index % stages
-    if index < stages:
-        if stage == 0:
-            state.ready[index] = 0
-        elif state.done[index - 1] > batch:
-            state.ready[index] = state.end[index - 1, batch] + facts.delay[stage]
-    elif index >= 2 * stages:
-        if state.done[index - stages] > batch:
-            state.ready[index] = state.end[index - stages, batch]
-    elif stage == stages - 1:
-        if state.done[stage] > batch:
-            state.ready[index] = state.end[stage, batch]
-    elif state.done[index + 1] > batch:
-        state.ready[index] = state.end[index + 1, batch] + facts.delay[stage + 1]
-
-
 def _admitted(facts: Facts, state: State, index: int) -> bool:
     """Whether the next operation of a class fits, and leaves a way on for all that is under way."""
     device = facts.device[index]
@@ -211,7 +177,7 @@ def schedule(facts: Facts, state: State, patience: float) -> None:
         state.held[device] = 0
         state.used[device] = 0
     for index in range(classes):
-        _known(facts, state, index)
+        find_ready(facts, state, index)
     for _ in range(total):
         chosen = _least_key(facts, state) if patience < 0.0 else _in_time(facts, state, patience)
         if chosen < 0:
@@ -269,7 +235,6 @@ def _in_time(facts: Facts, state: State, patience: float) -> int:
 
 def _run(facts: Facts, state: State, index: int) -> None:
     """Put the next operation of a class behind the others of its device."""
-    stages = facts.stages
     device = facts.device[index]
     batch = state.done[index]
     start = max(state.clock[device], state.ready[index])
@@ -277,19 +242,7 @@ def _run(facts: Facts, state: State, index: int) -> None:
     state.end[index, batch] = start + facts.duration[index]
     state.clock[device] = state.end[index, batch]
     state.held[device] += facts.left[index]
-    state.order[device, state.used[device]] = index
-    state.used[device] += 1
-    state.done[index] = batch + 1
-    _known(facts, state, index)
-    stage = index % stages
-    if index < stages:
-        after = index + 1 if stage + 1 < stages else index + stages
-        _known(facts, state, after)
-    elif index < 2 * stages:
-        if stage:
-            _known(facts, state, index - 1)
-        if 3 * stages <= len(facts.runs):
-            _known(facts, state, index + stages)
+    put(facts, state, index)
 
 
 def figure(facts: Facts, state: State) -> float:
@@ -377,46 +330,15 @@ def _longest(facts: Facts, state: State, source: int) -> None:
 def _disturb(facts: Facts, state: State) -> None:
     """Change some of the keys: those of an operation, of a class for some micro-batches, or of a micro-batch."""
     progress = state.progress
-    classes, batches, stages = len(facts.runs), facts.batches, facts.stages
-    for index in range(classes):
-        for batch in range(facts.runs[index]):
-            state.key[index, batch] = state.current[index, batch]
+    set_keys(facts, state)
     count = 1 + int(3 * random(progress) * random(progress))
     for _ in range(count):
         kind = random(progress)
-        index = int(random(progress) * classes)
-        batch = int(random(progress) * batches)
-        wide = facts.step * stages * 4 * random(progress) * random(progress)
-        shift = wide if random(progress) < 0.5 else -wide
-        if kind < 0.5:
-            state.key[index, batch] += shift
-        elif kind < 0.8:
-            last = batch + int((batches - batch) * random(progress))
-            for number in range(batch, last + 1):
-                state.key[index, number] += shift
-        elif kind < 0.9:
-            for number in range(index % stages, stages):
-                state.key[index - index % stages + number, batch] += shift
-        else:
-            for number in range(index % stages + 1):
-                state.key[index - index % stages + number, batch] += shift
-
-
-def take(facts: Facts, state: State, value: float) -> None:
-    """Make the schedule made last the present one, and the best one if it is that."""
-    progress = state.progress
-    better = value < progress.best
-    for index in range(len(facts.runs)):
-        for batch in range(facts.runs[index]):
-            state.current[index, batch] = state.start[index, batch]
-            if better:
-                state.best[index, batch] = state.start[index, batch]
-    progress.current = value
-    if better:
-        progress.best = value
-        for device in range(facts.devices):
-            for number in range(state.used[device]):
-                state.best_order[device, number] = state.order[device, number]
+        index = int(random(progress) * len(facts.runs))
+        batch = int(random(progress) * facts.batches)
+        shift = draw_shift(facts, progress)
+        whose = ONE if kind < 0.5 else (SOME if kind < 0.8 else (ONWARDS if kind < 0.9 else SO_FAR))
+        move_keys(facts, state, whose, index, batch, shift)
 
 
 def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> None:
@@ -427,15 +349,12 @@ def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> N
             return
         progress.moves += 1
         if random(progress) < BACK:
-            for index in range(len(facts.runs)):
-                for batch in range(facts.runs[index]):
-                    state.current[index, batch] = state.best[index, batch]
-            progress.current = progress.best
+            recall(facts, state)
         _disturb(facts, state)
         schedule(facts, state, STRICT if random(progress) < 0.5 else FREE)
         value = figure(facts, state)
         if value <= progress.current + heat * facts.step * random(progress) * random(progress):
-            take(facts, state, value)
+            take_times(facts, state, value)
 
 
 def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -> None:
@@ -444,24 +363,15 @@ def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -
     Begins with one whose gaps are drawn from up to `spread` loads, or, where that is below 0, with the present one.
     """
     progress = state.progress
-    stages = facts.stages
     begun = spread < 0.0
     if not begun:
-        progress.current = math.inf
-        progress.period = facts.load
-        for index in range(2 * stages):
-            state.gap[1, index] = spread * facts.load * random(progress)
-        for index in range(stages):
-            state.late[1, index] = 0.0
+        first_gaps(facts, state, spread)
     for number in range(moves):
         if progress.best <= bound:
             return
         progress.moves += 1
         period = progress.period
-        for index in range(2 * stages):
-            state.gap[0, index] = state.gap[1, index]
-        for index in range(stages):
-            state.late[0, index] = state.late[1, index]
+        copy_gaps(facts, state, 1, 0)
         if begun or number > 0:
             for _ in range(1 + int(3 * random(progress))):
                 if random(progress) < 0.1:
@@ -472,12 +382,9 @@ def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -
         schedule(facts, state, STRICT if kind < 0.4 else (FREE if kind < 0.8 else 0.0))
         value = figure(facts, state)
         if value <= progress.current:
-            take(facts, state, value)
+            take_times(facts, state, value)
             progress.period = period
-            for index in range(2 * stages):
-                state.gap[1, index] = state.gap[0, index]
-            for index in range(stages):
-                state.late[1, index] = state.late[0, index]
+            copy_gaps(facts, state, 0, 1)
 
 
 def _vary(facts: Facts, state: State) -> None:
@@ -486,16 +393,7 @@ def _vary(facts: Facts, state: State) -> None:
     kind = random(progress)
     shift = facts.load * (random(progress) + random(progress) - 1)
     first = int(random(progress) * 2 * facts.stages)
-    last = first
-    if kind < 0.25:
-        last = first + int(random(progress) * (2 * facts.stages - first))
-        shift *= 0.4
-    elif kind < 0.5 and len(facts.runs) > 2 * facts.stages:
-        stage = first % facts.stages
-        state.late[0, stage] = max(0.0, state.late[0, stage] + shift)
-        return
-    for index in range(first, last + 1):
-        state.gap[0, index] = max(0.0, state.gap[0, index] + 0.7 * shift)
+    vary_gaps(facts, state, kind, 0.25, first, shift)
 
 
 def _lay_out(facts: Facts, state: State, period: float) -> None:
@@ -512,9 +410,4 @@ def _lay_out(facts: Facts, state: State, period: float) -> None:
         clock += state.gap[0, step]
         state.offset[index] = clock
         clock += facts.duration[index]
-    for index in range(2 * stages, len(facts.runs)):
-        source = index - stages
-        state.offset[index] = state.offset[source] + facts.duration[source] + state.late[0, index % stages]
-    for index in range(len(facts.runs)):
-        for batch in range(facts.runs[index]):
-            state.key[index, batch] = state.offset[index] + period * batch
+    repeat(facts, state, period)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from remat_algorithms.kit.compile.lowering import Kernel
-from remat_algorithms.parallel.pipeline import walk
+from remat_algorithms.parallel.pipeline import keys, walk
 
 WALK = Kernel(walk.walk)
 DRIFT = Kernel(walk.drift)
 SCHEDULE = Kernel(walk.schedule)
 FIGURE = Kernel(walk.figure)
-TAKE = Kernel(walk.take)
+TAKE = Kernel(keys.take_times)

@@ -1,4 +1,4 @@
-"""From a schedule with orders to a CSV: `remat export --as pipeline-csv`."""
+"""From a schedule with orders to a CSV of `torch.distributed.pipelining`."""
 
 from __future__ import annotations
 

@@ -80,7 +80,8 @@ def stage_table(planned: Planned) -> str:
         ("device", "load", "peak", "stage", "layers", "recomputed", "parameters", "gradients", "states", "activations")
     ]
     seen: set[str] = set()
-    listed = sorted(stage_rows(planned), key=lambda row: (_place(planned, row["device"]), row["stage"]))
+    place = planned.result.machine.processor_index
+    listed = sorted(stage_rows(planned), key=lambda row: (place[row["device"]], row["stage"]))
     for row in listed:
         first = row["device"] not in seen
         seen.add(row["device"])
@@ -96,10 +97,6 @@ def stage_table(planned: Planned) -> str:
     used = [k for k in range(len(rows[0])) if any(row[k] not in ("", "-") for row in rows[1:]) or k < 6]
     shown = [tuple(row[k] for k in used) for row in rows]
     return aligned(shown, left=range(len(used)), width=room())
-
-
-def _place(planned: Planned, device: str) -> int:
-    return next(k for k, one in enumerate(planned.result.machine.processors) if one.name == device)
 
 
 def plan_lines(planned: Planned) -> Iterator[tuple[str, str]]:
@@ -169,12 +166,5 @@ def plan_document(planned: Planned, found: Binding | None = None) -> dict[str, A
         "stages": stage_rows(planned),
     }
     if found is not None:
-        document["binding"] = {
-            "fullest": found.fullest,
-            "filled": found.filled,
-            "busiest": found.busiest,
-            "load": found.load,
-            "recompute_time": found.recompute_time,
-            "more": dict(found.more),
-        }
+        document["binding"] = asdict(found)
     return document

@@ -120,6 +120,24 @@ def test_the_model_is_what_is_placed(shape):
     assert max(peaks) <= 100
 
 
+def test_time_that_is_up_after_the_regular_schedules():
+    """The best of them counts, though no walk went on from it."""
+    _, outline, starts = outlined(halves(memory=100))
+    found = []
+    walks = Walks(outline, 0, lambda: len(found) == 15)
+    drift = walks.drift
+
+    def noted(*given):
+        found.append(drift(*given))
+        return found[-1]
+
+    walks.drift = noted
+    begun = walks.begin(starts[:1])
+    best = walks.improve(begun, 3000)
+    assert len(found) == 15
+    assert best.figure == min(entry.figure for entry in found) < begun[0].figure
+
+
 def test_levels_that_fit_are_few():
     """Lists of 1F1B fit with the least recomputation: with ample bytes nothing, with few something, in vain nothing."""
     for memory, expected in ((1000, "none"), (90, "some"), (20, "nothing fits")):

@@ -62,7 +62,7 @@ def search_hosted(
 
     It begins with given orders, the named ones, and the best for devices with more room.
     """
-    if min((free for free in staged.model.free if free is not None), default=0) < 0:
+    if not staged.model.holds_fixed:
         return
     seed = best.context.seed
     begun = [*starts]
@@ -74,7 +74,7 @@ def search_hosted(
     hosting = Hosting(best.problem, staged)
     bound = lower_bound(roomier(staged, None).model) if staged.chained else 0.0
     for _ in range(ROUNDS):
-        if stop() or min((free for free in hosting.model.free if free is not None), default=0) < 0:
+        if stop() or not hosting.model.holds_fixed:
             return
         best.excess = []
         before = best.makespan

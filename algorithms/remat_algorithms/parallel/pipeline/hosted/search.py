@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from remat_algorithms.parallel.pipeline.halving import halve
 from remat_algorithms.parallel.pipeline.hosted.hosting import Hosting, R
 from remat_algorithms.parallel.pipeline.hosted.walk import Facts, State
-from remat_algorithms.parallel.pipeline.layout import first_random
-from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, W, complete, evaluate
-from remat_algorithms.parallel.pipeline.walk import Progress
+from remat_algorithms.parallel.pipeline.layout import first_progress, start_keys, whole
+from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, W, complete
 
 HEAT = 1.0
 """Mean times of an operation by which a schedule that is taken may be longer than the present one."""
@@ -81,9 +81,6 @@ def state_of(facts: Facts, seed: int) -> State:
     def times(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.float64)
 
-    def whole(*shape: int) -> Any:
-        return np.zeros(shape, dtype=np.int64)
-
     return State(
         key=times(classes, batches),
         start=times(classes, batches),
@@ -108,7 +105,7 @@ def state_of(facts: Facts, seed: int) -> State:
         order=whole(most, 2),
         best_order=np.full((most, 2), -1, dtype=np.int64),
         used=whole(1),
-        progress=Progress(random=first_random(seed), current=math.inf, best=math.inf, period=0.0, moves=0),
+        progress=first_progress(seed),
     )
 
 
@@ -155,11 +152,7 @@ class HostSearch:
         self.bound, self.left = bound, moves
         found = {(e.keys.tobytes(), e.sent.tobytes()): e for e in self._begin(starts) if e.figure < math.inf}
         entries = sorted(found.values(), key=lambda entry: entry.figure)[:KEPT]
-        rounds = max(1, len(entries)).bit_length()
-        for _ in range(rounds):
-            each = max(1, moves // rounds // max(1, len(entries)))
-            gone = [self._walked(entry, each) for entry in entries if not self.over]
-            entries = sorted(gone, key=lambda entry: entry.figure)[: max(1, len(entries) // 2)]
+        halve(entries, moves, self._walked, lambda: self.over)
         return self.best
 
     @property
@@ -178,9 +171,9 @@ class HostSearch:
 
     def _begin(self, starts: Sequence[Lists]) -> Iterator[_Entry]:
         for lists in starts:
+            every = [keys_of(self.hosting, lists, early) for early in EARLY]
             for share in SHARES:
-                for early in EARLY:
-                    keys = keys_of(self.hosting, lists, early)
+                for keys in every:
                     if keys is None:
                         continue
                     sent = worth_sending(self.hosting, keys, share)
@@ -200,7 +193,7 @@ class HostSearch:
             self._offer_best()
         return _Entry(figure, state.current.copy(), state.current_sent.copy())
 
-    def _walked(self, entry: _Entry, moves: int) -> _Entry:
+    def _walked(self, _: int, entry: _Entry, moves: int) -> _Entry:
         state, progress = self.state, self.state.progress
         state.current[:] = state.best[:] = entry.keys
         state.current_sent[:] = state.best_sent[:] = entry.sent
@@ -227,14 +220,12 @@ def keys_of(hosting: Hosting, lists: Lists, early: float) -> Any:
     Returns stand so many times their way before their backwards.
     """
     model = hosting.model
-    whole = complete(model, lists)
-    played = None if whole is None else evaluate(model, whole)
-    if whole is None or played is None:
+    completed = complete(model, lists)
+    known = None if completed is None else start_keys(model, completed)
+    if known is None:
         return None
     keys = np.zeros((4 * model.stages, model.batches))
-    for listed, times in zip(whole, played.starts, strict=True):
-        for (phase, stage, batch), start in zip(listed, times, strict=True):
-            keys[phase * model.stages + stage, batch] = start
+    keys[: len(known)] = known
     back = np.array(hosting.way[1])[:, None]
     keys[R * model.stages :] = keys[B * model.stages : W * model.stages] - early * back
     return keys

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from remat_algorithms.parallel.pipeline.hosted.best import BestSteps
 from remat_algorithms.parallel.pipeline.hosted.hosting import Hosting, Played
 from remat_algorithms.parallel.pipeline.hosted.search import EARLY, HostSearch, keys_of, worth_sending
-from remat_algorithms.parallel.pipeline.model import Lists
 from remat_algorithms.parallel.pipeline.stages import Staging
 
 PARTS = 32
@@ -15,14 +16,16 @@ PARTS = 32
 def offload_selectively(best: BestSteps, staged: Staging) -> None:
     """Consider the named orders of a placement, each with as little offloading as fits, and with all."""
     hosting = Hosting(best.problem, staged)
-    if min((free for free in hosting.model.free if free is not None), default=0) < 0:
+    if not hosting.model.holds_fixed:
         return
     trial = _Trial(best, hosting)
     for lists in staged.starts:
         for early in EARLY:
             if best.context.stopped:
                 return
-            trial.bisect(lists, early)
+            keys = keys_of(hosting, lists, early)
+            if keys is not None:
+                trial.bisect(keys)
 
 
 class _Trial:
@@ -31,22 +34,19 @@ class _Trial:
         stop = best.context
         self.search = HostSearch(hosting, seed=stop.seed, stop=lambda: stop.stopped, offer=lambda sequence: None)
 
-    def bisect(self, lists: Lists, early: float) -> None:
+    def bisect(self, keys: Any) -> None:
         """Look for the least share that fits."""
-        if not self._fits(lists, early, PARTS):
+        if not self._fits(keys, PARTS):
             return
         least, most = -1, PARTS
         while most - least > 1:
             middle = (least + most) // 2
-            if self._fits(lists, early, middle):
+            if self._fits(keys, middle):
                 most = middle
             else:
                 least = middle
 
-    def _fits(self, lists: Lists, early: float, parts: int) -> bool:
-        keys = keys_of(self.hosting, lists, early)
-        if keys is None:
-            return False
+    def _fits(self, keys: Any, parts: int) -> bool:
         sequence = self.search.sequence(keys, worth_sending(self.hosting, keys, parts / PARTS), strict=True)
         played: Played | None = None if sequence is None else self.best.consider(self.hosting, sequence)
         return played is not None and not any(played.excess)

@@ -13,12 +13,9 @@ import math
 from typing import Any, NamedTuple
 
 from remat.plugin import IntArray
-from remat_algorithms.parallel.pipeline.walk import Progress, random
+from remat_algorithms.parallel.pipeline.keys import BACK, Progress, draw_shift, random
 
 Array = Any
-
-BACK = 0.002
-"""Share of the moves that begin with the best schedule again."""
 
 STRICT = 0.9
 """Share of the moves that keep to their keys: others come to no end more often, as they take room early."""
@@ -383,8 +380,7 @@ def _disturb(facts: Facts, state: State) -> None:
                 for number in range(batch, last + 1):
                     state.sent[stage, number] = now
             continue
-        wide = facts.step * stages * 4 * random(progress) * random(progress)
-        shift = wide if random(progress) < 0.5 else -wide
+        shift = draw_shift(facts, progress)
         if kind < 0.4:
             for number in range(stages):
                 state.key[number, batch] += shift

@@ -1,0 +1,195 @@
+"""What kernels that walk over the orders of a pipeline share: random numbers, what is ready, and moves of keys.
+
+Each kernel has records of its own, `Facts` and `State`, and is compiled with what it calls from here: of its records,
+these functions use the fields that have the same names and meanings in `walk`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any
+
+from remat_algorithms.kit.compile.records import cells
+
+Facts = Any
+State = Any
+
+LAST_64, LAST_53, LAST_52, LAST_37 = (2**count - 1 for count in (64, 53, 52, 37))
+MULTIPLIER = 2685821657736338717
+PARTS = 2.0**53
+
+BACK = 0.002
+"""Share of the moves that begin with the best schedule again."""
+
+FREE, STRICT = 1.0, -1.0
+"""How long an operation with a lesser key is waited for: until another could end; for ever."""
+
+ONE, SOME, ONWARDS, SO_FAR = range(4)
+"""Whose keys are moved: an operation's; its class's, for some micro-batches; its micro-batch's on this and later, or on
+this and earlier stages."""
+
+
+@cells
+class Progress(ctypes.Structure):
+    """Random numbers, figures of the present schedule and of the best one, the period of a regular one, moves made."""
+
+    random: int
+    current: float
+    best: float
+    period: float
+    moves: int
+
+
+def random(progress: Progress) -> float:
+    """Return a random number in [0, 1) (xorshift64*, as Vigna 2016)."""
+    number = progress.random
+    number ^= (number >> 12) & LAST_52
+    number = (number ^ (number << 25)) & LAST_64
+    number ^= (number >> 27) & LAST_37
+    progress.random = number
+    return float(((number * MULTIPLIER >> 11) & LAST_53) / PARTS)
+
+
+def find_ready(facts: Facts, state: State, index: int) -> None:
+    """Find out when the data of the next operation of a class are there, if its sources have been scheduled."""
+    stages = facts.stages
+    batch = state.done[index]
+    state.ready[index] = -1
+    if batch >= facts.runs[index]:
+        return
+    stage = index % stages
+    if index < stages:
+        if stage == 0:
+            state.ready[index] = 0
+        elif state.done[index - 1] > batch:
+            state.ready[index] = state.end[index - 1, batch] + facts.delay[stage]
+    elif index >= 2 * stages:
+        if state.done[index - stages] > batch:
+            state.ready[index] = state.end[index - stages, batch]
+    elif stage == stages - 1:
+        if state.done[stage] > batch:
+            state.ready[index] = state.end[stage, batch]
+    elif state.done[index + 1] > batch:
+        state.ready[index] = state.end[index + 1, batch] + facts.delay[stage + 1]
+
+
+def put(facts: Facts, state: State, index: int) -> None:
+    """Put the next operation of a class, whose times are known, behind the others of its device."""
+    stages = facts.stages
+    device = facts.device[index]
+    state.order[device, state.used[device]] = index
+    state.used[device] += 1
+    state.done[index] += 1
+    find_ready(facts, state, index)
+    stage = index % stages
+    if index < stages:
+        after = index + 1 if stage + 1 < stages else index + stages
+        find_ready(facts, state, after)
+    elif index < 2 * stages:
+        if stage:
+            find_ready(facts, state, index - 1)
+        if 3 * stages <= len(facts.runs):
+            find_ready(facts, state, index + stages)
+
+
+def take_times(facts: Facts, state: State, value: float) -> None:
+    """Make the times of the schedule made last the present ones, and the best ones if they are that."""
+    progress = state.progress
+    better = value < progress.best
+    for index in range(len(facts.runs)):
+        for batch in range(facts.runs[index]):
+            state.current[index, batch] = state.start[index, batch]
+            if better:
+                state.best[index, batch] = state.start[index, batch]
+    progress.current = value
+    if better:
+        progress.best = value
+        for device in range(facts.devices):
+            for number in range(state.used[device]):
+                state.best_order[device, number] = state.order[device, number]
+
+
+def recall(facts: Facts, state: State) -> None:
+    """Make the best times the present ones."""
+    for index in range(len(facts.runs)):
+        for batch in range(facts.runs[index]):
+            state.current[index, batch] = state.best[index, batch]
+    state.progress.current = state.progress.best
+
+
+def set_keys(facts: Facts, state: State) -> None:
+    """Make the present times keys."""
+    for index in range(len(facts.runs)):
+        for batch in range(facts.runs[index]):
+            state.key[index, batch] = state.current[index, batch]
+
+
+def draw_shift(facts: Facts, progress: Progress) -> float:
+    """Return by how much keys move: mostly by little, either way."""
+    wide = facts.step * facts.stages * 4 * random(progress) * random(progress)
+    return float(wide if random(progress) < 0.5 else -wide)
+
+
+def move_keys(facts: Facts, state: State, whose: int, index: int, batch: int, shift: float) -> None:
+    """Change some of the keys: see `ONE`."""
+    first = index - index % facts.stages
+    if whose == ONE:
+        state.key[index, batch] += shift
+    elif whose == SOME:
+        last = batch + int((facts.batches - batch) * random(state.progress))
+        for number in range(batch, last + 1):
+            state.key[index, number] += shift
+    elif whose == ONWARDS:
+        for other in range(index, first + facts.stages):
+            state.key[other, batch] += shift
+    else:
+        for other in range(first, index + 1):
+            state.key[other, batch] += shift
+
+
+def first_gaps(facts: Facts, state: State, spread: float) -> None:
+    """Draw the gaps of a regular schedule, from up to `spread` loads."""
+    progress = state.progress
+    progress.current = math.inf
+    progress.period = facts.load
+    for index in range(2 * facts.stages):
+        state.gap[1, index] = spread * facts.load * random(progress)
+    for index in range(facts.stages):
+        state.late[1, index] = 0.0
+
+
+def copy_gaps(facts: Facts, state: State, source: int, target: int) -> None:
+    """Copy a regular schedule: 0 is the one that is tried, 1 the present one."""
+    for index in range(2 * facts.stages):
+        state.gap[target, index] = state.gap[source, index]
+    for index in range(facts.stages):
+        state.late[target, index] = state.late[source, index]
+
+
+def vary_gaps(facts: Facts, state: State, kind: float, several: float, first: int, shift: float) -> None:
+    """Change a gap of a regular schedule.
+
+    Of a `kind` below `several` some gaps that follow each other, below twice that when the W's of a stage run.
+    """
+    last = first
+    if kind < several:
+        last = first + int(random(state.progress) * (2 * facts.stages - first))
+        shift *= 0.4
+    elif kind < 2 * several and len(facts.runs) > 2 * facts.stages:
+        stage = first % facts.stages
+        state.late[0, stage] = max(0.0, state.late[0, stage] + shift)
+        return
+    for index in range(first, last + 1):
+        state.gap[0, index] = max(0.0, state.gap[0, index] + 0.7 * shift)
+
+
+def repeat(facts: Facts, state: State, period: float) -> None:
+    """Make the keys of a regular schedule: of micro-batch 0 its offsets, W's behind B's; of others a period later."""
+    stages = facts.stages
+    for index in range(2 * stages, len(facts.runs)):
+        source = index - stages
+        state.offset[index] = state.offset[source] + facts.duration[source] + state.late[0, index % stages]
+    for index in range(len(facts.runs)):
+        for batch in range(facts.runs[index]):
+            state.key[index, batch] = state.offset[index] + period * batch
