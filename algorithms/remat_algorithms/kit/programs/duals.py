@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
@@ -14,6 +14,9 @@ from remat_algorithms.kit.programs.program import FloatArray, Program
 SAFE = 1e-13
 """Share of the terms' sum by which a bound is lowered for the rounding of its own sums."""
 
+FIRM = 1e-9
+"""Share of the terms' sum that they have to make, for it to be a proof that there is no feasible point."""
+
 
 @dataclass(frozen=True)
 class Solved:
@@ -22,14 +25,14 @@ class Solved:
     Attributes
     ----------
     solution : (columns,) float64 or None
+        None where the solver has none.
     bound : float
-        No feasible point costs less.
-    infeasible : bool
+        No feasible point costs less: infinite where it is proved that there is none, minus infinity where nothing is
+        known.
     """
 
     solution: FloatArray | None
     bound: float
-    infeasible: bool = False
 
 
 def solve_linear(program: Program) -> Solved:
@@ -37,12 +40,28 @@ def solve_linear(program: Program) -> Solved:
 
     For any duals y, cost x = y A x + (cost - y A) x is at least y times the bounds of the rows, on the side that the
     sign of y says, plus the least that the reduced costs make of the columns within theirs. With the solver's duals
-    that is its optimum, but for rounding; it holds for any.
+    that is its optimum, but for rounding; it holds for any. Without costs, more than 0 says that there is no feasible
+    point: where the solver says so, the duals of missing the rows by as little as can be have to prove it.
+    """
+    feasible, solution, duals = _glop(program)
+    if solution is not None:
+        return Solved(solution, dual_bound(program, duals))
+    if not feasible:
+        _, _, duals = _glop(program, elastic=True)
+        if dual_bound(replace(program, cost=np.zeros(program.columns)), duals, FIRM) > 0:
+            return Solved(None, np.inf)
+    return Solved(None, -np.inf)
+
+
+def _glop(program: Program, *, elastic: bool = False) -> tuple[bool, FloatArray | None, FloatArray]:
+    """Return whether a program may be feasible, as GLOP says, a solution, and duals; zeros where it has none.
+
+    If `elastic`, the program is that of missing the rows by as little as can be, in all.
     """
     helper: Any = import_module("ortools.linear_solver.python.model_builder_helper")
     model = helper.ModelBuilderHelper()
     model.add_var_array_with_bounds(program.lower, program.upper, np.zeros(program.columns, dtype=bool), "")
-    for column in np.flatnonzero(program.cost).tolist():
+    for column in () if elastic else np.flatnonzero(program.cost).tolist():
         model.set_var_objective_coefficient(column, float(program.cost[column]))
     columns, coefficients = program.column.tolist(), program.coefficient.tolist()
     for row, (first, last) in enumerate(pairwise(program.row_start.tolist())):
@@ -51,20 +70,23 @@ def solve_linear(program: Program) -> Solved:
         model.set_constraint_upper_bound(index, float(program.row_upper[row]))
         for entry in range(first, last):
             model.safe_add_term_to_constraint(index, columns[entry], coefficients[entry])
+        for sign in (1.0, -1.0) if elastic else ():
+            missing = model.add_var()
+            model.set_var_lower_bound(missing, 0.0)
+            model.set_var_objective_coefficient(missing, 1.0)
+            model.safe_add_term_to_constraint(index, missing, sign)
     solver = helper.ModelSolverHelper("glop")
     solver.enable_output(False)
     solver.solve(model)
-    codes = helper.SolveStatus
-    if solver.status() == codes.INFEASIBLE:
-        return Solved(None, np.inf, infeasible=True)
-    if solver.status() != codes.OPTIMAL:
-        return Solved(None, -np.inf)
-    duals = np.array(solver.dual_values(), dtype=np.float64)
-    return Solved(np.array(solver.variable_values(), dtype=np.float64), dual_bound(program, duals))
+    feasible = solver.status() != helper.SolveStatus.INFEASIBLE
+    if solver.status() != helper.SolveStatus.OPTIMAL:
+        return feasible, None, np.zeros(program.rows)
+    values = np.array(solver.variable_values()[: program.columns], dtype=np.float64)
+    return feasible, values, np.array(solver.dual_values(), dtype=np.float64)
 
 
-def dual_bound(program: Program, duals: FloatArray) -> float:
-    """Return what any duals prove."""
+def dual_bound(program: Program, duals: FloatArray, safe: float = SAFE) -> float:
+    """Return what any duals prove, lowered by such a share of the terms' sum."""
     rows = np.repeat(np.arange(program.rows), np.diff(program.row_start))
     # Of a row without a bound on the side that its dual asks for, the dual is no proof.
     duals = np.where((duals > 0) & np.isinf(program.row_lower), 0.0, duals)
@@ -73,7 +95,7 @@ def dual_bound(program: Program, duals: FloatArray) -> float:
     np.subtract.at(reduced, program.column, duals[rows] * program.coefficient)
     sides = np.where(duals > 0, program.row_lower, np.where(duals < 0, program.row_upper, 0.0))
     terms = np.concatenate((duals * np.where(duals == 0, 0.0, sides), _least(program, reduced)))
-    return float(terms.sum() - SAFE * np.abs(terms).sum())
+    return float(terms.sum() - safe * np.abs(terms).sum())
 
 
 def _least(program: Program, reduced: FloatArray) -> FloatArray:
