@@ -25,6 +25,7 @@ import numpy as np
 from remat.plugin import Bound, Context
 from remat_algorithms.kit.programs.duals import Solved, solve_linear
 from remat_algorithms.kit.programs.program import ProgramBuilder
+from remat_algorithms.parallel.placement.fractions import longest
 from remat_algorithms.parallel.placement.model import Model
 from remat_algorithms.parallel.placement.placing import over_all
 
@@ -70,9 +71,8 @@ def rates(model: Model) -> Solved:
     classes = model.classes
     first = [own[0] for own in classes]
     time = model.time[first]
-    total = float(np.where(np.isfinite(time), time, 0.0).sum()) or 1.0
     builder = ProgramBuilder()
-    period = builder.add_column(cost=1, upper=total)
+    period = builder.add_column(cost=1)
     share = [
         [builder.add_column(upper=1 if math.isfinite(time[kind, unit]) else 0) for unit in range(model.units)]
         for kind in range(len(classes))
@@ -92,6 +92,7 @@ def rates(model: Model) -> Solved:
             builder.add_row([(column, size / largest) for column, size in entries], upper=together * room / largest)
     if model.star is not None and model.star.separable:
         _add_transfers(builder, model, share, busy)
+    builder.upper[period] = longest(busy)
     for kind, own in enumerate(classes):
         builder.add_row([*busy[kind], (period, -float(len(own)))], upper=0)
     return solve_linear(builder.build())

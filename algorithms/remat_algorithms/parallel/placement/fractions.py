@@ -12,8 +12,8 @@ more. On other machines transfers are left out, and what is found is weighed wit
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,13 +33,10 @@ class Split:
     ----------
     share : (units, processors) float64
     copies : mapping of (value, memory) to float
-    bound : float
-        No shares make for a shorter time per sample, with these copies.
     """
 
     share: FloatArray
     copies: dict[tuple[int, int], float]
-    bound: float
 
 
 class Fractions:
@@ -51,8 +48,7 @@ class Fractions:
         self.most = {place.value: place.copies for place in graph.placeable}
         self.memories = sorted(set(model.memory_of))
         builder = ProgramBuilder()
-        finite = np.where(np.isfinite(model.time), model.time, 0.0)
-        self.period = builder.add_column(cost=1.0, upper=float(finite.sum()) or 1.0)
+        self.period = builder.add_column(cost=1.0)
         self.share = [
             [builder.add_column(upper=1.0 if math.isfinite(model.time[p, u]) else 0.0) for p in range(model.processors)]
             for u in range(model.units)
@@ -76,6 +72,7 @@ class Fractions:
                     busy[processor].append((self.share[unit][processor], float(model.time[processor, unit])))
         if model.star is not None:
             self._send(builder, busy)
+        builder.upper[self.period] = longest(busy.values())
         for resource in sorted(busy):
             builder.add_row([*busy[resource], (self.period, -1.0)], upper=0.0)
         self.program = builder.build()
@@ -112,31 +109,26 @@ class Fractions:
     def _inside(self, unit: int, memory: int) -> list[int]:
         return [self.share[unit][p] for p in range(self.model.processors) if self.model.memory_of[p] == memory]
 
-    def solve(self, copies: Copies) -> Split | None:
-        """Solve it with some copies given; None where nothing fits."""
-        program = self.program
-        lower, upper = program.lower.copy(), program.upper.copy()
+    def solve(self, copies: Copies) -> tuple[float, Split | None]:
+        """Solve it with some copies given.
+
+        Returns
+        -------
+        float, Split or None
+            No shares make for a shorter time per sample, with these copies: infinite where none can be, by proof. And
+            the best of them; None where the solver has found none.
+        """
+        lower, upper = self.program.lower.copy(), self.program.upper.copy()
         for place, there in copies.items():
             column = self.copy[place]
             lower[column] = upper[column] = 1.0 if there else 0.0
-        own = type(program)(
-            program.cost,
-            lower,
-            upper,
-            program.integer,
-            program.row_start,
-            program.column,
-            program.coefficient,
-            program.row_lower,
-            program.row_upper,
-        )
-        solved = solve_linear(own)
+        solved = solve_linear(replace(self.program, lower=lower, upper=upper))
         if solved.solution is None:
-            return None
+            return solved.bound, None
         share = np.array([[solved.solution[c] for c in row] for row in self.share], dtype=np.float64)
         share = np.maximum(share, 0.0)
         found = {place: float(solved.solution[column]) for place, column in self.copy.items()}
-        return Split(share / share.sum(axis=1, keepdims=True), found, solved.bound)
+        return solved.bound, Split(share / share.sum(axis=1, keepdims=True), found)
 
     def fits(self, copies: Copies) -> bool:
         """Whether inputs in memories, those that are said to be there, are no more than there is."""
@@ -150,6 +142,11 @@ class Fractions:
         return all(rooms[m] is None or size <= (rooms[m] or 0) for m, size in held.items()) and all(
             number <= self.most[value] for value, number in count.items()
         )
+
+
+def longest(busy: Iterable[Sequence[tuple[int, float]]]) -> float:
+    """Return a time in which everything can be done, one after the other: what keeps each resource busy, all of it."""
+    return sum(time for own in busy for _, time in own) or 1.0
 
 
 def dealt(model: Model, share: FloatArray, most: int) -> list[list[list[int]]]:

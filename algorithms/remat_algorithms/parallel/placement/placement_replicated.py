@@ -59,7 +59,7 @@ def solve(problem: Problem, options: ReplicatedOptions, context: Context) -> Pro
     search = _Search(best, options)
     search.run()
     within = None
-    if search.bound is not None and model.certain:
+    if search.bound is not None and search.bound > 0 and model.certain:
         scope = ALL_SCHEDULES if model.free or everywhere(model) else ONCE
         bound = sharpened(Bound(search.bound, scope, "shared loads"), best.time)
         within = scope if bound.value == best.time and scope != ALL_SCHEDULES else None
@@ -84,12 +84,12 @@ class _Search:
         """Search until nothing better is left, or the nodes are used up."""
         context = self.best.context
         self._weigh(self._known())
-        root = self.fractions.solve({})
+        bound, root = self.fractions.solve({})
         if root is None:
             return
-        # Choices that are whole, and may not be met for what passes, or as samples are whole.
+        # Choices that are whole, and may not be met for what passes, or as samples are whole; or that are not solved.
         settled = math.inf
-        queue: list[tuple[float, int, Copies, Split]] = [(root.bound, 0, {}, root)]
+        queue: list[tuple[float, int, Copies, Split]] = [(bound, 0, {}, root)]
         nodes = ticket = 0
         while queue:
             bound, _, copies, split = heapq.heappop(queue)
@@ -109,10 +109,13 @@ class _Search:
                 chosen = {**copies, place: there}
                 if there and not self.fractions.fits(chosen):
                     continue
-                part = self.fractions.solve(chosen)
-                if part is not None and (time is None or part.bound < float(time) * (1 - SAME / 2)):
+                own, part = self.fractions.solve(chosen)
+                own = max(bound, own)
+                if part is None:
+                    settled = min(settled, own)
+                elif time is None or own < float(time) * (1 - SAME / 2):
                     ticket += 1
-                    heapq.heappush(queue, (max(bound, part.bound), ticket, chosen, part))
+                    heapq.heappush(queue, (own, ticket, chosen, part))
         # Nothing is left: no choice is better than the best one.
         self.ended = True
         time = self.best.time
@@ -162,9 +165,9 @@ class _Search:
         """Share the load of some copies, and place it."""
         if copies is None:
             return
-        split = self.fractions.solve(copies)
+        bound, split = self.fractions.solve(copies)
         time = self.best.time
-        if split is None or (time is not None and split.bound >= float(time) * (1 - SAME / 2)):
+        if split is None or (time is not None and bound >= float(time) * (1 - SAME / 2)):
             return
         for homes in self._candidates(split):
             self.best.consider_all(homes)

@@ -1,6 +1,7 @@
 """Placement of streams against trying all placements, and the reference of inference pipelines."""
 
 import json
+import math
 import random
 
 import pytest
@@ -10,7 +11,10 @@ from remat.instance import load
 from remat.instance.lowering import machine_of, samples_of
 from remat.placement import place_stream
 from remat.plugin.proposal import ALL_SCHEDULES, Status
+from remat_algorithms.kit.programs.duals import Solved
+from remat_algorithms.parallel.placement import fractions, placement_replicated
 from remat_algorithms.parallel.placement.model import build
+from remat_algorithms.parallel.placement.placement_replicated import ONCE
 from remat_algorithms.parallel.placement.placing import CONTIGUOUS
 from remat_algorithms.parallel.placement.shares import shares
 from tests import places
@@ -209,7 +213,7 @@ def copies_are_worth_it(seed):
     result = solve(document, "placement-replicated")
     if best is not None and result.makespan is not None:
         for bound in result.bounds:
-            if bound.scope in (ALL_SCHEDULES, "schedules that run each task once a sample"):
+            if bound.scope in (ALL_SCHEDULES, ONCE):
                 assert bound.value <= float(best) * (1 + 1e-9), bound
 
 
@@ -223,6 +227,74 @@ def test_bounds_on_copies(seed):
 def test_bounds_on_copies_often(first):
     for seed in range(40_000 + first, 40_020 + first):
         copies_are_worth_it(seed)
+
+
+def transfers_are_long(seed):
+    """Where a copy of a value takes longer than all runs together, no bound is above what two samples can do."""
+    chance = random.Random(seed)
+    document = star(chance, tasks=3, devices=2, room=(4, 14), copies=2, host=chance.random() < 0.5)
+    for value in document["values"]:
+        value["size"] *= 20
+    for memory in document["machine"]["memories"][1:]:
+        memory["capacity"] += 200
+    best = least(document, samples=2)
+    result = remat.solve(document, algorithm="placement-replicated", options={"moves": 0, "nodes": 60})
+    for bound in result.bounds:
+        if best is not None and bound.scope in (ALL_SCHEDULES, ONCE):
+            assert bound.value <= float(best) * (1 + 1e-9), bound
+    return best is not None and result.optimal_within is not None
+
+
+@pytest.mark.parametrize("seed", [*range(15, 23), 45])
+def test_bounds_on_long_transfers(seed):
+    transfers_are_long(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_bounds_on_long_transfers_often(first):
+    assert sum(transfers_are_long(80_000 + seed) for seed in range(first, first + 20)) > 3
+
+
+def test_transfers_that_must_be():
+    """Each task runs on one device only: shares are whole, and the time is that of the copy between them."""
+    document = star(random.Random(2), tasks=2, devices=2, kept=0.0)
+    memories = [{"name": name} for name in ("host", "a", "b")]
+    ends = [ends for name in ("a", "b") for ends in ((name, "host"), ("host", name))]
+    document["machine"] = {
+        "memories": memories,
+        "processors": [{"name": name, "memory": name, "type": name} for name in ("a", "b")],
+        "links": [{"source": one, "target": other, "bandwidth": 1} for one, other in ends],
+    }
+    document["values"] = [{"id": "x", "size": 50}]
+    document["tasks"] = [
+        {"id": "first", "time": {"a": 2}, "reads": [], "writes": ["x"]},
+        {"id": "then", "time": {"b": 3}, "reads": ["x"], "writes": []},
+    ]
+    result = remat.solve(document, algorithm="placement-replicated")
+    assert (result.makespan, result.status) == (50, Status.OPTIMAL)
+
+
+@pytest.mark.parametrize("seed", [6, 8, 13, 20])
+def test_what_is_not_solved_is_not_excluded(seed, monkeypatch):
+    """Choices of copies whose program stays without an answer are no worse than the others: the best is among them."""
+    document = star(random.Random(seed), tasks=3, devices=2, room=(4, 14), copies=2)
+    options = {"moves": 0, "nodes": 60}
+    best = remat.solve(document, algorithm="placement-replicated", options=options).makespan
+    solve_linear, answers = fractions.solve_linear, []
+
+    def at_first(program):
+        answers.append(Solved(None, -math.inf) if answers else solve_linear(program))
+        return answers[-1]
+
+    monkeypatch.setattr(fractions, "solve_linear", at_first)
+    monkeypatch.setattr(placement_replicated._Search, "_known", lambda self: None)  # the root is the first
+    result = remat.solve(document, algorithm="placement-replicated", options=options)
+    assert len(answers) > 1
+    assert result.makespan > best
+    assert result.optimal_within is None
+    assert result.lower_bound <= best
+    assert max(bound.value for bound in result.bounds if bound.source == "shared loads") <= best
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: str(point["id"]))
