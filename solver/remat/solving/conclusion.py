@@ -124,14 +124,7 @@ def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[
         _check_claims(problem, solver, proposal, stream.report)
         return stream, None
     assert stream.report.steady is not None
-    size, index = max(
-        (size, -index)
-        for index, (size, memory) in enumerate(
-            zip(stream.report.steady.peaks.values(), problem.machine.memories, strict=True)
-        )
-        if memory.capacity is not None and size > memory.capacity
-    )
-    return None, LeastBudget(size, None, solver.guarantee == "strategy", -index)
+    return None, _enough(problem.machine, stream.report.steady.peaks, sufficient=solver.guarantee == "strategy")
 
 
 def _cycled(
@@ -152,13 +145,8 @@ def _cycled(
     if {violation.rule for violation in report.violations} != {"capacity"}:
         _check_claims(problem, solver, proposal, report)
         return steps, report, None
-    over = [
-        (max(report.peaks[memory.name].size, steady.peaks[memory.name]), -index)
-        for index, memory in enumerate(machine.memories)
-        if memory.capacity is not None
-    ]
-    size, index = max(over)
-    return None, None, LeastBudget(size, None, False, -index)
+    sizes = {name: max(peak.size, steady.peaks[name]) for name, peak in report.peaks.items()}
+    return None, None, _enough(machine, sizes, sufficient=False)
 
 
 def _followed(
@@ -186,16 +174,20 @@ def _followed(
     rules = {violation.rule for violation in report.violations}
     if rules == {"capacity"}:
         free = check(graph, unbounded, steps, reference_time=reference)
-        sizes = [free.peaks[memory.name].size for memory in problem.machine.memories]
-        over = [
-            (size, -index)
-            for index, (size, memory) in enumerate(zip(sizes, problem.machine.memories, strict=True))
-            if memory.capacity is not None and size > memory.capacity
-        ]
-        size, index = max(over)
-        return None, None, LeastBudget(size, None, solver.guarantee == "strategy", -index), ""
+        sizes = {name: peak.size for name, peak in free.peaks.items()}
+        return None, None, _enough(problem.machine, sizes, sufficient=solver.guarantee == "strategy"), ""
     _check_claims(problem, solver, proposal, report)
     return followed, report, None, ""
+
+
+def _enough(machine: Machine, sizes: Mapping[str, int], *, sufficient: bool) -> LeastBudget:
+    """Return the budget of the fullest memory that holds more than it may, given the bytes in each."""
+    size, index = max(
+        (sizes[memory.name], -index)
+        for index, memory in enumerate(machine.memories)
+        if memory.capacity is not None and sizes[memory.name] > memory.capacity
+    )
+    return LeastBudget(size, None, sufficient, -index)
 
 
 def _place(problem: Problem, machine: Machine, steps: Steps) -> Steps | Unplaceable:
