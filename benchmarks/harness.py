@@ -1,4 +1,4 @@
-"""Measuring in processes of their own: CPU and wall seconds, peak memory; and printing tables."""
+"""Measuring in processes of their own: CPU and wall seconds, peak memory; keeping that, and printing tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 
@@ -55,6 +57,32 @@ class Stopwatch:
     def report(self, **values: Any) -> dict[str, Any]:
         """Return the figures with further values."""
         return {"cpu": self.cpu, "wall": self.wall, **values}
+
+
+@dataclass
+class Store:
+    """What was measured, by key; on disk, where there is a file."""
+
+    path: Path | None
+    known: dict[str, dict[str, Any]]
+
+    @classmethod
+    def at(cls, path: Path | None) -> Store:
+        """Read a file of earlier measurements."""
+        known: dict[str, dict[str, Any]] = {}
+        if path is not None and path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                with suppress(ValueError):
+                    entry = json.loads(line)
+                    known[entry["key"]] = entry
+        return cls(path, known)
+
+    def add(self, key: str, entry: dict[str, Any]) -> None:
+        """Keep a measurement."""
+        self.known[key] = {"key": key, **entry}
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(self.known[key]) + "\n")
 
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

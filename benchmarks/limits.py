@@ -16,12 +16,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import table
+from benchmarks.harness import Store, table
 
 ALLOWED_SHARE, ALLOWED = 0.1, 1.0
 """Share of a limit, and seconds on top, by which it may be exceeded."""
@@ -123,32 +122,6 @@ said |= {
 }
 print(json.dumps(said))
 """
-
-
-@dataclass
-class Store:
-    """What was measured, by key; on disk, where there is a file."""
-
-    path: Path | None
-    known: dict[str, dict[str, Any]]
-
-    @classmethod
-    def at(cls, path: Path | None) -> Store:
-        """Read a file of earlier measurements."""
-        known: dict[str, dict[str, Any]] = {}
-        if path is not None and path.exists():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                with suppress(ValueError):
-                    entry = json.loads(line)
-                    known[entry["key"]] = entry
-        return cls(path, known)
-
-    def add(self, key: str, entry: dict[str, Any]) -> None:
-        """Keep a measurement."""
-        self.known[key] = {"key": key, **entry}
-        if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(self.known[key]) + "\n")
 
 
 def measured(path: str, algorithm: str, budget: Any, seconds: float, cold: str | None = None) -> dict[str, Any]:

@@ -11,14 +11,13 @@ in a V, two in turns.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import remat
-from benchmarks.harness import Stopwatch, table
+from benchmarks.harness import Stopwatch, Store, table
 from remat.solving.single import make_problem
 from remat_algorithms.parallel.pipeline.bounds import lower_bounds
 from remat_algorithms.parallel.pipeline.stages import SHAPES, staging
@@ -70,22 +69,16 @@ def measure(devices: int, batches: int, hop: int, share: float, *, halves: bool,
 
 def rows(devices: Sequence[int], batches: Sequence[int], moves: int, store: Path | None) -> Iterator[list[object]]:
     """Yield the rows; those in the store are not measured again."""
-    known: dict[str, Any] = {}
-    if store is not None and store.exists():
-        known = {entry["key"]: entry for entry in map(json.loads, store.read_text().splitlines())}
+    kept = Store.at(store)
     for halves in (False, True):
         for count in devices:
             for batch in batches:
                 for hop in HOPS:
                     for share in SHARES:
                         key = f"{'F B W' if halves else 'F B'} p={count} m={batch} c={hop} {share:g} p"
-                        if key not in known:
-                            entry = measure(count, batch, hop, share, halves=halves, moves=moves)
-                            known[key] = {"key": key, **entry}
-                            if store is not None:
-                                with store.open("a") as file:
-                                    file.write(json.dumps(known[key]) + "\n")
-                        yield _row(key, known[key], batch)
+                        if key not in kept.known:
+                            kept.add(key, measure(count, batch, hop, share, halves=halves, moves=moves))
+                        yield _row(key, kept.known[key], batch)
 
 
 def _row(key: str, entry: dict[str, Any], batches: int) -> list[object]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import remat
-from benchmarks.harness import Stopwatch, table
+from benchmarks.harness import Stopwatch, Store, table
 
 AWARE = {
     16: {8: 3.4236, 10: 3.3828, 12: 3.3345, 16: 3.0646, 24: 2.8745},
@@ -126,19 +126,14 @@ def main() -> None:
     parser.add_argument("--moves", type=int, default=20_000)
     parser.add_argument("--store", type=Path, default=None, help="where measurements are kept")
     given = parser.parse_args()
-    known: dict[str, Any] = {}
-    if given.store is not None and given.store.exists():
-        known = {entry["key"]: entry for entry in map(json.loads, given.store.read_text().splitlines())}
+    kept = Store.at(given.store)
     rows, aware, everything, gaps = [], [], [], []
     for batches in given.batches:
         for gib in given.memory:
             key = f"m={batches} {gib} GiB"
-            if key not in known:
-                known[key] = {"key": key, **measure(batches, gib, given.moves)}
-                if given.store is not None:
-                    with given.store.open("a") as file:
-                        file.write(json.dumps(known[key]) + "\n")
-            entry = known[key]
+            if key not in kept.known:
+                kept.add(key, measure(batches, gib, given.moves))
+            entry = kept.known[key]
             ours, bound = entry["ours"], entry["bound"]
             aware.append(AWARE[batches][gib] / ours)
             everything.append(ALL[batches] / ours)
