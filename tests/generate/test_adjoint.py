@@ -33,6 +33,20 @@ def test_storage_in_one_line() -> None:
     assert parse_storage("") == []
 
 
+@pytest.mark.parametrize(
+    ("storage", "units", "said"),
+    [
+        ("disk:bandwidth=2GB/s", "unit", "bandwidth: .2GB/s. is per second, .* units=si counts seconds"),
+        ("ram:capacity=3GB", "unit", "is in bytes, .* units=si"),
+        ("ram:capacity=3gb", "si", "3gb. has an unknown unit .* did you mean"),
+        ("d:write_time=3parsec", "si", "unknown unit 'parsec'"),
+    ],
+)
+def test_storage_is_read_in_the_units_of_the_document(storage: str, units: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        time_loop(storage=storage, units=units)
+
+
 def test_storage_as_mappings() -> None:
     levels: list[dict[str, object]] = [
         {"name": "ram", "slots": 3},

@@ -8,6 +8,7 @@ from remat.generate import check
 from remat.generate.check import Number
 from remat.generate.document import Document, document, units_of
 from remat.generate.draw import Draw
+from remat.units import Units, parse_bandwidth, parse_size, parse_time
 
 MOST_STEPS = 10**9
 LONGEST_LIST = 1_000_000
@@ -68,7 +69,7 @@ def time_loop(
     check.choice("units", units, ("unit", "si"))
     check.total([steps * (state + (adjoint or 0) + (tape or 0))], "lower state_size or steps")
     forward, backward = check.number("forward_time", forward_time), check.number("backward_time", backward_time)
-    levels = parse_storage(storage)
+    levels = parse_storage(storage, units)
     _check_initial(initial_state, levels)
     kept = " and ".join(f"{level['name']}" for level in levels) or "the working memory alone"
     return document(
@@ -136,7 +137,7 @@ def heterogeneous_time_loop(
     check.number("backward_factor * max_time", factor * most_time)
     check.choice("units", units, ("unit", "si"))
     check.total([2 * steps * most_size], "lower max_size or steps")
-    levels = parse_storage(storage)
+    levels = parse_storage(storage, units)
     _check_initial(initial_state, levels)
     draw = Draw(check.seed(seed))
     listed: list[dict[str, Number]] = []
@@ -162,7 +163,7 @@ def heterogeneous_time_loop(
     )
 
 
-def parse_storage(storage: str | Sequence[Level]) -> list[dict[str, object]]:
+def parse_storage(storage: str | Sequence[Level], units: str = "si") -> list[dict[str, object]]:
     """Return the storage levels of an adjoint, from mappings or from their one-line form.
 
     Parameters
@@ -171,6 +172,8 @@ def parse_storage(storage: str | Sequence[Level]) -> list[dict[str, object]]:
         Levels separated by ``;``, each a name and its fields: ``"ram:slots=10; disk:bandwidth=2e9"``.
         Fields: ``capacity`` or ``slots``, ``write_time``, ``read_time``, ``bandwidth``, ``channel``. Values
         that carry a unit (``capacity=8GiB``, ``bandwidth=2GB/s``) go into the document as they are.
+    units : {"unit", "si"}
+        What the document counts in: plain units leave no room for bytes and seconds.
 
     Returns
     -------
@@ -180,10 +183,12 @@ def parse_storage(storage: str | Sequence[Level]) -> list[dict[str, object]]:
     Raises
     ------
     ValueError
-        An unknown field, a value that is no number, two levels of one name.
+        An unknown field, a value that is no number, or has a unit that is unknown or does not go with the document's,
+        two levels of one name.
     """
+    counted = Units() if units == "si" else Units("unit", "unit")
     entries = _parse_line(storage) if isinstance(storage, str) else [dict(level) for level in storage]
-    levels = [_level(entry) for entry in entries]
+    levels = [_level(entry, counted) for entry in entries]
     names = [level["name"] for level in levels]
     for name in names:
         if names.count(name) > 1 or name == "working":
@@ -207,7 +212,7 @@ def _parse_line(line: str) -> list[dict[str, object]]:
     return entries
 
 
-def _level(entry: Mapping[str, object]) -> dict[str, object]:
+def _level(entry: Mapping[str, object], units: Units) -> dict[str, object]:
     if not entry.get("name"):
         raise ValueError("storage: a level has no name; write name:field=value, as in 'disk:slots=10'")
     known = (*_TEXT_FIELDS, *_SIZE_FIELDS, *_NUMBER_FIELDS)
@@ -217,14 +222,14 @@ def _level(entry: Mapping[str, object]) -> dict[str, object]:
             raise ValueError(
                 f"storage: unknown field {key!r}, known are {', '.join(known)}{check.suggestion(key, known)}"
             )
-        level[key] = value if key in _TEXT_FIELDS or value is None else _quantity(key, value)
+        level[key] = value if key in _TEXT_FIELDS or value is None else _quantity(key, value, units)
     if level.get("capacity") is not None and level.get("slots") is not None:
         raise ValueError(f"storage: level {level['name']!r} has both capacity and slots; give one of them")
     return level
 
 
-def _quantity(key: str, value: object) -> object:
-    """Return a number as a number; text with a unit is the format's to read."""
+def _quantity(key: str, value: object, units: Units) -> object:
+    """Return a number as a number; text with a unit stays, if it can be read in the document's units."""
     quantity = value
     if isinstance(value, str):
         try:
@@ -232,12 +237,22 @@ def _quantity(key: str, value: object) -> object:
         except ValueError:
             if key == "slots" or not value[:1].isdigit():
                 raise ValueError(f"storage: {key} {value!r} is not a number") from None
-            return value
+            return _with_unit(key, value, units)
     if key in _SIZE_FIELDS:
         if isinstance(quantity, float) and quantity.is_integer():
             quantity = int(quantity)
         return check.integer(f"storage: {key}", quantity)
     return check.number(f"storage: {key}", quantity, positive=key == "bandwidth")
+
+
+def _with_unit(key: str, value: str, units: Units) -> str:
+    read = parse_size if key in _SIZE_FIELDS else parse_bandwidth if key == "bandwidth" else parse_time
+    try:
+        read(value, units)
+    except ValueError as error:
+        remedy = "; units=si counts seconds and bytes" if units.time == "unit" else ""
+        raise ValueError(f"storage: {key}: {error}{remedy}") from None
+    return value
 
 
 def _check_initial(initial_state: str, levels: Sequence[Level]) -> None:
