@@ -124,6 +124,25 @@ def test_the_largest_batch_within_a_budget(source, capsys):
     assert f"budget='{whole.peak}'" in captured.out
 
 
+def test_how_much_longer_it_may_take(source, capsys):
+    """The largest batch may recompute much: a limit leaves a smaller one, whose recomputation keeps to it."""
+    name = f"{source}:make"
+    least, most_bytes = (remat.torch.fit(name, remat.torch.Choices(), max_batch=n).plan.peak for n in (8, 16))
+    asked = ["fit", "torch", name, "--budget", str((least + most_bytes) // 2), "--max-batch", "16"]
+    found = {}
+    for most in ("500%", "0"):
+        assert main([*asked, "--max-overhead", most]) == 0
+        said = capsys.readouterr().out
+        overhead = float(re.search(r"^Overhead +([\d.]+)%", said, re.M)[1])
+        assert overhead <= float(most.rstrip("%"))
+        found[most] = int(re.search(r"^Batch +(\d+) is", said, re.M)[1])
+    assert found["500%"] > found["0"] >= 8
+    assert main(["fit", "torch", name, "--budget", "90kB", "--max-overhead", "0", "--time-limit", "2s"]) == 4
+    assert "it fits, but recomputation takes" in capsys.readouterr().err
+    assert main([*asked, "--max-overhead", "much"]) == 2
+    assert "'much' is no share" in capsys.readouterr().err
+
+
 def test_what_does_not_fit(source, capsys):
     for more in ((), ("--max-batch", "8")):
         given = ["--budget", "5kB", "-a", "dag-auto", "--time-limit", "3s", "--optimizer", "adam"]

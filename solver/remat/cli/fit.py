@@ -24,11 +24,12 @@ args, kwargs); the module returns the loss. It is your code, and it runs; the tr
 executing it. The budget is the device's total: parameters, buffers, inputs, gradients, the optimizer's states,
 activations, and a reserve for the device's context and fragmentation.
 
-With --max-batch, FACTORY(batch=n) is called for n found by doubling and bisection, and each step is captured anew.
+With --max-batch, FACTORY(batch=n) is called for n found by doubling and bisection, and each step is captured anew. The
+largest batch that fits recomputes most: --max-overhead says how much at most.
 
 \b
   remat fit torch train:make --budget 8GB --optimizer adamw -o plan.json
-  remat fit torch train:make --budget 8GB --optimizer adamw --max-batch 256
+  remat fit torch train:make --budget 8GB --optimizer adamw --max-batch 256 --max-overhead 10%
 
 Exit code 0: it fits. 3: proved that it does not. 4: nothing found in time.
 Needs PyTorch: pip install 'remat[torch]'."""
@@ -56,6 +57,7 @@ class _Asked:
     algorithm: str
     time_limit: str
     max_batch: int | None
+    max_overhead: str | None
     output: str | None
 
 
@@ -77,6 +79,7 @@ class _Asked:
 @click.option("-a", "--algorithm", metavar="NAME", default="auto", show_default=True, help="As for solve.")
 @click.option("--time-limit", metavar="TIME", default="30s", show_default=True, help="Of each solve.")
 @click.option("--max-batch", type=click.IntRange(min=1), metavar="N", help="Find the largest batch up to N.")
+@click.option("--max-overhead", metavar="SHARE", help="Recomputation takes at most so much more: 0.1 or 10%.")
 @click.option("-o", "--output", metavar="FILE", help="Where to write the plan (.gz too).")
 @common.verbosity_options
 @click.pass_obj
@@ -100,7 +103,9 @@ def torch(session: Session, /, **given: Any) -> int:
     )
     try:
         with common.user_code(session):
-            fitted = remat.torch.fit(asked.factory, made, max_batch=asked.max_batch, tell=session.remark)
+            fitted = remat.torch.fit(
+                asked.factory, made, max_batch=asked.max_batch, max_overhead=asked.max_overhead, tell=session.remark
+            )
     except remat.torch.TooSmallError as error:
         click.echo(f"Error: {error}", err=True)
         return ExitCode.INFEASIBLE if error.proved else ExitCode.UNKNOWN

@@ -10,6 +10,7 @@ from remat.bridges.torch.choices import Choices
 from remat.bridges.torch.costs import Costs
 from remat.bridges.torch.factory import capture_factory
 from remat.bridges.torch.planning import Plan, TooSmallError, costs_of, make_plan
+from remat.solving.single import read_share
 from remat.units import Units, format_size, format_time
 
 SHOWN = 12
@@ -88,7 +89,12 @@ class Fitted:
 
 
 def fit(
-    factory: str, choices: Choices, *, max_batch: int | None = None, tell: Callable[[str], None] | None = None
+    factory: str,
+    choices: Choices,
+    *,
+    max_batch: int | None = None,
+    max_overhead: float | str | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Fitted:
     """Plan the step of a factory; with `max_batch`, of the largest batch up to that which fits.
 
@@ -98,26 +104,38 @@ def fit(
         ``MODULE:FACTORY``; with `max_batch` it is called with the keyword ``batch``, and captured anew each time.
     choices : Choices
     max_batch : int, optional
+    max_overhead : float or str, optional
+        Recomputation may take at most this share of the time without any: ``0.1``, or ``"10%"``.
     tell : callable, optional
         Is told of each batch that was tried.
 
     Raises
     ------
     TooSmallError
-        If the budget is too small (for one sample, with `max_batch`).
+        If the budget is too small (for one sample, with `max_batch`), or the plan takes longer than `max_overhead`.
     """
-    if max_batch is None:
-        captured = capture_factory(factory)
+    most = None if max_overhead is None else read_share(max_overhead, "max_overhead")
+
+    def planned(captured: Captured, *, search: bool = True) -> tuple[Captured, Plan, Costs]:
         costs = costs_of(captured, choices.costs)
-        plan = make_plan(captured, replace(choices, costs=costs))
+        plan = make_plan(captured, replace(choices, costs=costs), search=search)
+        if most is not None and plan.overhead > most:
+            raise TooSmallError(
+                f"it fits, but recomputation takes {plan.overhead:.2%} more, and at most {float(most):.4g} was asked "
+                "for (max_overhead)",
+                proved=False,
+            )
+        return captured, plan, costs
+
+    if max_batch is None:
+        captured, plan, costs = planned(capture_factory(factory))
         return Fitted(captured, plan, None, by_module(captured, plan, costs), choices)
     found: dict[int, tuple[Captured, Plan, Costs]] = {}
 
     def fits(batch: int) -> bool:
         captured = capture_factory(factory, batch=batch)
-        costs = costs_of(captured, choices.costs)
         try:
-            found[batch] = captured, make_plan(captured, replace(choices, costs=costs), search=batch == 1), costs
+            found[batch] = planned(captured, search=batch == 1)
         except TooSmallError as error:
             if tell is not None:
                 tell(f"batch {batch}: {error}")
@@ -125,7 +143,7 @@ def fit(
                 raise
             return False
         if tell is not None:
-            tell(f"batch {batch} fits")
+            tell(f"batch {batch} fits, recomputation takes {found[batch][1].overhead:.2%} more")
         return True
 
     batch = largest(fits, max_batch)
