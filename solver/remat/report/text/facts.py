@@ -135,18 +135,21 @@ def _machine_lines(machine: Machine, units: Units) -> Iterator[tuple[str, str]]:
         speeds = sorted({_speed(link, units) for link in machine.links})
         yield "links", f"{len(machine.links):,}: {'; '.join(speeds[:4])}{'; ...' if len(speeds) > 4 else ''}"
         return
+    working = {processor.name for processor in machine.processors}
     for k, link in enumerate(machine.links):
-        about = f"{_speed(link, units)}, channel {shown_name(link.channel)}"
+        alone = link.channel not in working
+        beside = f"channel {shown_name(link.channel)}" if alone else f"{shown_name(link.channel)} waits meanwhile"
+        about = f"{_speed(link, units)}, {beside}"
         yield "links" if k == 0 else "", f"{shown_name(machine.link_name(k))}: {about}"
 
 
 def _hiding_lines(hiding: Hiding, units: Units) -> Iterator[tuple[str, str]]:
     for k, (name, movable) in enumerate(hiding.movable.items()):
         what = "any number of bytes" if movable is None else format_size(movable, units, both=True)
+        about = f"{what}, beside runs of {format_time(hiding.compute_time, units)}"
         if movable == 0:
-            what = "nothing: it waits for the processor"
-        about = f"{shown_name(name)}: {what}, beside runs of {format_time(hiding.compute_time, units)}"
-        yield "links can hide" if k == 0 else "", about
+            about = "nothing, since the processor waits meanwhile"
+        yield "links can hide" if k == 0 else "", f"{shown_name(name)}: {about}"
     at = f"at the {'least memory' if hiding.least else 'budget'} of {format_size(hiding.budget, units, both=True)}"
     if not hiding.away:
         yield "offloading", f"{at} nothing has to leave"
@@ -155,7 +158,7 @@ def _hiding_lines(hiding: Hiding, units: Units) -> Iterator[tuple[str, str]]:
     ways = ((hiding.out_bandwidth, "out"), (hiding.back_bandwidth, "back"))
     stuck = [way for bandwidth, way in ways if bandwidth == float("inf")]
     if stuck:
-        yield "", f"free at no bandwidth: it cannot go {' or '.join(stuck)} beside the runs"
+        yield "", f"never free: the processor waits for what goes {' or '.join(stuck)}"
     else:
         needed = " and ".join(f"{_rate(bandwidth, units)} {way}" for bandwidth, way in ways)
         yield "", f"free, by volume, from {needed}"
