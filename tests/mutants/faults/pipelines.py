@@ -75,8 +75,8 @@ FAULTS = faults_of(
         ),
         (
             ORDERS,
-            "if degrees[layer] not in (0, stage.of):",
-            "if degrees[layer] > stage.of:",
+            "if other.parts != own.parts:",
+            "if other.parts > own.parts:",
             "a layer is shared in one way",
             OF_REPLICAS,
         ),
