@@ -95,8 +95,8 @@ def command(session: Session, /, **given: Any) -> int:
             budget=common.split_budgets(asked.budget) or None,
             micro_batches=asked.micro_batches,
             link=asked.link,
-            data=_numbers(asked.data, "data"),
-            zero=_numbers(asked.zero, "zero"),
+            data=common.split_numbers(asked.data, "data"),
+            zero=common.split_numbers(asked.zero, "zero"),
             objective=asked.objective,
             options=common.split_assignments("--option", asked.options),
             time_limit=asked.time_limit,
@@ -108,13 +108,6 @@ def command(session: Session, /, **given: Any) -> int:
     _write(planned, asked)
     _print(planned, asked, session)
     return ExitCode.of(planned.result)
-
-
-def _numbers(text: str, argument: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and len(part) < 8 for part in parts):
-        raise OptionError(f"expected numbers such as 1,2,4, not {text[:60]!r}", argument=argument)
-    return [int(part) for part in parts]
 
 
 def _check_outputs(asked: _Asked) -> None:
