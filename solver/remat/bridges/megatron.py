@@ -29,7 +29,7 @@ def megatron_flags(planned: Planned) -> Flags:
     assert orders is not None
     devices = sorted({stage.device for stage in orders.stages})
     samples = instance.samples or 1
-    flags = [f"pipeline-model-parallel-size {len(devices)}", "tensor-model-parallel-size 1"]
+    flags = [f"pipeline-model-parallel-size {len(devices)}", f"tensor-model-parallel-size {planned.degrees.tensor}"]
     notes: list[str] = []
     flags.append(f"micro-batch-size {samples}")
     flags.append(f"global-batch-size {samples * instance.micro_batches * instance.ranks}")

@@ -205,6 +205,8 @@ class PipelineInstance(BaseInstance):
     def of_tensor(self, count: int) -> Self:
         """Return the instance as it is where each so many neighbours run everything together: one device for all.
 
+        Micro-batches are of its own size, and whole.
+
         Raises
         ------
         ValueError
@@ -221,6 +223,10 @@ class PipelineInstance(BaseInstance):
         degree = Degree(tensor=count, ring=tuple(machine.links[machine.link_index[pair]] for pair in ends))
         layers = tuple(of_group(layer, degree) for layer in self.layers)
         return self.model_copy(update={"layers": layers, "cluster": grouped, "sizes": (), "parts": ()})
+
+    def of_own_size(self) -> Self:
+        """Return the instance with micro-batches of its own size, where it leaves that open."""
+        return self.of_samples(self.samples) if self.sizes and self.samples is not None else self
 
     def alone(self) -> Self:
         """Return the instance as it is where each device runs its layers alone."""

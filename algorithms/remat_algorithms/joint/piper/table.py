@@ -168,8 +168,8 @@ def best_split(rows: Rows) -> Split | None:
             table[first, :, total] = best
             choice[first, total] = of
     total = int(table[0, devices].argmin())
-    load = float(table[0, devices, total])
-    if load == np.inf:
+    largest = float(table[0, devices, total])
+    if largest == np.inf:
         return None
     parts: list[Part] = []
     first, left = 0, devices
@@ -178,7 +178,7 @@ def best_split(rows: Rows) -> Split | None:
         flight = -(-total // copies)
         parts.append(Part(first, end, tensor, copies, flight, fronts.chosen(tensor, flight, first, end)))
         first, left, total = end, left - tensor * copies, total - copies
-    return Split(tuple(parts), load)
+    return Split(tuple(parts), largest)
 
 
 def _loads(rows: Rows, fronts: _Fronts, first: int, way: tuple[int, int], flight: int) -> Floats:
@@ -186,4 +186,5 @@ def _loads(rows: Rows, fronts: _Fronts, first: int, way: tuple[int, int], flight
     tensor, copies = way
     times = fronts.times(tensor, flight, first)[first + 1 :]
     sums = rows.exchange[way]
-    return (times + rows.crossing[tensor][first, first + 1 :]) / copies + sums[first + 1 :] - sums[first]
+    found: Floats = (times + rows.crossing[tensor][first, first + 1 :]) / copies + sums[first + 1 :] - sums[first]
+    return found
