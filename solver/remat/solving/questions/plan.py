@@ -17,7 +17,7 @@ from remat.plugin.context import Progress
 from remat.plugin.proposal import Status
 from remat.solving.budget import Budget
 from remat.solving.entry import solve
-from remat.solving.questions.degrees import Degrees, put_back, ways_of
+from remat.solving.questions.degrees import Degrees, Way, put_back, ways_of
 from remat.solving.result import Result
 from remat.solving.single import AnyInstance, read_seconds
 from remat.units import Number
@@ -136,11 +136,14 @@ def plan(
             threads=threads,
             progress=progress,
         )
-        result = put_back(way, result)
-        solved = result.instance if result.instance is not None and is_pipeline(result.instance) else way.instance
-        found.append(Planned(result, solved, way.degrees))
+        found.append(_planned(way, put_back(way, result)))
     best = min(found, key=lambda one: _rank(one, objective))
     return replace(best, tried={one.degrees: one.result.makespan for one in found})
+
+
+def _planned(way: Way, result: Result) -> Planned:
+    solved = result.instance if result.instance is not None and is_pipeline(result.instance) else way.instance
+    return Planned(result, solved, way.degrees)
 
 
 def _rank(planned: Planned, objective: str) -> tuple[bool, float, bool]:
