@@ -197,11 +197,10 @@ def transformer(
         whole, and keeps half of what the forward saved.
     copies, exchange, transfers, weights, update_every : int, str, str, str, int
         As of the instance; of ``double`` weights, parameters change after twice the devices by default.
-    tensor : str
-        How many devices may run a layer together, such as ``2,4`` (see `tensor.with_groups`).
-    sizes, slices : str, int
+    sizes, slices, tensor : str, int, str
         Other numbers of sequences that micro-batches may have, such as ``2,4``; there are as many sequences in all.
-        Equal parts of a sequence at whose ends it may be cut; 0: sequences stay whole.
+        Equal parts of a sequence at whose ends it may be cut; 0: sequences stay whole. Devices that may run a layer
+        together, such as ``2,4`` (see `tensor.with_groups`).
 
     Returns
     -------

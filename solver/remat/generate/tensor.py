@@ -1,4 +1,4 @@
-"""Layers of a transformer as each of several devices has them that run them together, as Megatron-LM shares them out."""
+"""Layers of a transformer as each of several devices has them that run them together, as Megatron-LM has it."""
 
 from __future__ import annotations
 
