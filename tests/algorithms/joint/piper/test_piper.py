@@ -143,6 +143,12 @@ def test_groups_where_layers_are_few():
     assert result.lower_bound <= result.makespan
 
 
+def test_the_portfolio_asks_it():
+    result = remat.solve(fast(), seed=1)
+    assert result.algorithm == "piper"
+    assert result.makespan == remat.solve(fast(), algorithm="piper").makespan
+
+
 def test_copies_and_groups_together():
     """Two copies of all layers, each on a group of two: no transfers, and an exchange."""
     document = fast(copies=2, exchange="ring", cluster=fast()["cluster"] | {"levels": [{"bandwidth": 2, "latency": 9}]})
