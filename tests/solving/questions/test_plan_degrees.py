@@ -8,6 +8,8 @@ import remat
 from remat.errors import OptionError
 from remat.instance import load
 from remat.instance.saving import instance_document
+from remat.report.plot.schedule import plot
+from remat.report.views.passes import passes_of
 from tests.oracles import referee
 from tests.schedule.test_tensor import drawn
 
@@ -58,6 +60,21 @@ def test_all_degrees_are_tried_and_the_best_is_taken():
         one = remat.plan(net(), tensor=[count], options=FEW)
         assert one.result.makespan == tried[count]
         assert one.degrees.tensor == count
+
+
+def test_pictures_have_all_devices(tmp_path):
+    """Those of a group do the same at the same time, and hold the same."""
+    result = remat.plan(net(), tensor=[2], options=FEW).result
+    found = passes_of(result)
+    assert sorted(set(found.device.tolist())) == [0, 1, 2, 3]
+    for first in (0, 2):
+        one, other = (found.device == first, found.device == first + 1)
+        for column in (found.phase, found.chunk, found.batch, found.start, found.end, found.half):
+            assert column[one].tolist() == column[other].tolist()
+    alone = passes_of(remat.plan(net(), tensor=[1], options=FEW).result)
+    assert len(alone.device) == len(remat.plan(net(), tensor=[1], options=FEW).result.orders)
+    plot(result, tmp_path / "plan.svg", view="devices")
+    assert "g3" in (tmp_path / "plan.svg").read_text()
 
 
 def test_alone_it_is_the_plan_of_the_instance_without():
