@@ -27,7 +27,7 @@ from remat.instance.divisions import (
 from remat.instance.fields import LARGEST_COUNT, Count, Many, check_total, fail
 from remat.instance.layers import OF_FORWARDS, PHASE_TIMES, PREVIOUS, Layer, LayerWork
 from remat.instance.sharding import PipelineSharding
-from remat.instance.tensor import Degree, check_tensor, of_group, ways_of
+from remat.instance.tensor import Degree, check_tensor, in_groups, of_group, ways_of
 
 ROUNDING = 1e-9
 """Share by which sums of given times may be off."""
@@ -212,17 +212,8 @@ class PipelineInstance(BaseInstance):
         ValueError
             If some layer says nothing of so many, or the cluster is not made of such groups; says why.
         """
-        for number, layer in enumerate(self.layers, 1):
-            if str(count) not in layer.tensor:
-                named = f"layer {layer.name!r}" if layer.name else f"entry {number} of the layers"
-                raise ValueError(f"{named} has no entry for {count} devices in `tensor`")
-        grouped = self.cluster.of_groups(count)
-        machine = self.build_machine()
-        memories = [machine.processors[device].memory for device in range(count)]
-        ends = zip(memories, [*memories[1:], memories[0]], strict=True)
-        degree = Degree(tensor=count, ring=tuple(machine.links[machine.link_index[pair]] for pair in ends))
-        layers = tuple(of_group(layer, degree) for layer in self.layers)
-        return self.model_copy(update={"layers": layers, "cluster": grouped, "sizes": (), "parts": ()})
+        layers, cluster = in_groups(self.layers, self.cluster, count)
+        return self.model_copy(update={"layers": layers, "cluster": cluster, "sizes": (), "parts": ()})
 
     def of_own_size(self) -> Self:
         """Return the instance with micro-batches of its own size, where it leaves that open."""

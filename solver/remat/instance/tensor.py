@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from remat.graph.machine import Link, ring_time
+from remat.instance.cluster import ClusterModel
 from remat.instance.divisions import check_work
 from remat.instance.fields import LARGEST_COUNT, fail
 from remat.instance.layers import Layer, TensorWork
@@ -67,6 +68,25 @@ def _later(time: Number | dict[str, Number] | None, wait: Number) -> Number | di
     if isinstance(time, dict):
         return {kind: own + wait for kind, own in time.items()}
     return None if time is None else time + wait
+
+
+def in_groups(layers: Sequence[Layer], cluster: ClusterModel, count: int) -> tuple[tuple[Layer, ...], ClusterModel]:
+    """Return layers and cluster where each so many neighbours run everything together: one device for all of them.
+
+    Raises
+    ------
+    ValueError
+        If some layer says nothing of so many, or the cluster is not made of such groups; says why.
+    """
+    for number, layer in enumerate(layers, 1):
+        if str(count) not in layer.tensor:
+            named = f"layer {layer.name!r}" if layer.name else f"entry {number} of the layers"
+            raise ValueError(f"{named} has no entry for {count} devices in `tensor`")
+    grouped, machine = cluster.of_groups(count), cluster.build()
+    memories = [machine.processors[device].memory for device in range(count)]
+    ends = zip(memories, [*memories[1:], memories[0]], strict=True)
+    degree = Degree(tensor=count, ring=tuple(machine.links[machine.link_index[pair]] for pair in ends))
+    return tuple(of_group(layer, degree) for layer in layers), grouped
 
 
 def ways_of(layer: Layer) -> list[tuple[int, TensorWork]]:

@@ -359,6 +359,15 @@ def spread_in_groups(one: Orders, count: int) -> Orders:
     return Orders(stages, lists, paired)
 
 
+def of_firsts(orders: Orders) -> tuple[Orders, tuple[int, ...]]:
+    """Return the orders of devices without those that run stages together with one before them; and which are left."""
+    others = {device for stage in orders.stages for device in stage.devices[1:]}
+    left = tuple(device for device in range(len(orders.lists)) if device not in others)
+    stages = tuple(replace(stage, device=left.index(stage.device), tensor=1) for stage in orders.stages)
+    paired = tuple(orders.paired[device] for device in left) if orders.paired else ()
+    return Orders(stages, tuple(orders.lists[device] for device in left), paired), left
+
+
 def chain_of_stages(cuts: Sequence[int], devices: Iterable[int]) -> tuple[Stage, ...]:
     """Return stages of consecutive layers: stage i holds layers cuts[i] .. cuts[i+1]-1, on the i-th of the devices."""
     pairs = zip(cuts[:-1], cuts[1:], devices, strict=True)

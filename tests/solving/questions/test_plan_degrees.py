@@ -5,11 +5,13 @@ import random
 import pytest
 
 import remat
+from remat.bridges.pipelining.exporting import export_csv
 from remat.errors import OptionError
 from remat.instance import load
 from remat.instance.saving import instance_document
 from remat.report.plot.schedule import plot
 from remat.report.views.passes import passes_of
+from remat.solving.verifying import examine
 from tests.oracles import referee
 from tests.schedule.test_tensor import drawn
 
@@ -75,6 +77,13 @@ def test_pictures_have_all_devices(tmp_path):
     assert len(alone.device) == len(remat.plan(net(), tensor=[1], options=FEW).result.orders)
     plot(result, tmp_path / "plan.svg", view="devices")
     assert "g3" in (tmp_path / "plan.svg").read_text()
+
+
+def test_a_csv_has_a_row_for_each_group():
+    result = remat.plan(net(), tensor=[2], options={**FEW, "recompute": "none", "placement": "chain"}).result
+    found = export_csv(examine(net(), result.to_dict()))
+    assert len(found.rows) == 2
+    assert "up to 2 devices run a stage together" in found.notes[0]
 
 
 def test_alone_it_is_the_plan_of_the_instance_without():
