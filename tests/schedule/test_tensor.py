@@ -12,6 +12,7 @@ from remat.instance.plainly import plainly
 from remat.plugin import Problem
 from remat.schedule.orders import spread_in_groups
 from tests.oracles import referee
+from tests.seeds import seeds
 
 
 def entry(count, **more):
@@ -242,7 +243,7 @@ def drawn(chance):
     }
 
 
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", seeds(12, 200))
 def test_as_one_device_for_all(number):
     """Groups have the times and peaks of the instance in which each is one device."""
     chance = random.Random(number)
