@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import Annotated, Literal, Self
@@ -219,10 +219,17 @@ class PipelineInstance(BaseInstance):
         """Return the instance with micro-batches of its own size, where it leaves that open."""
         return self.of_samples(self.samples) if self.sizes and self.samples is not None else self
 
+    def of_degrees(self, counts: Collection[int]) -> Self:
+        """Return the instance as it is where only so many devices may run a layer together."""
+        kept = [{key: work for key, work in layer.tensor.items() if int(key) in counts} for layer in self.layers]
+        pairs = zip(self.layers, kept, strict=True)
+        return self.model_copy(
+            update={"layers": tuple(layer.model_copy(update={"tensor": own}) for layer, own in pairs)}
+        )
+
     def alone(self) -> Self:
         """Return the instance as it is where each device runs its layers alone."""
-        layers = tuple(layer.model_copy(update={"tensor": {}}) for layer in self.layers)
-        return self.model_copy(update={"layers": layers})
+        return self.of_degrees(())
 
     @property
     def has_tensor(self) -> bool:

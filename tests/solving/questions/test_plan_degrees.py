@@ -5,11 +5,13 @@ import random
 import pytest
 
 import remat
+from remat.bridges.megatron import megatron_flags
 from remat.bridges.pipelining.exporting import export_csv
 from remat.errors import OptionError
 from remat.instance import load
 from remat.instance.saving import instance_document
 from remat.report.plot.schedule import plot
+from remat.report.text.plan_view import plan_document, plan_lines
 from remat.report.views.passes import passes_of
 from remat.solving.verifying import examine
 from tests.oracles import referee
@@ -62,6 +64,28 @@ def test_all_degrees_are_tried_and_the_best_is_taken():
         one = remat.plan(net(), tensor=[count], options=FEW)
         assert one.result.makespan == tried[count]
         assert one.degrees.tensor == count
+
+
+def test_stages_of_several_degrees():
+    """One layer takes most of the time; two devices run it together, and others run the rest alone."""
+    (layer,) = net()["layers"]
+    one = {"forward_time": 18, "backward_time": 40, "saved_size": 4, "output_size": 2}
+    slow = {key: value for key, value in layer.items() if key != "update_time"} | {"repeat": 1}
+    slow["tensor"] = {"2": layer["tensor"]["2"] | {"update_time": 0}}
+    both = one | {"tensor": {"2": one}}
+    document = net(layers=[both, slow, both], micro_batches=6)
+    planned = remat.plan(document, options={"moves": 20})
+    assert str(planned.degrees) == "data 1, tensor by stage"
+    assert planned.result.makespan == min(planned.tried.values())
+    assert [stage["tensor"] for stage in judged(document, planned)["stages"] if "tensor" in stage] == [2]
+    assert plan_document(planned)["degrees"]["tensor"] == 0
+    flags = megatron_flags(planned)
+    assert "tensor-model-parallel-size 2" in flags.flags
+    assert "1, 2, 1 devices together" in flags.notes[0]
+    only = remat.plan(document, tensor=[1, 2], options=FEW)
+    assert {degrees.tensor for degrees in only.tried} == {1, 2}
+    tight = remat.plan(document, budget=170, options={"moves": 20})
+    assert tight.result.makespan is None or dict(plan_lines(tight))["recomputation"]
 
 
 def test_pictures_have_all_devices(tmp_path):

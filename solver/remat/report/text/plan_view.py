@@ -10,7 +10,7 @@ from remat.graph.taskgraph import TaskGraph
 from remat.report.text.columns import aligned, room
 from remat.report.text.summary import figures
 from remat.schedule.again import segments_of
-from remat.schedule.orders import Orders, Stage
+from remat.schedule.orders import Orders, Phase, Stage
 from remat.solving.questions.binding import Binding
 from remat.solving.questions.plan import Planned
 from remat.units import Number, format_size, format_time
@@ -142,8 +142,19 @@ def _share(planned: Planned) -> float:
 
 def _again(planned: Planned) -> Number:
     """Return the time of what runs again, on all devices: those that run a stage together do so together."""
-    assert planned.result.report is not None
-    return planned.result.report.recompute_time * planned.degrees.tensor
+    result, orders = planned.result, planned.result.orders
+    assert result.report is not None
+    if orders is None or planned.degrees.tensor:
+        return result.report.recompute_time * planned.degrees.tensor
+    # Where stages differ in that, by stage: what a micro-batch runs again takes as long for each of them.
+    own: list[Number] = [0] * len(orders.stages)
+    for phase, number, batch in {operation for listed in orders.lists for operation in listed}:
+        stage = orders.stages[number]
+        if phase in (Phase.B, Phase.BW):
+            layers = [layer for segment in segments_of(stage.recompute, batch) for layer in segment]
+            tasks = [result.graph.tasks.find(f"Fe{layer + 1}.{batch}") for layer in layers]
+            own[number] += sum(result.graph.time[task].item() for task in tasks if task is not None)
+    return sum(time * stage.tensor for time, stage in zip(own, orders.stages, strict=True))
 
 
 def _percent(share: float | None) -> str:

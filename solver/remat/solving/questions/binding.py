@@ -9,7 +9,8 @@ from typing import Any
 from remat.errors import InstanceError, OptionError
 from remat.instance.saving import instance_document
 from remat.solving.entry import solve
-from remat.solving.questions.plan import ALGORITHM, Planned, pipeline_of
+from remat.solving.questions.degrees import ALGORITHM
+from remat.solving.questions.plan import Planned, pipeline_of
 from remat.units import Number
 
 GIB = 2**30
@@ -65,7 +66,8 @@ def binding(
     more: dict[str, Number | None] = {}
     for name, ask in _more(planned):
         try:
-            found = solve(**ask, algorithm=ALGORITHM, options=options, time_limit=time_limit, seed=seed).makespan
+            by = {"algorithm": ALGORITHM, "options": options} if planned.degrees.tensor else {"algorithm": "piper"}
+            found = solve(**ask, **by, time_limit=time_limit, seed=seed).makespan
         except (InstanceError, OptionError):
             continue
         more[name] = report.makespan if found is None else min(found, report.makespan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,12 +21,14 @@ from remat.solving.single import make_problem
 from remat.units import Number
 from remat.verifier import check
 
+ALGORITHM = "pipe-plan"
+
 
 @dataclass(frozen=True)
 class Degrees:
     """How many ranks share the batch, what they share out (stage of ZeRO), and whether gathered layers are kept.
 
-    And how many devices run every stage together.
+    And how many devices run every stage together; 0 where stages differ in that.
     """
 
     data: int = 1
@@ -36,7 +38,7 @@ class Degrees:
 
     def __str__(self) -> str:
         kept = ", kept" if self.keep else ""
-        together = "" if self.tensor == 1 else f", tensor {self.tensor}"
+        together = "" if self.tensor == 1 else f", tensor {self.tensor or 'by stage'}"
         return f"data {self.data}" + (f", ZeRO {self.zero}{kept}" if self.zero else "") + together
 
 
@@ -52,18 +54,29 @@ class Way:
         Of its memories.
     whole : Problem or None
         With all devices, and all ways to run a layer; None: the instance is that of the plan.
+    algorithm : str
+        That plans it; `options` are its own, where it is not that of the command.
     """
 
     degrees: Degrees
     instance: PipelineInstance
     budget: Budget
     whole: Problem | None = None
+    algorithm: str = ALGORITHM
+    options: Mapping[str, Any] | None = None
 
 
 def ways_of(
-    base: PipelineInstance, data: Sequence[int], zero: Sequence[int], tensor: Iterable[int] | None, budget: Budget
+    base: PipelineInstance,
+    data: Sequence[int],
+    zero: Sequence[int],
+    tensor: Iterable[int] | None,
+    budget: Budget,
+    options: Mapping[str, Any],
 ) -> Iterator[Way]:
     """Yield the ways to plan an instance; without `tensor`, in all its degrees that fit the devices.
+
+    `options` are those of the planner: where these let it ask others, `piper` is asked for stages of several degrees.
 
     Raises
     ------
@@ -85,8 +98,17 @@ def ways_of(
             yield Way(Degrees(tensor=count), base.of_tensor(count), own, whole)
         elif tensor is not None:
             raise OptionError(f"not all groups of {count} have as many bytes on each device", argument="tensor")
+    if whole is not None and 1 in chosen and 1 in data and _asks_others(options):
+        again = {"recompute": str(options.get("recompute", "any")) != "none"}
+        mixed = base.of_own_size().of_degrees(chosen)
+        yield Way(Degrees(tensor=0), mixed, budget, whole, "piper", again)
     if 1 not in chosen and 1 not in data:
         raise OptionError("ranks that share the batch run each layer alone: leave 1 among them", argument="data")
+
+
+def _asks_others(options: Mapping[str, Any]) -> bool:
+    """Whether options of the planner let it ask other planners, too, and take their stages."""
+    return str(options.get("zoo", True)).lower() == "true" and str(options.get("placement", "any")) == "any"
 
 
 def _budgets(whole: Problem, count: int) -> dict[str, int | str | None] | None:
@@ -191,7 +213,7 @@ def put_back(way: Way, result: Result) -> Result:
             lower_bound=0,
             least_budget=None,
         )
-    orders = spread_in_groups(result.orders, way.degrees.tensor)
+    orders = spread_in_groups(result.orders, way.degrees.tensor) if way.degrees.tensor else result.orders
     followed = follow(whole.instance, whole.graph, whole.machine, orders)
     assert isinstance(followed, Followed), f"groups run what one device runs: {followed}"
     reference = no_recompute_time(followed.graph)

@@ -17,12 +17,10 @@ from remat.plugin.context import Progress
 from remat.plugin.proposal import Status
 from remat.solving.budget import Budget
 from remat.solving.entry import solve
-from remat.solving.questions.degrees import Degrees, Way, put_back, ways_of
+from remat.solving.questions.degrees import ALGORITHM, Degrees, Way, put_back, ways_of
 from remat.solving.result import Result
 from remat.solving.single import AnyInstance, read_seconds
 from remat.units import Number
-
-ALGORITHM = "pipe-plan"
 
 OBJECTIVES = ("sample", "makespan")
 
@@ -118,24 +116,23 @@ def plan(
     if isinstance(link, str) and link.strip().isdecimal():
         link = int(link)
     base = pipeline_of(load(instance), devices=devices, micro_batches=micro_batches, link=link)
-    ways = list(ways_of(base, list(data), list(zero), tensor, budget))
+    ways = list(ways_of(base, list(data), list(zero), tensor, budget, options or {}))
     limit = read_seconds(time_limit, default=None)
     deadline = None if limit is None else time.monotonic() + limit
     found: list[Planned] = []
     for number, way in enumerate(ways):
         left = None if deadline is None else max(0.05, (deadline - time.monotonic()) / (len(ways) - number))
-        result = solve(
-            way.instance,
-            algorithm=ALGORITHM,
-            budget=way.budget,
-            options=options,
-            time_limit=left,
-            gap=gap,
-            patience=patience,
-            seed=seed,
-            threads=threads,
-            progress=progress,
-        )
+        more: dict[str, Any] = {"seed": seed, "threads": threads, "progress": progress, "time_limit": left}
+        if way.algorithm == ALGORITHM:
+            more |= {"options": options, "gap": gap, "patience": patience}
+        else:
+            more |= {"options": way.options}
+        try:
+            result = solve(way.instance, algorithm=way.algorithm, budget=way.budget, **more)
+        except OptionError:
+            if way.algorithm == ALGORITHM:
+                raise
+            continue
         found.append(_planned(way, put_back(way, result)))
     best = min(found, key=lambda one: _rank(one, objective))
     return replace(best, tried={one.degrees: one.result.makespan for one in found})
