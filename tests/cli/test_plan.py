@@ -45,6 +45,26 @@ CHAIN = {
 FEW = ("-O", "moves=20", "-O", "zoo=false")
 
 
+def test_devices_that_run_stages_together(run: Run, save: Save, tmp_path: Any) -> None:
+    keys = ("forward_time", "backward_time", "weight_time", "saved_size", "weight_saved_size", "parameter_size")
+    half = {key: LAYER[key] // 2 for key in keys} | {"output_size": 1, "optimizer_size": 5}
+    net = save(NET | {"layers": [LAYER | {"tensor": {"2": half}}]})
+    plan = str(tmp_path / "plan.json")
+    asked = ("plan", net, "--devices", "4", "--tensor", "2", *FEW)
+    outcome = run(*asked, "-o", plan, "--output-instance", str(tmp_path / "four.json"), "--as", "megatron")
+    assert (outcome.code, outcome.err) == (0, "")
+    for text in ("gpu0 to gpu1", "gpu2 to gpu3", "--tensor-model-parallel-size 2", "--pipeline-model-parallel-size 2"):
+        assert text in outcome.out
+    assert run("verify", str(tmp_path / "four.json"), plan).code == 0
+    found = json.loads(run(*asked, "--format", "json").out)
+    assert found["degrees"] == {"data": 1, "zero": 0, "keep": False, "tensor": 2}
+    assert found["stages"][0]["devices"] == ["gpu0", "gpu1"]
+    for wrong in ("3", "two", "-1", "0"):
+        outcome = run("plan", net, "--devices", "4", "--tensor", wrong, *FEW)
+        assert outcome.code == 2
+        assert "--tensor" in outcome.err
+
+
 def test_table_and_files(run: Run, save: Save, tmp_path: Any) -> None:
     net = save(NET)
     files = {name: str(tmp_path / name) for name in ("plan.json", "two.json", "plan.svg")}

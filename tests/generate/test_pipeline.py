@@ -36,6 +36,31 @@ def test_what_does_not_go_with_branches(more):
         uniform(branches=2, **more)
 
 
+def test_devices_that_run_layers_together():
+    """A block adds up an activation twice, each way; three of these are saved whole, the rest is shared out."""
+    layers = remat.load(transformer(preset="gpt2-xl", tensor="5, 25")).layers
+    block = layers[1]
+    assert list(block.tensor) == ["5", "25"]
+    work, activation = block.tensor["5"], layers[0].output_size
+    assert work.forward_time == pytest.approx(block.forward_time / 5)
+    assert work.backward_time == pytest.approx(block.backward_time / 5)
+    assert work.parameter_size == -(-block.parameter_size // 5)
+    assert work.saved_size == 3 * activation + -(-(block.saved_size - 3 * activation) // 5)
+    assert (work.output_size, block.output_size) == (activation, activation)
+    sums = [(layer.tensor["5"].forward_collective_size, layer.tensor["5"].backward_collective_size) for layer in layers]
+    assert sums == [(activation, 0), (2 * activation, 2 * activation), (0, activation)]
+    assert layers[-1].tensor["5"].output_size == -(-layers[-1].output_size // 5)
+    assert not remat.load(transformer(preset="gpt2-xl")).has_tensor
+
+
+@pytest.mark.parametrize(
+    ("tensor", "why"), [("2", "2 devices do not divide the 25 heads"), ("1", "above 1"), ("5,", "above 1")]
+)
+def test_devices_that_cannot_run_layers_together(tensor, why):
+    with pytest.raises(ValueError, match=why):
+        transformer(preset="gpt2-xl", tensor=tensor)
+
+
 def test_sizes_are_those_of_larger_batches():
     """Each size is the generator's own for so many sequences; nothing is scaled."""
     made = transformer(sizes="2,4", micro_batches=8)

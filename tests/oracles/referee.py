@@ -121,6 +121,7 @@ def check(document, schedule, budget=None):
         own = lowering.read_machine(schedule["machine"])
         report.machine_differs = own != machine
         machine = own
+    document, follows = orders.in_groups(document, machine, schedule)
     graph = lowering.lower(document, machine, orders.degrees_of(document, schedule))
     steps, initial = schedule, {}
     if isinstance(schedule, dict):
@@ -159,6 +160,9 @@ def check(document, schedule, budget=None):
     if not report.violations:
         _without_tolerance(simulation)
     _count(graph, machine, actions, report)
+    for device, first in follows.items():
+        own, others = machine.processors[device], machine.processors[first]
+        report.peaks[own], report.idle[device] = report.peaks[others], report.idle[first]
     return report
 
 

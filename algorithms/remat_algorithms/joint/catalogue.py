@@ -54,6 +54,18 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         any_links=True,
     ),
     Algorithm(
+        name="piper",
+        solver="remat_algorithms.joint.piper.piper:solve",
+        options="remat_algorithms.joint.piper.piper:PiperOptions",
+        kinds=("pipeline",),
+        summary="stages, tensor and data degrees, and what recomputes, for the least largest load; then 1F1B",
+        guarantee="heuristic",
+        complexity="O(layers^2 * devices^2 * degrees)",
+        reference="Tarnawski et al. 2021",
+        several_memories=True,
+        any_links=True,
+    ),
+    Algorithm(
         name="pipe-plan",
         solver="remat_algorithms.joint.pipe_plan.pipe_plan:solve",
         options="remat_algorithms.joint.pipe_plan.pipe_plan:PlanOptions",

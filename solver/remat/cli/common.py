@@ -336,6 +336,14 @@ def warn_of_bare_budgets(
             click.echo(f"Warning: --budget: {size} bytes: did you mean {meant}?", err=True)
 
 
+def split_numbers(text: str, argument: str) -> list[int]:
+    """Split a list of numbers such as ``1,2,4``."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) < 8 for part in parts):
+        raise OptionError(f"expected numbers such as 1,2,4, not {text[:60]!r}", argument=argument)
+    return [int(part) for part in parts]
+
+
 def split_budgets(given: tuple[str, ...]) -> dict[str, int | str | None]:
     """Split ``[MEMORY=]SIZE`` texts; a bare size stands under the empty name."""
     capacities: dict[str, int | str | None] = {}

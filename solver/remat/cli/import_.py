@@ -55,7 +55,7 @@ is that of most edges, bytes by time.
   remat solve bert.json
   remat import dnn-partitioning bert24_inference.json -o bert.json --split expert.json --schedule plan.json"""
 
-PIPER_HELP = """Make a pipeline of a profile of layers, of their ways to run on one device.
+PIPER_HELP = """Make a pipeline of a profile of layers, of their ways to run on one device, and on several together.
 
 JSON is a profile as the repository piper has them (.gz too): seconds a sample, bytes in flight and throughout, edges in
 bytes. A micro-batch is one sample. What a layer holds in flight is its output and what it saves.
@@ -242,6 +242,7 @@ class _Partitioning:
     help="What of a layer's time its forward takes. [default: a third]",
 )
 @click.option("--way", metavar="NAME", default="vanilla", show_default=True, help="Which way to run each layer.")
+@click.option("--tensor", metavar="N,N", help="Devices that may run a layer together. [default: the profile's]")
 @click.option(
     "--weights", type=click.Choice(("flush", "stash", "double", "single")), default="flush", show_default=True
 )
@@ -255,6 +256,8 @@ def piper(session: Session, /, path: str, name: str | None, output: str, **given
     from remat.bridges.placement_profiles.tensor_parallel import Chosen, import_layers
     from remat.instance import instance_document
 
+    if given["tensor"] is not None:
+        given["tensor"] = tuple(common.split_numbers(given["tensor"], "tensor"))
     made = import_layers(path, Chosen(**given), name=name)
     for note in made.notes:
         session.note(note)

@@ -23,6 +23,7 @@ INSTANCE is a pipeline, or a chain with parameters, which says nothing of micro-
   remat plan net.json --devices 8 --budget 8GB
   remat plan net.json --budget 16GiB -o plan.json --plot plan.svg
   remat plan net.json --devices 8 -b 16GiB --data 1,2,4 --zero 0,1   ranks that share the batch
+  remat plan net.json --budget 16GiB --tensor 1,2                    devices that run stages together
   remat plan chain.json --devices 8 -b 16GiB --micro-batches 32 --link 25GB/s
   remat plan net.json --devices 8 -b 8GB --explain                   what binds, and what more would buy
   remat plan net.json --devices 8 -b 8GB --as megatron               as flags, and what these cannot say
@@ -41,6 +42,7 @@ class _Asked:
     link: str | None
     data: str
     zero: str
+    tensor: str | None
     objective: str
     options: tuple[str, ...]
     time_limit: str | None
@@ -62,6 +64,9 @@ class _Asked:
 @click.option("--micro-batches", type=click.IntRange(min=1), metavar="N", help="Of a step, on all ranks together.")
 @click.option("--link", metavar="BANDWIDTH", help="Between any two devices, such as 25GB/s.")
 @click.option("--data", metavar="N,N", default="1", show_default=True, help="Numbers of ranks to choose from.")
+@click.option(
+    "--tensor", metavar="N,N", help="Devices that may run a stage together. [default: as the layers list and fit]"
+)
 @click.option("--zero", metavar="N,N", default="0", show_default=True, help="Stages of ZeRO to choose from.")
 @click.option(
     "--objective",
@@ -95,8 +100,9 @@ def command(session: Session, /, **given: Any) -> int:
             budget=common.split_budgets(asked.budget) or None,
             micro_batches=asked.micro_batches,
             link=asked.link,
-            data=_numbers(asked.data, "data"),
-            zero=_numbers(asked.zero, "zero"),
+            data=common.split_numbers(asked.data, "data"),
+            zero=common.split_numbers(asked.zero, "zero"),
+            tensor=None if asked.tensor is None else common.split_numbers(asked.tensor, "tensor"),
             objective=asked.objective,
             options=common.split_assignments("--option", asked.options),
             time_limit=asked.time_limit,
@@ -108,13 +114,6 @@ def command(session: Session, /, **given: Any) -> int:
     _write(planned, asked)
     _print(planned, asked, session)
     return ExitCode.of(planned.result)
-
-
-def _numbers(text: str, argument: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and len(part) < 8 for part in parts):
-        raise OptionError(f"expected numbers such as 1,2,4, not {text[:60]!r}", argument=argument)
-    return [int(part) for part in parts]
 
 
 def _check_outputs(asked: _Asked) -> None:

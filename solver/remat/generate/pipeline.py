@@ -11,6 +11,7 @@ from remat.generate.networks.operations import BYTES
 from remat.generate.networks.parameters import States
 from remat.generate.networks.transformer import PRESETS
 from remat.generate.networks.transformer import transformer as chain_of_transformer
+from remat.generate.tensor import with_groups
 from remat.units import parse_bandwidth, parse_size, parse_time
 
 MOST_PARTS = 64
@@ -175,6 +176,7 @@ def transformer(
     update_every: int | None = None,
     sizes: str = "",
     slices: int = 0,
+    tensor: str = "",
 ) -> Document:
     """Return one training step of a transformer on a cluster.
 
@@ -193,13 +195,12 @@ def transformer(
     split : bool
         Whether the backward is in two halves. That of the parameters takes as long as the forward, at most half of the
         whole, and keeps half of what the forward saved.
-    copies, exchange, transfers : int, str, str
-        Devices on which a layer may lie, how these add up their gradients, and what transfers hold up.
-    weights, update_every : str, int, optional
-        When parameters change; of ``double``, after so many micro-batches (default: twice the devices).
-    sizes, slices : str, int
+    copies, exchange, transfers, weights, update_every : int, str, str, str, int
+        As of the instance; of ``double`` weights, parameters change after twice the devices by default.
+    sizes, slices, tensor : str, int, str
         Other numbers of sequences that micro-batches may have, such as ``2,4``; there are as many sequences in all.
-        Equal parts of a sequence at whose ends it may be cut; 0: sequences stay whole.
+        Equal parts of a sequence at whose ends it may be cut; 0: sequences stay whole. Devices that may run a layer
+        together, such as ``2,4`` (see `tensor.with_groups`).
 
     Returns
     -------
@@ -212,15 +213,15 @@ def transformer(
     count = check.integer("devices", devices, minimum=1)
     ranks = _ranks(count, data, zero, keep=keep)
     batches = check.integer("micro_batches", micro_batches, minimum=1)
-    levels = _levels(link, latency, network, node if node is not None and node < count else None)
+    layers = with_groups(_with_updates(_layers(chain, split=split), chain, there=bool(ranks)), tensor, PRESETS[preset])
     made = document(
         kind="pipeline",
         name=f"{chain['name']}_p{count}_m{batches}",
         description=f"{chain['description']}; {batches} micro-batches on {count} devices, {link} between them",
         units=SECONDS_AND_BYTES,
         micro_batches=batches,
-        layers=_with_updates(_layers(chain, split=split), chain, there=bool(ranks)),
-        cluster=_cluster(count, memory, levels, transfers),
+        layers=layers,
+        cluster=_cluster(count, memory, _levels(link, latency, network, node, count), transfers),
         **(_copied(copies, exchange) | ranks | _changing(weights, update_every, count)),
         **_in_sizes(model, sizes, split=split),
         **_in_slices(model, slices, split=split),
@@ -235,14 +236,14 @@ def _cluster(count: int, memory: str | None, levels: list[dict[str, Any]], trans
     return {"devices": [device], "levels": levels} | ({} if transfers == "overlap" else {"transfers": transfers})
 
 
-def _levels(link: str, latency: str, network: str, node: int | None) -> list[dict[str, Any]]:
+def _levels(link: str, latency: str, network: str, node: int | None, count: int) -> list[dict[str, Any]]:
     """Return the levels of a cluster: links within a node, where there are several, and those between all."""
     level = {
         "bandwidth": check.text("link", link, parse_bandwidth),
         "latency": check.text("latency", latency, parse_time),
     }
     check.text("network", network, parse_bandwidth)
-    if node is None:
+    if node is None or node >= count:
         return [level]
     return [{"devices": check.integer("node", node, minimum=1), **level}, {"bandwidth": network, "latency": latency}]
 

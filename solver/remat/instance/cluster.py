@@ -119,6 +119,34 @@ class ClusterModel(Model):
             )
         return self
 
+    def of_groups(self, count: int) -> Self:
+        """Return the cluster in which each so many neighbours are one device, the first of them.
+
+        Raises
+        ------
+        ValueError
+            If they are not all alike, within each group and from group to group; says why.
+        """
+        every = [(name, device) for device in self.devices for name in device.names]
+        if len(every) % count:
+            raise ValueError(f"groups of {count} do not divide the {len(every)} devices")
+        for first in range(0, len(every), count):
+            if len({(device.type_name, device.memory) for _, device in every[first : first + count]}) > 1:
+                named = f"{every[first][0]} to {every[first + count - 1][0]}"
+                raise ValueError(f"{named} are devices of different kinds")
+        levels: list[LevelModel] = []
+        for level in self.levels:
+            if level.devices is not None and level.devices % count and count % level.devices:
+                raise ValueError(f"groups of {count} do not fit into those of {level.devices} devices of a level")
+            of = None if level.devices is None else level.devices // count
+            if of is None or of > 1:
+                levels.append(level.model_copy(update={"devices": of}))
+        devices = [
+            device.model_copy(update={"name": name, "type": device.type_name, "count": 1})
+            for name, device in every[::count]
+        ]
+        return self.model_copy(update={"devices": tuple(devices), "levels": tuple(levels)})
+
     def build(self, ranks: int = 1) -> Machine:
         """Build the machine: a memory and a processor a device, and a link between any two of them each way.
 

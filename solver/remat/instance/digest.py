@@ -125,6 +125,9 @@ def _leave_out_derived_defaults(document: dict[str, Any]) -> None:
         _drop_equal(stage, "gradient_size", stage.get("output_size", 0))
         _drop_equal(stage, "backward_reads", reads)
         _drop_equal(stage, "parameter_gradient_size", stage.get("parameter_size", 0))
+        for work in stage.get("tensor", {}).values():
+            _drop_equal(work, "gradient_size", work.get("output_size", 0))
+            _drop_equal(work, "parameter_gradient_size", work.get("parameter_size", 0))
         for variant in stage.get("variants", ()):
             _drop_equal(variant, "saving_workspace", stage.get("saving_workspace", stage.get("forward_workspace", 0)))
             _drop_equal(variant, "saving_forward_time", stage.get("saving_forward_time", stage.get("forward_time", 0)))

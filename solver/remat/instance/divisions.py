@@ -148,16 +148,20 @@ def check_works(works: Sequence[LayerWork], layers: Sequence[Layer], at: str) ->
     if len(works) != len(layers):
         raise fail(f"{len(works):,} entries, and the instance has {len(layers):,} layers", f"{at}.layers")
     for index, (work, layer) in enumerate(zip(works, layers, strict=True)):
-        where = f"{at}.layers[{index}]"
-        if work.is_split != layer.is_split:
-            has, other = ("a", "none") if work.is_split else ("no", "one")
-            raise fail(f"this has {has} weight_time, and the layer has {other}", where)
-        if work.weight_saved_size and not work.is_split:
-            raise fail("only a layer with a weight_time keeps something for it", f"{where}.weight_saved_size")
-        if work.paired_time is not None:
-            raise fail("the time of two operations at once is given for the instance's own layers only", where)
-        if able(work) != able(layer):
-            raise fail("this runs on other types of devices than the layer", where)
+        check_work(work, layer, f"{at}.layers[{index}]")
+
+
+def check_work(work: LayerWork, layer: Layer, where: str) -> None:
+    """Refuse a work that is not that of the layer, or runs on other types of devices."""
+    if work.is_split != layer.is_split:
+        has, other = ("a", "none") if work.is_split else ("no", "one")
+        raise fail(f"this has {has} weight_time, and the layer has {other}", where)
+    if work.weight_saved_size and not work.is_split:
+        raise fail("only a layer with a weight_time keeps something for it", f"{where}.weight_saved_size")
+    if work.paired_time is not None:
+        raise fail("the time of two operations at once is given for the instance's own layers only", where)
+    if able(work) != able(layer):
+        raise fail("this runs on other types of devices than the layer", where)
 
 
 def able(work: LayerWork) -> frozenset[str] | None:
@@ -167,10 +171,10 @@ def able(work: LayerWork) -> frozenset[str] | None:
 
 
 def with_work(layers: Iterable[Layer], works: Iterable[LayerWork]) -> tuple[Layer, ...]:
-    """Return the layers with other times and sizes."""
+    """Return the layers with other times and sizes; of devices that run them together, nothing is known then."""
     names = LayerWork.model_fields
     return tuple(
-        layer.model_copy(update={name: getattr(work, name) for name in names})
+        layer.model_copy(update={name: getattr(work, name) for name in names} | {"tensor": {}})
         for layer, work in zip(layers, works, strict=True)
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from remat.instance.base import Text
@@ -16,6 +18,8 @@ OF_FORWARDS = frozenset(
     ["name", "reads", "repeat", "forward_time", "output_size", "forward_workspace", "parameter_size"]
 )
 """What a layer says of its forward, and of its parameters as they lie there."""
+
+MOST_DEGREES = 16
 
 PHASE_TIMES = ("forward_time", "backward_time", "weight_time")
 
@@ -78,6 +82,34 @@ class LayerWork(Model):
         return sum(known) if len(known) == len(PHASE_TIMES) else None
 
 
+class TensorWork(LayerWork):
+    """Times and sizes of one of several devices that run a layer together, each on a share of its tensors.
+
+    Nothing is scaled: they are those of that device, for one whole micro-batch.
+    """
+
+    parameter_size: Size = Field(default=0, description="Bytes of its share of the parameters.")
+    parameter_gradient_size: Size | None = Field(
+        default=None, description="Bytes in which their gradients are added up; null: as the parameters."
+    )
+    optimizer_size: Size = Field(default=0, description="Bytes of its share of the optimizer's state.")
+    update_time: Time = Field(
+        default=0, description="Time in which a device updates its share of the parameters, at the end of a step."
+    )
+    forward_collective_size: Size = Field(
+        default=0, description="Bytes that the devices add up, in a ring, in the course of each forward."
+    )
+    backward_collective_size: Size = Field(
+        default=0, description="Bytes that the devices add up, in a ring, in the course of each backward."
+    )
+
+    @property
+    def of_parameters(self) -> tuple[int, int, int]:
+        """Bytes of its parameters, of their gradients and the optimizer's state."""
+        gradients = self.parameter_gradient_size
+        return self.parameter_size, self.parameter_size if gradients is None else gradients, self.optimizer_size
+
+
 class Layer(LayerWork):
     """A layer (or `repeat` equal ones), with times and sizes of one micro-batch."""
 
@@ -103,6 +135,10 @@ class Layer(LayerWork):
         default=0, description="Bytes kept beside the one version of its parameters, to correct for staleness."
     )
     repeat: Count = Field(default=1, description="So many equal layers, one after the other.")
+    tensor: Annotated[dict[str, TensorWork], Field(max_length=MOST_DEGREES)] = Field(
+        default={},
+        description='What one of 2, 4, ... devices has that run it together: an object "2" -> times and sizes.',
+    )
 
     @property
     def parameter_gradient_bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import Annotated, Literal, Self
@@ -27,6 +27,7 @@ from remat.instance.divisions import (
 from remat.instance.fields import LARGEST_COUNT, Count, Many, check_total, fail
 from remat.instance.layers import OF_FORWARDS, PHASE_TIMES, PREVIOUS, Layer, LayerWork
 from remat.instance.sharding import PipelineSharding
+from remat.instance.tensor import Degree, check_tensor, in_groups, of_group, ways_of
 
 ROUNDING = 1e-9
 """Share by which sums of given times may be off."""
@@ -201,6 +202,45 @@ class PipelineInstance(BaseInstance):
         tokens = self.tokens.model_copy(update={"slices": used, "cut": cut})
         return self.model_copy(update={"tokens": tokens, "micro_batches": self.micro_batches // self.slices * len(cut)})
 
+    def of_tensor(self, count: int) -> Self:
+        """Return the instance as it is where each so many neighbours run everything together: one device for all.
+
+        Micro-batches are of its own size, and whole.
+
+        Raises
+        ------
+        ValueError
+            If some layer says nothing of so many, or the cluster is not made of such groups; says why.
+        """
+        layers, cluster = in_groups(self.layers, self.cluster, count)
+        return self.model_copy(update={"layers": layers, "cluster": cluster, "sizes": (), "parts": ()})
+
+    def of_own_size(self) -> Self:
+        """Return the instance with micro-batches of its own size, where it leaves that open."""
+        return self.of_samples(self.samples) if self.sizes and self.samples is not None else self
+
+    def of_degrees(self, counts: Collection[int]) -> Self:
+        """Return the instance as it is where only so many devices may run a layer together."""
+        kept = [{key: work for key, work in layer.tensor.items() if int(key) in counts} for layer in self.layers]
+        pairs = zip(self.layers, kept, strict=True)
+        return self.model_copy(
+            update={"layers": tuple(layer.model_copy(update={"tensor": own}) for layer, own in pairs)}
+        )
+
+    def alone(self) -> Self:
+        """Return the instance as it is where each device runs its layers alone."""
+        return self.of_degrees(())
+
+    @property
+    def has_tensor(self) -> bool:
+        """Whether several devices may run a layer together."""
+        return any(layer.tensor for layer in self.layers)
+
+    @property
+    def is_shareable(self) -> bool:
+        """Whether schedules may share a layer's micro-batches: in parts, or by devices that run it together."""
+        return bool(self.parts) or self.has_tensor
+
     @property
     def degrees(self) -> tuple[int, ...]:
         """In how many `parts` a micro-batch may be shared out."""
@@ -227,27 +267,33 @@ class PipelineInstance(BaseInstance):
         ways: list[tuple[int, Sequence[LayerWork]]] = [(1, self.layers)]
         ways += [(degree, part.layers) for degree, part in zip(self.degrees, self.parts, strict=True)]
         layers = [
-            least_work(layer, [(count if work else 1, works[index]) for count, works in ways])
+            least_work(
+                layer,
+                [
+                    *((count if work else 1, works[index]) for count, works in ways),
+                    *((count if work else 1, own) for count, own in ways_of(layer)),
+                ],
+            ).model_copy(update={"tensor": {}})
             for index, layer in enumerate(self.layers)
         ]
         return self.model_copy(update={"layers": tuple(layers), "parts": ()})
 
-    def works(self, degrees: Sequence[int] = ()) -> list[tuple[LayerWork, ...]]:
+    def works(self, degrees: Sequence[Degree] = ()) -> list[tuple[LayerWork, ...]]:
         """Return, for each layer (repeats one by one), its work on micro-batch 0, 1, ..., after which they recur.
 
-        `degrees` says, for each layer, how many devices share every micro-batch: then it is the work of one of them.
+        `degrees` says, for each layer, how devices share every micro-batch: then it is the work of one of them.
         """
         if self.tokens is not None and self.cut:
             slices = self.tokens.of_cut(self.cut)
             sliced = zip(*(one.layers for one in slices), strict=True)
             return [own for own, layer in zip(sliced, self.layers, strict=True) for _ in range(layer.repeat)]
-        listed: list[tuple[LayerWork, ...]] = [(layer,) for layer in self.each_layer()]
-        if not degrees or max(degrees) == 1:
+        listed: list[tuple[LayerWork, ...]] = [(layer,) for layer in self.each_layer(degrees)]
+        if all(degree.parts == 1 for degree in degrees):
             return listed
         index = [number for number, layer in enumerate(self.layers) for _ in range(layer.repeat)]
         parts = {degree: part.layers for degree, part in zip(self.degrees, self.parts, strict=True)}
         return [
-            own if degree == 1 else (parts[degree][number],)
+            own if degree.parts == 1 else (parts[degree.parts][number],)
             for own, number, degree in zip(listed, index, degrees, strict=True)
         ]
 
@@ -268,11 +314,17 @@ class PipelineInstance(BaseInstance):
             last[layer.name] = len(found) - 1
         return found
 
-    def each_layer(self) -> list[Layer]:
-        """Return all layers, repeats one by one; of ranks that share states out, as one of these has them."""
+    def each_layer(self, degrees: Sequence[Degree] = ()) -> list[Layer]:
+        """Return all layers, repeats one by one; of ranks that share states out, as one of these has them.
+
+        So it is of devices that run a layer together, as `degrees` says for each.
+        """
         ranks = self.sharding
         own = self.layers if ranks is None else [_of_rank(layer, ranks) for layer in self.layers]
-        return [layer for layer in own for _ in range(layer.repeat)]
+        found = [layer for layer in own for _ in range(layer.repeat)]
+        if degrees:
+            found = [of_group(layer, degree) for layer, degree in zip(found, degrees, strict=True)]
+        return found
 
     def whole_layers(self) -> list[Layer]:
         """Return all layers, repeats one by one, with all their parameters."""
@@ -284,6 +336,7 @@ class PipelineInstance(BaseInstance):
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:
+        check_tensor(self.layers)
         operations = self.length * self.micro_batches
         if operations > LARGEST_COUNT:
             raise fail(
@@ -325,6 +378,8 @@ class PipelineInstance(BaseInstance):
                 works += [(work, f".{key}[{number}].layers[{index}]") for index, work in enumerate(size.layers)]
         for number, part in enumerate(self.tokens.slices if self.tokens else ()):
             works += [(work, f".tokens.slices[{number}].layers[{index}]") for index, work in enumerate(part.layers)]
+        for index, layer in enumerate(self.layers):
+            works += [(work, f".layers[{index}].tensor.{key}") for key, work in layer.tensor.items()]
         for work, at in works:
             given = work.model_fields_set
             if self.is_inference and (more := sorted(given - OF_FORWARDS)):
@@ -353,6 +408,12 @@ class PipelineInstance(BaseInstance):
         for layer in self.layers:
             total += layer.repeat * self.copies * sum(layer.of_parameters)
             total += layer.repeat * (versions * layer.parameter_size + layer.discrepancy_size)
+            for _, work in ways_of(layer):
+                each = work.output_size + work.saved_size + work.weight_saved_size
+                readers = self.length if self.has_skips else 1
+                total += layer.repeat * (self.micro_batches * (each + readers * work.gradient_bytes))
+                total += layer.repeat * (work.forward_workspace + work.backward_workspace)
+                total += layer.repeat * self.copies * sum(work.of_parameters)
         return total
 
     def _check_closing(self) -> None:
@@ -431,6 +492,20 @@ class PipelineInstance(BaseInstance):
             if self.copies > 1:
                 raise fail("the slices of a sequence stay on one device: a layer has one copy", ".copies")
             check_tokens(self.tokens, self.micro_batches, self.layers)
+        return self
+
+    @model_validator(mode="after")
+    def _groups(self) -> Self:
+        for index, layer in enumerate(self.layers):
+            at = f".layers[{index}].tensor"
+            if not layer.tensor:
+                continue
+            if self.is_stream:
+                raise fail(f"with weights {self.weights}, each device runs its layers alone", at)
+            if self.sharding is not None:
+                raise fail("one rank is modelled, whose devices run their layers alone", at)
+            if self.tokens is not None:
+                raise fail("the slices of a sequence are run by one device each", at)
         return self
 
     @model_validator(mode="after")

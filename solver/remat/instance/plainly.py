@@ -1,6 +1,6 @@
 """Models from documents that are as they should be, without pydantic's validators: building those costs every start.
 
-The fields of our models are few in kind: texts, choices, models, lists of these, and all that has a `PlainValidator`,
+The fields of our models are few in kind: texts, choices, models, lists, tables, and all that has a `PlainValidator`,
 which is a function of ours. They are read here as pydantic reads them; whatever else a model may have, or a document
 has, gives None, and pydantic judges the document and says what is wrong. Nothing is accepted here that it would refuse.
 """
@@ -144,6 +144,8 @@ def _reader(annotation: Any, metadata: list[Any]) -> Reader:
         return _choice(frozenset(arguments))
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         return _many(_reader(arguments[0], []), least, most)
+    if origin is dict and arguments[0] is str:
+        return _named(_text(None), _reader(arguments[1], []), least, most)
     if origin in (Union, UnionType) and len(arguments) == 2 and arguments[1] is NoneType:
         inner_reader = _reader(arguments[0], metadata)
         return lambda value: None if value is None else inner_reader(value)
@@ -197,6 +199,15 @@ def _choice(choices: frozenset[Any]) -> Reader:
         return value
 
     return read
+
+
+def _named(name: Reader, read: Reader, least: int, most: int | None) -> Reader:
+    def read_all(values: Any) -> dict[str, Any]:
+        if type(values) is not dict or len(values) < least or (most is not None and len(values) > most):
+            unusual()
+        return {name(key): read(value) for key, value in values.items()}
+
+    return read_all
 
 
 def _many(read: Reader, least: int, most: int | None) -> Reader:

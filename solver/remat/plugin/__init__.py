@@ -31,7 +31,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from remat.errors import OptionError
+    from remat.errors import InstanceError, OptionError
     from remat.graph.bounds import NeededTasks, makespan_bound, needed_tasks
     from remat.graph.chain import Chain, Variants
     from remat.graph.machine import Link, Machine, Memory, Processor
@@ -68,6 +68,7 @@ _HOME = {
     "Context": "remat.plugin.context",
     "DagInstance": "remat.instance",
     "Entry": "remat.schedule.operations",
+    "InstanceError": "remat.errors",
     "IntArray": "remat.graph.taskgraph",
     "Layer": "remat.instance",
     "Layout": "remat.schedule.operations",
@@ -145,6 +146,7 @@ __all__ = [
     "Context",
     "DagInstance",
     "Entry",
+    "InstanceError",
     "IntArray",
     "Layer",
     "Layout",

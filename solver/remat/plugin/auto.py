@@ -359,6 +359,10 @@ def _is_step(problem: Problem) -> bool:
     return not _is_stream(problem)
 
 
+def _has_groups(problem: Problem) -> bool:
+    return bool(getattr(problem.instance, "has_tensor", False))
+
+
 def _small_pipeline(problem: Problem) -> bool:
     return _is_step(problem) and len(problem.graph.tasks) <= MOST_PROVED
 
@@ -519,6 +523,7 @@ TABLE: tuple[Rule, ...] = (
     Rule("pipeline", "forwards only, copies of layers", ("placement-replicated",), _has_copies),
     Rule("pipeline", "forwards only", ("tarnawski-ip",), _is_inference),
     Rule("pipeline", "weights that change while micro-batches are under way", ("1f1b-star",), _changes),
+    Rule("pipeline", "layers that several devices may run together", ("piper",), _has_groups),
     Rule("pipeline", "any other", ("pipe-search",), _is_step),
     Rule("pipeline", "at most 300 tasks", ("pipe-exact",), _small_pipeline, options={"work": 20.0}),
 )

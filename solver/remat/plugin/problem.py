@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from remat.graph.samples import Samples
     from remat.graph.taskgraph import TaskGraph
     from remat.instance import Instance
+    from remat.instance.tensor import Degree
 
 FOR_PARAMETERS = "; use weight-offload, zero, zero-offload or l2l, or one for task graphs, such as dag-auto"
 
@@ -71,8 +72,8 @@ class Problem:
 
         return lower(self.instance, self.machine)
 
-    def graph_of(self, degrees: Sequence[int]) -> TaskGraph:
-        """Return the task graph of schedules that share micro-batches in parts (`degrees_of`); of none, `graph`."""
+    def graph_of(self, degrees: Sequence[Degree]) -> TaskGraph:
+        """Return the task graph of schedules that share layers out (`degrees_of`); of none, `graph`."""
         from remat.instance.lowering import lower
 
         return lower(self.instance, self.machine, degrees) if degrees else self.graph
@@ -103,8 +104,8 @@ class Problem:
 
     @property
     def in_parts(self) -> bool:
-        """Whether a schedule may share out micro-batches in parts: the graph is then that of one that does not."""
-        return bool(getattr(self.instance, "parts", ()))
+        """Whether a schedule may share out micro-batches in parts, or layers: the graph is of one that does neither."""
+        return bool(getattr(self.instance, "is_shareable", False))
 
     @cached_property
     def least_makespan(self) -> Number:
@@ -153,7 +154,7 @@ class Problem:
 
     @cached_property
     def memory_bounds(self) -> list[MemoryBound | None]:
-        """Least bytes for each memory of the machine; none where a schedule may share micro-batches out in parts."""
+        """Least bytes for each memory of the machine; none where a schedule may share micro-batches or layers out."""
         if self.in_parts:
             return [None] * len(self.machine.memories)
         return memory_bounds(self.graph, self.machine, self.needed)

@@ -96,7 +96,7 @@ class _Closing:
         tasks: PipelineTasks,
     ) -> None:
         self.instance, self.machine, self.before, self.tasks = instance, machine, plan, tasks
-        self.layers = instance.each_layer()
+        self.layers = instance.each_layer(tasks.degrees)
         self.counts = [instance.micro_batches * int(parts) for parts in tasks.parts]
         graph = plan.graph
         device_of = {processor.memory: index for index, processor in enumerate(machine.processors)}

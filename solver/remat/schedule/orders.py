@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from remat.errors import InstanceError
-from remat.graph.machine import Machine
+from remat.graph.machine import Link, Machine
 from remat.graph.taskgraph import BoolArray, IntArray, Ragged, TaskGraph
 from remat.instance.fields import LARGEST_COUNT
+from remat.instance.tensor import Degree
 from remat.schedule.again import Segment, Segments, read_recompute, recompute_document, segments_of
+from remat.units import Number
 
 if TYPE_CHECKING:
     from remat.instance import PipelineInstance
@@ -54,7 +56,8 @@ class Stage:
     """Layers (counted from 0, in order) that one device runs as one.
 
     Several stages may hold the same layers, on other devices: each micro-batch passes one of them. Or `of` of them
-    share each micro-batch, and this one runs part number `part`. `recompute` are layers that run forwards again.
+    share each micro-batch, and this one runs part number `part`. `recompute` are layers that run forwards again. With a
+    `tensor` degree above 1, so many neighbours run the layers together: `device` is the first of them.
     """
 
     layers: tuple[int, ...]
@@ -62,6 +65,12 @@ class Stage:
     part: int = 0
     of: int = 1
     recompute: tuple[Segment, ...] = ()
+    tensor: int = 1
+
+    @property
+    def devices(self) -> range:
+        """The devices that run it."""
+        return range(self.device, self.device + self.tensor)
 
 
 @dataclass(frozen=True)
@@ -155,12 +164,15 @@ class PipelineTasks:
         The group of each layer's W among these; -1 where its backward is whole.
     parts : (layers,) int64
         How many devices share each micro-batch of a layer: so many tasks there are of it.
+    degrees : tuple of Degree
+        How layers are shared, as `degrees_of` has it.
     """
 
     layers: int
     batches: int
     weight: IntArray
     parts: IntArray
+    degrees: tuple[Degree, ...] = ()
 
     @cached_property
     def _start(self) -> IntArray:
@@ -260,36 +272,100 @@ def _woven(forward: list[int], backward: list[int], first: int) -> tuple[list[in
     return tasks + rest, together + [False] * len(rest)
 
 
-def tasks_of(instance: PipelineInstance, degrees: Sequence[int] = ()) -> PipelineTasks:
+def tasks_of(instance: PipelineInstance, degrees: Sequence[Degree] = ()) -> PipelineTasks:
     """Return where an instance's tasks stand; `degrees` as in `remat.instance.lowering.lower`."""
     split = np.array([layer.is_split for layer in instance.each_layer()], dtype=bool)
     weight = np.where(split, np.cumsum(split) - 1, -1)
-    parts = np.array(degrees, dtype=np.int64) if degrees else np.ones(len(split), dtype=np.int64)
-    return PipelineTasks(len(split), instance.micro_batches, weight, parts)
+    parts = np.ones(len(split), dtype=np.int64)
+    if degrees:
+        parts = np.array([degree.parts for degree in degrees], dtype=np.int64)
+    return PipelineTasks(len(split), instance.micro_batches, weight, parts, tuple(degrees))
 
 
-def degrees_of(instance: PipelineInstance, stages: Sequence[Stage]) -> tuple[int, ...]:
-    """Return, for each layer, how many devices share every micro-batch; empty where none is shared.
+def degrees_of(instance: PipelineInstance, machine: Machine, stages: Sequence[Stage]) -> tuple[Degree, ...]:
+    """Return, for each layer, how devices share every micro-batch; empty where none is shared.
 
     Raises
     ------
     InstanceError
-        Where stages share a layer in different ways, or in parts that the instance says nothing of.
+        Where stages share a layer in different ways, or in some that the instance says nothing of.
     """
-    if all(stage.of == 1 for stage in stages):
+    if all(stage.of == stage.tensor == 1 for stage in stages):
         return ()
     known = {1, *instance.degrees}
-    degrees = [0] * instance.length
+    degrees: list[Degree | None] = [None] * instance.length
+    layers = instance.each_layer()
     for index, stage in enumerate(stages):
         at = f"$.stages[{index}].part"
         if stage.of not in known:
             ways = ", ".join(map(str, sorted(known - {1}))) or "none"
             raise InstanceError(f"the instance has no {stage.of} parts of a micro-batch; it has {ways}", at)
+        own = Degree(stage.of, stage.tensor, _ring_of(machine, stage, f"$.stages[{index}].tensor"))
         for layer in stage.layers:
-            if degrees[layer] not in (0, stage.of):
-                raise InstanceError(f"layer {layer + 1} is in {degrees[layer]} parts elsewhere", at)
-            degrees[layer] = stage.of
-    return tuple(degree or 1 for degree in degrees)
+            if stage.tensor > 1 and str(stage.tensor) not in layers[layer].tensor:
+                known_ = ", ".join(layers[layer].tensor) or "none"
+                text = f"layer {layer + 1} has no entry for {stage.tensor} devices in `tensor`; it has {known_}"
+                raise InstanceError(text, f"$.stages[{index}].tensor")
+            other = degrees[layer] or own
+            if other.parts != own.parts:
+                raise InstanceError(f"layer {layer + 1} is in {other.parts} parts elsewhere", at)
+            if other.tensor != own.tensor:
+                text = f"layer {layer + 1} is run by {other.tensor} devices together elsewhere"
+                raise InstanceError(text, f"$.stages[{index}].tensor")
+            if [_speed(link) for link in other.ring] != [_speed(link) for link in own.ring]:
+                text = f"layer {layer + 1} is on another group, whose links are not as those here"
+                raise InstanceError(text, f"$.stages[{index}].tensor")
+            degrees[layer] = own
+    return tuple(degree or Degree() for degree in degrees)
+
+
+def _speed(link: Link) -> tuple[Number | None, Number, Number]:
+    return link.bandwidth, link.latency, link.delay
+
+
+def _ring_of(machine: Machine, stage: Stage, at: str) -> tuple[Link, ...]:
+    """Return the links between the devices that run a stage together, each to the next, and the last to the first.
+
+    Raises
+    ------
+    InstanceError
+        If they are no group of equal devices, or also share micro-batches in parts.
+    """
+    if stage.tensor == 1:
+        return ()
+    if stage.of > 1:
+        raise InstanceError("a stage is run in parts of micro-batches, or by several devices together, not both", at)
+    if stage.devices.stop > len(machine.processors):
+        first, count = machine.processors[stage.device].name, len(machine.processors)
+        raise InstanceError(f"{stage.tensor} devices from {first} on go beyond the cluster's {count}", at)
+    own = [machine.processors[device] for device in stage.devices]
+    for other in own[1:]:
+        for what, values in (
+            ("type", [own[0].type, other.type]),
+            ("bytes", [machine.memories[one.memory].capacity for one in (own[0], other)]),
+        ):
+            if values[0] != values[1]:
+                text = f"{own[0].name} and {other.name} differ in {what} ({values[0]}, {values[1]})"
+                raise InstanceError(f"a group is of equal devices, and {text}", at)
+    ends = zip(own, [*own[1:], own[0]], strict=True)
+    return tuple(machine.links[machine.link_index[one.memory, other.memory]] for one, other in ends)
+
+
+def spread_in_groups(one: Orders, count: int) -> Orders:
+    """Return the orders of devices of which each so many neighbours run together what one runs in the orders given."""
+    stages = tuple(replace(stage, device=count * stage.device, tensor=count) for stage in one.stages)
+    lists = tuple(own for listed in one.lists for own in (listed, *((),) * (count - 1)))
+    paired = tuple(own for at in one.paired for own in (at, *(frozenset[int](),) * (count - 1)))
+    return Orders(stages, lists, paired)
+
+
+def of_firsts(orders: Orders) -> tuple[Orders, tuple[int, ...]]:
+    """Return the orders of devices without those that run stages together with one before them; and which are left."""
+    others = {device for stage in orders.stages for device in stage.devices[1:]}
+    left = tuple(device for device in range(len(orders.lists)) if device not in others)
+    stages = tuple(replace(stage, device=left.index(stage.device), tensor=1) for stage in orders.stages)
+    paired = tuple(orders.paired[device] for device in left) if orders.paired else ()
+    return Orders(stages, tuple(orders.lists[device] for device in left), paired), left
 
 
 def chain_of_stages(cuts: Sequence[int], devices: Iterable[int]) -> tuple[Stage, ...]:
@@ -408,15 +484,19 @@ def read_stages(
     versions: list[int] = []
     for index, stage in enumerate(listed):
         path = f"$.stages[{index}]"
-        if not isinstance(stage, dict) or stage.keys() - {"versions", "part", "recompute"} != {"layers", "device"}:
+        more = {"versions", "part", "recompute", "tensor"}
+        if not isinstance(stage, dict) or stage.keys() - more != {"layers", "device"}:
             raise InstanceError(
-                "a stage is an object with the keys layers and device, and perhaps part and recompute", path
+                "a stage is an object with the keys layers and device, and perhaps part, recompute and tensor", path
             )
         if not isinstance(stage["device"], str) or stage["device"] not in known:
             raise InstanceError(f"unknown device {str(stage['device'])[:60]!r}", f"{path}.device")
         held, part = _read_layers(stage["layers"], layers, f"{path}.layers"), _read_part(stage, f"{path}.part")
         again = read_recompute(stage["recompute"], held, f"{path}.recompute") if "recompute" in stage else ()
-        stages.append(Stage(held, known[stage["device"]], *part, again))
+        together = stage.get("tensor", 1)
+        if type(together) is not int or not 1 <= together <= LARGEST_COUNT:
+            raise InstanceError("expected how many devices run it together", f"{path}.tensor")
+        stages.append(Stage(held, known[stage["device"]], *part, again, together))
         if "versions" in stage:
             kept = stage["versions"]
             if type(kept) is not int or not 1 <= kept <= LARGEST_COUNT:
@@ -458,6 +538,7 @@ def stages_document(stages: Iterable[Stage], devices: Sequence[str]) -> list[dic
         {"layers": _shown(stage.layers), "device": devices[stage.device]}
         | ({} if stage.of == 1 else {"part": [stage.part + 1, stage.of]})
         | ({"recompute": recompute_document(stage.recompute)} if stage.recompute else {})
+        | ({} if stage.tensor == 1 else {"tensor": stage.tensor})
         for stage in stages
     ]
 

@@ -104,6 +104,10 @@ def read_pattern(document: dict[str, Any], devices: Sequence[str], layers: int, 
         For what is no pattern; whether all is there, and when it can be, is for the verifier to say.
     """
     stages, versions = read_stages(document.get("stages"), devices, layers)
+    for index, stage in enumerate(stages):
+        if stage.tensor > 1:
+            text = "in a pattern, each device runs its layers alone"
+            raise InstanceError(text, f"$.stages[{index}].tensor")
     if any(stage.recompute for stage in stages):
         raise InstanceError("a plan without end runs everything once; recompute is for orders", "$.stages")
     period = read_time(document.get("period"), units, "$.period")

@@ -158,7 +158,7 @@ def _followed(
     """
     assert proposal.orders is not None
     assert is_pipeline(problem.instance)
-    from remat.solving.orders import Followed, follow
+    from remat.solving.orders import Followed, follow, with_followers
 
     unbounded = problem.machine.with_capacities({memory.name: None for memory in problem.machine.memories})
     followed = follow(problem.instance, problem.graph, problem.machine, proposal.orders)
@@ -177,7 +177,7 @@ def _followed(
         sizes = {name: peak.size for name, peak in free.peaks.items()}
         return None, None, _enough(problem.machine, sizes, sufficient=solver.guarantee == "strategy"), ""
     _check_claims(problem, solver, proposal, report)
-    return followed, report, None, ""
+    return followed, with_followers(report, problem.machine, proposal.orders), None, ""
 
 
 def _enough(machine: Machine, sizes: Mapping[str, int], *, sufficient: bool) -> LeastBudget:

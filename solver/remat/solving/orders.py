@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError
 from remat.graph.machine import Machine
@@ -14,7 +14,7 @@ from remat.placement import Stuck, place_orders
 from remat.schedule.closing import plan_of
 from remat.schedule.orders import Orders, degrees_of, initial_of, tasks_of
 from remat.schedule.steps import Steps
-from remat.verifier import Violation, check_orders
+from remat.verifier import Report, Violation, check_orders
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -26,6 +26,32 @@ class Followed:
 
     graph: TaskGraph
     steps: Steps
+
+
+def with_followers(report: Report, machine: Machine, orders: Orders) -> Report:
+    """Return a report in which devices that run stages together with a first one hold, and do, what that does."""
+    groups = {stage.devices for stage in orders.stages if stage.tensor > 1}
+    if not groups:
+        return report
+    peaks, busy, spans, profiles = dict(report.peaks), dict(report.busy), dict(report.spans), dict(report.profiles)
+    for group in groups:
+        first = machine.processors[group[0]]
+        for device in group[1:]:
+            other = machine.processors[device]
+            one, own = (machine.memories[processor.memory].name for processor in (first, other))
+            for listed, names in (
+                (peaks, (own, one)),
+                (profiles, (own, one)),
+                (busy, (other.name, first.name)),
+                (spans, (other.name, first.name)),
+            ):
+                _take(listed, *names)
+    return replace(report, peaks=peaks, busy=busy, spans=spans, profiles=profiles)
+
+
+def _take(listed: dict[str, Any], own: str, other: str) -> None:
+    if other in listed:
+        listed[own] = listed[other]
 
 
 def follow(
@@ -42,7 +68,7 @@ def follow(
     `initial` says where parameters lie from the start; by default on the devices of the stages that hold their layers.
     """
     assert is_pipeline(instance)
-    degrees = degrees_of(instance, orders.stages)
+    degrees = degrees_of(instance, machine, orders.stages)
     if degrees:
         graph = lower(instance, machine, degrees)
     tasks = tasks_of(instance, degrees)

@@ -208,7 +208,7 @@ def examine(
                 outcome = place(graph, used.with_capacities({m.name: None for m in used.memories}), steps)
         assert not isinstance(outcome, Unplaceable)
         steps = steps.placed(outcome.start)
-    report = check(graph, used, steps)
+    report = _of_all(check(graph, used, steps), used, orders)
     period = _period_of(loaded, document)
     if period is not None and report.ok:
         steady, wrong = check_cycle(graph, used, steps, period)
@@ -218,6 +218,15 @@ def examine(
         name = used.memories[overrun.memory].name
         more = (Violation(overrun.step, "capacity", f"{name} would hold {overrun.needed} of {overrun.capacity}"),)
     return Examined(loaded, document, started(graph, used, steps), used, steps, judged(report, *more), orders)
+
+
+def _of_all(report: Report, machine: Machine, orders: Orders | None) -> Report:
+    """Return a report with the figures of devices that run stages together with others, too."""
+    if orders is None:
+        return report
+    from remat.solving.orders import with_followers
+
+    return with_followers(report, machine, orders)
 
 
 def _streamed(

@@ -71,6 +71,7 @@ def _check_places(
     for stage in orders.stages:
         for layer in stage.layers:
             homes.setdefault(layer, set()).add(stage.device)
+    _check_groups(orders, devices, findings)
     for layer in range(tasks.layers):
         where = homes.get(layer, set())
         if len(where) > copies:
@@ -79,6 +80,20 @@ def _check_places(
             findings.add(None, "initial-placement", message)
         elif not where:
             findings.add(None, "initial-placement", f"layer {layer + 1} is in no stage")
+
+
+def _check_groups(orders: Orders, devices: Sequence[str], findings: Findings) -> None:
+    """Devices that run a stage together run nothing but what their group does."""
+    groups = {range(stage.device, stage.device + stage.tensor) for stage in orders.stages}
+    of: dict[int, range] = {}
+    for group in sorted(groups, key=lambda one: (-len(one), one.start)):
+        for device in group:
+            other = of.setdefault(device, group)
+            if other != group and device < len(devices):
+                first, last = devices[other[0]], devices[min(other[-1], len(devices) - 1)]
+                mine = "a stage of its own" if len(group) == 1 else f"a stage with those from {devices[group[0]]} on"
+                message = f"{devices[device]} runs {mine}, and one together with {first} to {last}"
+                findings.add(None, "initial-placement", message)
 
 
 def _check_pairs(orders: Orders, findings: Findings) -> None:

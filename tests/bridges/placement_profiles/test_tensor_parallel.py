@@ -60,6 +60,31 @@ def test_another_way_to_run_them():
     assert (layer.forward_time, layer.saved_size) == (0.2, 2)
 
 
+def in_groups():
+    """Return the profile with figures of two and four devices for some of the layers."""
+    document = copy.deepcopy(PROFILE)
+    document["nodes"][0]["TMPCs"] |= {"2": [way(0.2, 5, 9, 10)], "4": [way(0.1, 3, 8, 5, "activation recomp")]}
+    document["nodes"][1]["TMPCs"] |= {"2": [way(0.6, 10, 3, 40)]}
+    return document
+
+
+def test_what_several_devices_have():
+    layers = import_layers(in_groups()).instance.each_layer()
+    assert [list(layer.tensor) for layer in layers] == [["2"], [], ["2"]]
+    work = layers[0].tensor["2"]
+    assert work.forward_time + work.backward_time == pytest.approx(0.2)
+    assert (work.output_size, work.saved_size) == (5, 4)
+    assert work.of_parameters == (5, 5, 0)
+    assert layers[2].tensor["2"].of_parameters == (10, 10, 20)
+
+
+@pytest.mark.parametrize("chosen", [Chosen(tensor=(1,)), Chosen(tensor=(4,)), Chosen(weights="stash")])
+def test_what_is_left_out(chosen):
+    document = in_groups()
+    document["edges"].pop(2)  # parameters that change meanwhile go with layers in a row
+    assert not import_layers(document, chosen).instance.has_tensor
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -70,6 +95,8 @@ def test_another_way_to_run_them():
         (lambda d: d["edges"].append(dict(d["edges"][0], sourceId=2, destId=0)), "the edges have a cycle"),
         (lambda d: d["edges"].pop(1) and d["edges"].pop(1), "nobody reads node"),
         (lambda d: d.update(bandwidth=0), "bandwidth"),
+        (lambda d: d["nodes"][0]["TMPCs"].update({"2": {}}), r"TMPCs\.2: expected a list of ways"),
+        (lambda d: d["nodes"][0]["TMPCs"].update(two=[way(1, 1, 1, 1)]), "'two' is no number of devices"),
     ],
 )
 def test_what_is_wrong_is_named(change, message):

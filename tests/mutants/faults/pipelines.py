@@ -3,10 +3,11 @@
 from tests.mutants.fault import faults_of
 
 LOWERING, CLOSING, ORDERS = "instance/lowering/pipeline.py", "schedule/closing.py", "schedule/orders.py"
-MACHINE, SHARDED = "graph/machine.py", "schedule/sharded.py"
+MACHINE, SHARDED, TENSOR = "graph/machine.py", "schedule/sharded.py", "instance/tensor.py"
 PERIODIC, INSTANCE = "verifier/periodic.py", "instance/pipeline.py"
 OF_PATTERNS = ("tests/verifier/test_patterns.py",)
 OF_REPLICAS = ("tests/algorithms/parallel/pipeline/test_replicas.py",)
+OF_GROUPS = ("tests/schedule/test_tensor.py",)
 OF_PLANS = ("tests/verifier/test_pipelines.py",)
 
 FAULTS = faults_of(
@@ -75,11 +76,20 @@ FAULTS = faults_of(
         ),
         (
             ORDERS,
-            "if degrees[layer] not in (0, stage.of):",
-            "if degrees[layer] > stage.of:",
+            "if other.parts != own.parts:",
+            "if other.parts > own.parts:",
             "a layer is shared in one way",
             OF_REPLICAS,
         ),
+        (TENSOR, "turns=2", "turns=1", "all add up what each gathers", OF_GROUPS),
+        (
+            ORDERS,
+            "zip(own, [*own[1:], own[0]], strict=True)",
+            "zip(own, own, strict=True)",
+            "a ring goes to the next device",
+            OF_GROUPS,
+        ),
+        ("verifier/waits.py", "if other != group and", "if False and", "groups run nothing else", OF_GROUPS),
         (
             PERIODIC,
             '"double": min(2, in_flight)',

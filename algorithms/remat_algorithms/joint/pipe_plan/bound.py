@@ -54,7 +54,7 @@ def limits_of(problem: Problem) -> Limits | None:
     """Return what bounds a problem; None where layers are no chain, or micro-batches are divided."""
     instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
-    apart = instance.has_skips or instance.tokens is not None or instance.parts or instance.is_stream
+    apart = instance.has_skips or instance.tokens is not None or instance.is_shareable or instance.is_stream
     # What waits at a host need not be made again.
     apart = apart or instance.cluster.host is not None
     paired = any(layer.paired_time is not None for layer in instance.layers)

@@ -122,7 +122,7 @@ def solve(problem: Problem, options: PlanOptions, context: Context) -> Proposal:
 
 def _too_large(problem: Problem, instance: PipelineInstance) -> Proposal | None:
     """Return the answer where what some layer reads and makes at once fits on no device, whatever runs when."""
-    if instance.parts:
+    if instance.is_shareable:
         return None
     graph, machine = problem.graph, problem.machine
     rows = [np.add.reduceat(np.append(graph.size[of.items], 0), of.start[:-1]) for of in (graph.reads, graph.writes)]
@@ -315,7 +315,9 @@ class _Planning:
         if self.instance.has_skips or self.instance.cut or self.options.placement != "any":
             return False
         listed = [layer for stage in stages for layer in stage.layers]
-        return listed == list(range(self.instance.length)) and not degrees_of(self.instance, stages)
+        return listed == list(range(self.instance.length)) and not degrees_of(
+            self.instance, self.problem.machine, stages
+        )
 
     # --- search -------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from remat.plugin import OptionError, Orders, Pass, PipelineInstance, Problem, Stage
+from remat.plugin import OptionError, Orders, Pass, PipelineInstance, Problem
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,9 @@ class Replicas:
         if self.count == 1:
             return one
         count = self.count
+        of = count if self.parts else 1
         stages = tuple(
-            Stage(stage.layers, stage.device * count + k, *((k, count) if self.parts else (0, 1)), stage.recompute)
+            replace(stage, device=stage.device * count + k, part=k % of, of=of)
             for stage in one.stages
             for k in range(count)
         )

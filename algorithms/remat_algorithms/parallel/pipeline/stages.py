@@ -228,7 +228,7 @@ def placed(problem: Problem, orders: Orders) -> tuple[Steps, Number, list[int]] 
     """Return the steps of orders, their makespan, and the most bytes of each device; None if they cannot be run."""
     instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
-    degrees = degrees_of(instance, orders.stages)
+    degrees = degrees_of(instance, machine, orders.stages)
     graph = problem.graph_of(degrees)
     places, mode = initial_of(graph, machine, orders), instance.cluster.transfers
     plan = plan_of(instance, graph, machine, orders, places, tasks_of(instance, degrees))

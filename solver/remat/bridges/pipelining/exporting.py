@@ -12,7 +12,7 @@ from remat.bridges.pipelining.orders import first_uneven, rows_of
 from remat.bridges.pipelining.rendezvous import hang_of, told, with_transfers
 from remat.errors import OptionError
 from remat.instance import PipelineInstance
-from remat.schedule.orders import Orders
+from remat.schedule.orders import Orders, of_firsts
 from remat.solving.verifying import Examined
 
 Transfers = Literal["none", "grouped", "single"]
@@ -49,10 +49,12 @@ def export_csv(examined: Examined, *, transfers: Transfers = "none") -> Exported
     orders = examined.orders
     if orders is None:
         raise OptionError("a CSV is made of a pipeline's orders, and the schedule lists steps")
+    largest = max(stage.tensor for stage in orders.stages)
+    orders, left = of_firsts(orders)
     layout = check_layout(rows_of(orders))
-    devices = [processor.name for processor in examined.machine.processors]
+    devices = [examined.machine.processors[device].name for device in left]
     if transfers == "none":
-        return Exported(layout.rows, tuple(_notes(orders, layout, devices)))
+        return Exported(layout.rows, tuple(_notes(orders, layout, devices, largest)))
     if isinstance(examined.instance, PipelineInstance) and examined.instance.has_skips:
         raise OptionError(
             "layers read others than the one before, and a CSV has sends and receives between neighbouring stages only "
@@ -72,10 +74,12 @@ def export_csv(examined: Examined, *, transfers: Transfers = "none") -> Exported
             f"beforehand ({would_do} would do)",
             argument="transfers",
         )
-    return Exported(full.rows, tuple(_notes(orders, layout, devices)))
+    return Exported(full.rows, tuple(_notes(orders, layout, devices, largest)))
 
 
-def _notes(orders: Orders, layout: Layout, devices: list[str]) -> Iterator[str]:
+def _notes(orders: Orders, layout: Layout, devices: list[str], largest: int) -> Iterator[str]:
+    if largest > 1:
+        yield f"up to {largest} devices run a stage together: a row is of the first of them, the others have the same"
     if len(layout.copies) > 1:
         own = ", ".join(f"{stages[0]} to {stages[-1]}" for stages in layout.copies[:8])
         yield f"the model is there {len(layout.copies)} times, as stages {own}; PyTorch knows one copy"

@@ -7,7 +7,9 @@ bytes a second, devices and the bytes of each. Nodes are in no order.
 
 A layer of the instance is one way to run a node on one device; its forward has a share of the time, as nothing is said
 of that. What it holds in flight is its output and what it saves; what it holds throughout are parameters, as many bytes
-of gradients, and the rest as states of the optimizer.
+of gradients, and the rest as states of the optimizer. What several devices have that run it together are the figures of
+their degree, whose times have what these wait for in them; what they gather besides where an edge leaves the stage
+(``syncTimeFw``, ``syncTimeBw``) is left out.
 """
 
 from __future__ import annotations
@@ -53,6 +55,8 @@ class Chosen:
         Which way to run a layer on one device.
     weights : str
         As of a pipeline.
+    tensor : tuple of int or None
+        How many devices may run a layer together, beside one alone; None: as many as the profile has figures of.
     """
 
     devices: int | None = None
@@ -62,6 +66,7 @@ class Chosen:
     forward_share: float = FORWARD
     way: str = "vanilla"
     weights: str = "flush"
+    tensor: tuple[int, ...] | None = None
 
 
 def import_layers(source: Source, chosen: Chosen | None = None, *, name: str | None = None) -> ImportedLayers:
@@ -158,6 +163,23 @@ def _order(nodes: Any, reads: dict[int, list[int]]) -> list[int]:
     return found
 
 
+def _works(index: int, entry: dict[str, Any], output: int, chosen: Chosen) -> dict[str, Any]:
+    """Return what several devices have that run a node together: none where parameters change meanwhile."""
+    degrees = entry["TMPCs"]
+    listed_ = degrees if chosen.tensor is None else map(str, chosen.tensor)
+    wanted = [degree for degree in listed_ if degree != "1" and degree in degrees]
+    found: dict[str, Any] = {}
+    for degree in wanted if chosen.weights == "flush" else ():
+        path = f"$.nodes[{index}].TMPCs.{str(degree)[:20]}"
+        ways = degrees[degree]
+        if not isinstance(ways, list):
+            raise InstanceError("expected a list of ways to run it on so many devices", path)
+        for place, way in enumerate(ways):
+            if isinstance(way, dict) and way.get("id") == chosen.way:
+                found[degree] = _work(way, f"{path}[{place}]", output, chosen)
+    return found
+
+
 def _layer(index: int, entry: dict[str, Any], own: int, output: int, chosen: Chosen) -> dict[str, Any]:
     path = f"$.nodes[{index}].TMPCs"
     degrees = entry.get("TMPCs")
@@ -168,12 +190,20 @@ def _layer(index: int, entry: dict[str, Any], own: int, output: int, chosen: Cho
     if place is None:
         known = ", ".join(str(way.get("id")) for way in ways if isinstance(way, dict))
         raise InstanceError(f"no way {chosen.way!r}; there is {known}", f"{path}.1")
-    way, path = ways[place], f"{path}.1[{place}]"
+    together = _works(index, entry, output, chosen)
+    return {
+        "name": f"{entry.get('name') or 'layer'}{own}",
+        **_work(ways[place], f"{path}.1[{place}]", output, chosen),
+        **({"tensor": together} if together else {}),
+    }
+
+
+def _work(way: dict[str, Any], path: str, output: int, chosen: Chosen) -> dict[str, Any]:
+    """Return the times and sizes of a way to run a node, on one device."""
     time, share = number(way, "timePerSample", path), chosen.forward_share
     parameters, always = size(way, "parameterSize", path), size(way, "memoryUsageB", path)
     gradients = min(parameters, max(0, always - parameters))
     return {
-        "name": f"{entry.get('name') or 'layer'}{own}",
         "forward_time": time * share,
         "backward_time": time * (1 - share),
         "output_size": output,

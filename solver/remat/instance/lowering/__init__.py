@@ -14,6 +14,7 @@ from remat.instance.kinds import is_adjoint, is_dag, is_pipeline
 if TYPE_CHECKING:
     from remat.graph.samples import Samples
     from remat.instance import Instance
+    from remat.instance.tensor import Degree
 
 __all__ = ["chain_of", "lower", "machine_of", "samples_of"]
 
@@ -23,10 +24,10 @@ def _of(module: str, function: str) -> Any:
     return getattr(import_module(f"remat.instance.lowering.{module}"), function)
 
 
-def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[int] = ()) -> TaskGraph:
+def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[Degree] = ()) -> TaskGraph:
     """Return the task graph of an instance (O(size of the instance)) on a machine, its own if not given.
 
-    `degrees`, of a pipeline, says for each layer how many devices share every micro-batch; by default one.
+    `degrees`, of a pipeline, says for each layer how devices share every micro-batch; by default none does.
     """
     if (samples := samples_of(instance, machine)) is not None:
         return samples.repeated()

@@ -31,6 +31,7 @@ from remat.instance.lowering.chain import with_stage_names
 
 if TYPE_CHECKING:
     from remat.instance.pipeline import PipelineInstance
+    from remat.instance.tensor import Degree
 
 CANNOT = -1
 """Time of a task on a type of device that cannot run it."""
@@ -40,14 +41,14 @@ Group = tuple[int, int]
 """The first of a group of values, and how many of them there are for each micro-batch."""
 
 
-def lower_pipeline(instance: PipelineInstance, degrees: Sequence[int] = ()) -> TaskGraph:
+def lower_pipeline(instance: PipelineInstance, degrees: Sequence[Degree] = ()) -> TaskGraph:
     """Lower a pipeline whose parameters change between steps only (O(layers x micro-batches)).
 
     Parameters
     ----------
     instance : PipelineInstance
-    degrees : sequence of int
-        Devices that share each micro-batch, of each layer; empty: one.
+    degrees : sequence of Degree
+        How devices share each micro-batch, of each layer; empty: none does.
     """
     return with_stage_names(_Lowering(instance, degrees).graph(), [instance.layers])
 
@@ -70,15 +71,15 @@ class _Values:
 
 
 class _Lowering:
-    def __init__(self, instance: PipelineInstance, degrees: Sequence[int]) -> None:
+    def __init__(self, instance: PipelineInstance, degrees: Sequence[Degree]) -> None:
         self.instance = instance
-        self.layers = instance.each_layer()
+        self.layers = instance.each_layer(degrees)
         self.batches = instance.micro_batches
         self.values = _Values()
         count = len(self.layers)
-        self.parts = list(degrees) or [1] * count
+        self.parts = [degree.parts for degree in degrees] or [1] * count
         # What a layer takes and makes for micro-batch m is works[layer][m % slices]: slices of a sequence differ.
-        self.works = instance.works(self.parts)
+        self.works = instance.works(degrees)
         self.slices = instance.slices
         self.sources = instance.sources()
         self.readers: list[list[int]] = [[] for _ in self.layers]
@@ -114,7 +115,7 @@ class _Lowering:
             name: {
                 k: self.values.add(name, k + 1, [layer.of_parameters[part]])
                 for k, (layer, whole) in enumerate(zip(self.layers, instance.whole_layers(), strict=True))
-                if whole.of_parameters[part]
+                if layer.of_parameters[part] or whole.of_parameters[part]
             }
             for part, name in enumerate("wgo")
         }

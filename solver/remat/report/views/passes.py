@@ -16,7 +16,8 @@ from remat.solving.result import Result
 class Passes:
     """Every operation: device, phase, chunk (which of its device's stages), micro-batch, start and end; which of two.
 
-    `half` is 1 and 2 for the two of a pair, which go on at once, and else 0.
+    `half` is 1 and 2 for the two of a pair, which go on at once, and else 0. Where several devices run a stage
+    together, each of them has its operations.
     """
 
     device: IntArray
@@ -62,14 +63,18 @@ def passes_of(result: Result) -> Passes:
     last = np.cumsum(counts) - 1
     unit = units.rows
     half = np.where(units.counts[unit] > 1, 1 + np.arange(len(unit)) - units.start[unit], 0)
+    together = np.array([own.tensor for own in orders.stages], dtype=np.int64)[stage]
+    of = np.repeat(np.arange(len(stage)), together)
+    on_each = device[of] + np.arange(len(of)) - np.repeat(np.cumsum(together) - together, together)
+    of, on_each = of[np.argsort(on_each, kind="stable")], np.sort(on_each)
     return Passes(
-        device=device,
-        phase=phase,
-        chunk=_chunks(orders)[stage],
-        batch=batch,
-        start=report.start[runs[last - counts + 1]][unit],
-        end=report.end[runs[last]][unit],
-        half=half,
+        device=on_each,
+        phase=phase[of],
+        chunk=_chunks(orders)[stage][of],
+        batch=batch[of],
+        start=report.start[runs[last - counts + 1]][unit][of],
+        end=report.end[runs[last]][unit][of],
+        half=half[of],
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from remat.errors import InstanceError, OptionError
 from remat.instance.saving import instance_document
 from remat.solving.entry import solve
-from remat.solving.questions.plan import ALGORITHM, Planned, pipeline_of
+from remat.solving.questions.degrees import ALGORITHM
+from remat.solving.questions.plan import Planned, pipeline_of
 from remat.units import Number
 
 GIB = 2**30
@@ -65,7 +66,8 @@ def binding(
     more: dict[str, Number | None] = {}
     for name, ask in _more(planned):
         try:
-            found = solve(**ask, algorithm=ALGORITHM, options=options, time_limit=time_limit, seed=seed).makespan
+            by = {"algorithm": ALGORITHM, "options": options} if planned.degrees.tensor else {"algorithm": "piper"}
+            found = solve(**ask, **by, time_limit=time_limit, seed=seed).makespan
         except (InstanceError, OptionError):
             continue
         more[name] = report.makespan if found is None else min(found, report.makespan)
@@ -74,14 +76,17 @@ def binding(
 
 def _more(planned: Planned) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield what to add, and the solve that says what it buys."""
-    instance, machine = planned.instance, planned.result.machine
+    instance, machine, count = planned.instance, planned.result.machine, planned.degrees.tensor
     capacities = {memory.name: memory.capacity for memory in machine.memories}
+    if count > 1:  # each group as one device
+        instance = instance.of_tensor(count)
+        capacities = {name: capacities[name] for name in instance.build_machine().memory_index}
     if None not in capacities.values():
         whole = planned.result.units.memory == "unit"
         step = max(1, max(size or 0 for size in capacities.values()) // 8) if whole else GIB
         name = f"{step:,} more of memory on each device" if whole else "1 GiB more on each device"
         yield name, {"instance": instance, "budget": {key: (size or 0) + step for key, size in capacities.items()}}
-    if instance.sharding is None and len(set(capacities.values())) == 1:
+    if count == 1 and instance.sharding is None and len(set(capacities.values())) == 1:
         try:
             larger = pipeline_of(instance, devices=len(machine.processors) + 1, micro_batches=None, link=None)
         except (InstanceError, OptionError):

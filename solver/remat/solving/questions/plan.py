@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,28 +17,14 @@ from remat.plugin.context import Progress
 from remat.plugin.proposal import Status
 from remat.solving.budget import Budget
 from remat.solving.entry import solve
+from remat.solving.questions.degrees import ALGORITHM, Degrees, Way, put_back, ways_of
 from remat.solving.result import Result
 from remat.solving.single import AnyInstance, read_seconds
 from remat.units import Number
 
-ALGORITHM = "pipe-plan"
-
 OBJECTIVES = ("sample", "makespan")
 
 DATA_ALL = "any"
-
-
-@dataclass(frozen=True)
-class Degrees:
-    """How many ranks share the batch, what they share out (stage of ZeRO), and whether gathered layers are kept."""
-
-    data: int = 1
-    zero: int = 0
-    keep: bool = False
-
-    def __str__(self) -> str:
-        kept = ", kept" if self.keep else ""
-        return f"data {self.data}" + (f", ZeRO {self.zero}{kept}" if self.zero else "")
 
 
 @dataclass(frozen=True)
@@ -81,6 +67,7 @@ def plan(
     link: str | float | None = None,
     data: Iterable[int] = (1,),
     zero: Iterable[int] = (0,),
+    tensor: Iterable[int] | None = None,
     objective: str = "sample",
     options: Mapping[str, Any] | None = None,
     time_limit: float | str | None = None,
@@ -106,6 +93,9 @@ def plan(
         Bandwidth between any two devices, such as ``"25GB/s"``; replaces the levels of the cluster.
     data, zero : iterable of int
         Numbers of ranks, and stages of ZeRO, to choose from. Ranks share the micro-batches equally.
+    tensor : iterable of int, optional
+        How many devices may run every stage together, 1 for alone; None: all degrees that the layers list and the
+        devices allow. Ranks run their layers alone.
     objective : str
         ``sample``, the least time per sample, or ``makespan``. They differ where numbers of ranks leave steps of
         different sizes.
@@ -126,65 +116,36 @@ def plan(
     if isinstance(link, str) and link.strip().isdecimal():
         link = int(link)
     base = pipeline_of(load(instance), devices=devices, micro_batches=micro_batches, link=link)
-    ways = list(_ways(base, list(data), list(zero)))
+    ways = list(ways_of(base, list(data), list(zero), tensor, budget, options or {}))
     limit = read_seconds(time_limit, default=None)
     deadline = None if limit is None else time.monotonic() + limit
     found: list[Planned] = []
-    for number, (degrees, candidate) in enumerate(ways):
+    for number, way in enumerate(ways):
         left = None if deadline is None else max(0.05, (deadline - time.monotonic()) / (len(ways) - number))
-        result = solve(
-            candidate,
-            algorithm=ALGORITHM,
-            budget=budget,
-            options=options,
-            time_limit=left,
-            gap=gap,
-            patience=patience,
-            seed=seed,
-            threads=threads,
-            progress=progress,
-        )
-        solved = result.instance if result.instance is not None and is_pipeline(result.instance) else candidate
-        found.append(Planned(result, solved, degrees))
+        more: dict[str, Any] = {"seed": seed, "threads": threads, "progress": progress, "time_limit": left}
+        if way.algorithm == ALGORITHM:
+            more |= {"options": options, "gap": gap, "patience": patience}
+        else:
+            more |= {"options": way.options}
+        try:
+            result = solve(way.instance, algorithm=way.algorithm, budget=way.budget, **more)
+        except OptionError:
+            if way.algorithm == ALGORITHM:
+                raise
+            continue
+        found.append(_planned(way, put_back(way, result)))
     best = min(found, key=lambda one: _rank(one, objective))
     return replace(best, tried={one.degrees: one.result.makespan for one in found})
+
+
+def _planned(way: Way, result: Result) -> Planned:
+    solved = result.instance if result.instance is not None and is_pipeline(result.instance) else way.instance
+    return Planned(result, solved, way.degrees)
 
 
 def _rank(planned: Planned, objective: str) -> tuple[bool, float, bool]:
     figure = planned.time_per_sample if objective == "sample" else planned.result.makespan
     return figure is None, figure or 0.0, planned.result.status is Status.INFEASIBLE
-
-
-def _ways(base: PipelineInstance, data: list[int], zero: list[int]) -> Iterator[tuple[Degrees, PipelineInstance]]:
-    """Yield the instance for each number of ranks and stage of ZeRO."""
-    if base.sharding is not None:
-        if data != [1] or zero != [0]:
-            raise OptionError("the instance says itself how ranks share the batch (`sharding`)", argument="data")
-        yield Degrees(base.sharding.data, base.sharding.zero, base.sharding.keep), base
-        return
-    for stage in zero:
-        if not 0 <= stage <= 3:
-            raise OptionError(f"stages of ZeRO are 0 to 3, not {stage}", argument="zero")
-    if max(zero, default=0) and max(data, default=1) < 2:
-        raise OptionError(
-            "ZeRO shares states out among ranks, and there is one: let 2 or more share the batch", argument="zero"
-        )
-    count = len(base.cluster.names)
-    for ranks in dict.fromkeys(data):
-        if ranks < 1 or count % ranks:
-            raise OptionError(f"{ranks} ranks do not divide the {count} devices", argument="data")
-        if base.micro_batches % ranks:
-            raise OptionError(f"{ranks} ranks do not divide the {base.micro_batches} micro-batches", argument="data")
-        if ranks == 1:
-            yield Degrees(), base
-            continue
-        ways = ((own, keep) for own in dict.fromkeys(zero) for keep in (False, True) if own > 1 or not keep)
-        for stage, keep in ways:
-            shared = instance_document(base) | {
-                "micro_batches": base.micro_batches // ranks,
-                "sharding": {"data": ranks, "zero": stage} | ({"keep": True} if keep else {}),
-            }
-            yield Degrees(ranks, stage, keep), _loaded(shared)
 
 
 def pipeline_of(

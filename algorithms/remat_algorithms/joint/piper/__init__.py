@@ -1,0 +1,1 @@
+"""`piper`: stages, tensor and data degrees, and recomputation, by one table."""

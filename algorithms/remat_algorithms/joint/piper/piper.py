@@ -1,0 +1,232 @@
+"""`piper`: stages, tensor and data degrees, and what recomputes, by Piper's dynamic program; then 1F1B.
+
+Tarnawski et al. 2021: the largest load of a stage is as small as can be (`table`). A layer is run as it is, or runs its
+forward again (their profiles have such ways, too): each on its own, as the device's bytes ask for. A stage's load has
+the transfers of a micro-batch at both of its ends, there and back, as if nothing went on beside them. Copies of a stage
+take micro-batches in turns, where they can do so equally; devices are taken in their order, larger groups first, all of
+them or fewer.
+
+The plan runs as 1F1B: a copy begins as many micro-batches as its bytes are counted for, then goes back and forth. It is
+placed and weighed; where what only passes does not fit beside what is held, it is planned again with less room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+from pydantic import Field
+
+from remat.plugin import (
+    Context,
+    InstanceError,
+    Layer,
+    Link,
+    OptionError,
+    Options,
+    Orders,
+    Pass,
+    Phase,
+    PipelineInstance,
+    Problem,
+    Proposal,
+    Segment,
+    Stage,
+    degrees_of,
+)
+from remat_algorithms.joint.piper.table import Part, Rows, Split, Way, best_split
+from remat_algorithms.parallel.pipeline.searching import BestOrders
+from remat_algorithms.parallel.pipeline.stages import held_bytes, needs_flush
+
+ROUNDS = 8
+"""How often it is planned with less room, where what is only passing does not fit beside what is kept."""
+
+MOST_CELLS = 10**9
+"""Entries that the table looks at, at most."""
+
+
+class PiperOptions(Options):
+    """Options of `piper`."""
+
+    recompute: bool = Field(default=True, description="whether layers may run forwards again")
+    copies: int | None = Field(
+        default=None, ge=1, le=4096, description="copies of a stage, at most; null: as the instance"
+    )
+
+
+def solve(problem: Problem, options: PiperOptions, context: Context) -> Proposal:
+    """Plan for the least largest load, and run it as 1F1B."""
+    instance = problem.instance
+    assert isinstance(instance, PipelineInstance)
+    needs_flush(instance)
+    _check(problem)
+    best = BestOrders(problem, context)
+    margin = low = 0
+    high: int | None = None
+    for _ in range(ROUNDS):
+        found = best_split(rows_of(problem, options, margin))
+        excess = 0
+        if found is not None:
+            excess = max(best.weigh(orders_of(problem, found)))
+        elif not margin:
+            break
+        if excess > 0:
+            low = margin
+        else:
+            high = margin
+        if context.stopped or (high is not None and high - low <= 1):
+            break
+        margin = (low + high) // 2 if high is not None else max(low + excess, 4 * low)
+    return Proposal(orders=best.answer, makespan=best.makespan)
+
+
+def _check(problem: Problem) -> None:
+    """Refuse what the program knows nothing of."""
+    instance, machine = problem.instance, problem.machine
+    assert isinstance(instance, PipelineInstance)
+    if instance.cut:
+        raise OptionError("piper knows whole micro-batches, and sequences are cut here", argument="algorithm")
+    kinds = {(one.type, one.speed, machine.memories[one.memory].capacity) for one in machine.processors}
+    if len(kinds) > 1:
+        raise OptionError("piper takes devices of one type, with as much memory each", argument="algorithm")
+    devices, layers = len(machine.processors), instance.length
+    degrees = 1 + len({key for layer in instance.layers for key in layer.tensor})
+    cells = layers**2 * devices**2 * degrees * min(instance.copies, devices) // 2
+    if cells > MOST_CELLS:
+        raise OptionError(
+            f"{layers} layers on {devices} devices make {cells:,} entries of its table, and {MOST_CELLS:,} are the "
+            "most; pipe-plan takes more",
+            argument="algorithm",
+        )
+
+
+def rows_of(problem: Problem, options: PiperOptions, margin: int = 0) -> Rows:
+    """Return what the program knows of an instance, whose devices are equal, with so many bytes of each left free."""
+    instance, machine = problem.instance, problem.machine
+    assert isinstance(instance, PipelineInstance)
+    devices, batches = len(machine.processors), instance.micro_batches
+    room = machine.memories[machine.processors[0].memory].capacity
+    most = min(devices, instance.copies, options.copies or devices)
+    copies = [count for count in range(1, most + 1) if batches % count == 0]
+    ways: dict[int, Sequence[Sequence[Way]]] = {}
+    crossing, exchange = {}, {}
+    link = machine.links[machine.link_index[0, devices - 1]] if devices > 1 else None
+    for tensor in _degrees(problem):
+        layers, able = _layers_of(problem, tensor)
+        ways[tensor] = [
+            _ways(problem, layers, number, recompute=options.recompute) if number in able else ()
+            for number in range(len(layers))
+        ]
+        crossing[tensor] = _crossing(instance, layers, link)
+        for count in copies:
+            each = [_closing(instance, layer, count, link) / batches for layer in layers]
+            exchange[tensor, count] = np.array([0, *accumulate(each)], dtype=np.float64)
+    return Rows(ways, crossing, exchange, devices, np.inf if room is None else room - margin, copies)
+
+
+def _degrees(problem: Problem) -> list[int]:
+    instance, machine = problem.instance, problem.machine
+    assert isinstance(instance, PipelineInstance)
+    given = {int(key) for layer in instance.layers for key in layer.tensor}
+    return [1, *sorted(degree for degree in given if degree <= len(machine.processors))]
+
+
+def _layers_of(problem: Problem, tensor: int) -> tuple[list[Layer], set[int]]:
+    """Return the layers as each of so many devices has them, the first of the cluster, and which these can run."""
+    instance = problem.instance
+    assert isinstance(instance, PipelineInstance)
+    layers = instance.each_layer()
+    if tensor == 1:
+        return layers, set(range(len(layers)))
+    able = {number for number, layer in enumerate(layers) if str(tensor) in layer.tensor}
+    group = Stage(tuple(sorted(able)), 0, tensor=tensor)
+    return instance.each_layer(degrees_of(instance, problem.machine, [group])), able
+
+
+def _ways(problem: Problem, layers: Sequence[Layer], number: int, *, recompute: bool) -> list[Way]:
+    """Return the ways to run a layer: as it is, and with its forward again."""
+    instance = problem.instance
+    assert isinstance(instance, PipelineInstance)
+    layer, kind = layers[number], problem.machine.processors[0].type
+    work, forward = layer.work_on(kind), layer.time_on("forward_time", kind)
+    if work is None or forward is None:
+        return []
+    held = held_bytes(instance, layers, (number,))
+    if number:  # the output of the one before is counted there
+        held = held_bytes(instance, layers, (number - 1, number)) - held_bytes(instance, layers, (number - 1,))
+    fixed = sum(layer.of_parameters)
+    ways = [Way(float(work), held, fixed)]
+    if recompute and layer.saved_size and instance.sharding is None:
+        ways.append(Way(float(work + forward), held - layer.saved_size, fixed))
+    return ways
+
+
+def _crossing(instance: PipelineInstance, layers: Sequence[Layer], link: Link | None) -> np.ndarray:
+    """Return the time of what goes in and out of each interval of layers, there and back: O(edges x layers^2)."""
+    count = len(layers)
+    found = np.zeros((count + 1, count + 1), dtype=np.float64)
+    first, end = np.arange(count + 1)[:, None], np.arange(count + 1)[None, :]
+    for target, sources in enumerate(instance.sources()):
+        for source in sources if link is not None else ():
+            assert link is not None
+            both = link.time(layers[source].output_size) + link.time(layers[source].gradient_bytes)
+            inside = ((first <= own) & (own < end) for own in (source, target))
+            found += both * np.logical_xor(*inside)
+    return found
+
+
+def _closing(instance: PipelineInstance, layer: Layer, count: int, link: Link | None) -> float:
+    """Return how long a layer takes at the end of a step: its copies' exchange, and the update."""
+    time = float(layer.update_time)
+    if count > 1 and instance.exchange == "ring" and layer.parameter_gradient_bytes and link is not None:
+        time += 2 * (count - 1) * link.time(-(-layer.parameter_gradient_bytes // count))
+    return time
+
+
+def orders_of(problem: Problem, split: Split) -> Orders:
+    """Return a split as 1F1B: copies take micro-batches in turns, each begins as many as it has room for."""
+    instance = problem.instance
+    assert isinstance(instance, PipelineInstance)
+    layers, batches = instance.each_layer(), instance.micro_batches
+    stages: list[Stage] = []
+    lists: list[tuple[Pass, ...]] = [()] * len(problem.machine.processors)
+    for part, first in zip(split.parts, _places(problem, split.parts), strict=True):
+        own = tuple(range(part.first, part.end))
+        again = tuple(Segment((layer,)) for layer, way in zip(own, part.ways, strict=True) if way)
+        back = Phase.BW if any(layers[layer].is_split for layer in own) else Phase.B
+        for copy in range(part.copies):
+            device, stage = first + copy * part.tensor, len(stages)
+            stages.append(Stage(own, device, recompute=again, tensor=part.tensor))
+            mine = range(copy, batches, part.copies)
+            ahead = min(part.flight - 1, len(mine))
+            listed = [Pass(Phase.F, stage, batch) for batch in mine[:ahead]]
+            for index, batch in enumerate(mine):
+                listed += [Pass(Phase.F, stage, one) for one in mine[ahead + index : ahead + index + 1]]
+                listed.append(Pass(back, stage, batch))
+            lists[device] = tuple(listed)
+    return Orders(tuple(stages), tuple(lists))
+
+
+def _places(problem: Problem, parts: Sequence[Part]) -> list[int]:
+    """Return the first device of each part: in a row or, where groups would be unlike, those of larger ones first."""
+    instance = problem.instance
+    assert isinstance(instance, PipelineInstance)
+    found: list[int] = []
+    for order in (range(len(parts)), sorted(range(len(parts)), key=lambda k: -parts[k].tensor)):
+        found = [0] * len(parts)
+        device = 0
+        for k in order:
+            found[k] = device
+            device += parts[k].tensor * parts[k].copies
+        groups = [
+            Stage(tuple(range(part.first, part.end)), first + copy * part.tensor, tensor=part.tensor)
+            for part, first in zip(parts, found, strict=True)
+            for copy in range(part.copies)
+        ]
+        try:
+            degrees_of(instance, problem.machine, groups)
+        except InstanceError:
+            continue
+        return found
+    raise OptionError("groups of the plan are joined by unlike links; use fewer copies", argument="algorithm")

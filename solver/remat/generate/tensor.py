@@ -1,0 +1,56 @@
+"""Layers of a transformer as each of several devices has them that run them together, as Megatron-LM has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remat.generate.networks.transformer import Architecture
+
+_TIMES = ("forward_time", "backward_time", "weight_time", "update_time")
+_WHOLE = ("output_size", "gradient_size")
+_SHARED = (
+    *("weight_saved_size", "forward_workspace", "backward_workspace", "parameter_size", "parameter_gradient_size"),
+    "optimizer_size",
+)
+
+
+def with_groups(layers: list[dict[str, Any]], tensor: str, shape: Architecture) -> list[dict[str, Any]]:
+    """Return the layers of a transformer with entries for so many devices, such as ``2,4``.
+
+    Parameters, work and workspaces are shared out equally (rounded up). Of what a layer saves, each has a share, but
+    for what is whole on all of them: of a block the results of both norms and the input of the second, of the head that
+    of its norm. Twice in a block, forwards add up an activation, and so do backwards; the embedding's forward and the
+    head's backward do so once. The head's outputs are shared out, too.
+    """
+    degrees = [part.strip() for part in tensor.split(",")] if tensor else []
+    if not all(part.isdecimal() and int(part[:9]) > 1 for part in degrees):
+        raise ValueError(f"tensor is numbers of devices above 1, such as 2,4, not {tensor[:60]!r}")
+    for count in map(int, degrees):
+        if shape.heads % count:
+            raise ValueError(f"{count} devices do not divide the {shape.heads} heads")
+    activation, last = layers[0]["output_size"], len(layers) - 1
+    found: list[dict[str, Any]] = []
+    for index, layer in enumerate(layers):
+        sums = (1, 0) if index == 0 else (0, 1) if index == last else (2, 2)
+        whole = 0 if index == 0 else 1 if index == last else 3
+        entries = {
+            str(count): _entry(layer, count, min(layer.get("saved_size", 0), whole * activation), is_last=index == last)
+            | {
+                f"{phase}_collective_size": number * activation
+                for phase, number in zip(("forward", "backward"), sums, strict=True)
+                if number
+            }
+            for count in map(int, degrees)
+        }
+        found.append(layer | ({"tensor": entries} if entries else {}))
+    return found
+
+
+def _entry(layer: dict[str, Any], count: int, whole: int, *, is_last: bool) -> dict[str, Any]:
+    shared = (*_SHARED, *(_WHOLE if is_last else ()))
+    entry = {key: layer[key] / count for key in _TIMES if key in layer}
+    entry |= {key: layer[key] for key in _WHOLE if key in layer}
+    entry |= {key: -(-layer[key] // count) for key in shared if key in layer}
+    if "saved_size" in layer:
+        entry["saved_size"] = whole + -(-(layer["saved_size"] - whole) // count)
+    return entry

@@ -1,0 +1,94 @@
+"""Layers that several devices run together (tensor parallelism): each has a share, and they wait for each other.
+
+The devices of a group act in step, so that one of them, the first, is modelled. What they add up in the course of a
+forward or a backward takes them a ring of 2 (t - 1) rounds among neighbours, as a part of that run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from remat.graph.machine import Link, ring_time
+from remat.instance.cluster import ClusterModel
+from remat.instance.divisions import check_work
+from remat.instance.fields import LARGEST_COUNT, fail
+from remat.instance.layers import Layer, TensorWork
+from remat.units import Number
+
+WAITS = (("forward_time", "forward_collective_size"), ("backward_time", "backward_collective_size"))
+
+
+class Degree(NamedTuple):
+    """In how many ways a layer is shared.
+
+    Attributes
+    ----------
+    parts : int
+        Devices that run a part of every micro-batch each.
+    tensor : int
+        Devices that run every micro-batch together.
+    ring : tuple of Link
+        Between these, each to the next, and the last to the first.
+    """
+
+    parts: int = 1
+    tensor: int = 1
+    ring: tuple[Link, ...] = ()
+
+
+def check_tensor(layers: Sequence[Layer]) -> None:
+    """Refuse what is no degree, and works that do not fit their layer."""
+    for index, layer in enumerate(layers):
+        for key, work in layer.tensor.items():
+            at = f".layers[{index}].tensor.{key[:20]}"
+            if not key.isdecimal() or str(int(key[:9])) != key or not 2 <= int(key) <= LARGEST_COUNT:
+                raise fail(f"{key[:20]!r} is no number of devices, such as 2", at)
+            check_work(work, layer, at)
+
+
+def of_group(layer: Layer, degree: Degree) -> Layer:
+    """Return a layer as one of the devices has it that run it together, with what these wait for.
+
+    Raises
+    ------
+    KeyError
+        If the layer says nothing of so many.
+    """
+    if degree.tensor == 1:
+        return layer
+    work = layer.tensor[str(degree.tensor)]
+    update = {name: getattr(work, name) for name in TensorWork.model_fields if name in Layer.model_fields}
+    for time, size in WAITS:
+        update[time] = _later(getattr(work, time), ring_time(degree.ring, degree.tensor, getattr(work, size), turns=2))
+    return layer.model_copy(update=update | {"tensor": {}})
+
+
+def _later(time: Number | dict[str, Number] | None, wait: Number) -> Number | dict[str, Number] | None:
+    if isinstance(time, dict):
+        return {kind: own + wait for kind, own in time.items()}
+    return None if time is None else time + wait
+
+
+def in_groups(layers: Sequence[Layer], cluster: ClusterModel, count: int) -> tuple[tuple[Layer, ...], ClusterModel]:
+    """Return layers and cluster where each so many neighbours run everything together: one device for all of them.
+
+    Raises
+    ------
+    ValueError
+        If some layer says nothing of so many, or the cluster is not made of such groups; says why.
+    """
+    for number, layer in enumerate(layers, 1):
+        if str(count) not in layer.tensor:
+            named = f"layer {layer.name!r}" if layer.name else f"entry {number} of the layers"
+            raise ValueError(f"{named} has no entry for {count} devices in `tensor`")
+    grouped, machine = cluster.of_groups(count), cluster.build()
+    memories = [machine.processors[device].memory for device in range(count)]
+    ends = zip(memories, [*memories[1:], memories[0]], strict=True)
+    degree = Degree(tensor=count, ring=tuple(machine.links[machine.link_index[pair]] for pair in ends))
+    return tuple(of_group(layer, degree) for layer in layers), grouped
+
+
+def ways_of(layer: Layer) -> list[tuple[int, TensorWork]]:
+    """Return the works of all tensor degrees, each with how many devices do it; without what these wait for."""
+    return [(int(key), work) for key, work in layer.tensor.items()]
