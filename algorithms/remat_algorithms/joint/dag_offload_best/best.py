@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from remat.plugin import ALL_SCHEDULES, Bound, Context, Number, Proposal, Steps
-from remat_algorithms.joint.dag_offload_best.setting import RANKINGS, Runs, Setting
+from remat_algorithms.joint.dag_offload_best.setting import RANKINGS, Late, Runs, Setting, late_runs, own_runs
 from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.offload.swaps.choice import Choice, Plan, quicker
 from remat_algorithms.offload.swaps.fluid import volume_bound
@@ -43,6 +43,8 @@ class Best(Incumbent[Found]):
         The best bound of each class of schedules.
     start : Runs or None
         Of the best schedule that the search made itself.
+    late : (places, waits)
+        Which of them waited, and for how long.
     wins : list of int
         How often each ranking was the best one of some runs.
     """
@@ -52,6 +54,7 @@ class Best(Incumbent[Found]):
         self.setting = setting
         self.bounds_by_scope: dict[str, Bound] = {}
         self.start: Runs | None = None
+        self.late: Late = ((), ())
         self.wins = [0] * RANKINGS
 
     @property
@@ -77,7 +80,7 @@ class Best(Incumbent[Found]):
         steps = self.setting.tidied(plan.outcome.steps, plan.makespan)
         if not self.take(Found(steps, runs), plan.makespan, message=message):
             return False
-        self.start = runs
+        self.start, self.late = own_runs(plan, runs.helped), late_runs(plan)
         return True
 
     def consider_runs(self, runs: Runs, message: str = "", *, few: bool = False) -> Tried:
