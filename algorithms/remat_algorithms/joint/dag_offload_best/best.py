@@ -28,10 +28,11 @@ class Found:
 
 @dataclass(frozen=True)
 class Tried:
-    """The makespan of some runs with what must leave, and the share of it in which the processor waits."""
+    """The quickest plan of some runs with what must leave, and the share of it in which the processor waits."""
 
     makespan: Number = math.inf
     waits: float = 1.0
+    plan: Plan | None = None
 
 
 class Best(Incumbent[Found]):
@@ -95,7 +96,8 @@ class Best(Incumbent[Found]):
                 continue
             self.consider(plan, runs, message)
             if plan.makespan < tried.makespan:
-                tried, best = Tried(plan.makespan, 1 - work / float(plan.makespan) if plan.makespan else 0.0), number
+                waits = 1 - work / float(plan.makespan) if plan.makespan else 0.0
+                tried, best = Tried(plan.makespan, waits, plan), number
             if tried.waits < IDLE or self.context.stopped:
                 break
         if best >= 0:

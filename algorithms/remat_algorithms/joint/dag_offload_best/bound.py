@@ -14,7 +14,7 @@ MOMENTS = 4
 """Moments that are looked at, each by itself."""
 
 LARGE = 4
-"""Moments at large runs beside them."""
+"""Moments at large runs beside them, for all orders."""
 
 TOGETHER = 3
 """Moments of one program, at most."""
@@ -37,7 +37,7 @@ def bound(setting: Setting, best: Best) -> None:
         if programs is None:
             continue
         moments = programs.fullest(MOMENTS)
-        large = [moment for moment in programs.largest(LARGE) if moment not in moments]
+        large = [] if listed else [moment for moment in programs.largest(LARGE) if moment not in moments]
         asked = [[moment] for moment in [*moments, *large]] + (
             [moments[:TOGETHER]] if listed and len(moments) > 1 else []
         )

@@ -60,8 +60,8 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     rounds = options.iterations
     if rounds is None:
         rounds = ROUNDS if context.deadline is not None else min(ROUNDS, WORK // max(1, len(setting.listed)))
-    relaxing = Relaxing(setting, best, rounds)
     walker = Walk(setting, best, reorder=options.reorder)
+    relaxing = Relaxing(setting, best, walker, rounds)
     if not best.done:
         relaxing.first()
         walker.go(min(2 * TURN, rounds))

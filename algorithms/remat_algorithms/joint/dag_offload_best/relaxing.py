@@ -11,6 +11,7 @@ from remat_algorithms.dag.plans.state import ALPHAS, Plan, Search
 from remat_algorithms.joint.dag_offload_best.ballast import Rates, ballasted
 from remat_algorithms.joint.dag_offload_best.best import IDLE, Best, Tried
 from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
+from remat_algorithms.joint.dag_offload_best.walk import Walk
 
 SHARES = (1.0, 0.9, 0.95, 0.8, 1.1, 1.05, 0.7, 0.5, 1.2, 0.25, 0.0)
 """Shares of the links' rates that are tried at first; more than there is lets the processor wait a little."""
@@ -61,12 +62,14 @@ class Relaxing:
     ----------
     setting : Setting
     best : Best
+    walk : Walk
+        Goes on from plans that wait.
     rounds : int
         Of ruin and recreate at a time.
     """
 
-    def __init__(self, setting: Setting, best: Best, rounds: int = ROUNDS) -> None:
-        self.setting, self.best = setting, best
+    def __init__(self, setting: Setting, best: Best, walk: Walk, rounds: int = ROUNDS) -> None:
+        self.setting, self.best, self.walk = setting, best, walk
         self.rounds = max(1, min(rounds, ROUNDS, ROUNDS_WORK // max(1, len(setting.listed))))
         self.context: Context = best.context
         self.rates = self._rates()
@@ -131,6 +134,8 @@ class Relaxing:
         tried = self._look(plan, each.share, few=few)
         if tried is not None and tried.makespan < each.makespan:
             each.makespan, each.waits = tried.makespan, tried.waits
+        if tried is not None and tried.plan is not None and tried.waits > IDLE:
+            self.walk.relieve(tried.plan, frozenset())
 
     def _look(self, plan: Plan, share: float, *, few: bool) -> Tried | None:
         """See how long a plan takes with what must leave; None if it was seen before."""

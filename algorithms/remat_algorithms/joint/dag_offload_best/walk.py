@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 from remat_algorithms.joint.dag_offload_best.best import Best
-from remat_algorithms.joint.dag_offload_best.setting import Late, Runs, Setting, late_runs, own_runs
+from remat_algorithms.joint.dag_offload_best.setting import RANKINGS, Late, Runs, Setting, late_runs, own_runs
 from remat_algorithms.offload.swaps.choice import Plan
+from remat_algorithms.offload.swaps.fluid import volume_bound
 
 SLACKS = (0.3, 1.0, 3.0)
 """Mean task times by which a round may be slower than the best and still be gone on from; each excursion draws one."""
@@ -22,6 +23,9 @@ LATE = 0.3
 
 DEPTHS = (1, 2, 2, 3, 3, 4)
 """Runs, each for the next, that such a round adds at most."""
+
+RELIEFS = 8
+"""Runs that are added to a plan that waits, or fewer."""
 
 REACHES = (1, 1, 2, 3, 6, 12)
 """Neighbouring runs that a round leaves out at once."""
@@ -64,6 +68,26 @@ class Walk:
             if self.current is None:
                 return
             self._round(self.current)
+
+    def relieve(self, plan: Plan, helped: frozenset[int]) -> None:
+        """Make again, one after the other, what the runs of a plan wait for, where that is quicker.
+
+        Many plans that wait would be quicker than the best one without.
+        """
+        best, current = self.best, plan
+        for _ in range(RELIEFS):
+            runs, late = own_runs(current, helped), late_runs(current)
+            if best.done or not late[0] or float(current.makespan) - sum(late[1]) >= best.makespan:
+                return
+            changed = _relieved(self.setting, runs, self.draw.choices(*late)[0], self.draw)
+            choice = self.setting.choice(changed)
+            if choice is None or volume_bound(choice) >= current.makespan:
+                continue
+            number = max(range(RANKINGS), key=lambda number: (best.wins[number], -number))
+            for _, better in self.setting.plans(choice, [number]):
+                if better is not None and better.makespan < current.makespan:
+                    current = better
+                    best.consider(better, changed, "reruns for what runs waited for")
 
     def _round(self, current: Runs) -> None:
         best, draw = self.best, self.draw
