@@ -19,6 +19,9 @@ from remat_algorithms.kit.whole import raised
 APART = 40
 """Moments next to each other say the same: several are at least this part of the order apart."""
 
+NEAR = 4
+"""Places within which large runs are those of one layer."""
+
 ROUNDED = 1e-12
 """Share of a makespan that sums of floating point times may differ by."""
 
@@ -69,12 +72,24 @@ class Setting:
     def fullest(self, count: int = 1) -> list[int]:
         """Return so many tasks, or fewer, at the fullest places of the listed order, some way apart, in order."""
         levels = listed_levels(self.facts)
+        return self._highest(levels, levels, count, len(levels) // APART)
+
+    def largest(self, count: int) -> list[int]:
+        """Return such tasks where both the place is full and the run itself needs much: what returns waits for it."""
+        facts, levels = self.facts, listed_levels(self.facts)
+        own = [sum(facts.size[value] for value in facts.reads[task]) + facts.needs(task) for task in facts.order]
+        return self._highest([level + each for level, each in zip(levels, own, strict=True)], levels, count, NEAR)
+
+    def _highest(self, score: Sequence[int], levels: Sequence[int], count: int, apart: int) -> list[int]:
+        """Return the tasks of highest scores at places above the budget, more than so many places apart, in order."""
         chosen: list[int] = []
-        for place in sorted(range(len(levels)), key=lambda place: (-levels[place], place)):
-            if len(chosen) == count or levels[place] <= self.budget:
+        for place in sorted(range(len(levels)), key=lambda place: (-score[place], place)):
+            if len(chosen) == count:
                 break
-            if not self.facts.unread[self.facts.order[place]] and all(
-                abs(place - other) > len(levels) // APART for other in chosen
+            if (
+                levels[place] > self.budget
+                and not self.facts.unread[self.facts.order[place]]
+                and all(abs(place - other) > apart for other in chosen)
             ):
                 chosen.append(place)
         return [self.facts.order[place] for place in sorted(chosen)]

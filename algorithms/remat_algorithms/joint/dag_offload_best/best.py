@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from remat.plugin import ALL_SCHEDULES, Bound, Context, Number, Proposal, Steps
-from remat_algorithms.joint.dag_offload_best.setting import RANKINGS, Runs, Setting
+from remat_algorithms.joint.dag_offload_best.setting import RANKINGS, Late, Runs, Setting, late_runs, own_runs
 from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.offload.swaps.choice import Choice, Plan, quicker
 from remat_algorithms.offload.swaps.fluid import volume_bound
@@ -28,10 +28,11 @@ class Found:
 
 @dataclass(frozen=True)
 class Tried:
-    """The makespan of some runs with what must leave, and the share of it in which the processor waits."""
+    """The quickest plan of some runs with what must leave, and the share of it in which the processor waits."""
 
     makespan: Number = math.inf
     waits: float = 1.0
+    plan: Plan | None = None
 
 
 class Best(Incumbent[Found]):
@@ -43,6 +44,8 @@ class Best(Incumbent[Found]):
         The best bound of each class of schedules.
     start : Runs or None
         Of the best schedule that the search made itself.
+    late : (places, waits)
+        Which of them waited, and for how long.
     wins : list of int
         How often each ranking was the best one of some runs.
     """
@@ -52,6 +55,7 @@ class Best(Incumbent[Found]):
         self.setting = setting
         self.bounds_by_scope: dict[str, Bound] = {}
         self.start: Runs | None = None
+        self.late: Late = ((), ())
         self.wins = [0] * RANKINGS
 
     @property
@@ -77,7 +81,7 @@ class Best(Incumbent[Found]):
         steps = self.setting.tidied(plan.outcome.steps, plan.makespan)
         if not self.take(Found(steps, runs), plan.makespan, message=message):
             return False
-        self.start = runs
+        self.start, self.late = own_runs(plan, runs.helped), late_runs(plan)
         return True
 
     def consider_runs(self, runs: Runs, message: str = "", *, few: bool = False) -> Tried:
@@ -92,7 +96,8 @@ class Best(Incumbent[Found]):
                 continue
             self.consider(plan, runs, message)
             if plan.makespan < tried.makespan:
-                tried, best = Tried(plan.makespan, 1 - work / float(plan.makespan) if plan.makespan else 0.0), number
+                waits = 1 - work / float(plan.makespan) if plan.makespan else 0.0
+                tried, best = Tried(plan.makespan, waits, plan), number
             if tried.waits < IDLE or self.context.stopped:
                 break
         if best >= 0:

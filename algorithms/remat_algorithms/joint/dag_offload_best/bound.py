@@ -13,6 +13,9 @@ from remat_algorithms.joint.dag_offload_best.setting import Setting
 MOMENTS = 4
 """Moments that are looked at, each by itself."""
 
+LARGE = 4
+"""Moments at large runs beside them, for all orders."""
+
 TOGETHER = 3
 """Moments of one program, at most."""
 
@@ -34,7 +37,10 @@ def bound(setting: Setting, best: Best) -> None:
         if programs is None:
             continue
         moments = programs.fullest(MOMENTS)
-        asked = [[moment] for moment in moments] + ([moments[:TOGETHER]] if listed and len(moments) > 1 else [])
+        large = [] if listed else [moment for moment in programs.largest(LARGE) if moment not in moments]
+        asked = [[moment] for moment in [*moments, *large]] + (
+            [moments[:TOGETHER]] if listed and len(moments) > 1 else []
+        )
         for row in asked:
             if best.done:
                 return

@@ -60,11 +60,13 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     rounds = options.iterations
     if rounds is None:
         rounds = ROUNDS if context.deadline is not None else min(ROUNDS, WORK // max(1, len(setting.listed)))
-    relaxing = Relaxing(setting, best, rounds)
+    walker = Walk(setting, best, reorder=options.reorder)
+    relaxing = Relaxing(setting, best, walker, rounds)
     if not best.done:
         relaxing.first()
+        walker.go(min(2 * TURN, rounds))
     known = others(setting, best, rounds) if not best.done else None
-    _improve(setting, best, relaxing, rounds, reorder=options.reorder)
+    _improve(setting, best, relaxing, walker, rounds)
     proposal = best.proposal()
     if proposal.steps is None and known is not None:
         proposal = known
@@ -73,10 +75,9 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     return proposal
 
 
-def _improve(setting: Setting, best: Best, relaxing: Relaxing, rounds: int, *, reorder: bool) -> None:
+def _improve(setting: Setting, best: Best, relaxing: Relaxing, walker: Walk, rounds: int) -> None:
     """Let the walk and the searches for reruns take turns."""
     further = relaxing.further(rounds // TURN + 1)
-    walker = Walk(setting, best, reorder=reorder)
     latest, since = best.makespan, 0
     patience = max(PATIENCE, PATIENCE_WORK // max(1, len(setting.listed)))
     for first in range(0, rounds, TURN):

@@ -4,24 +4,55 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from remat.plugin import Context
+from remat.plugin import Context, Number
 from remat_algorithms.dag.plans.state import ALPHAS, Plan, Search
 from remat_algorithms.joint.dag_offload_best.ballast import Rates, ballasted
 from remat_algorithms.joint.dag_offload_best.best import IDLE, Best, Tried
 from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
+from remat_algorithms.joint.dag_offload_best.walk import Walk
 
 SHARES = (1.0, 0.9, 0.95, 0.8, 1.1, 1.05, 0.7, 0.5, 1.2, 0.25, 0.0)
 """Shares of the links' rates that are tried at first; more than there is lets the processor wait a little."""
 
-ROUNDS, AT_FIRST = 60, 3
-"""Rounds of ruin and recreate at a time; and so many times for each of the best first shares."""
+ROUNDS, ROUNDS_WORK = 100, 20_000
+"""Rounds of ruin and recreate at a time: so many, or fewer for large graphs."""
 
-PROMISING = 3
-"""First shares that the search goes on from."""
+FULL = 2
+"""First shares that are tried with all rankings of what leaves."""
+
+PROMISING, AT_FIRST = 3, 3
+"""First shares that the search goes on from, and how many times at once."""
+
+TIMES, STALE = 4, 8
+"""Times that a search goes on before another's turn, and turns without a better plan after which it begins anew."""
 
 UP, DOWN = 1.01, 0.985
 """Factors of the share where the processor did not wait, and where it did."""
+
+
+@dataclass
+class _Search:
+    """A search for reruns that goes on, for a share of the rates.
+
+    Attributes
+    ----------
+    share : float
+    search : Search
+    makespan : int or float
+        Of its best plan with what must leave.
+    waits : float
+        The share of that in which the processor waits.
+    stale : int
+        Turns since the latest better plan.
+    """
+
+    share: float
+    search: Search
+    makespan: Number = math.inf
+    waits: float = 1.0
+    stale: int = 0
 
 
 class Relaxing:
@@ -31,71 +62,88 @@ class Relaxing:
     ----------
     setting : Setting
     best : Best
+    walk : Walk
+        Goes on from plans that wait.
     rounds : int
         Of ruin and recreate at a time.
     """
 
-    def __init__(self, setting: Setting, best: Best, rounds: int = ROUNDS) -> None:
-        self.setting, self.best, self.rounds = setting, best, min(rounds, ROUNDS)
+    def __init__(self, setting: Setting, best: Best, walk: Walk, rounds: int = ROUNDS) -> None:
+        self.setting, self.best, self.walk = setting, best, walk
+        self.rounds = max(1, min(rounds, ROUNDS, ROUNDS_WORK // max(1, len(setting.listed))))
         self.context: Context = best.context
         self.rates = self._rates()
         self.seen: set[tuple[int, ...]] = set()
-        self.share = 1.0
+        self.searches: list[_Search] = []
 
     def first(self) -> None:
         """Try the greedy's plan for each of the shares, and go on from the best ones."""
-        found: list[tuple[float, int, float]] = []
+        found = []
         for number, share in enumerate(SHARES):
-            for plan in self._plans(share, 0):
-                tried = self._look(plan, share)
-                if tried is not None:
-                    found.append((float(tried.makespan), number, share))
-        for _, _, share in sorted(found)[:PROMISING]:
-            for plan in self._plans(share, AT_FIRST):
-                self._look(plan, share, few=True)
+            search = self._begun(share, 0, few=number >= FULL)
+            if search is not None:
+                found.append(search)
+        self.searches = sorted(found, key=lambda each: each.makespan)[:PROMISING]
+        for each in self.searches:
+            self._go_on(each, AT_FIRST)
 
     def further(self, rounds: int) -> Iterator[None]:
-        """Go on around the best share, a search at a time."""
-        share = self.share
+        """Go on, a search at a time: every other time the best one; one that finds nothing any more begins anew."""
         for number in range(rounds):
-            waits = 1.0
-            for plan in self._plans(share, 2 * AT_FIRST, seed=number + 1):
-                tried = self._look(plan, share, few=True)
-                waits = waits if tried is None else min(waits, tried.waits)
-            share *= UP if waits < IDLE else DOWN
-            if not 0.5 * self.share < share < 1.5 * self.share:
-                share = self.share
+            if not self.searches:
+                return
+            ranked = sorted(self.searches, key=lambda each: each.makespan)
+            each = ranked[0 if number % 2 else number // 2 % len(ranked)]
+            self._go_on(each, TIMES)
+            if each.stale >= STALE:
+                share = ranked[0].share * (UP if ranked[0].waits < IDLE else DOWN) ** (1 + number % 8)
+                new = self._begun(share, number + 1, few=True)
+                if new is not None:
+                    self.searches[self.searches.index(each)] = new
+                else:
+                    each.stale = 0
             yield
 
-    def _plans(self, share: float, times: int, seed: int = 0) -> Iterator[Plan]:
-        """Yield better and better plans of reruns for a share of the rates."""
+    def _begun(self, share: float, seed: int, *, few: bool) -> _Search | None:
+        """Begin a search with the greedy; None where that finds nothing, or room is no matter."""
         setting, budget = self.setting, self.setting.problem.budget
-        if budget is None or self.best.done:  # without one nothing is made again for want of room
-            return
+        if budget is None or self.best.done:
+            return None
         model, whole = ballasted(setting.model, budget, Rates(self.rates.out * share, self.rates.back * share))
         search = Search(model, whole, self.context.seed + seed)
         plan = search.construct(ALPHAS[seed % len(ALPHAS)], noise=0.0 if seed < len(ALPHAS) else 1.0)
         if plan is None:
-            return
-        yield plan
+            return None
         search.start(plan)
-        while times and not self.best.done:
-            times -= 1
-            _, better = search.improve(self.rounds)
-            if better is not None:
-                yield better
+        begun = _Search(share, search)
+        self._take(begun, plan, few=few)
+        return begun
 
-    def _look(self, plan: Plan, share: float, *, few: bool = False) -> Tried | None:
+    def _go_on(self, each: _Search, times: int) -> None:
+        """Look for better and better plans of reruns."""
+        each.stale += 1
+        for _ in range(times):
+            if self.best.done:
+                return
+            _, better = each.search.improve(self.rounds)
+            if better is not None:
+                each.stale = 0
+                self._take(each, better, few=True)
+
+    def _take(self, each: _Search, plan: Plan, *, few: bool) -> None:
+        tried = self._look(plan, each.share, few=few)
+        if tried is not None and tried.makespan < each.makespan:
+            each.makespan, each.waits = tried.makespan, tried.waits
+        if tried is not None and tried.plan is not None and tried.waits > IDLE:
+            self.walk.relieve(tried.plan, frozenset())
+
+    def _look(self, plan: Plan, share: float, *, few: bool) -> Tried | None:
         """See how long a plan takes with what must leave; None if it was seen before."""
         tasks = tuple(self.setting.model.tasks_of(plan.item, plan.full))
         if tasks in self.seen:
             return None
         self.seen.add(tasks)
-        before = self.best.makespan
-        tried = self.best.consider_runs(Runs(tasks), message=f"reruns for {share:.3g} of the links", few=few)
-        if self.best.makespan < before:
-            self.share = share
-        return tried
+        return self.best.consider_runs(Runs(tasks), message=f"reruns for {share:.3g} of the links", few=few)
 
     def _rates(self) -> Rates:
         """Return the rates of the nearest route; half of each where both ways share a channel."""

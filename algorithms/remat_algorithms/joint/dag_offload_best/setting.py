@@ -35,6 +35,9 @@ LATER = 0.15
 MORE = 0.4
 """Share of the drawn plans in which more leaves than has to."""
 
+WAITED = 1e-4
+"""Share of the makespan from which a run has waited."""
+
 RANKINGS = 9
 """Of what leaves first (see `offload_greedy.rankings`)."""
 
@@ -189,6 +192,28 @@ class Setting:
             return None
         # What comes back, or leaves, as early as it can may keep the channel or the room from something more urgent.
         return choice.dispatched([later(swap, choice, draw) if draw.random() < LATER else swap for swap in swaps])
+
+
+Late = tuple[Sequence[int], Sequence[float]]
+"""Places of runs that waited, and for how long each."""
+
+
+def own_runs(plan: Plan, helped: frozenset[int]) -> Runs:
+    """Return the runs of a plan without those that it left out, since nobody reads what they make."""
+    own = zip(plan.order.tasks, plan.order.processors, strict=True)
+    return Runs(tuple(task for task, processor in own if processor == 0), helped)
+
+
+def late_runs(plan: Plan) -> Late:
+    """Return which of `own_runs` waited, those of a helper left out; nothing where there is one."""
+    if any(plan.order.processors):
+        return (), ()
+    steps, starts = plan.outcome.steps, plan.order.start_times.astype(np.float64)
+    assert steps.start is not None
+    begins = steps.start[steps.kind == StepKind.RUN].astype(np.float64)
+    waits = np.diff(begins - starts[:-1], prepend=0.0)
+    places = np.flatnonzero(waits > WAITED * float(plan.makespan))
+    return places.tolist(), waits[places].tolist()
 
 
 def later(swap: Swap, choice: Choice, draw: random.Random) -> Swap:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 from remat_algorithms.joint.dag_offload_best.best import Best
-from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
+from remat_algorithms.joint.dag_offload_best.setting import RANKINGS, Late, Runs, Setting, late_runs, own_runs
 from remat_algorithms.offload.swaps.choice import Plan
+from remat_algorithms.offload.swaps.fluid import volume_bound
 
 SLACKS = (0.3, 1.0, 3.0)
 """Mean task times by which a round may be slower than the best and still be gone on from; each excursion draws one."""
@@ -16,6 +17,15 @@ BACK = 60
 
 MOVED = 0.25
 """Share of the rounds that move a run, where they may."""
+
+LATE = 0.3
+"""Share of the rounds that make something again for a run that waited."""
+
+DEPTHS = (1, 2, 2, 3, 3, 4)
+"""Runs, each for the next, that such a round adds at most."""
+
+RELIEFS = 8
+"""Runs that are added to a plan that waits, or fewer."""
 
 REACHES = (1, 1, 2, 3, 6, 12)
 """Neighbouring runs that a round leaves out at once."""
@@ -40,6 +50,7 @@ class Walk:
         self.home: Runs | None = None
         self.current: Runs | None = None
         self.since, self.slack = 0, self.mean * SLACKS[0]
+        self.late: Late = ((), ())
 
     def go(self, rounds: int) -> None:
         """Make so many rounds, or fewer.
@@ -53,23 +64,49 @@ class Walk:
             if self.best.start is not self.home or self.since >= BACK:
                 self.current = self.home = self.best.start
                 self.since, self.slack = 0, self.mean * self.draw.choice(SLACKS)
+                self.late = self.best.late
             if self.current is None:
                 return
             self._round(self.current)
 
+    def relieve(self, plan: Plan, helped: frozenset[int]) -> None:
+        """Make again, one after the other, what the runs of a plan wait for, where that is quicker.
+
+        Many plans that wait would be quicker than the best one without.
+        """
+        best, current = self.best, plan
+        for _ in range(RELIEFS):
+            runs, late = own_runs(current, helped), late_runs(current)
+            if best.done or not late[0] or float(current.makespan) - sum(late[1]) >= best.makespan:
+                return
+            changed = _relieved(self.setting, runs, self.draw.choices(*late)[0], self.draw)
+            choice = self.setting.choice(changed)
+            if choice is None or volume_bound(choice) >= current.makespan:
+                continue
+            number = max(range(RANKINGS), key=lambda number: (best.wins[number], -number))
+            for _, better in self.setting.plans(choice, [number]):
+                if better is not None and better.makespan < current.makespan:
+                    current = better
+                    best.consider(better, changed, "reruns for what runs waited for")
+
     def _round(self, current: Runs) -> None:
         best, draw = self.best, self.draw
-        moved = self.reorder and draw.random() < MOVED
-        changed = _moved(current, draw) if moved else _changed(self.setting, current, draw)
+        if self.late[0] and draw.random() < LATE:
+            at = draw.choices(*self.late)[0]
+            changed = _relieved(self.setting, current, at, draw)
+        elif self.reorder and draw.random() < MOVED:
+            changed = _moved(current, draw)
+        else:
+            changed = _changed(self.setting, current, draw)
         plan = _attempt(self.setting, best, changed, draw, self.slack)
         self.since += 1
         if plan is None:
             return
         if best.consider(plan, changed, "walk"):
-            self.current = self.home = changed
-            self.since = 0
+            self.current = self.home = best.start
+            self.since, self.late = 0, best.late
         elif plan.makespan <= best.makespan * (1 + self.slack * draw.random()):
-            self.current = changed
+            self.current, self.late = own_runs(plan, changed.helped), late_runs(plan)
 
 
 def _attempt(setting: Setting, best: Best, runs: Runs, draw: random.Random, slack: float) -> Plan | None:
@@ -97,6 +134,19 @@ def _changed(setting: Setting, runs: Runs, draw: random.Random) -> Runs:
     elif kind < 0.9 and setting.movable:
         return Runs(runs.tasks, runs.helped ^ {draw.choice(setting.movable)})
     return runs
+
+
+def _relieved(setting: Setting, runs: Runs, at: int, draw: random.Random) -> Runs:
+    """Return the runs, and before one of them others that make again what it reads, and some of what they read."""
+    added: list[int] = []
+    depth = draw.choice(DEPTHS)
+    while len(added) < depth:
+        task = added[0] if added else runs.tasks[at]
+        reads = [value for value in setting.reads[task] if setting.maker[value] >= 0]
+        if not reads:
+            break
+        added.insert(0, setting.maker[draw.choice(reads)])
+    return Runs((*runs.tasks[:at], *added, *runs.tasks[at:]), runs.helped)
 
 
 def _moved(runs: Runs, draw: random.Random) -> Runs:

@@ -11,6 +11,7 @@ import remat
 from remat.solving.single import make_problem
 from remat.testing import strategies
 from remat_algorithms.dag.moments.bounds import Setting
+from remat_algorithms.dag.moments.lineage import listed_levels
 from remat_algorithms.dag.moments.solving import Effort
 from tests.algorithms.dag.moments.drawn import (
     best_of_all,
@@ -167,6 +168,20 @@ def test_the_fullest_moments_are_apart_and_above_the_budget():
     peak = remat.solve(document, algorithm="keep-all")
     assert names[setting.fullest()[0]] in str(peak)
     assert setting_of(document, 10**6, listed=True).fullest() == []
+
+
+def test_moments_at_large_runs_are_where_the_run_itself_and_all_that_is_there_need_most():
+    document = training(random.Random(3), 4)
+    setting = setting_of(document, 1, listed=True)
+    facts, levels = setting.facts, listed_levels(setting.facts)
+    chosen = setting.largest(1)
+    score = {
+        task: levels[place] + sum(facts.size[value] for value in facts.reads[task]) + facts.needs(task)
+        for place, task in enumerate(facts.order)
+        if not facts.unread[task]
+    }
+    assert [score[task] for task in chosen] == [max(score.values())]
+    assert setting_of(document, 10**6, listed=True).largest(1) == []
 
 
 def test_what_the_programs_do_not_know_is_refused():
