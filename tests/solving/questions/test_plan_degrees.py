@@ -1,6 +1,7 @@
 """`remat.plan` over tensor degrees: what is tried, what is taken, and that it is a plan of the instance itself."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -86,6 +87,9 @@ def test_stages_of_several_degrees():
     assert {degrees.tensor for degrees in only.tried} == {1, 2}
     tight = remat.plan(document, budget=170, options={"moves": 20})
     assert tight.result.makespan is None or dict(plan_lines(tight))["recomputation"]
+    alone = remat.plan(document, tensor=[1], budget=170, options={"moves": 20})
+    mixed = replace(alone, degrees=replace(alone.degrees, tensor=0))  # counted stage by stage: the same
+    assert alone.recompute_time == mixed.recompute_time == alone.result.report.recompute_time
 
 
 def test_pictures_have_all_devices(tmp_path):

@@ -10,7 +10,7 @@ from remat.graph.taskgraph import TaskGraph
 from remat.report.text.columns import aligned, room
 from remat.report.text.summary import figures
 from remat.schedule.again import segments_of
-from remat.schedule.orders import Orders, Phase, Stage
+from remat.schedule.orders import Orders, Stage
 from remat.solving.questions.binding import Binding
 from remat.solving.questions.plan import Planned
 from remat.units import Number, format_size, format_time
@@ -122,7 +122,7 @@ def plan_lines(planned: Planned) -> Iterator[tuple[str, str]]:
     size = "" if not instance.samples else f" of {instance.samples} samples"
     yield f"time per {what}", f"{format_time(each, units)}: {batches}{size}{ranks}"
     yield "lower bound", f"{format_time(result.lower_bound, units)}, gap {_percent(result.gap)}"
-    again = _again(planned)
+    again = planned.recompute_time
     yield "recomputation", f"{format_time(again, units)} on all devices, {_percent(_share(planned))} of what they run"
     if len(planned.tried) > 1:
         listed = (
@@ -137,24 +137,7 @@ def _share(planned: Planned) -> float:
     report = planned.result.report
     assert report is not None
     busy = sum(float(_busy(planned, processor.name)) for processor in planned.result.machine.processors)
-    return float(_again(planned)) / busy if busy else 0.0
-
-
-def _again(planned: Planned) -> Number:
-    """Return the time of what runs again, on all devices: those that run a stage together do so together."""
-    result, orders = planned.result, planned.result.orders
-    assert result.report is not None
-    if orders is None or planned.degrees.tensor:
-        return result.report.recompute_time * planned.degrees.tensor
-    # Where stages differ in that, by stage: what a micro-batch runs again takes as long for each of them.
-    own: list[Number] = [0] * len(orders.stages)
-    for phase, number, batch in {operation for listed in orders.lists for operation in listed}:
-        stage = orders.stages[number]
-        if phase in (Phase.B, Phase.BW):
-            layers = [layer for segment in segments_of(stage.recompute, batch) for layer in segment]
-            tasks = [result.graph.tasks.find(f"Fe{layer + 1}.{batch}") for layer in layers]
-            own[number] += sum(result.graph.time[task].item() for task in tasks if task is not None)
-    return sum(time * stage.tensor for time, stage in zip(own, orders.stages, strict=True))
+    return float(planned.recompute_time) / busy if busy else 0.0
 
 
 def _percent(share: float | None) -> str:

@@ -66,12 +66,15 @@ def binding(
     more: dict[str, Number | None] = {}
     for name, ask in _more(planned):
         try:
-            by = {"algorithm": ALGORITHM, "options": options} if planned.degrees.tensor else {"algorithm": "piper"}
-            found = solve(**ask, **by, time_limit=time_limit, seed=seed).makespan
+            if planned.degrees.tensor:
+                ask |= {"algorithm": ALGORITHM, "options": options}
+            else:  # stages of several degrees
+                ask |= {"algorithm": "piper"}
+            found = solve(**ask, time_limit=time_limit, seed=seed).makespan
         except (InstanceError, OptionError):
             continue
         more[name] = report.makespan if found is None else min(found, report.makespan)
-    return Binding(fullest, filled.get(fullest), busiest, busy[busiest], report.recompute_time, more)
+    return Binding(fullest, filled.get(fullest), busiest, busy[busiest], planned.recompute_time, more)
 
 
 def _more(planned: Planned) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -15,6 +15,8 @@ from remat.instance.kinds import is_pipeline
 from remat.instance.saving import instance_document
 from remat.plugin.context import Progress
 from remat.plugin.proposal import Status
+from remat.schedule.again import segments_of
+from remat.schedule.orders import Phase
 from remat.solving.budget import Budget
 from remat.solving.entry import solve
 from remat.solving.questions.degrees import ALGORITHM, Degrees, Way, put_back, ways_of
@@ -56,6 +58,20 @@ class Planned:
     def time_per_sample(self) -> float | None:
         """Makespan for each sample of a step."""
         return None if self.result.makespan is None else self.result.makespan / self.samples
+
+    @property
+    def recompute_time(self) -> Number:
+        """Time of what runs again, on all devices: those that run a stage together do so together."""
+        result, orders = self.result, self.result.orders
+        if result.report is None or orders is None or self.degrees.tensor:
+            return 0 if result.report is None else result.report.recompute_time * self.degrees.tensor
+        own: list[Number] = [0] * len(orders.stages)
+        for phase, number, batch in {operation for listed in orders.lists for operation in listed}:
+            if phase in (Phase.B, Phase.BW):
+                layers = [layer for segment in segments_of(orders.stages[number].recompute, batch) for layer in segment]
+                tasks = [result.graph.tasks.find(f"Fe{layer + 1}.{batch}") for layer in layers]
+                own[number] += sum(result.graph.time[task].item() for task in tasks if task is not None)
+        return sum(time * stage.tensor for time, stage in zip(own, orders.stages, strict=True))
 
 
 def plan(
