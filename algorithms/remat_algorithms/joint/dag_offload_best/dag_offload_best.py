@@ -13,7 +13,7 @@ from remat_algorithms.joint.dag_offload_best.best import Best
 from remat_algorithms.joint.dag_offload_best.bound import bound
 from remat_algorithms.joint.dag_offload_best.relaxing import Relaxing
 from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
-from remat_algorithms.joint.dag_offload_best.starts import others
+from remat_algorithms.joint.dag_offload_best.starts import others, quick
 from remat_algorithms.joint.dag_offload_best.walk import Walk
 
 ROUNDS, WORK = 4000, 1_000_000
@@ -56,6 +56,7 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
         return Proposal(termination=context.termination)
     best = Best(setting, context)
     best.consider_runs(Runs(tuple(setting.listed)), message="as listed")
+    known = quick(setting, best)
     bound(setting, best)
     rounds = options.iterations
     if rounds is None:
@@ -65,7 +66,7 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     if not best.done:
         relaxing.first()
         walker.go(min(2 * TURN, rounds))
-    known = others(setting, best, rounds) if not best.done else None
+    known = others(setting, best, rounds) or known
     _improve(setting, best, relaxing, walker, rounds)
     proposal = best.proposal()
     if proposal.steps is None and known is not None:

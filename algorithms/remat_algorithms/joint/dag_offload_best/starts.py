@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from remat.plugin import Proposal
+from remat.plugin import Algorithm, Proposal
 from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as KEEP_ALL
 from remat_algorithms.dag.order.catalogue import ALGORITHMS as ORDERS
@@ -30,8 +33,16 @@ WINDOWS = 20
 """Windows of the local search of `adjoint-best`, which has asked all algorithms for adjoints before."""
 
 
+Entries = list[tuple[Algorithm, Mapping[str, Any]]]
+
+
+def quick(setting: Setting, best: Best) -> Proposal | None:
+    """Ask the algorithms that take next to no time: what an order alone is worth, no search need find; see `others`."""
+    return _ask(setting, best, [(entry, {}) for entry in (*KEEP_ALL, *ORDERS) if setting.problem.kind in entry.cheap])
+
+
 def others(setting: Setting, best: Best, rounds: int) -> Proposal | None:
-    """Ask the algorithms that search little, and those that only make values again: none of them is quicker then.
+    """Ask the other algorithms that search little, and those that only make values again: none of them is quicker then.
 
     Parameters
     ----------
@@ -45,12 +56,15 @@ def others(setting: Setting, best: Best, rounds: int) -> Proposal | None:
     Proposal or None
         Of one that proved that there is no schedule, in its class.
     """
-    none = None
-    entries = [(entry, SEARCHING.get(entry.name, {})) for entry in OFFLOAD if entry.name not in PROGRAMS]
+    entries: Entries = [(entry, SEARCHING.get(entry.name, {})) for entry in OFFLOAD if entry.name not in PROGRAMS]
     entries += [(entry, {"iterations": min(ROUNDS, rounds)}) for entry in DAG_AUTO]
-    entries += [(entry, {}) for entry in (*KEEP_ALL, *ORDERS) if setting.problem.kind in entry.cheap]
     if setting.problem.kind == "adjoint":
         entries.insert(0, (ADJOINT_BEST, {"iterations": min(WINDOWS, rounds), "work": 0}))
+    return _ask(setting, best, entries)
+
+
+def _ask(setting: Setting, best: Best, entries: Entries) -> Proposal | None:
+    none = None
     for number, (entry, given) in enumerate(entries):
         if best.done:
             break
