@@ -55,7 +55,7 @@ class Problem:
         return other
 
     def with_capacities(self, capacities: Mapping[str, int | None]) -> Problem:
-        """Return the problem with other capacities of the named memories; bounds, which do not ask for them, are shared."""
+        """Return the problem with other capacities of the named memories; bounds do not ask for them: shared."""
         other = self.on(self.machine.with_capacities(capacities))
         for name in ("least_makespan", "least_period", "memory_bounds"):
             if name in self.__dict__:

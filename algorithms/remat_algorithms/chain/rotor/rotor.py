@@ -23,7 +23,18 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from remat.plugin import Bound, Context, LeastBudget, Number, OptionError, Options, Problem, Proposal, Steps, run_in_order
+from remat.plugin import (
+    Bound,
+    Context,
+    LeastBudget,
+    Number,
+    OptionError,
+    Options,
+    Problem,
+    Proposal,
+    Steps,
+    run_in_order,
+)
 from remat_algorithms.chain.least_memory import LeastMemory
 from remat_algorithms.chain.rotor.costs import Costs
 from remat_algorithms.chain.rotor.search import Found, Search
