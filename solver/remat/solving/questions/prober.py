@@ -274,7 +274,7 @@ class Prober:
         if self.effort.deadline is None and context.deadline is not None:
             context.deadline += (context.deadline - time.monotonic()) * len(budgets)
         unbounded = with_budget(self.problem, self.memory, None)
-        self.problem.least_objective, self.problem.memory_bounds  # noqa: B018 - once, for all budgets
+        _ = self.problem.least_objective, self.problem.memory_bounds  # found once, for all budgets
         self.effort.solves += 1
         known: Answered | None = None
         proposals = iter(hook(unbounded, chosen, context, budgets))
