@@ -22,7 +22,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
 from remat.units import Number, Units
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from remat.graph.chain import Chain
     from remat.graph.samples import Samples
@@ -51,6 +51,14 @@ class Problem:
         """Return the problem on another machine; what depends on the instance alone is shared."""
         other = Problem(self.instance, machine)
         for name in ("graph", "chain", "needed", "no_recompute_time", "samples"):
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
+        return other
+
+    def with_capacities(self, capacities: Mapping[str, int | None]) -> Problem:
+        """Return the problem with other capacities of the named memories; bounds do not ask for them: shared."""
+        other = self.on(self.machine.with_capacities(capacities))
+        for name in ("least_makespan", "least_period", "memory_bounds"):
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other

@@ -47,8 +47,13 @@ def conclude(
     *,
     seed: int = 0,
     solve_seconds: float = 0.0,
+    verified: Result | None = None,
 ) -> Result:
-    """Place and verify what an algorithm proposes, check its claims, and draw the conclusion."""
+    """Place and verify what an algorithm proposes, check its claims, and draw the conclusion.
+
+    `verified` is what was concluded of the same steps where memories were no smaller; wherever their peaks fit, they
+    are as valid, from the same start times.
+    """
     _check_bounds(solver, proposal)
     proposal = scoped(problem, solver, proposal)
     least = proposal.least
@@ -71,6 +76,9 @@ def conclude(
         least = least if excess is None else excess
         if (excess is not None or hangs) and solver.guarantee == "strategy":
             scope = scope_of(problem.machine, solver, solver.within or f"the {solver.name} schedule")
+    elif verified is not None and verified.report is not None and _fits(verified.report, problem.machine):
+        steps, report = verified.columns, verified.report
+        _check_claims(problem, solver, proposal, report)
     elif proposal.steps is not None:
         placed = _place(problem, problem.machine, proposal.steps)
         if isinstance(placed, Unplaceable):
@@ -188,6 +196,12 @@ def _enough(machine: Machine, sizes: Mapping[str, int], *, sufficient: bool) -> 
         if memory.capacity is not None and sizes[memory.name] > memory.capacity
     )
     return LeastBudget(size, None, sufficient, -index)
+
+
+def _fits(report: Report, machine: Machine) -> bool:
+    """Whether a schedule that breaks no rule elsewhere breaks none in the memories of a machine, either."""
+    sizes = report.peak_memory
+    return all(memory.capacity is None or sizes[memory.name] <= memory.capacity for memory in machine.memories)
 
 
 def _place(problem: Problem, machine: Machine, steps: Steps) -> Steps | Unplaceable:

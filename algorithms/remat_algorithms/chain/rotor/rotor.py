@@ -23,7 +23,18 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from remat.plugin import Bound, Context, LeastBudget, Number, OptionError, Options, Problem, Proposal, run_in_order
+from remat.plugin import (
+    Bound,
+    Context,
+    LeastBudget,
+    Number,
+    OptionError,
+    Options,
+    Problem,
+    Proposal,
+    Steps,
+    run_in_order,
+)
 from remat_algorithms.chain.least_memory import LeastMemory
 from remat_algorithms.chain.rotor.costs import Costs
 from remat_algorithms.chain.rotor.search import Found, Search
@@ -74,6 +85,7 @@ class Setting:
         # Whether bounds can be claimed: where whole times are too large for whole ticks, they are rounded.
         self.claimable = self.costs.exact or self.segments.backward_time.dtype != np.int64
         self._least: LeastMemory | None = None
+        self._made: tuple[list[int], Steps, Number] | None = None
 
     @property
     def least(self) -> LeastMemory:
@@ -134,15 +146,20 @@ class Setting:
         return Proposal(infeasible_within=PERSISTENT, least=named)
 
     def propose(self, found: Found, notes: Sequence[str] = ()) -> Proposal:
-        """Propose the best schedule that was found, with a bound of its class."""
+        """Propose the best schedule that was found, with a bound of its class.
+
+        Where it is the one before, whatever its budget, its steps are the same object.
+        """
         runs = found.read()
-        makespan = self.time_of(runs)
+        if self._made is None or self._made[0] != runs:
+            self._made = runs, run_in_order(self.problem.graph, self.problem.machine, runs), self.time_of(runs)
+        _, steps, makespan = self._made
         bounds: tuple[Bound, ...] = ()
         if self.claimable and (found.proved or found.lower > 0):
             value = makespan if found.proved else min(makespan, self.bound(found.lower))
             bounds = (Bound(value, PERSISTENT, "rotor"),)
         return Proposal(
-            steps=run_in_order(self.problem.graph, self.problem.machine, runs),
+            steps=steps,
             makespan=makespan,
             bounds=bounds,
             optimal_within=PERSISTENT if bounds and found.proved else None,

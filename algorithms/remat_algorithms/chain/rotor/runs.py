@@ -34,13 +34,18 @@ class Reader:
     def __init__(self, table: Cells) -> None:
         self.table = table
         self._known: dict[int, Step] = {}
+        self._read: dict[int, list[int]] = {}
         states = table.segments.states
         self._forward, self._backward = states.forward_task.tolist(), states.backward_task.tolist()
         self._stage, self._free, self._inner = states.stage.tolist(), states.free.tolist(), states.inner.tolist()
 
     def runs(self, room: int) -> list[int]:
         """Return the runs (task indices) of a quickest schedule of the whole chain within a room in which one fits."""
-        return self.segment(0, self.table.segments.length, room)
+        length = self.table.segments.length
+        point = self.table.point(0, length, room)
+        if point not in self._read:
+            self._read[point] = self.segment(0, length, room)
+        return self._read[point]
 
     def segment(self, first: int, last: int, room: int) -> list[int]:
         """Return the runs of a segment, its input free to go."""

@@ -58,9 +58,10 @@ def sweep(problem: Problem, options: RotorOptions, context: Context, budgets: Se
 def _at_budgets(setting: Setting, options: RotorOptions, rooms: Sequence[int]) -> Iterator[Proposal]:
     between = [room for room in rooms if room < setting.whole.need]
     found = setting.search(between, options).found if between else {}
+    whole = setting.nothing_recomputed()
     for room in rooms:
         if room not in found:
-            yield setting.nothing_recomputed()
+            yield whole
         elif found[room].excess is None:
             yield setting.too_small()
         else:

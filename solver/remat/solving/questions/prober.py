@@ -190,7 +190,7 @@ class Answered:
         return self.result.status in (Status.OPTIMAL, Status.FEASIBLE)
 
     def at_peak(self) -> Answered:
-        """Return the same schedule, verified on a machine with no more memory than it needs.
+        """Return the same schedule on a machine with no more memory than it needs.
 
         What was proved for the larger budget (bounds, optimality) holds for the smaller one.
         """
@@ -206,6 +206,7 @@ class Answered:
             self.result.options,
             seed=self.result.seed,
             solve_seconds=self.result.solve_seconds,
+            verified=self.result,
         )
         return replace(self, problem=problem, proposal=proposal, result=result)
 
@@ -213,7 +214,7 @@ class Answered:
 def with_budget(problem: Problem, memory: int, budget: int | None) -> Problem:
     """Return the problem with another capacity of one memory (by index)."""
     name = problem.machine.memories[memory].name
-    return problem.on(problem.machine.with_capacities({name: budget}))
+    return problem.with_capacities({name: budget})
 
 
 @dataclass(frozen=True)
@@ -273,8 +274,9 @@ class Prober:
         if self.effort.deadline is None and context.deadline is not None:
             context.deadline += (context.deadline - time.monotonic()) * len(budgets)
         unbounded = with_budget(self.problem, self.memory, None)
+        _ = self.problem.least_objective, self.problem.memory_bounds  # found once, for all budgets
         self.effort.solves += 1
-        last: int | None = None
+        known: Answered | None = None
         proposals = iter(hook(unbounded, chosen, context, budgets))
         for k in count():
             context.interrupted |= self.effort.outer.interrupted
@@ -288,12 +290,13 @@ class Prober:
             self.effort.seconds += seconds
             if proposal is None or (budgets and k >= len(budgets)):
                 return
-            budget = budgets[k] if budgets else self._beneath(proposal, last)
+            budget = budgets[k] if budgets else self._beneath(proposal, None if known is None else known.peak)
             problem = with_budget(self.problem, self.memory, budget)
-            answer = self._conclude(problem, solver, proposal, values_of(chosen), seconds)
-            if not budgets and answer.solved:
-                answer = answer.at_peak()
-                last = answer.peak
+            same = known is not None and known.proposal.steps is proposal.steps
+            verified = known.result if known is not None and same else None
+            answer = self._conclude(problem, solver, proposal, values_of(chosen), seconds, verified)
+            if answer.solved:
+                known = answer = answer if budgets else answer.at_peak()
             yield answer
 
     def _beneath(self, proposal: Proposal, last: int | None) -> int | None:
@@ -322,8 +325,11 @@ class Prober:
         proposal: Proposal,
         options: Mapping[str, Any],
         seconds: float,
+        verified: Result | None = None,
     ) -> Answered:
-        result = conclude(problem, solver, proposal, options, seed=self.effort.seed, solve_seconds=seconds)
+        result = conclude(
+            problem, solver, proposal, options, seed=self.effort.seed, solve_seconds=seconds, verified=verified
+        )
         asked = problem.machine.memories[self.memory].capacity
         return Answered(
             memory=self.memory, asked=asked, solver=solver, problem=problem, proposal=proposal, result=result

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import remat
+from remat.errors import ClaimError
 from remat.plugin.context import Context, Progress
 from remat.plugin.options import make_options
 from remat.plugin.proposal import Proposal
@@ -16,6 +17,7 @@ from remat.plugin.registry import find
 from remat.solving.conclusion import conclude
 from remat.solving.result import Result
 from remat.solving.single import make_problem
+from remat.verifier import check
 from remat_algorithms.chain.rotor import search as rotor_search
 from remat_algorithms.chain.rotor import sweep as rotor_sweep
 from remat_algorithms.chain.rotor.cells import Cells
@@ -201,3 +203,37 @@ def test_chains_that_would_fill_the_machine_are_refused() -> None:
     document = {"schema": "remat.instance/1", "kind": "chain", "input_size": 1, "stages": [stage]}
     with pytest.raises(remat.OptionError, match=r"80,000 stages take .* GB.*; use periodic"):
         remat.solve(document, algorithm="rotor", budget=100_000)
+
+
+def test_a_schedule_is_verified_once_for_all_budgets_that_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = wide_chain(3)
+    least, most = range_of(document)
+    budgets = [most - (most - least) * k // 199 for k in range(200)]
+    seen: list[tuple[int, ...]] = []
+
+    def counted(graph: Any, machine: Any, steps: Any, **more: Any) -> Any:
+        seen.append(tuple(steps.item.tolist()))
+        return check(graph, machine, steps, **more)
+
+    monkeypatch.setattr("remat.solving.conclusion.check", counted)
+    answers = remat.sweep(document, "rotor", budgets=budgets).curves[0].answers
+    assert len(answers) == len(set(budgets))
+    assert 1 < len(seen) == len(set(seen)) < len(answers)
+    for answer in answers:
+        assert answer.budget is not None
+        assert answer.peak is not None
+        assert answer.peak <= answer.budget
+    for answer in answers[::20]:
+        alone = remat.solve(document, algorithm="rotor", budget=answer.budget)
+        assert (answer.makespan, answer.peak) == (alone.makespan, alone.peak_memory["memory"])
+        assert (answer.lower_bound, answer.optimal_within) == (alone.lower_bound, alone.optimal_within)
+
+
+def test_what_was_verified_for_more_memory_is_judged_anew_where_it_does_not_fit() -> None:
+    document = wide_chain(3)
+    _, most = range_of(document)
+    (proposal,) = proposals(document, (most,))
+    ample = judged(document, most, proposal)
+    problem = make_problem(remat.load(document), budget=most - 1)
+    with pytest.raises(ClaimError, match="although the algorithm says that its schedule fits"):
+        conclude(problem, ROTOR, proposal, {}, verified=ample)
