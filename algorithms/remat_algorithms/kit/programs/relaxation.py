@@ -153,7 +153,8 @@ class _Glop(Job):
         status, codes = self.solver.status(), self.helper.SolveStatus
         if self.solver.has_response():
             prices = self.solver.dual_values()
-            self.prices = [price * self.cost / row for price, row in zip(prices, self.rows, strict=True)]
+            if len(prices) == len(self.rows):  # there are none where it ended before it had any
+                self.prices = [price * self.cost / row for price, row in zip(prices, self.rows, strict=True)]
         if status == codes.INFEASIBLE:
             return Answer(Outcome.INFEASIBLE)
         if status != codes.OPTIMAL:
