@@ -114,7 +114,11 @@ def test_below_it_offloading_costs_time(document: dict[str, Any], share: float, 
             ["device->host: 30, beside runs of 15", "at the budget of 24 up to 8", "1.6 out and bandwidth 1"],
         ),
         (machine(), 32, ["at the budget of 32 nothing has to leave"]),
-        (machine(None, channel="gpu"), None, ["at the least memory of 16", "the processor waits for what goes out or back", "nothing, since"]),
+        (
+            machine(None, channel="gpu"),
+            None,
+            ["at the least memory of 16", "the processor waits for what goes out or back", "nothing, since"],
+        ),
     ],
 )
 def test_text(model: dict[str, Any], budget: int | None, texts: list[str]) -> None:
