@@ -50,6 +50,8 @@ class Fitted:
     modules : tuple of ModuleRuns
         In the order in which they first run.
     choices : Choices
+    most : float or None
+        What recomputation may take at most, as a share, where that was asked for.
     """
 
     captured: Captured
@@ -57,12 +59,14 @@ class Fitted:
     batch: int | None
     modules: tuple[ModuleRuns, ...]
     choices: Choices
+    most: float | None = None
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield labels and texts of what was found, for people."""
         plan, units = self.plan, Units("us", "B")
         if self.batch is not None:
-            yield "Batch", f"{self.batch} is the largest that fits"
+            limited = "" if self.most is None else f", recomputation taking at most {100 * self.most:g} % more"
+            yield "Batch", f"{self.batch} is the largest that fits{limited}"
         yield "Peak", f"{format_size(plan.peak)}, and {format_size(plan.split.get('reserve', 0))} in reserve"
         for name, size in plan.split.items():
             if size and name != "reserve":
@@ -115,21 +119,22 @@ def fit(
         If the budget is too small (for one sample, with `max_batch`), or the plan takes longer than `max_overhead`.
     """
     most = None if max_overhead is None else read_share(max_overhead, "max_overhead")
+    limit = None if most is None else float(most)
 
     def planned(captured: Captured, *, search: bool = True) -> tuple[Captured, Plan, Costs]:
         costs = costs_of(captured, choices.costs)
         plan = make_plan(captured, replace(choices, costs=costs), search=search)
         if most is not None and plan.overhead > most:
             raise TooSmallError(
-                f"it fits, but recomputation takes {plan.overhead:.2%} more, and at most {float(most):.4g} was asked "
-                "for (max_overhead)",
+                f"it fits, but recomputation takes {plan.overhead:.2%} more, and at most "
+                f"{100 * float(most):g} % was asked for (max_overhead)",
                 proved=False,
             )
         return captured, plan, costs
 
     if max_batch is None:
         captured, plan, costs = planned(capture_factory(factory))
-        return Fitted(captured, plan, None, by_module(captured, plan, costs), choices)
+        return Fitted(captured, plan, None, by_module(captured, plan, costs), choices, limit)
     found: dict[int, tuple[Captured, Plan, Costs]] = {}
 
     def fits(batch: int) -> bool:
@@ -148,7 +153,7 @@ def fit(
 
     batch = largest(fits, max_batch)
     captured, plan, costs = found[batch]
-    return Fitted(captured, plan, batch, by_module(captured, plan, costs), choices)
+    return Fitted(captured, plan, batch, by_module(captured, plan, costs), choices, limit)
 
 
 def largest(fits: Callable[[int], bool], most: int) -> int:
