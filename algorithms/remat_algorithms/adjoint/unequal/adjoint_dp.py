@@ -104,14 +104,15 @@ def _unit(problem: Problem) -> int:
         raise OptionError(
             "adjoint-dp needs an adjoint without tape_size; use revolve or mixed for tapes", argument="algorithm"
         )
-    sizes = np.unique(np.concatenate((chain.activation_size, chain.gradient_size))).tolist()
-    if len(sizes) > 1:
+    sizes = np.concatenate((chain.activation_size, chain.gradient_size))
+    least, most = int(sizes.min()), int(sizes.max())
+    if least < most:
         raise OptionError(
-            f"adjoint-dp needs states and adjoints of one size, not from {sizes[0]} to {sizes[-1]}; use "
+            f"adjoint-dp needs states and adjoints of one size, not from {least} to {most}; use "
             "walther-griewank, which counts slots of the largest state",
             argument="algorithm",
         )
-    return int(sizes[0])
+    return least
 
 
 # --- equal times ------------------------------------------------------------------------------------------------------
