@@ -29,7 +29,7 @@ def megatron_flags(planned: Planned) -> Flags:
     assert orders is not None
     devices = sorted({stage.device for stage in orders.stages})
     samples = instance.samples or 1
-    flags = [f"pipeline-model-parallel-size {len(devices)}", f"tensor-model-parallel-size {_together(orders)}"]
+    flags = [f"pipeline-model-parallel-size {len(devices)}", f"tensor-model-parallel-size {orders.largest_group}"]
     notes: list[str] = []
     if not planned.degrees.tensor:
         counts_ = ", ".join(str(stage.tensor) for stage in orders.stages)
@@ -70,11 +70,6 @@ def megatron_flags(planned: Planned) -> Flags:
         notes.append("some layers run again before their gradient is there; there, when it has come")
     notes.append("the order of operations is 1F1B there, interleaved with virtual stages: no flag says another one")
     return Flags(tuple(flags), tuple(notes))
-
-
-def _together(orders: Orders) -> int:
-    """Return by how many devices stages are run together, at most."""
-    return max(stage.tensor for stage in orders.stages)
 
 
 def _recompute(orders: Orders, batches: int) -> tuple[list[str], list[str]]:

@@ -237,6 +237,11 @@ class PipelineInstance(BaseInstance):
         return any(layer.tensor for layer in self.layers)
 
     @property
+    def tensor_degrees(self) -> list[int]:
+        """How many devices may run some layer together: all numbers that are listed, ascending."""
+        return sorted({int(key) for layer in self.layers for key in layer.tensor})
+
+    @property
     def is_shareable(self) -> bool:
         """Whether schedules may share a layer's micro-batches: in parts, or by devices that run it together."""
         return bool(self.parts) or self.has_tensor

@@ -93,6 +93,11 @@ class Orders:
     def __len__(self) -> int:
         return sum(len(operations) for operations in self.lists)
 
+    @property
+    def largest_group(self) -> int:
+        """Devices that run a stage together, at most."""
+        return max((stage.tensor for stage in self.stages), default=1)
+
     @cached_property
     def columns(self) -> IntArray:
         """Device, phase, stage and micro-batch of all operations, device by device: shape (4, operations)."""

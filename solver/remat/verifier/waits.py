@@ -84,7 +84,7 @@ def _check_places(
 
 def _check_groups(orders: Orders, devices: Sequence[str], findings: Findings) -> None:
     """Devices that run a stage together run nothing but what their group does."""
-    groups = {range(stage.device, stage.device + stage.tensor) for stage in orders.stages}
+    groups = {stage.devices for stage in orders.stages}
     of: dict[int, range] = {}
     for group in sorted(groups, key=lambda one: (-len(one), one.start)):
         for device in group:

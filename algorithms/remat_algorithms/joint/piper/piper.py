@@ -91,7 +91,7 @@ def _check(problem: Problem) -> None:
     if len(kinds) > 1:
         raise OptionError("piper takes devices of one type, with as much memory each", argument="algorithm")
     devices, layers = len(machine.processors), instance.length
-    degrees = 1 + len({key for layer in instance.layers for key in layer.tensor})
+    degrees = 1 + len(instance.tensor_degrees)
     cells = layers**2 * devices**2 * degrees * min(instance.copies, devices) // 2
     if cells > MOST_CELLS:
         raise OptionError(
@@ -128,8 +128,7 @@ def rows_of(problem: Problem, options: PiperOptions, margin: int = 0) -> Rows:
 def _degrees(problem: Problem) -> list[int]:
     instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
-    given = {int(key) for layer in instance.layers for key in layer.tensor}
-    return [1, *sorted(degree for degree in given if degree <= len(machine.processors))]
+    return [1, *(degree for degree in instance.tensor_degrees if degree <= len(machine.processors))]
 
 
 def _layers_of(problem: Problem, tensor: int) -> tuple[list[Layer], set[int]]:

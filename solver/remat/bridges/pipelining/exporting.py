@@ -49,7 +49,7 @@ def export_csv(examined: Examined, *, transfers: Transfers = "none") -> Exported
     orders = examined.orders
     if orders is None:
         raise OptionError("a CSV is made of a pipeline's orders, and the schedule lists steps")
-    largest = max(stage.tensor for stage in orders.stages)
+    largest = orders.largest_group
     orders, left = of_firsts(orders)
     layout = check_layout(rows_of(orders))
     devices = [examined.machine.processors[device].name for device in left]

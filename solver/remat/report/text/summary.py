@@ -197,7 +197,7 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     """Say how well the devices are used: with a barrier after each step, and without one."""
     units = result.units
     yield "period", f"{format_time(max(report.spans.values()), units)}, of steps that follow without a barrier"
-    together = result.orders is not None and any(stage.tensor > 1 for stage in result.orders.stages)
+    together = result.orders is not None and result.orders.largest_group > 1
     if report.makespan and not together:  # the run time of a group is that of its first device
         share = report.run_time / report.makespan
         yield "speed-up", f"{share:.3g} on {len(report.spans)} devices"

@@ -124,8 +124,7 @@ def _budgets(whole: Problem, count: int) -> dict[str, int | str | None] | None:
 def _tensor(base: PipelineInstance, asked: list[int] | None) -> list[int]:
     """Return the tensor degrees to plan: those asked for, or all that fit."""
     if asked is None:
-        given = sorted({int(key) for layer in base.layers for key in layer.tensor})
-        return [1, *(count for count in given if not _why_not(base, count))]
+        return [1, *(count for count in base.tensor_degrees if not _why_not(base, count))]
     for count in asked:
         if count < 1:
             raise OptionError(f"at least one device, not {count}", argument="tensor")
