@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
+from remat.placement.circle import Circle
 from remat.placement.lasting import link_between, run_time
 from remat.schedule.samples import SamplePattern, Turn
 from remat.schedule.steps import StepKind
@@ -311,7 +312,7 @@ class _Folding:
 
     def _fold(self) -> list[Number] | set[int]:
         """Return times; or what is held by a job that does not fit."""
-        busy: dict[int, list[tuple[Number, Number]]] = defaultdict(list)
+        busy: dict[int, Circle] = defaultdict(lambda: Circle(self.period, self.slack))
         offsets: dict[int, Number] = {}
         times: list[Number] = []
         for index, job in enumerate(self.jobs):
@@ -358,28 +359,19 @@ class _Folding:
             when = offset + whole * self.period
         return when
 
-    def _first_fit(self, job: _Job, ready: Number, busy: list[list[tuple[Number, Number]]]) -> Number | None:
+    def _first_fit(self, job: _Job, ready: Number, busy: list[Circle]) -> Number | None:
         """Place a job at the first instant at which all that it holds is free; None if there is none."""
-        period, slack = self.period, self.slack
-        if job.length > period + slack:
+        if job.length > self.period + self.slack:
             return None
-        when, tried = ready, 0
-        moved = True
-        while moved:
-            moved = False
-            for listed in busy:
-                for begin, end in listed:
-                    # The interval as it stands next to the job, one period earlier or later.
-                    shift = math.floor((when - begin) / period)
-                    for turn in (shift - 1, shift, shift + 1):
-                        one, other = begin + turn * period, end + turn * period
-                        if one < when + job.length - slack and when < other - slack:
-                            when, moved = other, True
-                tried += 1
-            if when - ready > period + slack or tried > 4 * len(busy) * (2 + sum(map(len, busy))):
-                return None
-        for listed in busy:
-            listed.append((when, when + job.length))
+        when, free = ready, 0
+        while free < len(busy):
+            for circle in busy:
+                later = circle.first_free(when, job.length)
+                if later is None or later - ready > self.period + self.slack:
+                    return None
+                when, free = later, free + 1 if later == when else 1
+        for circle in busy:
+            circle.add(when, when + job.length)
         return when
 
 

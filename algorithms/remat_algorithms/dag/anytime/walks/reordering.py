@@ -24,8 +24,8 @@ IMPROVED = "schedules in the improved order"
 FIRST_SHARE, WINDOWS_SHARE, SHARE, MENDING_SHARE = 0.35, 0.1, 0.4, 0.3
 """Shares of the time left that a first plan, windows, annealing, and making a plan of what that has found may take."""
 
-FIRST_SECONDS = 10.0
-"""What the first plan may take where time is not limited."""
+FIRST_SECONDS, FIRST_REPAIRS = 10.0, 200
+"""What the first plan may take where time is not limited, and how often for each task what does not fit is repaired."""
 
 STEPS, INTERPRETED = 3200, 100
 """Steps of the longest round for each task, at most: where they are compiled, and where they are not."""
@@ -111,7 +111,9 @@ def _first_schedule(problem: Problem, reference: StageModel, context: Context) -
 
     def work() -> None:
         plans.append(search.construct(ALPHAS[0]))
-        while plans[-1] is None and not share.over:
+        for _ in range(FIRST_REPAIRS * reference.stages):
+            if plans[-1] is not None or share.over:
+                break
             plans.append(search.repair(1))
 
     with attended(work, lambda: share.over, search.stop):
