@@ -272,6 +272,7 @@ class Search:
                 found.lower = max(found.lower, own if own <= limit else NEVER if limit >= UNLIMITED else limit + 1)
             if at >= 0 and found.take(own, partial(reader.runs, room)):
                 better = True
+                reader.rooms.append(room)
                 self.report(found)
         return better
 
