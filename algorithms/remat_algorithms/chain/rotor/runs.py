@@ -6,7 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from remat.plugin import BoolArray, IntArray
 from remat_algorithms.chain.rotor.cells import Cells
+from remat_algorithms.chain.rotor.front import ranges
+
+FEW = 8
+"""Points that are looked up one by one: of more, all at once."""
 
 
 class Step(NamedTuple):
@@ -28,11 +33,27 @@ class Step(NamedTuple):
     right: int
 
 
-class Reader:
-    """Reads schedules off the fronts; what several of them share is looked for once."""
+class Points(NamedTuple):
+    """Points of the pool, and the cells that they are of: (points,) int64 each."""
 
-    def __init__(self, table: Cells) -> None:
+    state: IntArray
+    last: IntArray
+    point: IntArray
+
+
+class Reader:
+    """Reads schedules off the fronts; what several of them share is looked for once.
+
+    Parameters
+    ----------
+    table : Cells
+    rooms : list of int
+        Whose schedules will be asked for, as far as that is known: they are looked for together.
+    """
+
+    def __init__(self, table: Cells, rooms: list[int] | None = None) -> None:
         self.table = table
+        self.rooms = [] if rooms is None else rooms
         self._known: dict[int, Step] = {}
         self._read: dict[int, list[int]] = {}
         states = table.segments.states
@@ -42,6 +63,9 @@ class Reader:
     def runs(self, room: int) -> list[int]:
         """Return the runs (task indices) of a quickest schedule of the whole chain within a room in which one fits."""
         length = self.table.segments.length
+        if self.rooms:
+            self._together([self.table.point(0, length, other) for other in self.rooms])
+            self.rooms.clear()
         point = self.table.point(0, length, room)
         if point not in self._read:
             self._read[point] = self.segment(0, length, room)
@@ -74,6 +98,70 @@ class Reader:
                 stack.append((self._inner[way], last, step.right, -1))
         return runs
 
+    def _together(self, wholes: list[int]) -> None:
+        """Find how points of the whole chain's front are reached, and what these are made of, level by level."""
+        length, seen = self.table.segments.length, np.zeros(self.table.pool.size, dtype=bool)
+        point = np.array(wholes, dtype=np.int64)
+        ahead = Points(np.zeros_like(point), np.full_like(point, length), point)
+        free, inner = self.table.segments.states.free, self.table.segments.states.inner
+        while True:
+            new = ~seen[ahead.point]
+            _, once = np.unique(ahead.point[new], return_index=True)
+            level = Points(*(column[new][once] for column in ahead))
+            if len(level.point) < FEW:
+                return
+            seen[level.point] = True
+            split, way, left, right = self._steps(level)
+            found = zip(split.tolist(), way.tolist(), left.tolist(), right.tolist(), strict=True)
+            self._known.update(zip(level.point.tolist(), map(Step._make, found), strict=True))
+            cut, on = split >= 0, right >= 0
+            ahead = Points(
+                np.concatenate((level.state[cut], np.where(cut, free[split], inner[way])[on])),
+                np.concatenate((split[cut] - 1, level.last[on])),
+                np.concatenate((left[cut], right[on])),
+            )
+
+    def _steps(self, points: Points) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Find what `_step` finds, of many points at once: columns of steps."""
+        table, states, pool = self.table, self.table.segments.states, self.table.pool
+        segments, costs = table.segments, table.costs
+        state, last, point = points
+        first, live = states.stage[state], segments.gradient[last + 1]
+        need, excess = pool.need[point], pool.excess[point]
+        split, way, left, right = np.full((4, len(point)), -1, dtype=np.int64)
+
+        count = np.diff(states.start)[state]
+        tried, cell = ranges(states.start[state], count), np.arange(len(point)).repeat(count)
+        alone = (first == last)[cell]
+        own = (states.inner[tried], last[cell])
+        begin = table.begin[own]
+        inside = pool.beyond(begin, table.end[own], need[cell] - states.kept[tried]) - 1
+        floor = np.maximum(states.save_need[tried] + live[cell], states.backward_need[tried])
+        good = np.where(
+            alone,
+            (states.leaf_need[tried] <= need[cell]) & (costs.leaf[tried] == excess[cell]),
+            (floor <= need[cell]) & (inside >= begin) & (pool.excess[inside] + costs.way[tried] == excess[cell]),
+        )
+        of, at = _firsts(cell, good)
+        way[of], right[of] = tried[at], np.where(alone[at], -1, inside[at])
+
+        rest = np.flatnonzero(way < 0)
+        count = (last - first)[rest]
+        tried, cell = ranges(first[rest] + 1, count), rest.repeat(count)
+        swept = [
+            segments.sweep_need(begin)[:many] for begin, many in zip(first[rest].tolist(), count.tolist(), strict=True)
+        ]
+        own = (np.append(states.free[tried], state[cell]), np.append(last[cell], tried - 1))
+        begin = table.begin[own]
+        found = pool.beyond(begin, table.end[own], np.append(need[cell] - segments.activation[tried], need[cell])) - 1
+        of_right, of_left = found.reshape(2, -1)
+        good = (found >= begin).reshape(2, -1).all(axis=0)
+        good &= np.concatenate((need[:0], *swept)) + live[cell] <= need[cell]
+        cost = costs.swept[tried] - costs.swept[first[cell]] - costs.spared[tried - 1]
+        of, at = _firsts(cell, good & (pool.excess[of_right] + pool.excess[of_left] + cost == excess[cell]))
+        split[of], left[of], right[of] = tried[at], of_left[at], of_right[at]
+        return split, way, left, right
+
     def _step(self, state: int, last: int, point: int) -> Step:
         """Find a way to reach a point; saving through is preferred."""
         table, states, pool = self.table, self.table.segments.states, self.table.pool
@@ -101,3 +189,10 @@ class Reader:
         reached = np.flatnonzero(fits & (pool.excess[of_right] + pool.excess[of_left] + cost == excess))
         at = int(reached[0])
         return Step(int(split[at]), -1, int(of_left[at]), int(of_right[at]))
+
+
+def _firsts(cell: IntArray, good: BoolArray) -> tuple[IntArray, IntArray]:
+    """Return the cells that have something good, and the first place of each where that is."""
+    places = np.flatnonzero(good)
+    of, at = np.unique(cell[places], return_index=True)
+    return of, places[at]

@@ -22,6 +22,7 @@ from remat_algorithms.chain.rotor.allowed import UNLIMITED, Allowed, Relaxed
 from remat_algorithms.chain.rotor.cells import Cells, Thin
 from remat_algorithms.chain.rotor.costs import Costs
 from remat_algorithms.chain.rotor.front import NEVER
+from remat_algorithms.chain.rotor.rising import LEAST, Rising
 from remat_algorithms.chain.rotor.runs import Reader
 from remat_algorithms.chain.rotor.work import Over, Work
 from remat_algorithms.chain.segments import Segments
@@ -46,9 +47,6 @@ THIN = (512, 32)
 
 FIRST, FIRST_OF = 0.2, 40
 """Share by which the first limit is above the relaxed chain, up to so many stages."""
-
-GROWN = 1.25
-"""Fronts that are no longer than this after a limit has risen are nearly whole."""
 
 LOOSE = 0.3
 """Share by which a limit may be above its lower bound before the least memory is looked at."""
@@ -155,32 +153,47 @@ class Search:
 
     def _rise(self, relaxed: Relaxed) -> None:
         """Raise the limits until each room has its schedule, or the work is done."""
-        looked, whole, spent, asked = False, self.segments.length > FEW, 0, list[int]()
+        looked, whole, spent, length = False, self.segments.length > FEW, 0, self.segments.length
         # A first limit that costs little more than a lower one would: the longer the chain, the nearer.
-        self._factor = max(min(FIRST, FIRST * (FIRST_OF / self.segments.length) ** 2), 0.001)
+        rising = Rising(length, max(min(FIRST, FIRST * (FIRST_OF / length) ** 2), 0.001))
         while (rooms := self._open()) and not self.context.stopped:
-            if self._factor > LOOSE and not looked:
+            asked, self._factor = rising.rooms(rooms)
+            if not looked and (self._factor > LOOSE or rising.looks):
                 looked = True
                 self._least()
-                rooms = self._open()
-                if not rooms:
-                    return
-            if max(rooms) < relaxed.room:  # what surrounds segments is told in finer bins of the rooms
-                relaxed = self._relaxed(max(rooms))
-            slack = self._limits(relaxed, rooms)
+                rising.least = self.least().least
+                continue
+            if max(asked) != relaxed.room:  # what surrounds segments is told in finer bins of the rooms
+                relaxed = self._relaxed(max(asked))
+            slack = self._limits(relaxed, asked)
             done = self._work
-            nothing = self.segments.length > ONCE_FROM and all(self.found[room].excess is None for room in rooms)
-            if nothing and self._take(self._once(relaxed, slack), slack, exact=False):
+            nothing = not any(self._known(room) for room in asked)
+            once = nothing and length > ONCE_FROM and 0 < self._factor <= LOOSE and not rising.told
+            if once and self._take(self._once(relaxed, slack), slack, exact=False):
                 slack = {room: min(limit, self.found[room].excess or limit) for room, limit in slack.items()}
-            table = self._fill(self._allowed(relaxed, slack), most=MOST_WORK - self._work)
+            table = self._fill(self._allowed(relaxed, slack), most=MOST_WORK - spent)
             self._take(table, slack, exact=True)
-            spent, before = self._work - done, spent if rooms == asked else 0
-            asked = rooms
-            # Fronts that a limit hardly cuts any more need no careful steps.
-            self._factor *= 4.0 if spent <= GROWN * before else self._step(spent)
+            failed = [room for room in self._open() if room in slack]
+            # Rooms that take much work each are not given up for one another.
+            spent = 0 if len(failed) < len(asked) else spent + self._work - done
+            for room in asked:
+                excess = self.found[room].excess
+                if room not in failed and excess is not None:
+                    own = relaxed.least(room)
+                    rising.settled(room, (excess - own) / self._unit(own))
+            rising.failed(failed, asked, self._factor, self._work - done)
             if not whole and (rooms := self._open()):
                 whole = True
                 self._whole(rooms, MANY_WORK)
+
+    def _known(self, room: int) -> bool:
+        """Whether a schedule is known that is not the one of least memory."""
+        found = self.found[room]
+        return found.excess is not None and not found.least
+
+    def _unit(self, own: int) -> float:
+        """Return what a factor is of, given the excess of the relaxed chain."""
+        return max(own, self.costs.whole / 100, 1)
 
     def _once(self, relaxed: Relaxed, slack: dict[int, int]) -> Cells:
         """Recompute each stage at most once; with thinned fronts where these grow too long, too."""
@@ -192,11 +205,6 @@ class Search:
                 raise
             return self._thinned(allowed, once=True)
 
-    @staticmethod
-    def _step(work: int) -> float:
-        """Return by how much a limit rises: the less, the longer the fronts have become."""
-        return 4.0 if work < 2_000 else 2.5 if work < 50_000 else 1.6
-
     def _thin(self, relaxed: Relaxed) -> None:
         """Find schedules, then bounds, with thinned fronts."""
         if any(self.found[room].excess is None for room in self._open()):
@@ -207,7 +215,7 @@ class Search:
             limits = self._limits(relaxed, rooms)
             allowed = self._allowed(relaxed, limits)
             better = self._take(self._thinned(allowed), limits, exact=False)
-            self._factor *= self._step(MOST_WORK)
+            self._factor *= LEAST
             if all(self.found[room].excess == limit for room, limit in limits.items()):
                 break
         known = {room: excess for room in self._open() if (excess := self.found[room].excess) is not None}
@@ -233,7 +241,7 @@ class Search:
         limits = {}
         for room in rooms:
             own, found = relaxed.least(room), self.found[room]
-            limit = own + max(1, round(self._factor * own), round(self._factor * self.costs.whole / 100))
+            limit = own + max(1, round(self._factor * self._unit(own))) if self._factor else UNLIMITED
             limit = max(limit, found.lower + 1)
             limits[room] = limit if found.excess is None else min(limit, found.excess)
         return limits
@@ -264,6 +272,7 @@ class Search:
                 found.lower = max(found.lower, own if own <= limit else NEVER if limit >= UNLIMITED else limit + 1)
             if at >= 0 and found.take(own, partial(reader.runs, room)):
                 better = True
+                reader.rooms.append(room)
                 self.report(found)
         return better
 

@@ -88,7 +88,8 @@ def _candidates(setting: Setting, options: RotorOptions) -> Iterator[Proposal]:
     if table is None or not (table.whole[1] == 0).any():
         yield setting.nothing_recomputed()
     if table is not None:
-        need, reader = table.whole[0].tolist(), Reader(table)
+        need = table.whole[0].tolist()
+        reader = Reader(table, list(need))
         for at, excess in reversed(list(enumerate(table.whole[1].tolist()))):
             yield setting.propose(Found(excess, excess, partial(reader.runs, need[at])))
     elif setting.least.least <= room:

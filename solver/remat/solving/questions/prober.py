@@ -274,7 +274,8 @@ class Prober:
         if self.effort.deadline is None and context.deadline is not None:
             context.deadline += (context.deadline - time.monotonic()) * len(budgets)
         unbounded = with_budget(self.problem, self.memory, None)
-        _ = self.problem.least_objective, self.problem.memory_bounds  # found once, for all budgets
+        # Found once, for all budgets.
+        _ = self.problem.least_objective, self.problem.memory_bounds, self.problem.no_recompute_time
         self.effort.solves += 1
         known: Answered | None = None
         proposals = iter(hook(unbounded, chosen, context, budgets))

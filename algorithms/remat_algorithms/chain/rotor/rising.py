@@ -1,0 +1,107 @@
+"""How far limits rise: by what longer fronts cost, and by what larger rooms have needed.
+
+A limit is a *factor* above the relaxed chain (see `search`): of its excess, or of a hundredth of the time that saving
+all takes where that is more. One that is too low costs a pass in vain, one that is too high makes fronts longer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from remat_algorithms.chain.segments import COMPILED_FROM
+
+LEAST, MOST = 1.6, 4.0
+"""By how much a limit rises at least and at most."""
+
+LONGER = 2.5
+"""Times as much work as before that a higher limit may make."""
+
+CHEAP, MODEST = 2, 25
+"""Points for each pair of stages up to which a pass costs what any does, and up to which hardly more."""
+
+TOGETHER = 1.6
+"""Rooms whose factors differ by no more than this are asked about in one pass."""
+
+APART, MARGIN = 1.3, 1.1
+"""Of two rooms that tell a third one's factor, how far they are from each other, and what is added to it."""
+
+BASE, SLOPES = 0.9, (0.5, 1.3)
+"""Share of the least memory beyond which bytes count, and the least and most power of them with which factors fall."""
+
+LOOKED_AT = 400
+"""In longer chains, finding the least memory takes longer than a pass."""
+
+
+@dataclass
+class Rising:
+    """The factors of some rooms.
+
+    Attributes
+    ----------
+    length : int
+    first : float
+        The first factor of every room.
+    least : int or None
+        The least memory, once it is known.
+    """
+
+    length: int
+    first: float
+    least: int | None = None
+    _next: dict[int, float] = field(default_factory=dict)
+    _needed: dict[int, float] = field(default_factory=dict)
+    _last: tuple[list[int], float, int] = field(default_factory=lambda: ([], 0.0, 0))
+
+    @property
+    def looks(self) -> bool:
+        """Whether the least memory is worth its time once a first limit has failed."""
+        return COMPILED_FROM < self.length <= LOOKED_AT and self.least is None and bool(self._next)
+
+    def rooms(self, rooms: Sequence[int]) -> tuple[list[int], float]:
+        """Return the rooms to ask about next, and their factor; 0 for the least memory, whose schedule is known."""
+        if self.least in rooms and not self.told:
+            return [self.least], 0.0
+        wanted = {room: max(self._next.get(room, self.first), self._told(room)) for room in rooms}
+        lowest = min(wanted.values())
+        asked = [room for room in rooms if wanted[room] <= TOGETHER * lowest]
+        return asked, max(wanted[room] for room in asked)
+
+    def failed(self, rooms: Sequence[int], asked: list[int], factor: float, work: int) -> None:
+        """Take note of the rooms, of those that were asked about, whose schedules are above the limit."""
+        before, lower, less = self._last
+        rise = LEAST
+        if before == asked and work > less > 0 and factor > lower:
+            power = math.log(work / less) / math.log(factor / lower)
+            rise = min(MOST, max(LEAST, LONGER ** (1 / power)))
+        elif before == asked and work <= less:
+            rise = MOST
+        pairs = self.length**2
+        rise = MOST if work < CHEAP * pairs else max(rise, LONGER) if work < MODEST * pairs else rise
+        self._last = asked, factor, work
+        for room in rooms:
+            self._next[room] = rise * factor
+
+    @property
+    def told(self) -> bool:
+        """Whether rooms that have their schedules tell about the others."""
+        return bool(self._needed)
+
+    def settled(self, room: int, needed: float) -> None:
+        """Take note of the factor that a room's quickest schedule is at."""
+        self._needed[room] = needed
+
+    def _told(self, room: int) -> float:
+        """Return the factor that larger rooms tell: falling with a power of the bytes beyond most of the least ones."""
+        larger = sorted(other for other in self._needed if other > room)
+        if self.least is None or not larger:
+            return 0.0
+        base = BASE * self.least
+        near, beyond = larger[0], larger[0] - base
+        far = next((other for other in larger if other - base >= APART * beyond), None)
+        if far is None or min(self._needed[far], self._needed[near]) <= 0:
+            return 0.0
+        power = math.log(self._needed[near] / self._needed[far]) / math.log((far - base) / beyond)
+        power = min(max(power, SLOPES[0]), SLOPES[1])
+        return MARGIN * self._needed[near] * (beyond / (room - base)) ** power
