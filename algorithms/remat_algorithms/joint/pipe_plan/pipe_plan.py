@@ -41,7 +41,7 @@ from remat.plugin import (
     Termination,
     degrees_of,
 )
-from remat_algorithms.joint.pipe_plan.bound import forced_bound, limits_of, stated, work_bound
+from remat_algorithms.joint.pipe_plan.bound import forced_bound, limits_of, stated, whole_bound, work_bound
 from remat_algorithms.joint.pipe_plan.hosted import search_both
 from remat_algorithms.joint.pipe_plan.levels import StageCosts
 from remat_algorithms.joint.pipe_plan.outline import Outline
@@ -220,9 +220,10 @@ class _Planning:
         source = "work, and memory x time with what must be recomputed" if price else "work"
         value = stated(self.problem, forced)
         self.bounds.append(Bound(value, ALL_SCHEDULES, source))
-        if limits.idle:
-            waiting = stated(self.problem, work_bound(limits))
-            self.bounds.append(Bound(waiting, STAYING, "work, and what devices wait for"))
+        if limits.waits:
+            shared, counted = work_bound(limits), whole_bound(limits)
+            source = "whole layers, counted, and waits" if counted > shared else "work, and what devices wait for"
+            self.bounds.append(Bound(stated(self.problem, max(shared, counted)), STAYING, source))
         self.context.report(bound=value, scope=ALL_SCHEDULES)
 
     # --- outlines -----------------------------------------------------------------------------------------------------
