@@ -160,3 +160,15 @@ def test_what_has_no_layers(run: Run, save: Save) -> None:
     outcome = run("plan", save(CHAIN | {"stages": [bare]}), "--devices", "2", "--link", "1", "--micro-batches", "2")
     assert outcome.code == 2
     assert "has no parameters" in outcome.err
+
+
+def test_what_waits_at_a_host(run: Run, save: Save) -> None:
+    """Plans with copies there are steps; their table says which layers run where, and how many bytes wait there."""
+    document = NET | {"cluster": NET["cluster"] | {"host": {"bandwidth": 40}}}
+    given = ("plan", save(document), "--devices", "2", "-b", "180", "-O", "moves=200")
+    outcome = run(*given, "--format", "json")
+    stages = outcome.document["stages"]
+    assert sorted(layer for stage in stages for layer in stage["layers"]) == list(range(1, 9))
+    assert any(stage["host"] > 0 for stage in stages)
+    assert all(stage["peak"] <= 180 for stage in stages)
+    assert "at the host" in run(*given).out

@@ -160,7 +160,7 @@ def _print(planned: Planned, asked: _Asked, session: Session) -> None:
     if session.quiet:
         return
     emit(table(plan_lines(planned)))
-    if found:
+    if planned.result.report is not None:
         emit("\n" + stage_table(planned))
     if more is not None:
         emit("\n" + table(binding_lines(planned, more)))

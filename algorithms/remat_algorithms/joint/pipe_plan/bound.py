@@ -14,7 +14,8 @@ minimum is a shortest path over layers with two states, O(layers); the best pric
 
 Where layers run on the devices on which their parameters lie from the start, as in all plans that are orders, devices
 wait at first: of layers in a row, k pass before the k-th device can begin, and where backwards are whole, as many at
-the end. That is a bound of its own, for such schedules.
+the end. That is a bound of its own, for such schedules. There, too, each layer runs on one device as a whole: of 100
+equal layers on 64 devices, 36 devices run two, and all but the first of these wait before (`kit.counting`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from remat.plugin import Number, PipelineInstance, Problem
+from remat.plugin import Layer, Number, PipelineInstance, Problem
+from remat_algorithms.kit.counting import Bins, fullest
 
 SAFE = 1 - 1e-9
 """Share of a bound in floats that is certain."""
@@ -41,13 +43,32 @@ class Row(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What the bound is made of: layers, micro-batches, devices, bytes besides parameters, time that devices wait."""
+    """What bounds are made of.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+        Layers, with the least times of all types.
+    batches, devices : int
+    memory : int or None
+        Bytes besides parameters.
+    waits : tuple of float
+        How long each device waits, the first one first, where each layer stays on one; empty: they need not stay.
+    kinds : tuple of (int, tuple of float)
+        Of each type: its devices, and the time of each layer for a micro-batch; infinite where it cannot run.
+    """
 
     rows: tuple[Row, ...]
     batches: int
     devices: int
     memory: int | None
-    idle: float
+    waits: tuple[float, ...]
+    kinds: tuple[tuple[int, tuple[float, ...]], ...]
+
+    @property
+    def idle(self) -> float:
+        """Time that all devices wait."""
+        return sum(self.waits)
 
 
 def limits_of(problem: Problem) -> Limits | None:
@@ -55,8 +76,6 @@ def limits_of(problem: Problem) -> Limits | None:
     instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
     apart = instance.has_skips or instance.tokens is not None or instance.is_shareable or instance.is_stream
-    # What waits at a host need not be made again.
-    apart = apart or instance.cluster.host is not None
     paired = any(layer.paired_time is not None for layer in instance.layers)
     if apart or paired or instance.is_open or any(processor.speed != 1 for processor in machine.processors):
         return None
@@ -80,19 +99,44 @@ def limits_of(problem: Problem) -> Limits | None:
     )
     capacities = [machine.memories[processor.memory].capacity for processor in machine.processors]
     static = sum(sum(layer.of_parameters) for layer in layers)
-    memory = None if None in capacities else max(0, sum(capacity or 0 for capacity in capacities) - static)
-    idle = 0.0
+    # What waits at a host need not be made again.
+    unlimited = None in capacities or instance.cluster.host is not None
+    memory = None if unlimited else max(0, sum(capacity or 0 for capacity in capacities) - static)
+    waits: tuple[float, ...] = ()
     if instance.copies == 1 and all(layer.parameter_size for layer in instance.whole_layers()):
-        whole = not instance.is_split
-        for device in range(len(machine.processors)):
-            idle += sum(row.forward + (row.backward if whole else 0.0) for row in rows[:device])
-    return Limits(rows, instance.micro_batches, len(machine.processors), memory, idle)
+        passing = [row.forward + (0.0 if instance.is_split else row.backward) for row in rows]
+        waits = tuple(sum(passing[:device]) for device in range(len(machine.processors)))
+    kinds = tuple(
+        (list(instance.device_types).count(name), tuple(_work_on(layer, name) for layer in layers)) for name in types
+    )
+    return Limits(rows, instance.micro_batches, len(machine.processors), memory, waits, kinds)
+
+
+def _work_on(layer: Layer, name: str) -> float:
+    """Return the time of a layer for a micro-batch on a type of device; infinite where it cannot run there."""
+    phases = ("forward_time", "backward_time", *(("weight_time",) if layer.is_split else ()))
+    times = [layer.time_on(phase, name) for phase in phases]
+    return math.inf if None in times else float(sum(time or 0 for time in times))
 
 
 def work_bound(limits: Limits) -> float:
     """Return the bound where layers stay where they are: all work, shared, and what devices wait for."""
     work = sum(row.forward + row.backward + row.weight for row in limits.rows)
     return SAFE * (limits.idle + limits.batches * work) / limits.devices
+
+
+def whole_bound(limits: Limits) -> float:
+    """Return the bound where each layer stays on one device: whole layers, counted, and what devices wait for."""
+    if not limits.waits:
+        return 0.0
+    batches = limits.batches
+    work = [batches * (row.forward + row.backward + row.weight) for row in limits.rows]
+    found = fullest([Bins(limits.waits, work)])
+    if len(limits.kinds) > 1:  # which of them waits for how long is not known
+        found = max(
+            found, fullest([Bins([0.0] * count, [batches * time for time in own]) for count, own in limits.kinds])
+        )
+    return SAFE * found
 
 
 def forced_bound(limits: Limits) -> tuple[float, float]:

@@ -6,19 +6,21 @@
 3. Walks over orders and levels at once (`walk`): first a few for each outline, then the others for the best two.
 4. All is placed and weighed as it will be judged. Where what is only passing does not fit beside the rest, so much of
    that device is left free, and the walk goes on.
+5. Where devices have a host behind them, copies there are searched together with recomputation (`hosted`), from what
+   either alone comes to on.
 
 Planners and rules of the zoo are asked, too: the answer is never slower than any of theirs that fits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from math import comb
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -35,14 +37,18 @@ from remat.plugin import (
     Problem,
     Proposal,
     Stage,
+    Steps,
     Termination,
     degrees_of,
 )
-from remat_algorithms.joint.pipe_plan.bound import forced_bound, limits_of, stated, work_bound
+from remat_algorithms.joint.pipe_plan.bound import forced_bound, limits_of, stated, whole_bound, work_bound
+from remat_algorithms.joint.pipe_plan.hosted import search_both
 from remat_algorithms.joint.pipe_plan.levels import StageCosts
 from remat_algorithms.joint.pipe_plan.outline import Outline
 from remat_algorithms.joint.pipe_plan.search import Entry, Walks
 from remat_algorithms.parallel.pipeline.cuts import balanced_cuts
+from remat_algorithms.parallel.pipeline.hosted.best import BestSteps
+from remat_algorithms.parallel.pipeline.hosted.search import Start
 from remat_algorithms.parallel.pipeline.model import Lists
 from remat_algorithms.parallel.pipeline.named import named_orders
 from remat_algorithms.parallel.pipeline.pipe_search import one_by_one
@@ -56,7 +62,7 @@ from remat_algorithms.parallel.pipeline.planners import (
     varuna,
 )
 from remat_algorithms.parallel.pipeline.planners.planning import StageOptions
-from remat_algorithms.parallel.pipeline.searching import BestOrders, SearchOptions, solve_search
+from remat_algorithms.parallel.pipeline.searching import BestOrders, SearchOptions, has_no_host, searched
 from remat_algorithms.parallel.pipeline.stages import Staging, needs_flush, staging
 
 MOVES = 30_000
@@ -78,6 +84,9 @@ STAYING = "layers run where their parameters lie from the start"
 
 ALL_CUTS = 24
 """Cuts for one stage a device up to which all are tried."""
+
+HOSTED = 3_000
+"""Schedules with copies to a host that are made of an outline, in fives, at most."""
 
 UNEVEN = 12
 """Cuts of other planners that are gone on from, at most."""
@@ -149,12 +158,21 @@ def _too_large(problem: Problem, instance: PipelineInstance) -> Proposal | None:
 
 @dataclass
 class _Line:
-    """An outline, its walks, the schedules to go on from, and the best one."""
+    """An outline, its walks, the schedules to go on from, the best one, and the named orders that it began with."""
 
     outline: Outline
     walks: Walks
     entries: list[Entry]
     entry: Entry
+    starts: tuple[Lists, ...] = ()
+
+
+_Key: TypeAlias = tuple[tuple[tuple[int, ...], int], ...]
+
+
+def _key(stages: Iterable[Stage]) -> _Key:
+    """Return layers and device of each stage."""
+    return tuple((stage.layers, stage.device) for stage in stages)
 
 
 class _Planning:
@@ -167,7 +185,7 @@ class _Planning:
         self.costs = StageCosts(instance, instance.each_layer(), instance.device_types, recompute)
         self.bounds: list[Bound] = []
         self.lines: list[_Line] = []
-        self.hosted: Proposal | None = None  # a plan with copies to a host
+        self.hosted: BestSteps | None = None  # with copies to a host
 
     def run(self) -> Proposal:
         self._bound()
@@ -181,12 +199,11 @@ class _Planning:
         if self.options.zoo:
             self._ask_zoo()
         self._search()
-        hosted = self.hosted
-        if hosted is not None and (self.best.makespan is None or (hosted.makespan or 0) < self.best.makespan):
-            return replace(hosted, bounds=tuple(self.bounds))
+        steps = self._search_hosted()
         return Proposal(
-            orders=self.best.answer,
-            makespan=self.best.makespan,
+            steps=steps,
+            orders=self.best.answer if steps is None else None,
+            makespan=self.best.makespan if steps is None or self.hosted is None else self.hosted.makespan,
             bounds=tuple(self.bounds),
             termination=self.context.termination if self.context.stopped else Termination.COMPLETED,
         )
@@ -203,9 +220,10 @@ class _Planning:
         source = "work, and memory x time with what must be recomputed" if price else "work"
         value = stated(self.problem, forced)
         self.bounds.append(Bound(value, ALL_SCHEDULES, source))
-        if limits.idle:
-            waiting = stated(self.problem, work_bound(limits))
-            self.bounds.append(Bound(waiting, STAYING, "work, and what devices wait for"))
+        if limits.waits:
+            shared, counted = work_bound(limits), whole_bound(limits)
+            source = "whole layers, counted, and waits" if counted > shared else "work, and what devices wait for"
+            self.bounds.append(Bound(stated(self.problem, max(shared, counted)), STAYING, source))
         self.context.report(bound=value, scope=ALL_SCHEDULES)
 
     # --- outlines -----------------------------------------------------------------------------------------------------
@@ -264,7 +282,7 @@ class _Planning:
         walks = Walks(outline, self.context.seed, lambda: self._stopped)
         entries = walks.begin([*starts, one_by_one(outline.model)])
         if entries:
-            line = _Line(outline, walks, entries, entries[0])
+            line = _Line(outline, walks, entries, entries[0], tuple(starts))
             self.lines.append(line)
             if self.best.orders is None:
                 self._offer(line)
@@ -284,24 +302,36 @@ class _Planning:
             if self._stopped:
                 return
             self.best.weigh(orders)
-        cut: dict[tuple[Any, ...], tuple[Stage, ...]] = {}
-        known = {tuple((stage.layers, stage.device) for stage in line.outline.stages): line for line in self.lines}
-        for ask in _planners(self.problem, self.context, self.options.moves):
+        cut: dict[_Key, tuple[Stage, ...]] = {}
+        known = {_key(line.outline.stages): line for line in self.lines}
+        for ask in _planners(self.problem, self.context):
             if self._stopped:
                 return
             with suppress(OptionError):
                 proposal = ask()
-                if proposal.steps is not None:
-                    self.hosted = proposal
                 if proposal.orders is not None:
-                    self.best.weigh(proposal.orders)
-                    stages = proposal.orders.stages
-                    key = tuple((stage.layers, stage.device) for stage in stages)
-                    cut.setdefault(key, stages)
-                    self._go_on(known.get(key), proposal.orders)
+                    self._note(proposal.orders, cut, known)
+        if not self._stopped:
+            with suppress(OptionError):
+                self._ask_search(cut, known)
         for key, stages in list(cut.items())[:UNEVEN]:
             if key not in known and self._in_a_row(stages):
                 self._begin(Outline.of(self.problem, self.costs, stages, "planned"), [])
+
+    def _note(self, orders: Orders, cut: dict[_Key, tuple[Stage, ...]], known: Mapping[_Key, _Line]) -> None:
+        """Weigh what a planner answers, and remember its cuts."""
+        self.best.weigh(orders)
+        key = _key(orders.stages)
+        cut.setdefault(key, orders.stages)
+        self._go_on(known.get(key), orders)
+
+    def _ask_search(self, cut: dict[_Key, tuple[Stage, ...]], known: Mapping[_Key, _Line]) -> None:
+        """Ask `pipe-search`, which sends to a host, too."""
+        most = SearchOptions().moves
+        moves = most if self.options.moves is None else max(1, min(self.options.moves, most))
+        found, self.hosted = searched(self.problem, SearchOptions(moves=moves), self.context.aside())
+        if found.answer is not None:
+            self._note(found.answer, cut, known)
 
     def _go_on(self, line: _Line | None, orders: Orders) -> None:
         """Add orders of a line's stages to the schedules that it goes on from."""
@@ -318,6 +348,38 @@ class _Planning:
         return listed == list(range(self.instance.length)) and not degrees_of(
             self.instance, self.problem.machine, stages
         )
+
+    # --- the host -----------------------------------------------------------------------------------------------------
+
+    def _search_hosted(self) -> Steps | None:
+        """Return the best steps with copies to a host, if these are quicker than all orders."""
+        if has_no_host(self.problem):
+            return None
+        best = BestSteps(self.problem, self.context, self.best.makespan)
+        known: tuple[tuple[Stage, ...], Start | None] | None = None
+        alone = self.hosted
+        if alone is not None and alone.staged is not None and alone.makespan is not None:
+            known = alone.staged.stages, alone.start
+            if best.makespan is None or alone.makespan < best.makespan:
+                best.steps, best.makespan = alone.steps, alone.makespan
+        outlines = {_key(line.outline.stages): line for line in sorted(self.lines, key=lambda one: one.entry.figure)}
+        chosen = [*outlines.values()][:2]
+        if known is not None and (line := outlines.get(_key(known[0]))) is not None and line not in chosen:
+            chosen.append(line)
+        for line in chosen:
+            outline = line.outline
+            start = known[1] if known is not None and _key(known[0]) == _key(outline.stages) else None
+            search_both(
+                best,
+                replace(outline, unseen=(0,) * len(outline.unseen)),
+                entries=[line.entry, *line.entries[:3]],
+                starts=line.starts,
+                known=start,
+                moves=min(HOSTED, self._moves(line)),
+                stop=lambda: self._stopped,
+            )
+        self.hosted = best
+        return best.steps
 
     # --- search -------------------------------------------------------------------------------------------------------
 
@@ -357,13 +419,10 @@ class _Planning:
             line.outline, line.walks, line.entry, entries = outline, walks, again[0], again
 
 
-def _planners(problem: Problem, context: Context, moves: int | None) -> Iterator[Callable[[], Proposal]]:
+def _planners(problem: Problem, context: Context) -> Iterator[Callable[[], Proposal]]:
     """Yield the planners of the zoo, each to be asked by a call."""
     plain = (pipedream.solve_dp, pipedream.solve_2bw, varuna.solve, hetpipe.solve, pipe_torch.solve)
     yield lambda: ftpipe.solve(problem, ftpipe.BlockOptions(), context.aside())
     yield lambda: dapple_plan.solve(problem, dapple_plan.JudgedOptions(), context.aside())
     for ask in (*plain, chimera_plan.solve):
         yield partial(ask, problem, StageOptions(), context.aside())
-    most = SearchOptions().moves
-    searching = SearchOptions(moves=most if moves is None else max(1, min(moves, most)))
-    yield lambda: solve_search(problem, searching, context.aside())

@@ -170,44 +170,51 @@ def _sorted(found: dict[bytes, Entry]) -> list[Entry]:
     return sorted(found.values(), key=lambda entry: entry.figure)
 
 
-def fitting_levels(outline: Outline, lists: Lists) -> IntArray | None:
+def fitting_levels(outline: Outline, lists: Lists, apart: IntArray | None = None) -> IntArray | None:
     """Return what micro-batches must recompute for lists to fit, device by device; None where nothing suffices.
+
+    What is `apart`, by stage and micro-batch, is elsewhere between its forward and its backward.
 
     Where there is no room, of the micro-batches under way those recompute more whose backward is the last to come: so
     the bytes are there for longest (of intervals of one size, this covers every instant with the fewest).
     """
     model = outline.model
     level = np.zeros((model.stages, model.batches), dtype=np.int64)
+    apart = np.zeros_like(level) if apart is None else apart
     for device, listed in enumerate(lists):
         own = model.on[device]
         if not own:
             continue
         room = outline.room[device]
-        if not _fitted(outline, listed, own, room, level):
+        if not _fitted(outline, listed, room, level, apart):
             return None
     return level
 
 
 def _fitted(
-    outline: Outline, listed: Sequence[tuple[int, int, int]], own: tuple[int, ...], room: int, level: IntArray
+    outline: Outline, listed: Sequence[tuple[int, int, int]], room: int, level: IntArray, apart: IntArray
 ) -> bool:
     """Raise the levels of one device's micro-batches until its list fits."""
     model, levels = outline.model, outline.levels
     last = {(stage, batch): place for place, (phase, stage, batch) in enumerate(listed) if phase == B}
-    spare = max(max(one.backward for one in levels[stage][:1]) for stage in own)
+    spare = max(levels[stage][0].backward for _, stage, _ in listed)
     for turn in range(3):
         raised = False
         use, flying = 0, dict[tuple[int, int], None]()
         for phase, stage, batch in listed:
             one = levels[stage][int(level[stage, batch])]
             if phase == F:
-                flying[stage, batch] = None
                 use += one.held
                 needs = use + max(spare, one.forward - one.held)
+                if apart[stage, batch]:
+                    use -= one.held
+                else:
+                    flying[stage, batch] = None
             elif phase == W:
                 use -= model.kept[stage]
                 continue
             else:
+                use += one.held if apart[stage, batch] else 0
                 needs = use + one.backward
             while needs > room:
                 found = [
@@ -227,7 +234,7 @@ def _fitted(
                     needs += after.backward - spare if phase == F else 0
                     spare = after.backward
             if phase == B:
-                flying.pop((stage, batch))
+                flying.pop((stage, batch), None)
                 use += model.kept[stage] - one.held
         if not raised and turn:
             break

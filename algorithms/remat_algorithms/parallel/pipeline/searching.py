@@ -109,6 +109,19 @@ def solve_search(problem: Problem, options: SearchOptions, context: Context) -> 
     passing take a device beyond its capacity, that has so much less room the next time. Where devices have a host
     behind them, orders with copies there are searched, too (`hosted.walk`).
     """
+    best, hosted = searched(problem, options, context)
+    if hosted is not None and hosted.steps is not None:
+        best.orders, best.hanging, best.makespan = None, None, hosted.makespan
+    return Proposal(
+        steps=None if hosted is None else hosted.steps,
+        orders=best.answer,
+        makespan=best.makespan,
+        termination=context.termination if context.stopped else Termination.COMPLETED,
+    )
+
+
+def searched(problem: Problem, options: SearchOptions, context: Context) -> tuple[BestOrders, BestSteps | None]:
+    """Return the best orders, and, where there is a host, the best plan with copies there, if that is quicker."""
     best = BestOrders(problem, context)
     for orders in named_orders(problem):
         best.weigh(orders)
@@ -126,18 +139,11 @@ def solve_search(problem: Problem, options: SearchOptions, context: Context) -> 
             if not any(excess):
                 break
             staged = staged.tightened(excess)
-    hosted = None if _has_no_host(problem) else _search_hosted(problem, options, context, best, limited)
-    if hosted is not None and hosted.steps is not None:
-        best.orders, best.hanging, best.makespan = None, None, hosted.makespan
-    return Proposal(
-        steps=None if hosted is None else hosted.steps,
-        orders=best.answer,
-        makespan=best.makespan,
-        termination=context.termination if context.stopped else Termination.COMPLETED,
-    )
+    return best, None if has_no_host(problem) else _search_hosted(problem, options, context, best, limited)
 
 
-def _has_no_host(problem: Problem) -> bool:
+def has_no_host(problem: Problem) -> bool:
+    """Whether plans have no copies to a host: there is none, or steps end with more than backwards."""
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
     return instance.cluster.host is None or instance.closes or bool(instance.cut)

@@ -6,6 +6,8 @@
     of more it takes no less. On a star, what is read where it is not made is received, and sent by somebody.
 `longest unit`
     A unit with one copy of its parameters, alone in its memory with one processor, runs there for every sample.
+`whole units`
+    Such units are whole: of any N of them, some device has as many as counting says (`kit.counting`).
 `blocks`
     What is kept together: with weights w of the units, a device that is busy for T at most runs units of weight P(T)
     at most, transfers counted, by a constraint program. If all devices together fall short of all weights, no time per
@@ -23,11 +25,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from remat.plugin import Bound, Context
+from remat_algorithms.kit.counting import Bins, fullest
 from remat_algorithms.kit.programs.duals import Solved, solve_linear
 from remat_algorithms.kit.programs.program import ProgramBuilder
 from remat_algorithms.parallel.placement.fractions import longest
 from remat_algorithms.parallel.placement.model import Model
 from remat_algorithms.parallel.placement.placing import over_all
+
+SAFE = 1 - 1e-12
+"""Share of a sum of times in floats that is certain."""
 
 HIGH = 1e9
 """Upper bound of what has none, as a multiple of all times together."""
@@ -43,6 +49,9 @@ def cheap_bounds(model: Model, context: Context) -> Iterator[Bound]:
     longest = longest_unit(model)
     if longest > 0:
         yield over_all(longest, "longest unit", whole=model.whole)
+        counted = whole_units(model)
+        if counted > longest:
+            yield over_all(counted, "whole units", whole=model.whole)
 
 
 def pinned(model: Model) -> list[bool]:
@@ -64,6 +73,14 @@ def longest_unit(model: Model) -> float:
     """Return the time of the longest unit that stays on one processor, on the quickest one."""
     least = model.time.min(axis=0)
     return max((float(time) for time, stays in zip(least, pinned(model), strict=True) if stays), default=0.0)
+
+
+def whole_units(model: Model) -> float:
+    """Return the bound that counts the units that stay on one processor."""
+    stays = pinned(model)
+    items = [[float(time) for time, one in zip(row, stays, strict=True) if one] for row in model.time]
+    found = fullest([Bins([0.0] * len(own), items[own[0]]) for own in model.classes])
+    return found if model.whole else SAFE * found
 
 
 def rates(model: Model) -> Solved:

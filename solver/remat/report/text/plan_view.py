@@ -2,37 +2,92 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Any
 
 from remat.graph.taskgraph import TaskGraph
 from remat.report.text.columns import aligned, room
-from remat.report.text.summary import figures
+from remat.report.text.summary import class_bounds, figures
 from remat.schedule.again import segments_of
 from remat.schedule.orders import Orders, Stage
+from remat.schedule.steps import StepKind
 from remat.solving.questions.binding import Binding
 from remat.solving.questions.plan import Planned
 from remat.units import Number, format_size, format_time
 
+HOST = "host"
+"""The memory behind the devices."""
+
+_LAYER = re.compile(r"[a-z]([0-9]+)\.")
+"""A value of a layer, by its name."""
+
 KINDS = {"w": "parameters", "g": "gradients", "o": "states"}
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A stage, how many of its layers run again for a micro-batch, and how many bytes of that wait at a host."""
+
+    stage: Stage
+    again: float
+    away: float = 0.0
+
+
+def _stages(planned: Planned) -> list[_Row]:
+    """Return the stages of orders; of steps, layers in a row on one device, and what these steps do with them."""
+    result, batches = planned.result, planned.instance.micro_batches
+    if result.report is None:
+        return []
+    if result.orders is not None:
+        return [_Row(stage, recomputed(result.orders, stage, batches)) for stage in result.orders.stages]
+    steps = result.columns
+    if steps is None or steps.on is None:
+        return []
+    device: dict[int, int] = {}
+    again, away = Counter[int](), Counter[int]()
+    for kind, item, on, target in zip(
+        steps.kind.tolist(), steps.item.tolist(), steps.on.to_lists(), steps.target.tolist(), strict=True
+    ):
+        if kind == StepKind.RUN and item < planned.instance.length * batches:  # forwards, layer by layer
+            device[item // batches] = on[0]
+            again[item // batches] += 1
+        elif kind == StepKind.COPY and result.machine.memories[target].name == HOST:
+            layer = _LAYER.match(result.graph.values[item])
+            away[int(layer[1]) - 1 if layer else -1] += int(result.graph.size[item])
+    rows = []
+    for home, group in groupby(sorted(device), key=device.__getitem__):
+        layers = tuple(group)
+        rows.append(
+            _Row(
+                Stage(layers, home),
+                sum(again[layer] for layer in layers) / batches - len(layers),
+                sum(away[layer] for layer in layers) / batches,
+            )
+        )
+    return rows
 
 
 def stage_rows(planned: Planned) -> list[dict[str, Any]]:
     """Return what each stage holds and runs, as JSON; empty without a schedule.
 
-    Bytes are the stage's own; `activations` and `peak` are those of its device, which may hold other stages, too.
+    Bytes are the stage's own; `activations` and `peak` are those of its device, which may hold other stages, too;
+    `host` are those of a micro-batch that wait at a host, in the mean.
     """
-    result, orders = planned.result, planned.result.orders
-    if orders is None or result.report is None:
+    result, found = planned.result, _stages(planned)
+    if result.report is None:
         return []
-    static = [_static(result.graph, stage) for stage in orders.stages]
+    static = [_static(result.graph, row.stage) for row in found]
     of_device: dict[int, int] = {}
-    for stage, own in zip(orders.stages, static, strict=True):
-        of_device[stage.device] = of_device.get(stage.device, 0) + sum(own.values())
+    for row, own in zip(found, static, strict=True):
+        of_device[row.stage.device] = of_device.get(row.stage.device, 0) + sum(own.values())
     makespan = result.report.makespan or 1
     rows = []
-    for number, (stage, own) in enumerate(zip(orders.stages, static, strict=True)):
+    for number, (row, own) in enumerate(zip(found, static, strict=True)):
+        stage = row.stage
         processor = result.machine.processors[stage.device]
         memory = result.machine.memories[processor.memory]
         peak = result.report.peaks[memory.name].size
@@ -42,7 +97,8 @@ def stage_rows(planned: Planned) -> list[dict[str, Any]]:
                 "layers": [layer + 1 for layer in stage.layers],
                 "device": processor.name,
                 "devices": [result.machine.processors[device].name for device in stage.devices],
-                "recompute": recomputed(orders, stage, planned.instance.micro_batches),
+                "recompute": row.again,
+                **({"host": row.away} if planned.instance.cluster.host is not None else {}),
                 **own,
                 "activations": peak - of_device[stage.device],
                 "peak": peak,
@@ -78,7 +134,10 @@ def stage_table(planned: Planned) -> str:
     """Return the table of stages; those of one device follow each other."""
     units = planned.result.units
     rows: list[tuple[str, ...]] = [
-        ("device", "load", "peak", "stage", "layers", "recomputed", "parameters", "gradients", "states", "activations")
+        (
+            *("device", "load", "peak", "stage", "layers", "recomputed", "at the host"),
+            *("parameters", "gradients", "states", "activations"),
+        )
     ]
     seen: set[str] = set()
     place = planned.result.machine.processor_index
@@ -91,7 +150,8 @@ def stage_table(planned: Planned) -> str:
         named = (f"{layers[0]}" if len(layers) == 1 else f"{layers[0]}-{layers[-1]}") if together else str(layers)[1:-1]
         again = row["recompute"]
         told = "-" if not again else f"{again:.3g} of {len(layers)}"
-        sizes = [format_size(row[kind], units) if row[kind] else "-" for kind in KINDS.values()]
+        kinds = ("host", *KINDS.values())
+        sizes = [format_size(round(row[kind]), units) if row.get(kind) else "-" for kind in kinds]
         of_device = [f"{100 * row['load']:.1f} %", format_size(row["peak"], units)] if first else ["", ""]
         activations = format_size(row["activations"], units) if first else ""
         named_devices = row["device"] if len(row["devices"]) == 1 else f"{row['devices'][0]} to {row['devices'][-1]}"
@@ -122,6 +182,7 @@ def plan_lines(planned: Planned) -> Iterator[tuple[str, str]]:
     size = "" if not instance.samples else f" of {instance.samples} samples"
     yield f"time per {what}", f"{format_time(each, units)}: {batches}{size}{ranks}"
     yield "lower bound", f"{format_time(result.lower_bound, units)}, gap {_percent(result.gap)}"
+    yield from class_bounds(result)
     again = planned.recompute_time
     yield "recomputation", f"{format_time(again, units)} on all devices, {_percent(_share(planned))} of what they run"
     if len(planned.tried) > 1:

@@ -114,14 +114,12 @@ def lines_of(result: Result) -> Iterator[tuple[str, str]]:
     else:
         yield from _schedule(result, result.report)
     yield "lower bound", _lower_bound(result)
-    for label, bound in _labelled("other bounds", _other_bounds(result)):
-        yield label, f"{format_time(bound.value, units)} for {bound.scope} ({bound.source})"
+    yield from class_bounds(result)
     if result.report is not None:
         yield from traffic(result.report, result.machine, units, idle=result.orders is None)
         yield "steps", f"{len(result.report.start):,}"
     yield "solve time", format_time(result.solve_seconds)
-    for label, note in _labelled("notes", result.notes):
-        yield label, note
+    yield from _labelled("notes", result.notes)
     least = result.least_budget
     scopes = {result.optimal_within, result.scope, None if least is None else least.scope} - {None, ALL_SCHEDULES}
     if scopes:
@@ -309,6 +307,12 @@ def _lower_bound(result: Result) -> str:
         return text
     # Bounds are rounded down: what is left of that is no gap.
     return f"{text}, reached" if result.gap <= ROUNDING else f"{text}, gap {_percent(result.gap, signed=False)}"
+
+
+def class_bounds(result: Result) -> Iterator[tuple[str, str]]:
+    """Yield rows of bounds on classes of schedules."""
+    for label, bound in _labelled("other bounds", _other_bounds(result)):
+        yield label, f"{format_time(bound.value, result.units)} for {bound.scope} ({bound.source})"
 
 
 def _other_bounds(result: Result) -> list[Bound]:

@@ -60,7 +60,7 @@ def test_never_worse_than_the_best_of_all_plans(seed):
     assert all(one.value <= best for one in result.bounds)
     limits = bound.limits_of(make_problem(remat.load(document)))
     assert limits is not None
-    assert max(bound.forced_bound(limits)[0], bound.work_bound(limits)) <= best
+    assert max(bound.forced_bound(limits)[0], bound.work_bound(limits), bound.whole_bound(limits)) <= best
 
 
 def halves(devices=4, batches=8, memory=None, **more):
@@ -202,6 +202,27 @@ def test_bytes_force_recomputation():
     result = remat.solve(document, algorithm="pipe-plan", options={"moves": 300})
     assert result.makespan is None or result.makespan >= value
     assert bound.forced_bound(limits._replace(memory=10**9)) == (pytest.approx(work), 0.0)
+
+
+def test_layers_are_whole():
+    """Of 10 equal layers on 8 devices two devices run two, of which the second waits; replicated ones may be shared."""
+    document = halves(devices=8, batches=16, output_size=0)
+    document["layers"][0]["repeat"] = 10
+    limits = bound.limits_of(make_problem(remat.load(document)))
+    assert bound.whole_bound(limits) == pytest.approx(2 * 16 * 6 + 2)
+    assert bound.whole_bound(limits) > bound.work_bound(limits)
+    result = remat.solve(document, algorithm="pipe-plan", options={"moves": 200})
+    assert max(one.value for one in result.bounds) <= result.makespan < 1.3 * bound.whole_bound(limits)
+    assert not bound.limits_of(make_problem(remat.load(document | {"copies": 2}))).waits
+
+
+def test_whole_layers_on_devices_of_two_types():
+    """A layer that one type cannot run is counted on the other alone."""
+    document = halves(devices=2, batches=4, output_size=0)
+    document["layers"] = [dict(document["layers"][0], repeat=3, forward_time={"a": 2}, parameter_size=1)]
+    document["cluster"] = {"devices": [{"name": "a", "type": "a", "count": 2}, {"name": "b", "type": "b", "count": 1}]}
+    limits = bound.limits_of(make_problem(remat.load(document)))
+    assert bound.whole_bound(limits) == pytest.approx(2 * 4 * 6)
 
 
 def test_streams_are_refused():

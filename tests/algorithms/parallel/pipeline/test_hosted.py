@@ -156,7 +156,7 @@ def test_the_kernels_times_are_those_of_what_is_played(devices, bandwidth, budge
     problem = make_problem(remat.load(document), budget=budget)
     for shape in ("chain", "v", "interleaved"):
         hosting = Hosting(problem, staging(problem, shape))
-        search = HostSearch(hosting, seed=1, stop=lambda: False, offer=lambda sequence: None)
+        search = HostSearch(hosting, seed=1, stop=lambda: False, offer=lambda *given: None)
         for lists in hosting.staged.starts:
             keys = keys_of(hosting, lists, 1.5)
             for share in (0.0, 0.5, 1.0):

@@ -305,3 +305,27 @@ def test_reference_of_inference(point):
     shared = remat.solve(inference(point, 9), algorithm="placement-replicated", options={"moves": 2_000})
     assert shared.makespan == pytest.approx(point["best_period_copies"], rel=1e-9)
     assert shared.status is Status.OPTIMAL
+
+
+def test_whole_units_are_counted():
+    """Of three equal tasks that stay where their parameters are, one of two devices runs two."""
+    links = [{"source": one, "target": other, "bandwidth": 1} for one, other in (("a", "b"), ("b", "a"))]
+    document = {
+        "schema": "remat.instance/3",
+        "kind": "dag",
+        "units": {"time": "unit", "memory": "unit"},
+        "stream": 2,
+        "machine": {
+            "memories": [{"name": "a"}, {"name": "b"}],
+            "processors": [{"name": name, "memory": name} for name in "ab"],
+            "links": links,
+        },
+        "values": [{"id": f"{letter}{k}", "size": 1} for k in range(3) for letter in "vw"],
+        "inputs": [{"value": f"w{k}", "memory": "any"} for k in range(3)],
+        "tasks": [{"id": f"t{k}", "time": 5, "reads": [f"w{k}"], "writes": [f"v{k}"]} for k in range(3)],
+        "outputs": [],
+    }
+    document["tasks"] = [task | {"required": True} for task in document["tasks"]]
+    found = {bound.source: bound.value for bound in remat.solve(document, algorithm="placement-bound").bounds}
+    assert found["longest unit"] == 5
+    assert found["whole units"] == 10

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from remat.plugin import Context, Number, Problem, Steps
 from remat_algorithms.parallel.pipeline.bounds import lower_bound
-from remat_algorithms.parallel.pipeline.hosted.hosting import Hosting, Played
-from remat_algorithms.parallel.pipeline.hosted.search import HostSearch
+from remat_algorithms.parallel.pipeline.hosted.hosting import Choice, Hosting, Played
+from remat_algorithms.parallel.pipeline.hosted.search import HostSearch, Start
 from remat_algorithms.parallel.pipeline.model import Lists, Op
 from remat_algorithms.parallel.pipeline.pipe_search import search
 from remat_algorithms.parallel.pipeline.stages import Staging
@@ -26,17 +27,22 @@ class BestSteps:
     def __init__(self, problem: Problem, context: Context, makespan: Number | None = None) -> None:
         self.problem, self.context, self.makespan = problem, context, makespan
         self.steps: Steps | None = None
+        self.start: Start | None = None
+        self.staged: Staging | None = None
         self.excess: list[int] = []
 
-    def consider(self, hosting: Hosting, sequence: Iterable[Op]) -> Played | None:
+    def consider(self, hosting: Hosting, sequence: Iterable[Op], choice: Choice | None = None) -> Played | None:
         """Play a sequence, and keep it if it fits and is better."""
-        played = hosting.play(sequence)
+        listed = tuple(sequence)
+        choice = hosting.plain(listed) if choice is None else choice
+        played = hosting.play(listed, choice)
         if played is None:
             return None
         if any(played.excess):
             self.excess = [max(pair) for pair in zip(played.excess, self.excess or played.excess, strict=True)]
         elif self.makespan is None or played.makespan < self.makespan:
             self.steps, self.makespan = played.steps, played.makespan
+            self.start, self.staged = Start(sequence=listed, choice=choice), hosting.staged
             self.context.report(played.steps, makespan=played.makespan)
         return played
 
@@ -56,31 +62,46 @@ def roomier(staged: Staging, times: float | None) -> Staging:
 
 
 def search_hosted(
-    best: BestSteps, staged: Staging, *, starts: Sequence[Lists], moves: int, stop: Callable[[], bool]
+    best: BestSteps,
+    staged: Staging,
+    *,
+    starts: Sequence[Lists],
+    moves: int,
+    stop: Callable[[], bool],
 ) -> None:
-    """Search for orders of a staging with copies to the host; what only passes takes room from the next round on.
+    """Search for orders of a staging with copies to the host.
 
     It begins with given orders, the named ones, and the best for devices with more room.
     """
-    if not staged.model.holds_fixed:
-        return
-    seed = best.context.seed
-    begun = [*starts]
+    if staged.model.holds_fixed:
+        begun = [*starts, *roomier_orders(staged, best.context.seed, moves, stop), *staged.starts]
+        search_ways(best, Hosting(best.problem, staged), [Start(lists) for lists in begun], MORE * moves, stop)
+
+
+def roomier_orders(staged: Staging, seed: int, moves: int, stop: Callable[[], bool]) -> Iterator[Lists]:
+    """Yield the best orders that there are for devices with more room."""
     for times in ROOMIER:
         other = roomier(staged, times)
         lists, _ = search(other.model, starts=other.starts, seed=seed, moves=moves, stop=stop)
-        begun += [] if lists is None else [lists]
-    begun += staged.starts
-    hosting = Hosting(best.problem, staged)
+        if lists is not None:
+            yield lists
+
+
+def search_ways(
+    best: BestSteps, hosting: Hosting, starts: Sequence[Start], moves: int, stop: Callable[[], bool]
+) -> None:
+    """Search for orders, and for what becomes of micro-batches; what only passes takes room from the next round on."""
+    staged, seed = hosting.staged, best.context.seed
     bound = lower_bound(roomier(staged, None).model) if staged.chained else 0.0
     for _ in range(ROUNDS):
         if stop() or not hosting.model.holds_fixed:
             return
         best.excess = []
         before = best.makespan
-        HostSearch(hosting, seed=seed, stop=stop, offer=lambda seq, own=hosting: best.consider(own, seq)).run(  # type: ignore[misc]
-            begun, MORE * moves, bound
-        )
+        search = HostSearch(hosting, seed=seed, stop=stop, offer=partial(best.consider, hosting))
+        search.run(starts, moves, bound)
         if not any(best.excess[: hosting.model.devices]) or best.makespan != before:
             return
         hosting = hosting.tightened(best.excess)
+        if hosting.several is not None and search.found is not None:
+            starts, moves = [search.found, *starts], moves // 2

@@ -2,7 +2,8 @@
 
 A *sequence* lists operations in the order in which they are scheduled: those of `model`, and returns (`R`), the copies
 back of what a micro-batch has sent away. It is played as the kernel plays its keys (`walk`): devices run in that order,
-what takes bytes waits until there is room, and what is sent away goes when its forward ends.
+what takes bytes waits until there is room, and what is sent away goes when its forward ends. Where stages have several
+ways (`Way`), a *choice* says which level and part each micro-batch takes.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from remat.plugin import (
+    IntArray,
     Number,
     OptionError,
     Orders,
@@ -28,7 +30,7 @@ from remat.plugin import (
     initial_of,
     tasks_of,
 )
-from remat_algorithms.parallel.pipeline.model import B, F, Op, PipelineModel, W
+from remat_algorithms.parallel.pipeline.model import B, F, Op, PipelineModel
 from remat_algorithms.parallel.pipeline.stages import Staging
 
 R = 3
@@ -43,6 +45,51 @@ class Played(NamedTuple):
     steps: Steps
     makespan: Number
     excess: list[int]
+
+
+class Way(NamedTuple):
+    """What a stage does with what a micro-batch holds there from its forward to its backward.
+
+    Attributes
+    ----------
+    segments : tuple of tuple of int
+        Layers, counted from the stage's first one, that run again (`remat.schedule.again`).
+    sent : tuple of int
+        Layers whose values wait at the host; of a segment the first one stands for what it begins with.
+    again : number
+        Time of what runs again.
+    held, forward, backward, ahead : int
+        Bytes from the end of F to the start of B; that F takes at its start; that B takes beyond what is held, where
+        segments run again one by one, and where all do so before the first backward.
+    """
+
+    segments: tuple[tuple[int, ...], ...]
+    sent: tuple[int, ...]
+    again: Number
+    held: int
+    forward: int
+    backward: int
+    ahead: int
+
+
+Ways: TypeAlias = tuple[tuple[tuple[Way, ...], ...], ...]
+"""By stage, level and part; the first level runs nothing again, the first part of each sends nothing."""
+
+
+class Choice(NamedTuple):
+    """The level and the part of each stage and micro-batch."""
+
+    level: IntArray
+    part: IntArray
+
+
+class Trip(NamedTuple):
+    """What goes to the host: places among a stage's values, bytes, and the times there and back."""
+
+    values: tuple[int, ...]
+    size: int
+    out: Number
+    back: Number
 
 
 def check_host(problem: Problem) -> None:
@@ -79,10 +126,24 @@ class Hosting:
     ----------
     problem : Problem
     staged : Staging
+    several : Ways, optional
+        What stages may do; by default nothing runs again, and all or nothing is sent away.
     """
 
     problem: Problem
     staged: Staging
+    several: Ways | None = None
+
+    @cached_property
+    def ways(self) -> Ways:
+        """What each stage may do."""
+        if self.several is not None:
+            return self.several
+        found = []
+        for own, held, kept in zip(self.staged.stages, self.model.activation, self.model.kept, strict=True):
+            plain = Way((), (), 0, held, held, max(0, kept - held), 0)
+            found.append(((plain, plain._replace(sent=tuple(range(len(own.layers))))),))
+        return tuple(found)
 
     @property
     def model(self) -> PipelineModel:
@@ -110,12 +171,15 @@ class Hosting:
         return found
 
     @cached_property
+    def maker(self) -> dict[int, Op | None]:
+        """The operation that makes each value."""
+        writes, owner = self.problem.graph.writes, self.owner
+        return {value: owner[task] for task, value in zip(writes.rows.tolist(), writes.items.tolist(), strict=True)}
+
+    @cached_property
     def reads(self) -> dict[Op, list[int]]:
         """What each operation reads that others make."""
-        graph, owner = self.problem.graph, self.owner
-        maker: dict[int, Op | None] = {}
-        for task, value in zip(graph.writes.rows.tolist(), graph.writes.items.tolist(), strict=True):
-            maker[value] = owner[task]
+        graph, maker = self.problem.graph, self.maker
         found: dict[Op, list[int]] = {}
         for op, tasks in self.tasks.items():
             values = dict.fromkeys(graph.reads.gather(np.array(tasks, dtype=np.int64)).items.tolist())
@@ -154,37 +218,122 @@ class Hosting:
         return found
 
     @cached_property
+    def whole(self) -> tuple[Trip, ...]:
+        """All that each stage may send away where nothing runs again."""
+        return tuple(
+            self._trip(stage, tuple(range(len(self.held[stage, 0]))), self.model.activation[stage])
+            for stage in range(self.model.stages)
+        )
+
+    @cached_property
     def away(self) -> tuple[int, ...]:
         """Bytes of a micro-batch that each stage may send away."""
-        size = self.problem.graph.size
-        sent = [sum(int(size[v]) for v in self.held[stage, 0]) for stage in range(self.model.stages)]
-        return tuple(min(one, other) for one, other in zip(sent, self.model.activation, strict=True))
+        return tuple(trip.size for trip in self.whole)
 
     @cached_property
     def way(self) -> tuple[tuple[Number, ...], tuple[Number, ...]]:
         """How long what a stage may send away takes to go, and to come back."""
-        machine, size = self.problem.machine, self.problem.graph.size
-        host = machine.memory_index[HOST]
-        out: list[Number] = []
-        back: list[Number] = []
-        for stage, device in enumerate(self.model.place):
-            here = machine.processors[device].memory
-            sizes = [int(size[value]) for value in self.held[stage, 0]]
-            for found, ends in ((out, (here, host)), (back, (host, here))):
-                link = machine.links[machine.link_index[ends]]
-                found.append(sum(link.time(one) - link.delay for one in sizes) + (link.delay if sizes else 0))
-        return tuple(out), tuple(back)
+        return tuple(trip.out for trip in self.whole), tuple(trip.back for trip in self.whole)
 
-    def play(self, sequence: Iterable[Op]) -> Played | None:
-        """Return what comes of a sequence; None where it comes to no end."""
-        return _Player(self).play(sequence)
+    @cached_property
+    def trips(self) -> tuple[tuple[tuple[Trip, ...], ...], ...]:
+        """What goes to the host, by stage, level and part."""
+        return tuple(
+            tuple(tuple(self._trip(stage, self._sent(stage, way), way.held) for way in parts) for parts in levels)
+            for stage, levels in enumerate(self.ways)
+        )
+
+    def _trip(self, stage: int, values: tuple[int, ...], held: int) -> Trip:
+        machine, bytes_of = self.problem.machine, self.problem.graph.size
+        here, host = machine.processors[self.model.place[stage]].memory, machine.memory_index[HOST]
+        sizes = [int(bytes_of[self.held[stage, 0][place]]) for place in values]
+        times: list[Number] = []
+        for ends in ((here, host), (host, here)):
+            link = machine.links[machine.link_index[ends]]
+            times.append(sum(link.time(one) - link.delay for one in sizes) + (link.delay if sizes else 0))
+        size = min(sum(sizes), held)
+        return Trip(values, size, *times) if size else Trip((), 0, 0, 0)
+
+    def _sent(self, stage: int, way: Way) -> tuple[int, ...]:
+        """Return the places, in `held`, of what waits at the host: values that only layers sent away hold."""
+        again = {layer for segment in way.segments for layer in segment}
+        firsts = {segment[0] for segment in way.segments}
+        found = []
+        for place, value in enumerate(self.held[stage, 0]):
+            forwards, backwards = self.readers_in[stage][value]
+            holders = (backwards - again) | (forwards & firsts)
+            if holders and holders <= set(way.sent):
+                found.append(place)
+        return tuple(found)
+
+    @cached_property
+    def readers_in(self) -> list[dict[int, tuple[set[int], set[int]]]]:
+        """By stage: the layers (from its first one) whose forwards, and whose backwards, read what it may send."""
+        graph = self.problem.graph
+        assert isinstance(self.problem.instance, PipelineInstance)
+        every, found = tasks_of(self.problem.instance), []
+        for stage, own in enumerate(self.staged.stages):
+            read: dict[int, tuple[set[int], set[int]]] = {value: (set(), set()) for value in self.held[stage, 0]}
+            for number, layer in enumerate(own.layers):
+                one = replace(own, layers=(layer,))
+                for phase in (Phase.F, Phase.BW):
+                    for task in every.of(Pass(phase, stage, 0), one):
+                        for value in graph.reads[task].tolist():
+                            if value in read:
+                                read[value][phase != Phase.F].add(number)
+            found.append(read)
+        return found
+
+    def runs(self, op: Op, way: Way, *, ahead: int) -> list[int]:
+        """Return the tasks of an operation, in the order in which they run, with what runs again, all of it ahead."""
+        if op[0] != B or not way.segments:
+            return self.tasks[op]
+        assert isinstance(self.problem.instance, PipelineInstance)
+        own = self.staged.stages[op[1]]
+        segments = tuple(tuple(own.layers[layer] for layer in segment) for segment in way.segments)
+        every = tasks_of(self.problem.instance)
+        if ahead:
+            return [*every.of(Pass(Phase.R, *op[1:]), own, segments), *self.tasks[op]]
+        return every.of(Pass(Phase.B, *op[1:]), own, segments)
+
+    @cached_property
+    def gradients(self) -> dict[Op, set[int]]:
+        """What each backward reads of the stage behind it."""
+        return {
+            op: {value for value in values if (maker := self.maker.get(value)) is not None and maker[0] != F}
+            for op, values in self.reads.items()
+            if op[0] == B
+        }
+
+    def plain(self, sequence: Iterable[Op]) -> Choice:
+        """Return the choice in which what returns in a sequence has been sent whole, and nothing runs again."""
+        shape = (self.model.stages, self.model.batches)
+        choice = Choice(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64))
+        for phase, stage, batch in sequence:
+            if phase == R:
+                choice.part[stage, batch] = len(self.ways[stage][0]) - 1
+        return choice
+
+    def play(self, sequence: Iterable[Op], choice: Choice | None = None) -> Played | None:
+        """Return what comes of a sequence; None where it comes to no end. Without a choice, it is a plain one."""
+        listed = tuple(sequence)
+        return _Player(self, self.plain(listed) if choice is None else choice).play(listed)
+
+
+class _Begun(NamedTuple):
+    """When an operation starts, when all that it reads is there, its bytes, and how many tasks run again first."""
+
+    start: Number
+    ready: Number
+    taken: int
+    ahead: int
 
 
 class _Player:
     """Plays a sequence, one operation after the other; every time is known when its operation's turn comes."""
 
-    def __init__(self, hosting: Hosting) -> None:
-        self.hosting, self.model = hosting, hosting.model
+    def __init__(self, hosting: Hosting, choice: Choice) -> None:
+        self.hosting, self.model, self.choice = hosting, hosting.model, choice
         problem = hosting.problem
         self.graph, self.machine = problem.graph, problem.machine
         self.host = self.machine.memory_index[HOST]
@@ -209,54 +358,57 @@ class _Player:
         return found
 
     def play(self, sequence: Iterable[Op]) -> Played | None:
-        listed = tuple(sequence)
-        sent = {op[1:] for op in listed if op[0] == R}
         seen: set[Op] = set()
-        for op in listed:
-            if op in seen or not (self._back(*op[1:]) if op[0] == R else self._run(op, op[1:] in sent)):
+        for op in sequence:
+            if op in seen or not (self._back(*op[1:]) if op[0] == R else self._run(op)):
                 return None
             seen.add(op)
         if not seen.issuperset(self.hosting.tasks):
             return None
         return self._played()
 
+    def _at(self, stage: int, batch: int) -> tuple[Way, Trip]:
+        level, part = int(self.choice.level[stage, batch]), int(self.choice.part[stage, batch])
+        return self.hosting.ways[stage][level][part], self.hosting.trips[stage][level][part]
+
     def _room(self, device: int, start: Number, taken: int) -> Number | None:
-        """Return the first instant, no earlier, at which so many bytes are free, and take them."""
+        """Return the first instant, no earlier, at which so many bytes are free."""
         if not taken:
             return start
         start = max(start, self.taking[device])
-        later, room = self.later[device], self.room[device]
-        while later and later[0][0] <= start:
-            self.used[device] -= later.pop(0)[1]
-        while room is not None and self.used[device] + taken > room:
-            if not later:
-                return None
-            start, size = later.pop(0)
-            self.used[device] -= size
+        used, room = self.used[device] + taken, self.room[device]
+        for time, size in self.later[device]:
+            if time > start and (room is None or used <= room):
+                break
+            start, used = max(start, time), used - size
+        return start if room is None or used <= room else None
+
+    def _take(self, device: int, start: Number, taken: int) -> None:
+        if not taken:
+            return
+        later = self.later[device]
         while later and later[0][0] <= start:
             self.used[device] -= later.pop(0)[1]
         self.used[device] += taken
         self.taking[device] = start
-        return start
 
     def _frees(self, device: int, time: Number, size: int) -> None:
         if size:
             self.later[device].append((time, size))
             self.later[device].sort(key=lambda entry: entry[0])
 
-    def _run(self, op: Op, sent: bool) -> bool:
+    def _run(self, op: Op) -> bool:
         model, (phase, stage, batch) = self.model, op
         device, here = model.place[stage], self.memory[stage]
-        ready = self._ready(self.hosting.reads[op], here)
-        if ready is None:
+        way, trip = self._at(stage, batch)
+        begun = self._begin(op, way)
+        if begun is None:
             return False
-        activation, kept = model.activation[stage], model.kept[stage]
-        taken = (activation, max(0, kept - activation), 0)[phase]
-        start = self._room(device, max(self.clock[device], ready), taken)
-        if start is None:
-            return False
-        end = start
-        for task in self.hosting.tasks[op]:
+        self._take(device, begun.start, begun.taken)
+        end = begun.start
+        for number, task in enumerate(self.hosting.runs(op, way, ahead=begun.ahead)):
+            if number == begun.ahead:
+                end = max(end, begun.ready)
             self._step(end, end + self.times[device][task], int(StepKind.RUN), task, device, -1)
             end += self.times[device][task]
         self.clock[device] = end
@@ -265,30 +417,54 @@ class _Player:
             for other in dict.fromkeys(self.memory[reader[1]] for reader in self.hosting.readers.get(value, ())):
                 if other != here:
                     self.there[value, other] = self._copy(value, here, other, end)
-        if phase == F and sent:
-            gone = end
-            for value in self.hosting.held[stage, batch]:
-                gone = self._copy(value, here, self.host, end)
-                del self.there[value, here]
-                self.there[value, self.host] = gone
-            self._frees(device, gone, self.hosting.away[stage])
-        if phase == B:
-            self._frees(device, end, max(0, activation - kept) if model.weight[stage] else activation)
-        elif phase == W:
-            self._frees(device, end, kept)
+        if phase == F:
+            self._frees(device, end, begun.taken - way.held)
+            if trip.values:
+                gone = end
+                for place in trip.values:
+                    value = self.hosting.held[stage, batch][place]
+                    gone = self._copy(value, here, self.host, end)
+                    del self.there[value, here]
+                    self.there[value, self.host] = gone
+                self._frees(device, gone, trip.size)
+        elif phase == B:
+            self._frees(device, end, way.held + begun.taken - model.kept[stage])
+        else:
+            self._frees(device, end, model.kept[stage])
         return True
+
+    def _begin(self, op: Op, way: Way) -> _Begun | None:
+        """Return how an operation begins; None where it cannot."""
+        phase, stage, batch = op
+        device, here, reads = self.model.place[stage], self.memory[stage], self.hosting.reads[op]
+        ready = self._ready(reads, here)
+        if ready is None:
+            return None
+        clock, taken = self.clock[device], (way.forward, way.backward, 0)[phase]
+        start = self._room(device, max(clock, ready), taken)
+        if phase == B and way.again and ready > clock:
+            own = self._ready((value for value in reads if value not in self.hosting.gradients[op]), here)
+            made = self.hosting.made[F, stage, batch]
+            sent = [time for value in made for other in self.memory if (time := self.there.get((value, other)))]
+            early = self._room(device, max(own or 0, *sent, ready - way.again, clock), way.ahead)
+            if early is not None and (start is None or max(early + way.again, ready) < start + way.again):
+                count = sum(map(len, way.segments))
+                return _Begun(early, ready, way.ahead, count)
+        return None if start is None else _Begun(start, ready, taken, 0)
 
     def _back(self, stage: int, batch: int) -> bool:
         device, here = self.model.place[stage], self.memory[stage]
-        values = self.hosting.held[stage, batch]
+        trip = self._at(stage, batch)[1]
+        values = [self.hosting.held[stage, batch][place] for place in trip.values]
         ready = self._ready(values, self.host)
         if ready is None:
             return False
         way = self._channel(self.host, here)
         start = max(self.free_at.get(way, 0), ready)
-        begin = self._room(device, start, self.hosting.away[stage])
-        if begin is None:
+        begin = self._room(device, start, trip.size)
+        if begin is None or not values:
             return False
+        self._take(device, begin, trip.size)
         for value in values:
             self.there[value, here] = self._copy(value, self.host, here, begin)
         return True
@@ -350,23 +526,32 @@ class _Player:
         return self.machine.processors[row[4]].memory if row[2] == StepKind.RUN else row[4]
 
     def _drops(self, rows: list[tuple[Number, int, int, int, int, int]], ends: list[Number]) -> list[list[int]]:
-        """Each value goes with its last use in a memory; what crosses to the host, or back, when it has."""
+        """Each value goes with its last use in a memory before it is made there again, or comes back.
+
+        What crosses to the host, or back, goes where it comes from when it has crossed.
+        """
         graph = self.graph
         stays = set(self.graph_inputs)
         last: dict[tuple[int, int], tuple[Number, Number, int]] = {}
         found: list[list[int]] = [[] for _ in rows]
         for place, (row, end) in enumerate(zip(rows, ends, strict=True)):
             home = self._home(row)
+            made: set[int] = set()
             if row[2] == StepKind.RUN:
-                uses = [(home, value) for value in (*graph.reads[row[3]].tolist(), *graph.writes[row[3]].tolist())]
+                made = set(graph.writes[row[3]].tolist())
+                uses = [(home, value) for value in (*graph.reads[row[3]].tolist(), *made)]
             else:
                 uses = [(home, row[3]), (row[5], row[3])]
                 if self.host in (row[4], row[5]):
                     found[place].append(row[3])
+                    last.pop((home, row[3]), None)
                     uses = uses[1:] if row[5] != self.host else []
             for key in uses:
-                if key[1] not in stays:
-                    last[key] = max(last.get(key, (end, row[0], place)), (end, row[0], place))
+                if key[1] in stays:
+                    continue
+                if key[1] in made and key in last:
+                    found[last.pop(key)[2]].append(key[1])
+                last[key] = max(last.get(key, (end, row[0], place)), (end, row[0], place))
         for (_, value), (_, _, place) in last.items():
             found[place].append(value)
         return found

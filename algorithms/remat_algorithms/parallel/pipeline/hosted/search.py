@@ -8,14 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from remat.plugin import IntArray
 from remat_algorithms.parallel.pipeline.halving import halve
-from remat_algorithms.parallel.pipeline.hosted.hosting import Hosting, R
+from remat_algorithms.parallel.pipeline.hosted.hosting import Choice, Hosting, R
 from remat_algorithms.parallel.pipeline.hosted.walk import Facts, State
 from remat_algorithms.parallel.pipeline.layout import first_progress, start_keys, whole
 from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, W, complete
 
 HEAT = 1.0
 """Mean times of an operation by which a schedule that is taken may be longer than the present one."""
+
+HEATS = (0.05, 0.3, 1.0)
+"""The same, in turns, where stages may recompute, too."""
 
 KEPT = 16
 """Orders that the walks begin with."""
@@ -33,35 +37,60 @@ LARGEST = 2**62
 
 
 class _Entry(NamedTuple):
-    """Keys of an order, and who is sent."""
+    """Keys of an order, and what becomes of micro-batches."""
 
     figure: float
     keys: Any
-    sent: Any
+    choice: Choice
+
+
+class Start(NamedTuple):
+    """What a search begins with: lists or a sequence, and what becomes of micro-batches.
+
+    Of lists with levels only, shares of what is held are sent away; without, nothing runs again.
+    """
+
+    lists: Lists = ()
+    sequence: tuple[Op, ...] = ()
+    level: IntArray | None = None
+    choice: Choice | None = None
+    shares: tuple[float, ...] = SHARES
 
 
 def facts_of(hosting: Hosting) -> Facts:
     """Lay out what stages take and may send away."""
-    model, (out, back) = hosting.model, hosting.way
+    model, back = hosting.model, hosting.way[1]
     stages = range(model.stages)
     forward, backward, weight, _ = model.times
     duration = np.array([*forward, *backward, *weight, *back], dtype=np.float64)
-    activation, kept = model.activation, model.kept
     halves = [bool(time) for time in weight]
-    given = [max(0, activation[s] - kept[s]) if halves[s] else activation[s] for s in stages]
     own = [stage for listed in model.on for stage in listed]
     work = duration[: 3 * model.stages].sum() * model.batches
+    levels = max(map(len, hosting.ways))
+    parts = max(len(level) for own in hosting.ways for level in own)
+
+    def table(name: str, of: Any, kind: type) -> Any:
+        found: Any = np.zeros((model.stages, levels, parts), dtype=kind)
+        for (stage, level, part), _ in np.ndenumerate(found):
+            row = of[stage][min(level, len(of[stage]) - 1)]
+            found[stage, level, part] = getattr(row[min(part, len(row) - 1)], name)
+        return found
+
+    counts = np.zeros((model.stages, levels), dtype=np.int64)
+    for stage in stages:
+        counts[stage, : len(hosting.ways[stage])] = [len(level) for level in hosting.ways[stage]]
     return Facts(
         duration=duration,
         device=np.array(list(model.place) * 4, dtype=np.int64),
-        taken=np.array(
-            [*activation, *(max(0, kept[s] - activation[s]) for s in stages), *[0] * len(own), *hosting.away],
-            dtype=np.int64,
-        ),
-        given=np.array([*given, *kept], dtype=np.int64),
         delay=np.array(model.delays, dtype=np.float64),
-        away=np.array(hosting.away, dtype=np.int64),
-        out=np.array(out, dtype=np.float64),
+        levels=np.array([len(own) for own in hosting.ways], dtype=np.int64),
+        parts=counts,
+        again=table("again", hosting.ways, np.float64),
+        **{name: table(name, hosting.ways, np.int64) for name in ("held", "forward", "backward", "ahead")},
+        away=table("size", hosting.trips, np.int64),
+        out=table("out", hosting.trips, np.float64),
+        back=table("back", hosting.trips, np.float64),
+        kept=np.array(model.kept, dtype=np.int64),
         halves=np.array(halves, dtype=np.int64),
         room=np.array([LARGEST if free is None else free for free in model.free], dtype=np.int64),
         first_own=np.cumsum([0, *map(len, model.on)], dtype=np.int64),
@@ -86,6 +115,9 @@ def state_of(facts: Facts, seed: int) -> State:
         start=times(classes, batches),
         current=times(classes, batches),
         best=times(classes, batches),
+        level=whole(facts.stages, batches),
+        current_level=whole(facts.stages, batches),
+        best_level=whole(facts.stages, batches),
         sent=whole(facts.stages, batches),
         current_sent=whole(facts.stages, batches),
         best_sent=whole(facts.stages, batches),
@@ -93,6 +125,8 @@ def state_of(facts: Facts, seed: int) -> State:
         gone=times(facts.stages, batches),
         done=whole(classes),
         possible=times(classes),
+        finish=times(classes),
+        taken=whole(classes),
         clock=times(devices),
         sending=times(devices),
         coming=times(devices),
@@ -119,11 +153,16 @@ class HostSearch:
     stop : callable
         Asked now and then whether to stop.
     offer : callable
-        Receives better and better sequences.
+        Receives better and better sequences, and what becomes of micro-batches in them.
     """
 
     def __init__(
-        self, hosting: Hosting, *, seed: int, stop: Callable[[], bool], offer: Callable[[tuple[Op, ...]], object]
+        self,
+        hosting: Hosting,
+        *,
+        seed: int,
+        stop: Callable[[], bool],
+        offer: Callable[[tuple[Op, ...], Choice], object],
     ) -> None:
         # Compiled here, where there is something to search.
         from remat_algorithms.parallel.pipeline.hosted import walk_kernel as kernel
@@ -135,22 +174,28 @@ class HostSearch:
         self.figure = kernel.FIGURE.bind(self.facts, self.state)
         self.take = kernel.TAKE.bind(self.facts, self.state)
         self.walk = kernel.WALK.bind(self.facts, self.state)
-        self.best = math.inf
+        self.best, self.walked = math.inf, 0
+        self.found: Start | None = None
         self.at_once = max(1, AT_ONCE // (16 * self.facts.stages**2 * self.facts.batches))
 
-    def run(self, starts: Sequence[Lists], moves: int, bound: float) -> float:
+    def run(self, starts: Sequence[Start], moves: int, bound: float) -> float:
         """Search from orders that may take more room than there is; return the best makespan in the model's times.
 
         Parameters
         ----------
-        starts : sequence of lists
+        starts : sequence of Start
         moves : int
             Schedules to make, at most.
         bound : float
             Where to stop.
         """
         self.bound, self.left = bound, moves
-        found = {(e.keys.tobytes(), e.sent.tobytes()): e for e in self._begin(starts) if e.figure < math.inf}
+        found = {
+            (e.keys.tobytes(), e.choice.level.tobytes(), e.choice.part.tobytes()): e
+            for start in starts
+            for e in self._begin(start)
+            if e.figure < math.inf
+        }
         entries = sorted(found.values(), key=lambda entry: entry.figure)[:KEPT]
         halve(entries, moves, self._walked, lambda: self.over)
         return self.best
@@ -162,56 +207,78 @@ class HostSearch:
 
     def sequence(self, keys: Any, sent: Any, *, strict: bool) -> tuple[Op, ...] | None:
         """Return what comes of keys and of who is sent; None where that comes to no end."""
-        self.state.key[:], self.state.sent[:] = keys, sent
+        self._set(keys, Choice(np.zeros_like(sent), sent))
         return self._listed(self.state.order[: int(self.state.used[0])]) if self.schedule(strict) else None
+
+    def _set(self, keys: Any, choice: Choice) -> None:
+        self.state.key[:], self.state.level[:], self.state.sent[:] = keys, choice.level, choice.part
 
     def _listed(self, order: Any) -> tuple[Op, ...]:
         stages = self.facts.stages
         return tuple((index // stages, index % stages, batch) for index, batch in order.tolist() if index >= 0)
 
-    def _begin(self, starts: Sequence[Lists]) -> Iterator[_Entry]:
-        for lists in starts:
-            every = [keys_of(self.hosting, lists, early) for early in EARLY]
-            for share in SHARES:
-                for keys in every:
-                    if keys is None:
-                        continue
+    def _begin(self, start: Start) -> Iterator[_Entry]:
+        if start.sequence and start.choice is not None:
+            keys = np.zeros((4 * self.facts.stages, self.facts.batches))
+            for number, (phase, stage, batch) in enumerate(start.sequence):
+                keys[phase * self.facts.stages + stage, batch] = number
+            yield from self._made(keys, start.choice, (True,))
+        every = [keys_of(self.hosting, start.lists, early) for early in EARLY] if start.lists else []
+        for share in start.shares if start.choice is None else (0.0,):
+            for keys in every:
+                if keys is None:
+                    continue
+                choice = start.choice
+                if choice is None:
                     sent = worth_sending(self.hosting, keys, share)
-                    for strict in (True, False):
-                        if self.left > 0 and not self.stop():
-                            self.state.key[:], self.state.sent[:] = keys, sent
-                            yield self._made(strict)
+                    level = np.zeros_like(sent) if start.level is None else start.level
+                    choice = Choice(level, sent * (np.take_along_axis(self.facts.parts, level, axis=1) - 1))
+                yield from self._made(keys, choice, (True, False))
 
-    def _made(self, strict: bool) -> _Entry:
+    def _made(self, keys: Any, choice: Choice, ways: tuple[bool, ...]) -> Iterator[_Entry]:
         state = self.state
-        self.left -= 1
-        figure = math.inf
-        state.progress.best = self.best
-        if self.schedule(strict):
-            figure = self.figure()
-            self.take(figure)
-            self._offer_best()
-        return _Entry(figure, state.current.copy(), state.current_sent.copy())
+        for strict in ways:
+            if self.left <= 0 or self.stop():
+                return
+            self._set(keys, choice)
+            self.left -= 1
+            figure = math.inf
+            state.progress.best = self.best
+            if self.schedule(strict):
+                figure = self.figure()
+                self.take(figure)
+                self._offer_best()
+            yield _Entry(figure, state.current.copy(), self._chosen(state.current_level, state.current_sent))
 
-    def _walked(self, _: int, entry: _Entry, moves: int) -> _Entry:
+    @staticmethod
+    def _chosen(level: IntArray, part: IntArray) -> Choice:
+        return Choice(level.copy(), part.copy())
+
+    def _walked(self, number: int, entry: _Entry, moves: int) -> _Entry:
         state, progress = self.state, self.state.progress
         state.current[:] = state.best[:] = entry.keys
-        state.current_sent[:] = state.best_sent[:] = entry.sent
+        state.current_level[:] = state.best_level[:] = entry.choice.level
+        state.current_sent[:] = state.best_sent[:] = entry.choice.part
         progress.current = progress.best = entry.figure
+        heat = HEAT if self.hosting.several is None else HEATS[(number + self.walked) % len(HEATS)]
+        self.walked += 1
         while moves > 0 and not self.over:
             part, before = min(moves, self.at_once, self.left), progress.moves
-            self.walk(part, HEAT, float(self.bound))
+            self.walk(part, heat, float(self.bound))
             done = max(1, progress.moves - before)
             moves -= done
             self.left -= done
             self._offer_best()
-        return _Entry(progress.best, state.best.copy(), state.best_sent.copy())
+        return _Entry(progress.best, state.best.copy(), self._chosen(state.best_level, state.best_sent))
 
     def _offer_best(self) -> None:
         """Offer what the kernel has, where it is better."""
-        if self.state.progress.best < self.best:
-            self.best = self.state.progress.best
-            self.offer(self._listed(self.state.best_order))
+        state = self.state
+        if state.progress.best < self.best:
+            self.best = state.progress.best
+            sequence, choice = self._listed(state.best_order), self._chosen(state.best_level, state.best_sent)
+            self.found = Start(sequence=sequence, choice=choice)
+            self.offer(sequence, choice)
 
 
 def keys_of(hosting: Hosting, lists: Lists, early: float) -> Any:

@@ -32,7 +32,7 @@ class _Trial:
     def __init__(self, best: BestSteps, hosting: Hosting) -> None:
         self.best, self.hosting = best, hosting
         stop = best.context
-        self.search = HostSearch(hosting, seed=stop.seed, stop=lambda: stop.stopped, offer=lambda sequence: None)
+        self.search = HostSearch(hosting, seed=stop.seed, stop=lambda: stop.stopped, offer=lambda *given: None)
 
     def bisect(self, keys: Any) -> None:
         """Look for the least share that fits."""

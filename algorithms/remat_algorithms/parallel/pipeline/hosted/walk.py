@@ -5,6 +5,9 @@ backwards and second halves there is a class of *returns* for each stage: the co
 micro-batch sends away goes when its forward ends, first come, first served; its bytes are free when it has gone. A
 return takes them again when it begins, on the way back of its device. What takes bytes on a device does so in the order
 in which it is scheduled, and waits until there is room. Operations of which none can ever go on make no schedule.
+
+What becomes of a micro-batch in a stage is a *way* (`hosting.Way`): its *level* says which layers run again for the
+backward, its *part* which of the others wait at the host. What runs again may do so before the gradient is there.
 """
 
 from __future__ import annotations
@@ -26,16 +29,25 @@ class Facts(NamedTuple):
 
     Attributes
     ----------
-    duration, device, taken : (classes,)
-        Time and device of an operation; the bytes that it takes at its start.
-    given : (2 * stages,) int
-        Bytes that are free after each B (of a stage) and after each W.
+    duration, device : (classes,)
+        Time of an operation without what runs again, of a return the longest one; its device.
     delay : (stages,)
         Hop into each stage from the one before it.
-    away : (stages,) int
-        Bytes of a micro-batch that may be elsewhere.
-    out : (stages,)
-        How long they take to go.
+    levels : (stages,) int
+        How many levels a stage has.
+    parts : (stages, levels) int
+        How many parts a level has.
+    again : (stages, levels, parts)
+        Time of what runs again.
+    held, forward, backward, ahead : (stages, levels, parts) int
+        Bytes from the end of F to the start of B; that F takes at its start; that B takes beyond what is held, where
+        each segment runs again when its turn comes, and where all do so first.
+    away : (stages, levels, parts) int
+        Bytes, of those held, that wait at the host.
+    out, back : (stages, levels, parts)
+        How long they take to go, and to return.
+    kept : (stages,) int
+        Bytes from the end of B to the end of W.
     halves : (stages,) int
         Whether the stage has second halves.
     room : (devices,) int
@@ -48,11 +60,18 @@ class Facts(NamedTuple):
 
     duration: Array
     device: IntArray
-    taken: IntArray
-    given: IntArray
     delay: Array
+    levels: IntArray
+    parts: IntArray
+    again: Array
+    held: IntArray
+    forward: IntArray
+    backward: IntArray
+    ahead: IntArray
     away: IntArray
     out: Array
+    back: Array
+    kept: IntArray
     halves: IntArray
     room: IntArray
     first_own: IntArray
@@ -70,16 +89,20 @@ class State(NamedTuple):
     ----------
     key, start, current, best : (classes, batches)
         Keys; start times of the schedule made last; keys of the present schedule, and of the best one.
+    level, current_level, best_level : (stages, batches) int
+        What runs again of each micro-batch.
     sent, current_sent, best_sent : (stages, batches) int
-        Which micro-batches are sent away.
+        The part that is sent away.
     end : (classes, batches)
         Ends of operations.
     gone : (stages, batches)
         When a micro-batch has been sent away.
     done : (classes,) int
         The next micro-batch of each class.
-    possible : (classes,) float64
-        When the next operation of a class could start; below 0: not yet.
+    possible, finish : (classes,) float64
+        When the next operation of a class could start, and would end; below 0: not yet.
+    taken : (classes,) int
+        Bytes that it takes at its start.
     clock, sending, coming, taking : (devices,) float64
         When a device, its ways out and back are free, and when bytes were taken last.
     held : (devices,) int
@@ -96,6 +119,9 @@ class State(NamedTuple):
     start: Array
     current: Array
     best: Array
+    level: IntArray
+    current_level: IntArray
+    best_level: IntArray
     sent: IntArray
     current_sent: IntArray
     best_sent: IntArray
@@ -103,6 +129,8 @@ class State(NamedTuple):
     gone: Array
     done: IntArray
     possible: Array
+    finish: Array
+    taken: IntArray
     clock: Array
     sending: Array
     coming: Array
@@ -118,6 +146,25 @@ class State(NamedTuple):
     progress: Progress
 
 
+def _room(facts: Facts, state: State, device: int, start: float, taken: int) -> float:
+    """Return when so many bytes are free, from an instant on; below 0: never."""
+    if taken <= 0:
+        return start
+    start = max(start, state.taking[device])
+    total = state.held[device] + taken
+    place = state.head[device]
+    while place < state.tail[device] and state.free_at[device, place] <= start:
+        total -= state.free_size[device, place]
+        place += 1
+    while total > facts.room[device]:
+        if place == state.tail[device]:
+            return -1.0
+        start = state.free_at[device, place]
+        total -= state.free_size[device, place]
+        place += 1
+    return start
+
+
 def _look(facts: Facts, state: State, index: int) -> None:
     """Find out when the next operation of a class could start."""
     stages = facts.stages
@@ -128,24 +175,19 @@ def _look(facts: Facts, state: State, index: int) -> None:
     if batch >= facts.batches or (phase == 2 and facts.halves[stage] == 0):
         return
     device = facts.device[index]
+    level, part = state.level[stage, batch], state.sent[stage, batch]
+    if phase == 1:
+        _look_back(facts, state, index, level, part)
+        return
     ready = 0.0
+    taken = 0
+    time = float(facts.duration[index])
     if phase == 0:
         if stage > 0:
             if state.done[index - 1] <= batch:
                 return
             ready = state.end[index - 1, batch] + facts.delay[stage]
-    elif phase == 1:
-        if state.done[stage] <= batch:
-            return
-        ready = state.end[stage, batch]
-        if stage + 1 < stages:
-            if state.done[index + 1] <= batch:
-                return
-            ready = max(ready, state.end[index + 1, batch] + facts.delay[stage + 1])
-        if state.sent[stage, batch] != 0:
-            if state.done[3 * stages + stage] <= batch:
-                return
-            ready = max(ready, state.end[3 * stages + stage, batch])
+        taken = facts.forward[stage, level, part]
     elif phase == 2:
         if state.done[index - stages] <= batch:
             return
@@ -154,22 +196,50 @@ def _look(facts: Facts, state: State, index: int) -> None:
         if state.done[stage] <= batch:
             return
         ready = state.gone[stage, batch]
-    start = max(ready, state.coming[device] if phase == 3 else state.clock[device])
-    taken = facts.taken[index]
-    if taken > 0:
-        start = max(start, state.taking[device])
-        total = state.held[device] + taken
-        place = state.head[device]
-        while place < state.tail[device] and state.free_at[device, place] <= start:
-            total -= state.free_size[device, place]
-            place += 1
-        while total > facts.room[device]:
-            if place == state.tail[device]:
-                return
-            start = state.free_at[device, place]
-            total -= state.free_size[device, place]
-            place += 1
+        taken = facts.away[stage, level, part]
+        time = float(facts.back[stage, level, part])
+    start = _room(facts, state, device, max(ready, state.coming[device] if phase == 3 else state.clock[device]), taken)
     state.possible[index] = start
+    state.finish[index] = start + time
+    state.taken[index] = taken
+
+
+def _look_back(facts: Facts, state: State, index: int, level: int, part: int) -> None:
+    """Find out when a backward could start, what runs again for it included."""
+    stages = facts.stages
+    stage = index - stages
+    batch = state.done[index]
+    if state.done[stage] <= batch:
+        return
+    own = float(state.end[stage, batch])
+    if facts.away[stage, level, part] > 0:
+        if state.done[3 * stages + stage] <= batch:
+            return
+        own = max(own, state.end[3 * stages + stage, batch])
+    ready = own
+    again = float(facts.again[stage, level, part])
+    if stage + 1 < stages:
+        if state.done[index + 1] <= batch:
+            return
+        ready = max(ready, state.end[index + 1, batch] + facts.delay[stage + 1])
+        # What has been sent on is not made again before it is there.
+        own = max(own, state.end[stage, batch] + facts.delay[stage + 1])
+    clock = float(state.clock[facts.device[index]])
+    time = float(facts.duration[index])
+    taken = facts.backward[stage, level, part]
+    start = _room(facts, state, facts.device[index], max(ready, clock), taken)
+    finish = start + again + time
+    if again > 0.0 and ready > clock:
+        more = facts.ahead[stage, level, part]
+        early = _room(facts, state, facts.device[index], max(max(own, ready - again), clock), more)
+        ends = max(early + again, ready) + time
+        if early >= 0.0 and (start < 0.0 or ends < finish):
+            start = early
+            finish = ends
+            taken = more
+    state.possible[index] = start
+    state.finish[index] = finish
+    state.taken[index] = taken
 
 
 def _frees(state: State, device: int, time: float, size: int) -> None:
@@ -189,8 +259,13 @@ def _frees(state: State, device: int, time: float, size: int) -> None:
 def _skip(facts: Facts, state: State, stage: int) -> None:
     """Go on to the next micro-batch that comes back."""
     index = 3 * facts.stages + stage
-    while state.done[index] < facts.batches and state.sent[stage, state.done[index]] == 0:
+    while state.done[index] < facts.batches and not _is_sent(facts, state, stage, state.done[index]):
         state.done[index] += 1
+
+
+def _is_sent(facts: Facts, state: State, stage: int, batch: int) -> bool:
+    """Whether something of a micro-batch waits at the host."""
+    return bool(facts.away[stage, state.level[stage, batch], state.sent[stage, batch]] > 0)
 
 
 def _run(facts: Facts, state: State, index: int) -> None:
@@ -200,11 +275,12 @@ def _run(facts: Facts, state: State, index: int) -> None:
     phase = index // stages
     device = facts.device[index]
     batch = state.done[index]
+    level, part = state.level[stage, batch], state.sent[stage, batch]
     start = state.possible[index]
-    end = start + facts.duration[index]
+    end = state.finish[index]
     state.start[index, batch] = start
     state.end[index, batch] = end
-    taken = facts.taken[index]
+    taken = state.taken[index]
     if taken > 0:
         state.taking[device] = start
         while state.head[device] < state.tail[device] and state.free_at[device, state.head[device]] <= start:
@@ -215,13 +291,17 @@ def _run(facts: Facts, state: State, index: int) -> None:
         state.coming[device] = end
     else:
         state.clock[device] = end
-    if phase == 0 and state.sent[stage, batch] != 0:
-        gone = max(end, state.sending[device]) + facts.out[stage]
-        state.sending[device] = gone
-        state.gone[stage, batch] = gone
-        _frees(state, device, gone, facts.away[stage])
-    if phase == 1 or phase == 2:
-        _frees(state, device, end, facts.given[index - stages])
+    if phase == 0:
+        _frees(state, device, end, taken - facts.held[stage, level, part])
+        if facts.away[stage, level, part] > 0:
+            gone = max(end, state.sending[device]) + facts.out[stage, level, part]
+            state.sending[device] = gone
+            state.gone[stage, batch] = gone
+            _frees(state, device, gone, facts.away[stage, level, part])
+    elif phase == 1:
+        _frees(state, device, end, facts.held[stage, level, part] + taken - facts.kept[stage])
+    elif phase == 2:
+        _frees(state, device, end, facts.kept[stage])
     state.order[state.used[0], 0] = index
     state.order[state.used[0], 1] = batch
     state.used[0] += 1
@@ -252,7 +332,7 @@ def schedule(facts: Facts, state: State, strict: bool) -> bool:
         _skip(facts, state, stage)
         total += 2 * facts.batches + (facts.batches if facts.halves[stage] != 0 else 0)
         for batch in range(facts.batches):
-            total += 1 if state.sent[stage, batch] != 0 else 0
+            total += 1 if _is_sent(facts, state, stage, batch) else 0
     for device in range(facts.devices):
         state.clock[device] = 0.0
         state.sending[device] = 0.0
@@ -288,7 +368,7 @@ def _in_time(facts: Facts, state: State) -> int:
     least = math.inf
     for index in range(4 * stages):
         if state.possible[index] >= 0.0:
-            end = state.possible[index] + facts.duration[index]
+            end = state.finish[index]
             if end < least:
                 least = end
                 chosen = index
@@ -325,7 +405,7 @@ def take(facts: Facts, state: State, value: float) -> None:
     for stage in range(stages):
         for batch in range(facts.batches):
             index = 3 * stages + stage
-            if state.sent[stage, batch] == 0:
+            if not _is_sent(facts, state, stage, batch):
                 # Where it would be, if it were sent.
                 state.start[index, batch] = state.start[stages + stage, batch] - facts.duration[index]
     for index in range(4 * stages):
@@ -335,8 +415,10 @@ def take(facts: Facts, state: State, value: float) -> None:
                 state.best[index, batch] = state.start[index, batch]
     for stage in range(stages):
         for batch in range(facts.batches):
+            state.current_level[stage, batch] = state.level[stage, batch]
             state.current_sent[stage, batch] = state.sent[stage, batch]
             if better:
+                state.best_level[stage, batch] = state.level[stage, batch]
                 state.best_sent[stage, batch] = state.sent[stage, batch]
     if better:
         state.progress.best = value
@@ -357,14 +439,16 @@ def _again(facts: Facts, state: State, best: bool) -> None:
     for stage in range(facts.stages):
         for batch in range(facts.batches):
             if best:
+                state.current_level[stage, batch] = state.best_level[stage, batch]
                 state.current_sent[stage, batch] = state.best_sent[stage, batch]
+            state.level[stage, batch] = state.current_level[stage, batch]
             state.sent[stage, batch] = state.current_sent[stage, batch]
     if best:
         state.progress.current = state.progress.best
 
 
 def _disturb(facts: Facts, state: State) -> None:
-    """Change some of the keys, or which micro-batches are sent away."""
+    """Change some of the keys, or what becomes of some micro-batches."""
     progress = state.progress
     stages, batches = facts.stages, facts.batches
     for _ in range(1 + int(3 * random(progress) * random(progress))):
@@ -375,10 +459,7 @@ def _disturb(facts: Facts, state: State) -> None:
         if random(progress) < 0.5:
             last = batch + int((batches - batch) * random(progress))
         if kind < 0.3:
-            if facts.away[stage] > 0:
-                now = 1 - state.sent[stage, batch]
-                for number in range(batch, last + 1):
-                    state.sent[stage, number] = now
+            _change_ways(facts, state, stage, batch, last)
             continue
         shift = draw_shift(facts, progress)
         if kind < 0.4:
@@ -388,6 +469,31 @@ def _disturb(facts: Facts, state: State) -> None:
             index = int(random(progress) * 4) * stages + stage
             for number in range(batch, last + 1):
                 state.key[index, number] += shift
+
+
+def _change_ways(facts: Facts, state: State, stage: int, first: int, last: int) -> None:
+    """Let some micro-batches of a stage wait elsewhere, or run again more or less of it."""
+    progress = state.progress
+    levels = facts.levels[stage]
+    if levels == 1 and facts.parts[stage, 0] <= 2:
+        now = 1 - state.sent[stage, first]
+        for number in range(first, last + 1):
+            state.sent[stage, number] = min(now, facts.parts[stage, 0] - 1)
+        return
+    kind = random(progress)
+    level, part = state.level[stage, first], state.sent[stage, first]
+    if kind < 0.35:
+        part = int(random(progress) * facts.parts[stage, level])
+    elif kind < 0.7:
+        level += 1 if random(progress) < 0.5 else -1
+    else:
+        level = int(random(progress) * levels)
+        part = int(random(progress) * facts.parts[stage, max(0, min(levels - 1, level))])
+    level = max(0, min(levels - 1, level))
+    part = min(part, facts.parts[stage, level] - 1)
+    for number in range(first, last + 1):
+        state.level[stage, number] = level
+        state.sent[stage, number] = part
 
 
 def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> None:
