@@ -10,6 +10,7 @@ from pydantic import Field
 from remat.plugin import Context, IntArray, Options, Problem, Proposal
 from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
 from remat_algorithms.offload.swaps.fluid import fluid_bound
+from remat_algorithms.offload.swaps.gaps import Gaps
 from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.routes import required_routes
 from remat_algorithms.offload.swaps.swaps import Order
@@ -65,7 +66,7 @@ def greedy_plans(choice: Choice, stopped: Callable[[], bool]) -> Iterator[Plan |
         yield plan
 
 
-def rankings(choice: Choice) -> list[np.ndarray]:
+def rankings(choice: Gaps) -> list[np.ndarray]:
     """Orders in which gaps are taken.
 
     Longest first, most idle first, largest first, by products of these; and those with the most time to spare: to leave
@@ -81,14 +82,14 @@ def rankings(choice: Choice) -> list[np.ndarray]:
     return [gaps[np.argsort(-score, kind="stable")] for score in scores]
 
 
-def _spare_time(choice: Choice, gaps: IntArray) -> np.ndarray:
+def _spare_time(choice: Gaps, gaps: IntArray) -> np.ndarray:
     """Return how much later than as soon as it can each gap's value may leave, or come back, whichever is less.
 
     It has to be away from the first to the last of the runs inside the gap that take more than there is.
     """
     if choice.budget is None or not len(gaps):
         return np.zeros(len(gaps))
-    times = choice.order.start_times.astype(np.float64)
+    times = choice.start_times.astype(np.float64)
     over = np.flatnonzero(choice.profile > choice.budget)
     after, before = choice.after[gaps], choice.before[gaps]
     low, high = np.searchsorted(over, after, side="right"), np.searchsorted(over, before) - 1

@@ -8,7 +8,8 @@ valid where reruns are allowed: only its peak can fail.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -48,6 +49,8 @@ class Tables(NamedTuple):
         The twin's time and workspace, and the bytes it leaves out.
     static : (1,)
         Bytes resident throughout.
+    lent : (stages + 1,)
+        Bytes that are there in addition to the budget while the runs of each stage, and of the last one, go on.
     """
 
     first: Row
@@ -71,6 +74,7 @@ class Tables(NamedTuple):
     light_workspace: Row
     light_spared: Row
     static: Row
+    lent: Row
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,13 @@ class StageModel:
     def fits_kernel(self) -> bool:
         """Whether no sum of bytes can overflow 64 bits."""
         tables = self.tables
-        return bool(2 * sum(tables.size) + max(tables.workspace, default=0) + tables.static[0] < SAFE_BYTES)
+        return bool(
+            2 * sum(tables.size) + max(tables.workspace, default=0) + tables.static[0] + max(tables.lent) < SAFE_BYTES
+        )
+
+    def lent(self, room: Sequence[int]) -> StageModel:
+        """Return the model in which there is so much more room in each stage of the order."""
+        return replace(self, tables=self.tables._replace(lent=[*room, 0]), simple=False)
 
     def tasks_of(self, items: Row, full: Row) -> list[int]:
         """Return the graph's tasks that a sequence of items runs; `full` is 0 where the twin stands in."""
@@ -221,6 +231,7 @@ def stage_model(problem: Problem, order: IntArray | None = None) -> StageModel:
             for index, task in enumerate(items)
         ],
         static=[graph.static_memory if own == 0 else 0],
+        lent=[0] * (len(chosen) + 1),
     )
     origins = [0] * len(size)
     for value in (*(v for row in writes for v in row), *here):

@@ -40,8 +40,8 @@ class Packed(NamedTuple):
 
     Attributes
     ----------
-    first, read_start, write_start, workspace, in_place, written, light, light_workspace, light_spared, repeat
-        By item; the first by stage.
+    first, read_start, write_start, workspace, in_place, written, light, light_workspace, light_spared, repeat, lent
+        By item; the first and the last by stage.
     time, light_time
         By item.
     size, maker, initial, pinned, stays
@@ -61,6 +61,7 @@ class Packed(NamedTuple):
     light_workspace: Array
     light_spared: Array
     repeat: Array
+    lent: Array
     time: Array
     light_time: Array
     size: Array
@@ -215,7 +216,7 @@ def pack(model: StageModel, *, compiled: bool) -> Packed:
     width = len(model.task) + 1
     items = (
         *(tables.first, tables.read_start, tables.write_start, tables.workspace, tables.in_place),
-        *(tables.written, tables.light, tables.light_workspace, tables.light_spared, tables.repeat),
+        *(tables.written, tables.light, tables.light_workspace, tables.light_spared, tables.repeat, tables.lent),
     )
     times = _rows([tables.time, tables.light_time], width, np.float64 if compiled else np.object_)
     values = [tables.size, tables.maker, tables.initial, tables.pinned, tables.stays]

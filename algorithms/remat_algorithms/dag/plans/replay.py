@@ -43,7 +43,7 @@ def replay(tables: Packed, work: Work, room: Room, plan: int, budget: int) -> fl
     for place in range(count):
         resident += work.change[place]
         task = item[place]
-        level = resident + tables.workspace[task]
+        level = resident + tables.workspace[task] - tables.lent[room.stage[plan, place]]
         written = tables.written[task]
         if work.full[place]:
             time += tables.time[task]

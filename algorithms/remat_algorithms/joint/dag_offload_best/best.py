@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 
 from remat.plugin import ALL_SCHEDULES, Bound, Context, Number, Proposal, Steps
-from remat_algorithms.joint.dag_offload_best.setting import RANKINGS, Late, Runs, Setting, late_runs, own_runs
+from remat_algorithms.joint.dag_offload_best.setting import RANKINGS, Attempt, Runs, Setting
 from remat_algorithms.kit.incumbent import Incumbent
-from remat_algorithms.offload.swaps.choice import Choice, Plan, quicker
+from remat_algorithms.offload.swaps.choice import quicker
 from remat_algorithms.offload.swaps.fluid import volume_bound
+from remat_algorithms.offload.swaps.gaps import Gaps
 
 IDLE = 1e-9
 """Share of a makespan below which waiting is rounding."""
@@ -32,7 +33,7 @@ class Tried:
 
     makespan: Number = math.inf
     waits: float = 1.0
-    plan: Plan | None = None
+    attempt: Attempt | None = None
 
 
 class Best(Incumbent[Found]):
@@ -44,8 +45,10 @@ class Best(Incumbent[Found]):
         The best bound of each class of schedules.
     start : Runs or None
         Of the best schedule that the search made itself.
-    late : (places, waits)
-        Which of them waited, and for how long.
+    attempt : Attempt or None
+        That schedule.
+    considered : set of Runs
+        Those that were tried with all rankings.
     wins : list of int
         How often each ranking was the best one of some runs.
     """
@@ -55,8 +58,9 @@ class Best(Incumbent[Found]):
         self.setting = setting
         self.bounds_by_scope: dict[str, Bound] = {}
         self.start: Runs | None = None
-        self.late: Late = ((), ())
+        self.attempt: Attempt | None = None
         self.wins = [0] * RANKINGS
+        self.considered: set[Runs] = set()
 
     @property
     def proved(self) -> bool:
@@ -66,38 +70,48 @@ class Best(Incumbent[Found]):
         return self.best is not None and not quicker(least, self.makespan)
 
     @property
+    def helped(self) -> frozenset[int]:
+        """Tasks that the helper does in the best schedule that the search made itself."""
+        return frozenset() if self.start is None else self.start.helped
+
+    @property
     def done(self) -> bool:
         """Whether nothing better can be found, or the time is over."""
         return self.context.stopped or self.proved
 
-    def hopeless(self, choice: Choice, factor: float = 1.0) -> bool:
+    def hopeless(self, choice: Gaps, factor: float = 1.0) -> bool:
         """Whether no plan of an order of runs can take less than `factor` times the best."""
         return self.best is not None and volume_bound(choice) >= self.makespan * factor
 
-    def consider(self, plan: Plan | None, runs: Runs, message: str = "") -> bool:
+    def consider(self, attempt: Attempt | None, runs: Runs, message: str = "") -> bool:
         """Take a plan over if it is quicker; return whether it is."""
-        if plan is None or not (self.best is None or quicker(plan.makespan, self.makespan)):
+        if attempt is None or not (self.best is None or quicker(attempt.makespan, self.makespan)):
+            return False
+        plan = attempt.plan()
+        if plan is None:
             return False
         steps = self.setting.tidied(plan.outcome.steps, plan.makespan)
         if not self.take(Found(steps, runs), plan.makespan, message=message):
             return False
-        self.start, self.late = own_runs(plan, runs.helped), late_runs(plan)
+        self.start, self.attempt = Runs(attempt.tasks, runs.helped), attempt
         return True
 
     def consider_runs(self, runs: Runs, message: str = "", *, few: bool = False) -> Tried:
         """Take the quickest plan of some runs, with each ranking of what leaves; `few`: those that were best so far."""
+        if not few:
+            self.considered.add(runs)
         choice = self.setting.choice(runs)
         if choice is None or self.hopeless(choice):
             return Tried()
-        work, tried, best = float(choice.order.start_times[-1]), Tried(), -1
+        work, tried, best = float(choice.start_times[-1]), Tried(), -1
         order = sorted(range(RANKINGS), key=lambda number: (-self.wins[number], number))[: FEW if few else RANKINGS]
-        for number, plan in self.setting.plans(choice, order):
-            if plan is None:
+        for number, attempt in self.setting.plans(choice, order):
+            if attempt is None:
                 continue
-            self.consider(plan, runs, message)
-            if plan.makespan < tried.makespan:
-                waits = 1 - work / float(plan.makespan) if plan.makespan else 0.0
-                tried, best = Tried(plan.makespan, waits, plan), number
+            self.consider(attempt, runs, message)
+            if attempt.makespan < tried.makespan:
+                waits = 1 - work / float(attempt.makespan) if attempt.makespan else 0.0
+                tried, best = Tried(attempt.makespan, waits, attempt), number
             if tried.waits < IDLE or self.context.stopped:
                 break
         if best >= 0:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from remat.plugin import ALL_SCHEDULES
 from remat_algorithms.dag.moments.bounds import Setting as Programs
 from remat_algorithms.dag.moments.solving import Effort
 from remat_algorithms.joint.dag_offload_best.best import Best
 from remat_algorithms.joint.dag_offload_best.setting import Setting
+from remat_algorithms.offload.swaps.choice import quicker
 
 MOMENTS = 4
 """Moments that are looked at, each by itself."""
@@ -26,25 +28,36 @@ WORK = 5.0
 """Most work on a program, in the solver's units."""
 
 
-def bound(setting: Setting, best: Best) -> None:
-    """Take over the bounds of the fullest moments, for all orders and for the listed one.
+def transfers_pay(setting: Setting, best: Best) -> bool:
+    """Whether it is proved that no schedule without transfers is quicker than the best one."""
+    programs = Programs.of(setting.problem, listed=False)
+    if programs is None:
+        return False
+    effort, alone = Effort(relaxed_work=WORK, whole_work=0), replace(programs, behind=None)
+    for moment in alone.fullest(MOMENTS):
+        if best.context.stopped:
+            return False
+        if not quicker(alone.makespan(alone.ask([moment], effort, stopped=lambda: best.done).bound), best.makespan):
+            return True
+    return False
+
+
+def bound(setting: Setting, best: Best, *, listed: bool) -> None:
+    """Take over the bounds of the fullest moments, for all orders or for the listed one.
 
     Each takes about as long as a linear program with a few columns a value.
     """
     effort = Effort(relaxed_work=WORK, whole_work=0)
-    for listed, scope in ((False, ALL_SCHEDULES), (True, LISTED)):
-        programs = Programs.of(setting.problem, listed=listed)
-        if programs is None:
-            continue
-        moments = programs.fullest(MOMENTS)
-        large = [] if listed else [moment for moment in programs.largest(LARGE) if moment not in moments]
-        asked = [[moment] for moment in [*moments, *large]] + (
-            [moments[:TOGETHER]] if listed and len(moments) > 1 else []
-        )
-        for row in asked:
-            if best.done:
-                return
-            answer = programs.ask(row, effort, stopped=lambda: best.done)
-            value = programs.makespan(answer.bound)
-            if not math.isinf(value):
-                best.claim(value, scope, "dag-offload-best")
+    programs = None if best.done else Programs.of(setting.problem, listed=listed)
+    if programs is None:
+        return
+    moments = programs.fullest(MOMENTS)
+    large = [] if listed else [moment for moment in programs.largest(LARGE) if moment not in moments]
+    asked = [[moment] for moment in [*moments, *large]] + ([moments[:TOGETHER]] if listed and len(moments) > 1 else [])
+    for row in asked:
+        if best.done:
+            return
+        answer = programs.ask(row, effort, stopped=lambda: best.done)
+        value = programs.makespan(answer.bound)
+        if not math.isinf(value):
+            best.claim(value, LISTED if listed else ALL_SCHEDULES, "dag-offload-best")

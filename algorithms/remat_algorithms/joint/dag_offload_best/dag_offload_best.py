@@ -13,17 +13,26 @@ from remat_algorithms.joint.dag_offload_best.best import Best
 from remat_algorithms.joint.dag_offload_best.bound import bound
 from remat_algorithms.joint.dag_offload_best.relaxing import Relaxing
 from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
-from remat_algorithms.joint.dag_offload_best.starts import others, quick
+from remat_algorithms.joint.dag_offload_best.starts import alone, others, quick
 from remat_algorithms.joint.dag_offload_best.walk import Walk
 
 ROUNDS, WORK = 4000, 1_000_000
 """Rounds of the walk: so many, or fewer for large graphs, whose rounds take O(runs)."""
 
-TURN = 20
-"""Rounds of the walk between two searches for reruns."""
+MORE = 25
+"""Times as many where rounds are compiled."""
+
+FIRST, TURN = 40, 20
+"""Rounds of the walk before others are asked, and between two searches for reruns."""
+
+ALONE = 10
+"""Turns after which `dag-auto` is asked, if it may still be quicker."""
 
 PATIENCE, PATIENCE_WORK = 1000, 40_000
 """Rounds after the latest better schedule, more for small graphs: then there is little hope, and time is saved."""
+
+LARGE = 65
+"""Tasks from which compiled rounds are so many more."""
 
 
 class DagOffloadBestOptions(Options):
@@ -57,17 +66,20 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     best = Best(setting, context)
     best.consider_runs(Runs(tuple(setting.listed)), message="as listed")
     known = quick(setting, best)
-    bound(setting, best)
+    more = MORE if setting.compiles and len(setting.listed) >= LARGE else 1
     rounds = options.iterations
     if rounds is None:
-        rounds = ROUNDS if context.deadline is not None else min(ROUNDS, WORK // max(1, len(setting.listed)))
+        rounds = more * (ROUNDS if context.deadline is not None else min(ROUNDS, WORK // max(1, len(setting.listed))))
     walker = Walk(setting, best, reorder=options.reorder)
     relaxing = Relaxing(setting, best, walker, rounds)
+    relaxing.first()
+    bound(setting, best, listed=False)
     if not best.done:
-        relaxing.first()
-        walker.go(min(2 * TURN, rounds))
+        relaxing.go_on()
+        walker.go(min(FIRST, rounds))
     known = others(setting, best, rounds) or known
-    _improve(setting, best, relaxing, walker, rounds)
+    known = _improve(setting, best, relaxing, walker, rounds, more) or known
+    bound(setting, best, listed=True)
     proposal = best.proposal()
     if proposal.steps is None and known is not None:
         proposal = known
@@ -76,15 +88,21 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     return proposal
 
 
-def _improve(setting: Setting, best: Best, relaxing: Relaxing, walker: Walk, rounds: int) -> None:
-    """Let the walk and the searches for reruns take turns."""
-    further = relaxing.further(rounds // TURN + 1)
+def _improve(setting: Setting, best: Best, relaxing: Relaxing, walker: Walk, rounds: int, more: int) -> Proposal | None:
+    """Let the walk and the searches for reruns take turns; return what `alone` does."""
+    turn = TURN * more
+    further = relaxing.further(rounds // turn + 1)
     latest, since = best.makespan, 0
-    patience = max(PATIENCE, PATIENCE_WORK // max(1, len(setting.listed)))
-    for first in range(0, rounds, TURN):
+    patience = max(PATIENCE * more, PATIENCE_WORK // max(1, len(setting.listed)))
+    known, asked = None, False
+    for number in range(-(-rounds // turn)):
         if best.done or since >= patience:
-            return
-        walker.go(min(TURN, rounds - first))
-        latest, since = best.makespan, 0 if best.makespan < latest else since + TURN
+            break
+        walker.go(min(turn, rounds - number * turn))
+        latest, since = best.makespan, 0 if best.makespan < latest else since + turn
         if not best.done:
             next(further, None)
+            relaxing.around()
+        if number + 1 == ALONE:
+            known, asked = alone(setting, best, rounds), True
+    return known if asked else alone(setting, best, rounds)

@@ -6,11 +6,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from remat.plugin import Context, Number
+from remat_algorithms.dag.plans.model import StageModel, stage_model
 from remat_algorithms.dag.plans.state import ALPHAS, Plan, Search
-from remat_algorithms.joint.dag_offload_best.ballast import Rates, ballasted
 from remat_algorithms.joint.dag_offload_best.best import IDLE, Best, Tried
-from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
+from remat_algorithms.joint.dag_offload_best.room import Rates, room_of
+from remat_algorithms.joint.dag_offload_best.setting import Attempt, Runs, Setting
 from remat_algorithms.joint.dag_offload_best.walk import Walk
 
 SHARES = (1.0, 0.9, 0.95, 0.8, 1.1, 1.05, 0.7, 0.5, 1.2, 0.25, 0.0)
@@ -27,6 +30,9 @@ PROMISING, AT_FIRST = 3, 3
 
 TIMES, STALE = 4, 8
 """Times that a search goes on before another's turn, and turns without a better plan after which it begins anew."""
+
+AROUND = 3
+"""Searches for better reruns around one plan."""
 
 UP, DOWN = 1.01, 0.985
 """Factors of the share where the processor did not wait, and where it did."""
@@ -75,15 +81,20 @@ class Relaxing:
         self.rates = self._rates()
         self.seen: set[tuple[int, ...]] = set()
         self.searches: list[_Search] = []
+        self.latest: Attempt | None = None
+        self.tried = 0
 
     def first(self) -> None:
-        """Try the greedy's plan for each of the shares, and go on from the best ones."""
+        """Try the greedy's plan for each of the shares."""
         found = []
         for number, share in enumerate(SHARES):
             search = self._begun(share, 0, few=number >= FULL)
             if search is not None:
                 found.append(search)
         self.searches = sorted(found, key=lambda each: each.makespan)[:PROMISING]
+
+    def go_on(self) -> None:
+        """Go on from the best ones."""
         for each in self.searches:
             self._go_on(each, AT_FIRST)
 
@@ -104,13 +115,38 @@ class Relaxing:
                     each.stale = 0
             yield
 
+    def around(self) -> None:
+        """Look for better reruns where the same values leave as in the best plan: run for run, that is so much room."""
+        attempt, budget = self.best.attempt, self.setting.problem.budget
+        if attempt is not self.latest:
+            self.latest, self.tried = attempt, 0
+        if attempt is None or budget is None or self.tried == AROUND or self.best.helped:
+            return
+        self.tried += 1
+        staged = _staged(self.setting, attempt)
+        if staged is None:
+            return
+        model, items, stages, room = staged
+        search = Search(model.lent(room), budget, self.context.seed + self.tried)
+        plan = search.measure(items, stages)
+        if plan.peak > budget:
+            return
+        search.start(plan)
+        for _ in range(TIMES):
+            if self.best.done:
+                return
+            _, better = search.improve(self.rounds)
+            if better is None:
+                return
+            self.walk.settle(Runs(tuple(model.tasks_of(better.item, better.full))), attempt)
+
     def _begun(self, share: float, seed: int, *, few: bool) -> _Search | None:
         """Begin a search with the greedy; None where that finds nothing, or room is no matter."""
         setting, budget = self.setting, self.setting.problem.budget
         if budget is None or self.best.done:
             return None
-        model, whole = ballasted(setting.model, budget, Rates(self.rates.out * share, self.rates.back * share))
-        search = Search(model, whole, self.context.seed + seed)
+        room = room_of(setting.model, Rates(self.rates.out * share, self.rates.back * share))
+        search = Search(setting.model.lent(room), budget, self.context.seed + seed)
         plan = search.construct(ALPHAS[seed % len(ALPHAS)], noise=0.0 if seed < len(ALPHAS) else 1.0)
         if plan is None:
             return None
@@ -134,8 +170,8 @@ class Relaxing:
         tried = self._look(plan, each.share, few=few)
         if tried is not None and tried.makespan < each.makespan:
             each.makespan, each.waits = tried.makespan, tried.waits
-        if tried is not None and tried.plan is not None and tried.waits > IDLE:
-            self.walk.relieve(tried.plan, frozenset())
+        if tried is not None and tried.attempt is not None and tried.waits > IDLE:
+            self.walk.relieve(tried.attempt, frozenset())
 
     def _look(self, plan: Plan, share: float, *, few: bool) -> Tried | None:
         """See how long a plan takes with what must leave; None if it was seen before."""
@@ -159,3 +195,30 @@ class Relaxing:
         }
         half = 0.5 if shared else 1.0
         return Rates(rate(route.out) * half, rate(route.back) * half)
+
+
+def _staged(setting: Setting, attempt: Attempt) -> tuple[StageModel, list[int], list[int], list[int]] | None:
+    """Return the model of a plan's order, its runs as items and stages, and the room that each stage has at least.
+
+    None where something runs that the model does not know.
+    """
+    first = list(dict.fromkeys(attempt.tasks))
+    known = set(setting.listed)
+    order = [task for task in first if task in known]
+    if len(order) != len(known):
+        return None
+    model = setting.model if order == setting.listed else stage_model(setting.problem, np.array(order, dtype=np.int64))
+    item_of = {task: item for item, task in enumerate(model.task)}
+    room = [sum(model.tables.size)] * model.stages
+    keys: set[tuple[int, int]] = set()
+    stage = 0
+    for task, elsewhere in zip(attempt.tasks, attempt.away().tolist(), strict=True):
+        if task not in item_of:
+            return None
+        at = min(stage, model.stages - 1)
+        room[at] = min(room[at], elsewhere)
+        keys.add((stage, item_of[task]))
+        if stage < model.stages and task == order[stage]:
+            stage += 1
+    ordered = sorted(keys)
+    return model, [item for _, item in ordered], [at for at, _ in ordered], room

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from remat.plugin import (
+    IntArray,
     Number,
+    NumberArray,
     OptionError,
     Problem,
     StepBuilder,
@@ -22,17 +24,16 @@ from remat.plugin import (
     useful_runs,
 )
 from remat_algorithms.dag.plans.model import StageModel, stage_model
+from remat_algorithms.joint.dag_offload_best.taste import LEAVES, Taste, gap_keys, taste_of
+from remat_algorithms.kit.compile.lowering import can_compile
 from remat_algorithms.offload.offload_greedy import rankings
 from remat_algorithms.offload.swaps.choice import Choice, Plan
-from remat_algorithms.offload.swaps.copies import Swap
+from remat_algorithms.offload.swaps.outline import Columns, Outline
 from remat_algorithms.offload.swaps.program import run_time
 from remat_algorithms.offload.swaps.routes import device_of, routes
 from remat_algorithms.offload.swaps.swaps import Order
 
-LATER = 0.15
-"""Share of the swaps that a drawn plan keeps from leaving, or coming back, as early as they can."""
-
-MORE = 0.4
+MORE = 0.2
 """Share of the drawn plans in which more leaves than has to."""
 
 WAITED = 1e-4
@@ -40,6 +41,9 @@ WAITED = 1e-4
 
 RANKINGS = 9
 """Of what leaves first (see `offload_greedy.rankings`)."""
+
+COMPILED_AFTER = 3_000
+"""Runs that are looked at without compiled functions: that takes about as long as compiling them."""
 
 NOISE = 0.3
 """Deviation of the logarithm of a drawn score."""
@@ -60,6 +64,35 @@ class Runs:
     helped: frozenset[int] = frozenset()
 
 
+Late = tuple[Sequence[int], Sequence[float]]
+"""Places of runs that waited, and for how long each."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What some runs with what leaves come to.
+
+    Attributes
+    ----------
+    makespan : int or float
+    tasks : tuple of int
+        The processor's runs, without those that were of no use.
+    late : (places, waits)
+        Which of them waited, and for how long; nothing where there is a helper.
+    plan, taste : callable
+        Make the plan, and the taste of what leaves in it.
+    away : callable
+        Returns the bytes that are elsewhere across each of the runs.
+    """
+
+    makespan: Number
+    tasks: tuple[int, ...]
+    late: Late
+    plan: Callable[[], Plan | None]
+    taste: Callable[[], Taste]
+    away: Callable[[], IntArray]
+
+
 class Setting:
     """A problem on a machine with memories behind the processor's.
 
@@ -75,6 +108,7 @@ class Setting:
         self.listed: list[int] = reference_order(self.graph, problem.needed.once).tolist()
         self.reads, self.writes = self.graph.reads.to_lists(), self.graph.writes.to_lists()
         self.times: list[Number] = self.graph.time.tolist()
+        self.looked = 0  # runs, in all
 
     @cached_property
     def model(self) -> StageModel:
@@ -152,8 +186,21 @@ class Setting:
         assert self.helper is not None
         return run_time(self.machine.processors[self.helper], self.times[task])
 
-    def choice(self, runs: Runs) -> Choice | None:
+    @cached_property
+    def compiles(self) -> bool:
+        """Whether the problem is of the kind that compiled functions know; whether there is a compiler is no matter."""
+        return Columns.known(self.problem, self.ways)
+
+    @cached_property
+    def columns(self) -> Columns | None:
+        """What looks at runs of the processor's alone, compiled."""
+        return Columns(self.problem, self.ways[0]) if self.compiles and can_compile() else None
+
+    def choice(self, runs: Runs) -> Choice | Outline | None:
         """Return what is known of an order of runs, those of the helper last; None if it makes no sense."""
+        self.looked += len(runs.tasks)
+        if not runs.helped and self.looked > COMPILED_AFTER and self.columns is not None:
+            return self.columns.look(runs.tasks)
         own = [task for task in runs.tasks if task not in runs.helped]
         others = [task for task in self.listed if task in runs.helped]
         tasks = useful_runs(self.graph, own + others)
@@ -164,61 +211,115 @@ class Setting:
         except OptionError:
             return None
 
-    def plans(self, choice: Choice, order: Sequence[int]) -> Iterator[tuple[int, Plan | None]]:
-        """Yield plans of an order, values leaving in each of some rankings, with the number of each."""
+    def plans(self, choice: Choice | Outline, order: Sequence[int]) -> Iterator[tuple[int, Attempt | None]]:
+        """Yield what an order comes to, values leaving in each of some rankings, with the number of each."""
         if choice.fits:
-            yield 0, choice.plan([])
+            yield 0, self.attempt(choice, [], [], [])
             return
         found = rankings(choice)
         for number in order:
-            yield number, choice.plan(choice.select(found[number].tolist()))
+            gaps = choice.select(found[number].tolist())
+            free = [-1] * len(gaps or ())
+            yield number, None if gaps is None else self.attempt(choice, gaps, free, free)
 
-    def drawn(self, choice: Choice, draw: random.Random) -> Plan | None:
-        """Return a plan of an order, values leaving in a drawn ranking."""
+    def drawn(self, choice: Choice | Outline, taste: Taste, draw: random.Random) -> Attempt | None:
+        """Return what an order comes to, values leaving much as a taste says, with some drawn changes."""
         if choice.fits:
-            return choice.plan([])
+            return self.attempt(choice, [], [], [])
         gaps = choice.candidates
+        keys = gap_keys(choice.value)
         size, length = choice.size[gaps].astype(np.float64), choice.length[gaps].astype(np.float64)
         idle = np.maximum(length - draw.random() * choice.round_trip[gaps], length * 1e-3)
-        noise = np.array([draw.gauss(0, NOISE) for _ in range(len(gaps))])
+        noise = np.random.default_rng(draw.getrandbits(64)).normal(0, NOISE, len(gaps))
         score = np.log(np.maximum(idle, 1e-30)) + draw.random() * np.log(np.maximum(size, 1)) + noise
+        score += taste.preferences(keys[gaps], draw)
         chosen = choice.select(gaps[np.argsort(-score, kind="stable")])
-        if chosen is not None and draw.random() < MORE:
-            # More than must leave may: runs wait less for what is still on its way out.
-            others = sorted(set(gaps.tolist()) - set(chosen))
-            chosen = chosen + draw.sample(others, min(len(others), draw.choice((1, 1, 2, 3))))
-        swaps = None if chosen is None else choice.routed(chosen)
-        if swaps is None:
+        if chosen is None:
             return None
+        # More than must leave may: runs wait less for what is still on its way out.
+        free = np.setdiff1d(gaps, chosen)
+        more: list[int] = free[taste.needless(keys[free], draw)].tolist()
+        if draw.random() < MORE and len(free):
+            more = sorted({*more, *draw.choices(free.tolist(), k=draw.choice((1, 1, 2, 3)))})
+        chosen += more
         # What comes back, or leaves, as early as it can may keep the channel or the room from something more urgent.
-        return choice.dispatched([later(swap, choice, draw) if draw.random() < LATER else swap for swap in swaps])
+        part = taste.parts(keys[chosen], draw)
+        after, before = choice.after[chosen], choice.before[chosen]
+        leave = np.where(part == LEAVES, after, -1)
+        places = after + 1 + np.floor(np.maximum(part, 0) * (before - after - 1))
+        back = np.where(part >= 0, places, -1).astype(np.int64)
+        found = partial(taste_of, len(self.maker), keys[chosen], len(more), part)
+        return self.attempt(choice, chosen, leave.tolist(), back.tolist(), found)
+
+    def attempt(
+        self,
+        choice: Choice | Outline,
+        gaps: Sequence[int],
+        leave: Sequence[int],
+        back: Sequence[int],
+        taste: Callable[[], Taste] | None = None,
+    ) -> Attempt | None:
+        """Return what an order comes to; None where it does not fit.
+
+        Parameters
+        ----------
+        choice : Choice or Outline
+        gaps : sequence of int
+            What leaves.
+        leave, back : sequences of int
+            With which runs each does, and comes back, at the earliest; -1: as soon as it can.
+        taste : callable, optional
+            Makes the taste of that; default: of all as early as it can.
+        """
+        if taste is None:
+            taste = partial(_plain_taste, len(self.maker), choice, gaps)
+        away = partial(_away, choice, gaps)
+        if isinstance(choice, Choice):
+            swaps = choice.routed(gaps)
+            if swaps is None:
+                return None
+            timed = [
+                replace(swap, leave_with=first, return_with=second)
+                for swap, first, second in zip(swaps, leave, back, strict=True)
+            ]
+            plan = choice.dispatched(timed)
+            return None if plan is None else _attempt_of(plan, taste, away)
+        found = choice.timed(gaps, leave, back)
+        if found is None:
+            return None
+        late = _late(choice.start_times, found.starts, found.makespan)
+        plan_of = partial(choice.plan, gaps, leave, back)
+        return Attempt(found.makespan, tuple(choice.tasks.tolist()), late, plan_of, taste, away)
 
 
-Late = tuple[Sequence[int], Sequence[float]]
-"""Places of runs that waited, and for how long each."""
+def _attempt_of(plan: Plan, taste: Callable[[], Taste], away: Callable[[], IntArray]) -> Attempt:
+    """Return a plan as an attempt; its runs without those that it left out, since nobody reads what they make."""
+    order = plan.order
+    own = tuple(task for task, processor in zip(order.tasks, order.processors, strict=True) if processor == 0)
+    late: Late = ((), ())
+    if not any(order.processors):
+        steps = plan.outcome.steps
+        assert steps.start is not None
+        late = _late(order.start_times, steps.start[steps.kind == StepKind.RUN], plan.makespan)
+    return Attempt(plan.makespan, own, late, lambda: plan, taste, away)
 
 
-def own_runs(plan: Plan, helped: frozenset[int]) -> Runs:
-    """Return the runs of a plan without those that it left out, since nobody reads what they make."""
-    own = zip(plan.order.tasks, plan.order.processors, strict=True)
-    return Runs(tuple(task for task, processor in own if processor == 0), helped)
+def _plain_taste(values: int, choice: Choice | Outline, gaps: Sequence[int]) -> Taste:
+    """Return the taste that lets the values of some gaps leave, and come back, as early as they can."""
+    return taste_of(values, gap_keys(choice.value)[list(gaps)])
 
 
-def late_runs(plan: Plan) -> Late:
-    """Return which of `own_runs` waited, those of a helper left out; nothing where there is one."""
-    if any(plan.order.processors):
-        return (), ()
-    steps, starts = plan.outcome.steps, plan.order.start_times.astype(np.float64)
-    assert steps.start is not None
-    begins = steps.start[steps.kind == StepKind.RUN].astype(np.float64)
-    waits = np.diff(begins - starts[:-1], prepend=0.0)
-    places = np.flatnonzero(waits > WAITED * float(plan.makespan))
+def _away(choice: Choice | Outline, gaps: Sequence[int]) -> IntArray:
+    """Return the bytes that are elsewhere across each run when the values of some gaps leave."""
+    change = np.zeros(len(choice.profile) + 1, dtype=np.int64)
+    chosen = list(gaps)
+    np.add.at(change, choice.after[chosen] + 1, choice.size[chosen])
+    np.subtract.at(change, choice.before[chosen], choice.size[chosen])
+    return np.cumsum(change[:-1])
+
+
+def _late(free: NumberArray, starts: NumberArray, makespan: Number) -> Late:
+    """Return which runs waited, and for how long, by when they would start if nothing made them wait."""
+    waits = np.diff(starts.astype(np.float64) - free[:-1].astype(np.float64), prepend=0.0)
+    places = np.flatnonzero(waits > WAITED * float(makespan))
     return places.tolist(), waits[places].tolist()
-
-
-def later(swap: Swap, choice: Choice, draw: random.Random) -> Swap:
-    """Let a swap leave, or come back, only from some run on."""
-    gap = choice.order.gaps[swap.gap]
-    if draw.random() < 0.3 and gap.after >= 0:
-        return replace(swap, leave_with=gap.after)
-    return replace(swap, return_with=draw.randint(gap.after + 1, gap.before - 1))

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
+
 from remat_algorithms.joint.dag_offload_best.best import Best
-from remat_algorithms.joint.dag_offload_best.setting import RANKINGS, Late, Runs, Setting, late_runs, own_runs
-from remat_algorithms.offload.swaps.choice import Plan
+from remat_algorithms.joint.dag_offload_best.setting import RANKINGS, Attempt, Late, Runs, Setting
+from remat_algorithms.joint.dag_offload_best.taste import taste_of
 from remat_algorithms.offload.swaps.fluid import volume_bound
 
 SLACKS = (0.3, 1.0, 3.0)
 """Mean task times by which a round may be slower than the best and still be gone on from; each excursion draws one."""
 
-BACK = 60
+BACK = 300
 """Rounds without a better one after which the walk goes back to the best."""
 
 MOVED = 0.25
 """Share of the rounds that move a run, where they may."""
 
+RANKED = 0.4
+"""Share of the rounds that change only what leaves."""
+
 LATE = 0.3
-"""Share of the rounds that make something again for a run that waited."""
+"""Share of the others that make something again for a run that waited."""
 
 DEPTHS = (1, 2, 2, 3, 3, 4)
 """Runs, each for the next, that such a round adds at most."""
+
+SETTLED = 20
+"""Plans that are drawn for runs that are better where the same leaves."""
 
 RELIEFS = 8
 """Runs that are added to a plan that waits, or fewer."""
@@ -47,8 +55,9 @@ class Walk:
         self.setting, self.best, self.reorder = setting, best, reorder
         self.draw = random.Random(best.context.seed)
         self.mean = 1 / max(1, len(setting.listed))
-        self.home: Runs | None = None
-        self.current: Runs | None = None
+        self.home: Attempt | None = None
+        self.current = Runs(())
+        self.taste = taste_of(0, np.zeros(0, dtype=np.int64))
         self.since, self.slack = 0, self.mean * SLACKS[0]
         self.late: Late = ((), ())
 
@@ -61,22 +70,41 @@ class Walk:
         for _ in range(rounds):
             if self.best.done:
                 return
-            if self.best.start is not self.home or self.since >= BACK:
-                self.current = self.home = self.best.start
+            if self.best.attempt is not self.home or self.since >= BACK:
                 self.since, self.slack = 0, self.mean * self.draw.choice(SLACKS)
-                self.late = self.best.late
-            if self.current is None:
+                self.home = self.best.attempt
+                if self.home is not None:
+                    self._from(self.home, self.best.helped)
+            if self.home is None:
                 return
-            self._round(self.current)
+            self._round()
 
-    def relieve(self, plan: Plan, helped: frozenset[int]) -> None:
+    def _from(self, attempt: Attempt, helped: frozenset[int]) -> None:
+        self.current, self.late, self.taste = Runs(attempt.tasks, helped), attempt.late, attempt.taste()
+
+    def settle(self, runs: Runs, attempt: Attempt) -> None:
+        """See what other runs come to when much the same leaves as in an attempt."""
+        choice = self.setting.choice(runs)
+        if choice is None or self.best.hopeless(choice):
+            return
+        taste, found = attempt.taste(), None
+        for _ in range(SETTLED):
+            other = self.setting.drawn(choice, taste, self.draw)
+            if other is not None and (found is None or other.makespan < found.makespan):
+                found = other
+                taste = other.taste()
+                self.best.consider(other, runs, "better reruns")
+        if found is not None:
+            self.relieve(found, runs.helped)
+
+    def relieve(self, attempt: Attempt, helped: frozenset[int]) -> None:
         """Make again, one after the other, what the runs of a plan wait for, where that is quicker.
 
         Many plans that wait would be quicker than the best one without.
         """
-        best, current = self.best, plan
+        best, current = self.best, attempt
         for _ in range(RELIEFS):
-            runs, late = own_runs(current, helped), late_runs(current)
+            runs, late = Runs(current.tasks, helped), current.late
             if best.done or not late[0] or float(current.makespan) - sum(late[1]) >= best.makespan:
                 return
             changed = _relieved(self.setting, runs, self.draw.choices(*late)[0], self.draw)
@@ -89,32 +117,29 @@ class Walk:
                     current = better
                     best.consider(better, changed, "reruns for what runs waited for")
 
-    def _round(self, current: Runs) -> None:
-        best, draw = self.best, self.draw
-        if self.late[0] and draw.random() < LATE:
+    def _round(self) -> None:
+        best, draw, current = self.best, self.draw, self.current
+        if draw.random() < RANKED:
+            changed = current
+        elif self.late[0] and draw.random() < LATE:
             at = draw.choices(*self.late)[0]
             changed = _relieved(self.setting, current, at, draw)
         elif self.reorder and draw.random() < MOVED:
             changed = _moved(current, draw)
         else:
             changed = _changed(self.setting, current, draw)
-        plan = _attempt(self.setting, best, changed, draw, self.slack)
+        choice = self.setting.choice(changed)
         self.since += 1
-        if plan is None:
+        if choice is None or best.hopeless(choice, 1 + self.slack):
             return
-        if best.consider(plan, changed, "walk"):
-            self.current = self.home = best.start
-            self.since, self.late = 0, best.late
-        elif plan.makespan <= best.makespan * (1 + self.slack * draw.random()):
-            self.current, self.late = own_runs(plan, changed.helped), late_runs(plan)
-
-
-def _attempt(setting: Setting, best: Best, runs: Runs, draw: random.Random, slack: float) -> Plan | None:
-    """Dispatch some runs, values leaving in a drawn ranking; None if that is hopeless or does not fit."""
-    choice = setting.choice(runs)
-    if choice is None or best.hopeless(choice, 1 + slack):
-        return None
-    return setting.drawn(choice, draw)
+        attempt = self.setting.drawn(choice, self.taste, draw)
+        if attempt is None:
+            return
+        if best.consider(attempt, changed, "walk"):
+            self.home, self.since = best.attempt, 0
+        elif attempt.makespan > best.makespan * (1 + self.slack * draw.random()):
+            return
+        self._from(attempt, changed.helped)
 
 
 def _changed(setting: Setting, runs: Runs, draw: random.Random) -> Runs:

@@ -9,10 +9,11 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.plugin import BoolArray, Context, IntArray, Number, Problem
+from remat.plugin import BoolArray, Context, IntArray, Number, NumberArray, Problem
 from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.offload.swaps.copies import Swap, leaves
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
+from remat_algorithms.offload.swaps.gaps import Gaps
 from remat_algorithms.offload.swaps.program import planned_profile
 from remat_algorithms.offload.swaps.routes import Route, device_of
 from remat_algorithms.offload.swaps.swaps import Order
@@ -62,7 +63,7 @@ class Leg:
     back: Number
 
 
-class Choice:
+class Choice(Gaps):
     """An order of runs on a machine, and what is known of choosing among its gaps.
 
     Parameters
@@ -79,9 +80,15 @@ class Choice:
         self.problem, self.order, self.routes, self.outputs = problem, order, routes, outputs
         self.budget = problem.machine.memories[device_of(problem.machine)].capacity
         self.profile = order.profile()
-        self.size = np.array([problem.graph.size[gap.value] for gap in order.gaps], dtype=np.int64)
+        self.value = np.array([gap.value for gap in order.gaps], dtype=np.int64)
+        self.size = problem.graph.size[self.value]
         self.after = np.array([gap.after for gap in order.gaps], dtype=np.int64)
         self.before = np.array([gap.before for gap in order.gaps], dtype=np.int64)
+
+    @cached_property
+    def start_times(self) -> NumberArray:
+        """When each run would start if nothing made it wait, and, last, when the last one would end."""
+        return self.order.start_times
 
     @cached_property
     def candidates(self) -> IntArray:
@@ -100,13 +107,6 @@ class Choice:
         return np.array([copies[gap.copy].refuge is not None for gap in self.order.gaps], dtype=bool)
 
     @cached_property
-    def length(self) -> np.ndarray:
-        """Time that each gap lasts when nothing waits."""
-        begins = self.order.start_times
-        length: np.ndarray = begins[self.before] - begins[self.after + 1]
-        return length
-
-    @cached_property
     def transfer_times(self) -> tuple[np.ndarray, np.ndarray]:
         """Times of each gap's transfers on the nearest route, out and back; what leaves anyhow goes at once."""
         machine, route = self.problem.machine, self.routes[0]
@@ -116,13 +116,6 @@ class Choice:
             for way in (route.out_time, route.back_time)
         )
         return np.where(self.goes_anyhow, 0.0, out), back
-
-    @cached_property
-    def round_trip(self) -> np.ndarray:
-        """Time of each gap's transfers on the nearest route."""
-        out, back = self.transfer_times
-        both: np.ndarray = out + back
-        return both
 
     @cached_property
     def legs(self) -> list[Leg]:
@@ -138,11 +131,6 @@ class Choice:
             begin, end = float(begins[after + 1]), float(begins[before])
             legs.append(Leg(gap, after, before, begin, end, 0 if self.goes_anyhow[gap] else out, back))
         return legs
-
-    @property
-    def fits(self) -> bool:
-        """Whether nothing has to leave."""
-        return self.budget is None or int(self.profile.max(initial=0)) <= self.budget
 
     def select(self, ranking: Iterable[int]) -> list[int] | None:
         """Take gaps in the order of a ranking, each where it helps, until everything fits; spare what can be spared.

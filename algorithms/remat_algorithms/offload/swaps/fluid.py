@@ -26,6 +26,7 @@ from remat_algorithms.kit.programs.program import INFINITY, ProgramBuilder
 from remat_algorithms.kit.programs.solvers import LINEAR, solve_program
 from remat_algorithms.kit.whole import raised
 from remat_algorithms.offload.swaps.choice import Choice
+from remat_algorithms.offload.swaps.gaps import Gaps
 from remat_algorithms.offload.swaps.routes import device_of
 
 MOST_COLUMNS = 30_000
@@ -35,11 +36,11 @@ _SAFETY = 1e-6
 """Share by which a solver's optimum may be off."""
 
 
-def volume_bound(choice: Choice) -> Number:
+def volume_bound(choice: Gaps) -> Number:
     """Return a bound from the fullest runs: what must be away there leaves before and comes back after. O(runs)."""
-    times = choice.order.start_times
+    times = choice.start_times
     total: Number = times[-1].item()
-    if choice.fits or not choice.order.tasks:
+    if choice.fits or not len(choice.profile):
         return total
     assert choice.budget is not None
     away = np.maximum(choice.profile - choice.budget, 0)
@@ -51,9 +52,9 @@ def volume_bound(choice: Choice) -> Number:
     return max(total, raised(choice.problem, longest * (1 - 1e-12)))
 
 
-def _free_to_leave(choice: Choice) -> IntArray:
+def _free_to_leave(choice: Gaps) -> IntArray:
     """Return for each run the bytes across it that lie elsewhere anyhow, and need not be sent."""
-    change = np.zeros(len(choice.order.tasks) + 1, dtype=np.int64)
+    change = np.zeros(len(choice.profile) + 1, dtype=np.int64)
     gaps = choice.candidates[choice.goes_anyhow[choice.candidates]]
     np.add.at(change, choice.after[gaps] + 1, choice.size[gaps])
     np.subtract.at(change, choice.before[gaps], choice.size[gaps])
@@ -76,7 +77,7 @@ def fluid_bound(choice: Choice, context: Context, *, seconds: float | None = Non
     return max(bound, raised(choice.problem, answer.bound * relaxation.time_unit * (1 - _SAFETY)))
 
 
-def _links(choice: Choice) -> tuple[list[Link], list[Link]]:
+def _links(choice: Gaps) -> tuple[list[Link], list[Link]]:
     """Return the links out of the processor's memory, and those into it."""
     machine = choice.problem.machine
     device = device_of(machine)

@@ -54,16 +54,23 @@ class Remaking:
             for value in (*self.reads[task], *self.writes[task]):
                 self.latest[value] = position
         self.latest.update(dict.fromkeys(order.outputs, len(order.tasks)))
+        self.known: dict[int, tuple[set[int], Number]] = {}
 
     def time(self, gap: int, lost: Iterable[int]) -> Number:
         """Return the time of making a gap's value again at its end, other gaps' values being lost, too.
 
-        Infinite where a task that may not run again would have to. O(tasks that run again).
+        Infinite where a task that may not run again would have to. O(lost values, and tasks that run again), or only
+        the former where the same is missing as when it was last asked.
         """
         at = self.order.gaps[gap].before
         missing = self._missing(at, lost) | {self.order.gaps[gap].value}
+        known = self.known.get(gap)
+        if known is not None and known[0] == missing:
+            return known[1]
         runs = self._runs_for(self.order.gaps[gap].value, at, missing)
-        return float(np.inf) if runs is None else sum(self.times[task] for task in runs)
+        time = float(np.inf) if runs is None else sum(self.times[task] for task in runs)
+        self.known[gap] = missing, time
+        return time
 
     def order_without(self, lost: Iterable[int], *, keep: bool) -> Remade | None:
         """Return the runs when the values of some gaps are lost in them.
@@ -144,6 +151,8 @@ class Remaking:
 
     def _producer(self, value: int, missing: set[int]) -> int | None:
         """Return the task that makes a value: the quickest one, of equal ones that which makes most that is missing."""
+        if len(self.producers[value]) == 1:
+            return self.producers[value][0]
         return min(
             self.producers[value],
             key=lambda task: (self.times[task], -sum(made in missing for made in self.writes[task]), task),

@@ -141,12 +141,14 @@ class Order:
             here = len(away) < len(memories)
             self._begin(current, value, BEFORE_ALL, here=here, home=away[0] if away else None)
         memory_of = [processor.memory for processor in self.machine.processors]
-        for position, (task, processor) in enumerate(zip(self.tasks, self.processors, strict=True)):
+        order = np.array(self.tasks, dtype=np.int64)
+        reads, writes = (row.gather(order).to_lists() for row in (self.graph.reads, self.graph.writes))
+        for position, processor in enumerate(self.processors):
             memory = memory_of[processor]
             here = memory == self.device
-            for value in self.graph.reads[task].tolist():
+            for value in reads[position]:
                 self._read(self._current(current, value), position, memory)
-            for value in self.graph.writes[task].tolist():
+            for value in writes[position]:
                 old = current.get(value)
                 if old is not None:
                     # A run that reads and writes a value replaces the old copy itself.

@@ -8,7 +8,8 @@ import pytest
 import remat
 from remat.plugin import ALL_SCHEDULES
 from remat.solving.single import make_problem
-from remat_algorithms.joint.dag_offload_best.ballast import Rates, ballasted
+from remat_algorithms.dag.plans.state import Search
+from remat_algorithms.joint.dag_offload_best.room import Rates, room_of
 from remat_algorithms.joint.dag_offload_best.setting import Setting
 from remat_algorithms.joint.dag_offload_best.starts import PROGRAMS, SEARCHING
 from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
@@ -114,13 +115,15 @@ def test_the_listed_order_may_be_kept():
     assert list(dict.fromkeys(runs)) == [task["id"] for task in document["tasks"]]
 
 
-def test_room_that_links_make_is_ballast():
-    """What they can carry until a moment, and bring back after it, is the room that they make there."""
+def test_room_that_links_make():
+    """What they can carry until a run, and bring back after it, is the room that they make there."""
     document, _ = drawn(7)
-    problem = make_problem(remat.load(document), budget=20)
-    setting = Setting(problem)
-    none, same = ballasted(setting.model, 20, Rates(0.0, 0.0))
-    assert same == 20
-    assert list(none.tables.size) == list(setting.model.tables.size)
-    _, more = ballasted(setting.model, 20, Rates(1.0, 1.0))
-    assert more > 20
+    setting = Setting(make_problem(remat.load(document), budget=20))
+    model = setting.model
+    assert room_of(model, Rates(0.0, 0.0)) == [0] * model.stages
+    room = room_of(model, Rates(1e-3, 1e-3))
+    assert room[0] == room[-1] == 0 < max(room)
+    alone, roomier = Search(model, 20, 0), Search(model.lent(room), 20, 0)
+    runs, stages = model.tables.first, range(model.stages)
+    levels = zip(alone.memory(runs, stages), roomier.memory(runs, stages), room, strict=True)
+    assert all(level - more == rest for level, rest, more in levels)
