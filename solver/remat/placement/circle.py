@@ -38,8 +38,8 @@ class Circle:
         if not count:
             return when
         phase = when % period
-        # One that takes no time may begin within another, by rounding: so look one further back. And the gap that `when`
-        # is in comes once more at the end, whole.
+        # One that takes no time may begin within another, by rounding: so look one further back. And the gap around
+        # `when` comes once more at the end, whole.
         zero, back = when - phase, bisect_right(phases, phase) - 2
         for step in range(back, back + count + 3):
             turn, at = divmod(step, count)
