@@ -138,7 +138,7 @@ class Relaxing:
             _, better = search.improve(self.rounds)
             if better is None:
                 return
-            self.walk.settle(Runs(tuple(model.tasks_of(better.item, better.full))), attempt)
+            self.walk.settle(Runs(tuple(model.tasks_of(better.item, better.full))), attempt.taste())
 
     def _begun(self, share: float, seed: int, *, few: bool) -> _Search | None:
         """Begin a search with the greedy; None where that finds nothing, or room is no matter."""
