@@ -19,10 +19,10 @@ from remat_algorithms.joint.dag_offload_best.walk import Walk
 ROUNDS, WORK = 4000, 1_000_000
 """Rounds of the walk: so many, or fewer for large graphs, whose rounds take O(runs)."""
 
-MORE = 25
+MORE = 12
 """Times as many where rounds are compiled."""
 
-FIRST, TURN = 40, 20
+FIRST, TURN = 40, 40
 """Rounds of the walk before others are asked, and between two searches for reruns."""
 
 ALONE = 10
