@@ -22,7 +22,7 @@ from benchmarks.rotor import chain
 STAGES, SLOTS = 60, 200
 COLUMNS = 300
 TASKS = 120
-ROUNDS, STEPS = 3, 500
+ROUNDS, STEPS, LAYERS = 3, 500, 12
 
 
 def _segments(stages: int) -> Any:
@@ -113,6 +113,31 @@ def annealing(tasks: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
     return kernel.ACT, list(walks.records), [(walks.budget, STEPS)]
 
 
+def transfers(layers: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
+    """Return the same of an order of runs with its transfers."""
+    from benchmarks.hosts import host
+    from remat.generate import generate
+    from remat.solving.single import make_problem
+    from remat_algorithms.offload.offload_greedy import rankings
+    from remat_algorithms.offload.swaps.columns import kernel, timing
+    from remat_algorithms.offload.swaps.outline import Columns
+    from remat_algorithms.offload.swaps.routes import routes
+
+    instance = remat.load(dict(generate("dag", "transformer", layers=layers)))
+    peak = remat.solve(instance, algorithm="keep-all", machine=host(12)).peak_memory["device"]
+    problem = make_problem(instance, machine=host(12), budget={"device": peak * 9 // 10})
+    columns = Columns(problem, routes(problem.machine)[0])
+    outline = columns.look([*range(len(instance.tasks))])
+    assert outline is not None
+    ranking = rankings(outline)[0]
+    gaps = outline.select(ranking)
+    assert gaps is not None
+    columns.moves.chosen[gaps] = 1
+    columns.moves.leave_with[:] = columns.moves.return_with[:] = -1
+    calls = [(timing.LOOK, len(outline.tasks)), (timing.SELECT, len(ranking)), (timing.TIME, 0)]
+    return kernel.ACT, [columns.given, columns.runs, columns.moves], calls
+
+
 CASES: dict[str, tuple[Callable[[int], Any], int, bool]] = {
     "least memory": (least_memory, COLUMNS, True),
     "floating, least": (floating_least, STAGES, True),
@@ -120,6 +145,7 @@ CASES: dict[str, tuple[Callable[[int], Any], int, bool]] = {
     "chain-best": (phases, STAGES, False),
     "dag, greedy": (greedy, TASKS, False),
     "dag, annealing": (annealing, TASKS, False),
+    "dag, transfers": (transfers, LAYERS, False),
 }
 
 

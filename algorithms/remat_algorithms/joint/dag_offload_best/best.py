@@ -46,7 +46,7 @@ class Best(Incumbent[Found]):
     start : Runs or None
         Of the best schedule that the search made itself.
     attempt : Attempt or None
-        That schedule.
+        The same as an attempt.
     considered : set of Runs
         Those that were tried with all rankings.
     wins : list of int
@@ -80,21 +80,25 @@ class Best(Incumbent[Found]):
         return self.context.stopped or self.proved
 
     def hopeless(self, choice: Gaps, factor: float = 1.0) -> bool:
-        """Whether no plan of an order of runs can take less than `factor` times the best."""
-        return self.best is not None and volume_bound(choice) >= self.makespan * factor
+        """Whether no plan of an order of runs can take less than `factor` times the best that the search has made."""
+        return self.attempt is not None and volume_bound(choice) >= self.attempt.makespan * factor
 
     def consider(self, attempt: Attempt | None, runs: Runs, message: str = "") -> bool:
-        """Take a plan over if it is quicker; return whether it is."""
-        if attempt is None or not (self.best is None or quicker(attempt.makespan, self.makespan)):
+        """Take a plan over if it is quicker; return whether it is.
+
+        One that is only quicker than all that the search has made itself is what it goes on from.
+        """
+        if attempt is None:
+            return False
+        if self.attempt is None or quicker(attempt.makespan, self.attempt.makespan):
+            self.start, self.attempt = Runs(attempt.tasks, runs.helped), attempt
+        if self.best is not None and not quicker(attempt.makespan, self.makespan):
             return False
         plan = attempt.plan()
         if plan is None:
             return False
         steps = self.setting.tidied(plan.outcome.steps, plan.makespan)
-        if not self.take(Found(steps, runs), plan.makespan, message=message):
-            return False
-        self.start, self.attempt = Runs(attempt.tasks, runs.helped), attempt
-        return True
+        return self.take(Found(steps, runs), plan.makespan, message=message)
 
     def consider_runs(self, runs: Runs, message: str = "", *, few: bool = False) -> Tried:
         """Take the quickest plan of some runs, with each ranking of what leaves; `few`: those that were best so far."""

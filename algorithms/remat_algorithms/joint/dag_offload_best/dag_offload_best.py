@@ -19,10 +19,10 @@ from remat_algorithms.joint.dag_offload_best.walk import Walk
 ROUNDS, WORK = 4000, 1_000_000
 """Rounds of the walk: so many, or fewer for large graphs, whose rounds take O(runs)."""
 
-MORE = 25
+MORE = 12
 """Times as many where rounds are compiled."""
 
-FIRST, TURN = 40, 20
+FIRST, TURN = 40, 40
 """Rounds of the walk before others are asked, and between two searches for reruns."""
 
 ALONE = 10
@@ -65,19 +65,19 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
         return Proposal(termination=context.termination)
     best = Best(setting, context)
     best.consider_runs(Runs(tuple(setting.listed)), message="as listed")
-    known = quick(setting, best)
+    walker = Walk(setting, best, reorder=options.reorder)
+    known = quick(setting, best, walker)
     more = MORE if setting.compiles and len(setting.listed) >= LARGE else 1
     rounds = options.iterations
     if rounds is None:
         rounds = more * (ROUNDS if context.deadline is not None else min(ROUNDS, WORK // max(1, len(setting.listed))))
-    walker = Walk(setting, best, reorder=options.reorder)
     relaxing = Relaxing(setting, best, walker, rounds)
     relaxing.first()
     bound(setting, best, listed=False)
     if not best.done:
         relaxing.go_on()
         walker.go(min(FIRST, rounds))
-    known = others(setting, best, rounds) or known
+    known = others(setting, best, walker, rounds) or known
     known = _improve(setting, best, relaxing, walker, rounds, more) or known
     bound(setting, best, listed=True)
     proposal = best.proposal()
@@ -104,5 +104,5 @@ def _improve(setting: Setting, best: Best, relaxing: Relaxing, walker: Walk, rou
             next(further, None)
             relaxing.around()
         if number + 1 == ALONE:
-            known, asked = alone(setting, best, rounds), True
-    return known if asked else alone(setting, best, rounds)
+            known, asked = alone(setting, best, walker, rounds), True
+    return known if asked else alone(setting, best, walker, rounds)

@@ -19,8 +19,8 @@ from remat_algorithms.joint.dag_offload_best.walk import Walk
 SHARES = (1.0, 0.9, 0.95, 0.8, 1.1, 1.05, 0.7, 0.5, 1.2, 0.25, 0.0)
 """Shares of the links' rates that are tried at first; more than there is lets the processor wait a little."""
 
-ROUNDS, ROUNDS_WORK = 100, 20_000
-"""Rounds of ruin and recreate at a time: so many, or fewer for large graphs."""
+ROUNDS, ROUNDS_WORK, EACH = 100, 20_000, 3
+"""Rounds of ruin and recreate at a time: so many, or fewer for large graphs, or so many for each task of small ones."""
 
 FULL = 2
 """First shares that are tried with all rankings of what leaves."""
@@ -76,7 +76,8 @@ class Relaxing:
 
     def __init__(self, setting: Setting, best: Best, walk: Walk, rounds: int = ROUNDS) -> None:
         self.setting, self.best, self.walk = setting, best, walk
-        self.rounds = max(1, min(rounds, ROUNDS, ROUNDS_WORK // max(1, len(setting.listed))))
+        count = max(1, len(setting.listed))
+        self.rounds = max(1, min(rounds, ROUNDS, ROUNDS_WORK // count, EACH * count))
         self.context: Context = best.context
         self.rates = self._rates()
         self.seen: set[tuple[int, ...]] = set()
@@ -138,7 +139,7 @@ class Relaxing:
             _, better = search.improve(self.rounds)
             if better is None:
                 return
-            self.walk.settle(Runs(tuple(model.tasks_of(better.item, better.full))), attempt)
+            self.walk.settle(Runs(tuple(model.tasks_of(better.item, better.full))), attempt.taste())
 
     def _begun(self, share: float, seed: int, *, few: bool) -> _Search | None:
         """Begin a search with the greedy; None where that finds nothing, or room is no matter."""

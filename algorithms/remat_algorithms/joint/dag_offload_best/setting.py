@@ -237,7 +237,10 @@ class Setting:
         if chosen is None:
             return None
         # More than must leave may: runs wait less for what is still on its way out.
-        free = np.setdiff1d(gaps, chosen)
+        stays = np.zeros(len(choice.value), dtype=bool)
+        stays[gaps] = True
+        stays[chosen] = False
+        free = np.flatnonzero(stays)
         more: list[int] = free[taste.needless(keys[free], draw)].tolist()
         if draw.random() < MORE and len(free):
             more = sorted({*more, *draw.choices(free.tolist(), k=draw.choice((1, 1, 2, 3)))})

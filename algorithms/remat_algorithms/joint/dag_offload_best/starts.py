@@ -16,6 +16,8 @@ from remat_algorithms.joint.catalogue import ALGORITHMS as JOINT
 from remat_algorithms.joint.dag_offload_best.best import Best, Found
 from remat_algorithms.joint.dag_offload_best.bound import transfers_pay
 from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
+from remat_algorithms.joint.dag_offload_best.taste import taste_of_steps
+from remat_algorithms.joint.dag_offload_best.walk import Walk
 from remat_algorithms.kit.asking import asked
 from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
 
@@ -38,19 +40,21 @@ WINDOWS = 20
 Entries = list[tuple[Algorithm, Mapping[str, Any]]]
 
 
-def quick(setting: Setting, best: Best) -> Proposal | None:
+def quick(setting: Setting, best: Best, walk: Walk) -> Proposal | None:
     """Ask the algorithms that take next to no time: what an order alone is worth, and most rules; see `others`."""
     entries: Entries = [(entry, {}) for entry in (*KEEP_ALL, *ORDERS) if setting.problem.kind in entry.cheap]
-    return _ask(setting, best, [*entries, *_rules(slow=False)])
+    return _ask(setting, best, walk, [*entries, *_rules(slow=False)])
 
 
-def others(setting: Setting, best: Best, rounds: int) -> Proposal | None:
+def others(setting: Setting, best: Best, walk: Walk, rounds: int) -> Proposal | None:
     """Ask the other algorithms that search little: none of them is quicker then.
 
     Parameters
     ----------
     setting : Setting
     best : Best
+    walk : Walk
+        Goes on from what they find.
     rounds : int
         Of `adjoint-best`, at most.
 
@@ -62,14 +66,14 @@ def others(setting: Setting, best: Best, rounds: int) -> Proposal | None:
     entries = _rules(slow=True)
     if setting.problem.kind == "adjoint":
         entries.insert(0, (ADJOINT_BEST, {"iterations": min(WINDOWS, rounds), "work": 0}))
-    return _ask(setting, best, entries)
+    return _ask(setting, best, walk, entries)
 
 
-def alone(setting: Setting, best: Best, rounds: int) -> Proposal | None:
+def alone(setting: Setting, best: Best, walk: Walk, rounds: int) -> Proposal | None:
     """Ask the algorithm that only makes values again, unless it is proved that it is no quicker; see `others`."""
     if not best.done and transfers_pay(setting, best):
         return None
-    return _ask(setting, best, [(entry, {"iterations": min(ROUNDS, rounds)}) for entry in DAG_AUTO])
+    return _ask(setting, best, walk, [(entry, {"iterations": min(ROUNDS, rounds)}) for entry in DAG_AUTO])
 
 
 def _rules(*, slow: bool) -> Entries:
@@ -78,7 +82,7 @@ def _rules(*, slow: bool) -> Entries:
     return [(entry, SEARCHING.get(entry.name, {})) for entry in entries]
 
 
-def _ask(setting: Setting, best: Best, entries: Entries) -> Proposal | None:
+def _ask(setting: Setting, best: Best, walk: Walk, entries: Entries) -> Proposal | None:
     none = None
     for number, (entry, given) in enumerate(entries):
         if best.done:
@@ -86,12 +90,12 @@ def _ask(setting: Setting, best: Best, entries: Entries) -> Proposal | None:
         if entry.accepts(setting.problem.kind):
             proposal = asked(entry, setting.problem, best.context, given, share=1 / (len(entries) - number + 2))
             if proposal is not None:
-                _take(setting, best, entry.name, proposal)
+                _take(setting, best, walk, entry.name, proposal)
                 none = proposal if none is None and proposal.infeasible_within is not None else none
     return none
 
 
-def _take(setting: Setting, best: Best, name: str, proposal: Proposal) -> None:
+def _take(setting: Setting, best: Best, walk: Walk, name: str, proposal: Proposal) -> None:
     """Take the schedule of another algorithm, and see whether something better can be made of its runs."""
     start = judged(setting.problem, name, proposal)
     if start is None:
@@ -102,3 +106,6 @@ def _take(setting: Setting, best: Best, name: str, proposal: Proposal) -> None:
         return
     if runs not in best.considered:
         best.consider_runs(runs, message=f"{name}'s runs")
+    if best.attempt is None or start.makespan < best.attempt.makespan:
+        taste = taste_of_steps(start.steps, setting.reads, len(setting.maker), setting.device)
+        walk.settle(runs, taste)

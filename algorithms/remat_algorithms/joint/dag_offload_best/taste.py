@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from remat.plugin import BoolArray, IntArray
+from remat.plugin import BoolArray, IntArray, StepKind, Steps
 
 NTH = 4
 """Gaps of a value that are told apart: the first ones; the last of these stands for all others."""
@@ -114,3 +115,26 @@ def taste_of(values: int, keys: IntArray, needless: int = 0, part: np.ndarray | 
     if part is not None:
         parts[keys] = part
     return Taste(kept, more, parts)
+
+
+def taste_of_steps(steps: Steps, reads: Sequence[Sequence[int]], values: int, device: int) -> Taste:
+    """Return the taste of a schedule: the gaps in which values come back to a memory.
+
+    Parameters
+    ----------
+    steps : Steps
+        In the order in which they start.
+    reads : sequence of sequences of int
+        What each task reads.
+    values, device : int
+        How many values there are; the memory.
+    """
+    seen = [0] * values
+    keys: list[int] = []
+    for kind, item, target in zip(steps.kind.tolist(), steps.item.tolist(), steps.target.tolist(), strict=True):
+        if kind == StepKind.RUN:
+            for value in reads[item]:
+                seen[value] += 1
+        elif kind == StepKind.COPY and target == device:
+            keys.append(item * NTH + min(seen[item], NTH - 1))
+    return taste_of(values, np.array(keys, dtype=np.int64))

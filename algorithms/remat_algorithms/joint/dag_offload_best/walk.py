@@ -8,7 +8,7 @@ import numpy as np
 
 from remat_algorithms.joint.dag_offload_best.best import Best
 from remat_algorithms.joint.dag_offload_best.setting import RANKINGS, Attempt, Late, Runs, Setting
-from remat_algorithms.joint.dag_offload_best.taste import taste_of
+from remat_algorithms.joint.dag_offload_best.taste import Taste, taste_of
 from remat_algorithms.offload.swaps.fluid import volume_bound
 
 SLACKS = (0.3, 1.0, 3.0)
@@ -82,18 +82,20 @@ class Walk:
     def _from(self, attempt: Attempt, helped: frozenset[int]) -> None:
         self.current, self.late, self.taste = Runs(attempt.tasks, helped), attempt.late, attempt.taste()
 
-    def settle(self, runs: Runs, attempt: Attempt) -> None:
-        """See what other runs come to when much the same leaves as in an attempt."""
+    def settle(self, runs: Runs, taste: Taste) -> None:
+        """See what runs come to when much the same leaves as in another plan."""
         choice = self.setting.choice(runs)
         if choice is None or self.best.hopeless(choice):
             return
-        taste, found = attempt.taste(), None
+        found: Attempt | None = None
         for _ in range(SETTLED):
+            if self.best.done:
+                return
             other = self.setting.drawn(choice, taste, self.draw)
             if other is not None and (found is None or other.makespan < found.makespan):
                 found = other
                 taste = other.taste()
-                self.best.consider(other, runs, "better reruns")
+                self.best.consider(other, runs, "much the same leaves")
         if found is not None:
             self.relieve(found, runs.helped)
 
@@ -135,9 +137,10 @@ class Walk:
         attempt = self.setting.drawn(choice, self.taste, draw)
         if attempt is None:
             return
-        if best.consider(attempt, changed, "walk"):
-            self.home, self.since = best.attempt, 0
-        elif attempt.makespan > best.makespan * (1 + self.slack * draw.random()):
+        best.consider(attempt, changed, "walk")
+        if best.attempt is attempt:
+            self.home, self.since = attempt, 0
+        elif best.attempt is not None and attempt.makespan > best.attempt.makespan * (1 + self.slack * draw.random()):
             return
         self._from(attempt, changed.helped)
 

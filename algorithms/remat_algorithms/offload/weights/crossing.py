@@ -8,7 +8,8 @@ decided; what follows holds for every schedule:
   there is room for so many bytes and no more;
 - what the backward needs of its forward is still there, crosses again, or is made again by the device;
 - a gradient crosses, or the host has run a backward, or the device updates: then states cross there and back;
-- each processor and link does one thing at a time, and those of the first stages come last.
+- each processor and link does one thing at a time, and those of the first stages come last; states that come last still
+  have to go back.
 
 The program over these choices is solved in whole numbers: times are rounded down to ticks, shares to parts, and rows
 are loosened by what that may take from a solution. O(L^2) rows.
@@ -16,7 +17,8 @@ are loosened by what that may take from a solution. O(L^2) rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from remat.plugin import Link, Machine, Problem
@@ -85,11 +87,17 @@ def crossing_bound(setting: Setting, makespan: float, stopped: Callable[[], bool
         return 0.0
     least = makespan
     for on_device in (True, False):
-        program = _Crossing(facts, on_device=on_device).program
-        answer = solve(program, seconds=None, stopped=stopped, step=1, work=WORK)
-        if stopped():
-            return 0.0
-        least = min(least, answer.bound * (makespan / TICKS) * (1 - LOWERED))
+        bound = 0.0
+        # With more rows a program says more, but its search says less in the same time.
+        for last in (False, True):
+            program = _Crossing(facts, on_device=on_device, last=last).program
+            answer = solve(program, seconds=None, stopped=stopped, step=1, work=WORK, known=bound)
+            if stopped():
+                return 0.0
+            bound = max(bound, answer.bound)
+            if bound * (makespan / TICKS) * (1 - LOWERED) >= least:
+                break
+        least = min(least, bound * (makespan / TICKS) * (1 - LOWERED))
     return least
 
 
@@ -205,13 +213,28 @@ def _ends_at_host(setting: Setting) -> bool:
     return True
 
 
+def _last_backwards(stages: Sequence[_Stage]) -> int:
+    """Return what is left, at least, when the last parameters have come for a first backward on the device.
+
+    That one, those of the stages before it, and what is left for the first stage then.
+    """
+    chain: list[int] = []
+    before = 0
+    for stage in stages:
+        if stage.parameters[0]:
+            chain.append(before + stage.backward[0])
+        before += min(stage.backward)
+    first = stages[0]
+    return min(chain, default=0) + min(first.update[1], first.update[0] + first.renewed)
+
+
 class _Crossing:
-    """The program for one of both places of the loss whose run ends first.
+    """The program for one of both places of the loss whose run ends first; `last`: with rows for the last states.
 
     Columns are choices (0 or 1), shares (0 to `PARTS`) and ticks. Names say what a column of 1, or `PARTS`, means.
     """
 
-    def __init__(self, facts: _Facts, *, on_device: bool) -> None:
+    def __init__(self, facts: _Facts, *, on_device: bool, last: bool) -> None:
         self.facts, self.stages = facts, facts.stages
         self.program = ProgramBuilder()
         self.continuous: set[int] = set()
@@ -243,6 +266,8 @@ class _Crossing:
             self._out(index)
             self._host(index)
         self._into()
+        if last:
+            self._there_and_back()
         self._host_in_all()
 
     def _column(self, upper: int, *, cost: int = 0) -> int:
@@ -381,6 +406,34 @@ class _Crossing:
             ]
             least += sum(self.stages[k].parameters[1] for k in some)
             self._times([(self.end, 1), (self.loss_start, -1), *twice], late, least=least)
+
+    def _there_and_back(self) -> None:
+        """What follows when the last of several equal stages' states come, as many as the device updates.
+
+        From when the states of the last but j - 1 have come, those of j go back, one after the other. Of what comes
+        behind that, parameters for first backwards have the whole chain of backwards before the end; if there are none,
+        it is the states of j - 1.
+        """
+        stages = self.stages
+        kinds = Counter((one.states[1], one.renewed, one.update[0]) for one in stages if one.states[1] and one.renewed)
+        if not kinds:
+            return
+        kind, number = max(kinds.items(), key=lambda entry: (entry[1], entry[0]))
+        alike = [k for k, one in enumerate(stages) if (one.states[1], one.renewed, one.update[0]) == kind]
+        come, renewed, update = kind
+        chain = _last_backwards(stages)
+        late = [(self.late[k], -one.parameters[1]) for k, one in enumerate(stages)]
+        late += [(self.late_states[k], -come) for k in alike]
+        everything = sum(one.parameters[1] for one in stages) + number * come
+        for some in range(2, number + 1):
+            # Rounded up, what is taken off is enough.
+            least = min(chain, update + some * renewed) - (some - 1) * (come + 1)
+            if update + some * renewed > chain + renewed:
+                break
+            enough = self.program.add_column(integer=True)  # whether the device updates so many of them
+            self._row([(enough, number), *((self.device_updates[k], -1) for k in alike)], 1 - some)
+            most = self.facts.horizon + everything + max(0, least)
+            self._times([(self.end, 1), (self.loss_start, -1), (enough, -most)], late, least=least - most)
 
     def _host_in_all(self) -> None:
         work = [(self.host_forward[k], -stage.forward[1]) for k, stage in enumerate(self.stages)]

@@ -10,8 +10,9 @@ from remat.plugin import ALL_SCHEDULES
 from remat.solving.single import make_problem
 from remat_algorithms.dag.plans.state import Search
 from remat_algorithms.joint.dag_offload_best.room import Rates, room_of
-from remat_algorithms.joint.dag_offload_best.setting import Setting
+from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
 from remat_algorithms.joint.dag_offload_best.starts import PROGRAMS, SEARCHING
+from remat_algorithms.joint.dag_offload_best.taste import taste_of_steps
 from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
 from tests.algorithms.offload.small_chains import any_machine
 from tests.oracles.offloading import least_makespan
@@ -82,12 +83,14 @@ def test_no_bound_is_above_the_optimum_and_no_schedule_below(seeds):
 
 @pytest.mark.parametrize("seeds", [range(100, 108), pytest.param(range(2000, 2200), marks=pytest.mark.slow)])
 def test_nobody_who_searches_little_is_quicker(seeds):
+    """However few rounds there are."""
     others = [entry for entry in OFFLOAD if entry.accepts("dag") and entry.name not in {*PROGRAMS, *SEARCHING}]
     asked = 0
     for seed in seeds:
         document, budget = drawn(seed)
-        best = remat.solve(document, algorithm=NAME, budget=budget, options=LITTLE)
-        for name, options in [*((entry.name, {}) for entry in others), ("dag-auto", {"iterations": 30})]:
+        rounds = (0, 1, 30)[seed % 3]
+        best = remat.solve(document, algorithm=NAME, budget=budget, options={"iterations": rounds})
+        for name, options in [*((entry.name, {}) for entry in others), ("dag-auto", {"iterations": rounds})]:
             try:
                 other = remat.solve(document, algorithm=name, budget=budget, options=options)
             except remat.OptionError:
@@ -127,3 +130,21 @@ def test_room_that_links_make():
     runs, stages = model.tables.first, range(model.stages)
     levels = zip(alone.memory(runs, stages), roomier.memory(runs, stages), room, strict=True)
     assert all(level - more == rest for level, rest, more in levels)
+
+
+def test_a_schedule_is_read_as_a_taste():
+    """What comes back in a plan is what its taste says."""
+    some = 0
+    for seed in range(100, 112):
+        document, budget = drawn(seed)
+        setting = Setting(make_problem(remat.load(document), budget=budget))
+        choice = setting.choice(Runs(tuple(setting.listed)))
+        assert choice is not None
+        for _, attempt in setting.plans(choice, range(9)):
+            if attempt is not None:
+                plan, taste = attempt.plan(), attempt.taste()
+                assert plan is not None
+                read = taste_of_steps(plan.outcome.steps, setting.reads, len(setting.maker), setting.device)
+                assert read.kept.tolist() == taste.kept.tolist()
+                some += taste.kept.any()
+    assert some

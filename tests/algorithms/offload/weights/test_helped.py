@@ -88,3 +88,27 @@ def test_nothing_for_other_instances(parameters):
     setting = setting_of(document)
     assert not setting.may_be_helped
     assert crossing_bound(setting, 1000, lambda: False) == 0
+
+
+@pytest.mark.parametrize("seed", seeds(3, 120))
+def test_no_schedule_of_equal_stages_is_below_the_bound(seed):
+    """Several of which the device updates: their states come one after the other, and go back so."""
+    chance = random.Random(f"alike {seed}")
+    size = 2 * chance.randint(1, 4)
+    one = stage(chance.randint(1, 3), chance.randint(1, 4), size, update=chance.randint(1, 4), optimizer=6 * size)
+    others = [stage(1, 1, 2 * chance.randint(1, 6), update=chance.randint(0, 4)) for _ in range(chance.randint(0, 1))]
+    stages = [*others, *[one] * chance.randint(2, 4)]
+    document = chain(*stages, loss={"time": chance.randint(0, 2)}, parameters="host", master_copy=chance.random() < 0.5)
+    document["machine"]["processors"][1]["speed"] = chance.choice((0.5, 0.25, 0.0625))
+    for link in document["machine"]["links"]:
+        link["bandwidth"] = chance.choice((2, 4, 8))
+    free = solve(document, "l2l")
+    budget = int(free.peak_memory["device"] * chance.choice((0.9, 1, 2)))
+    try:
+        found = solve(document, "weight-offload", budget=budget, evaluations=60)
+    except remat.RematError:
+        return
+    if found.makespan is None:
+        return
+    bound = crossing_bound(setting_of(document, budget=budget), 2 * found.makespan, lambda: False)
+    assert 0 < bound <= found.makespan
