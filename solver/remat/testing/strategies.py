@@ -378,7 +378,13 @@ def trees(draw: st.DrawFn, *, largest: int = 9, plain: bool = False, exact: bool
 
 @st.composite
 def pipelines(
-    draw: st.DrawFn, *, largest: int = 6, exact: bool = False, streams: bool = True, cuts: bool = False
+    draw: st.DrawFn,
+    *,
+    largest: int = 6,
+    exact: bool = False,
+    streams: bool = True,
+    cuts: bool = False,
+    tensor: bool = False,
 ) -> Document:
     """Draw a `pipeline` document.
 
@@ -392,6 +398,8 @@ def pipelines(
         Some of them without end, weights changing while micro-batches are under way.
     cuts : bool
         Some of them with sequences that are cut into slices, or with parts of micro-batches.
+    tensor : bool
+        Some of them with layers that two devices may run together.
     """
     figures = _Figures(draw, exact=exact)
     document = _head(draw, "pipeline") | {"schema": "remat.instance/3"}
@@ -438,7 +446,19 @@ def pipelines(
             document["tokens"] = _cut(draw, figures, layers, types)
             document["micro_batches"] = draw(st.integers(1, 2)) * len(document["tokens"]["cut"])
     figures.seldom(document, "backward_reads", lambda: draw(_READS), 4)
+    if tensor and not document.keys() & {"weights", "tokens", "parts"} and draw(st.integers(1, 4)) == 4:
+        _let_share(draw, figures, layers, types)
     return document
+
+
+def _let_share(draw: st.DrawFn, figures: _Figures, layers: list[Document], types: list[str]) -> None:
+    """Draw what two devices have that run a layer together, and what they wait for; of some layers only, perhaps."""
+    for layer in layers:
+        if "paired_time" not in layer and draw(st.integers(1, 4)) > 1:
+            work = _work(draw, figures, layer, types)
+            for name in ("forward_collective_size", "backward_collective_size"):
+                figures.seldom(work, name, figures.size, 2)
+            layer["tensor"] = {"2": work}
 
 
 def _host(draw: st.DrawFn, figures: _Figures) -> Document:
