@@ -613,7 +613,7 @@ def documents(kind: str) -> DocumentStrategy:
         case "tree":
             return trees()
         case "pipeline":
-            return pipelines(cuts=True)
+            return pipelines(cuts=True, tensor=True)
         case "join":
             return joins()
     raise ValueError(f"there is no kind {kind!r}")
