@@ -171,4 +171,6 @@ def test_what_waits_at_a_host(run: Run, save: Save) -> None:
     assert sorted(layer for stage in stages for layer in stage["layers"]) == list(range(1, 9))
     assert any(stage["host"] > 0 for stage in stages)
     assert all(stage["peak"] <= 180 for stage in stages)
-    assert "at the host" in run(*given).out
+    shown = run(*given, "--explain").out
+    for text in ("at the host", "is the fullest", "more of memory on each device", "1 device more"):
+        assert text in shown

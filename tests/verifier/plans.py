@@ -19,10 +19,7 @@ def limited(chance, document):
 
     def bound(works):
         pairs = zip(works, drawn, strict=True)
-        return [
-            work | ({"backward_time": {kind: _time(work["backward_time"], kind)}} if cut else {})
-            for work, (kind, cut) in pairs
-        ]
+        return [work | (_on(work, kind) if cut else {}) for work, (kind, cut) in pairs]
 
     found = document | {"layers": bound(document["layers"])}
     if "parts" in document:
@@ -31,6 +28,14 @@ def limited(chance, document):
         rows = [row | {"layers": bound(row["layers"])} for row in document["tokens"]["slices"]]
         found["tokens"] = document["tokens"] | {"slices": rows}
     return found
+
+
+def _on(work, kind):
+    """Return what makes that only one type of device can run a work, and groups of it."""
+    own = {"backward_time": {kind: _time(work["backward_time"], kind)}}
+    if "tensor" in work:
+        own["tensor"] = {count: group | _on(group, kind) for count, group in work["tensor"].items()}
+    return own
 
 
 def spread(chance, document):

@@ -54,7 +54,7 @@ def judge(document, number):
 
 
 @settings(DRAWN, max_examples=20)
-@given(pipelines(largest=3, streams=False, cuts=True), SEEDS)
+@given(pipelines(largest=3, streams=False, cuts=True, tensor=True), SEEDS)
 def test_drawn_plans(document, number):
     judge(document, number)
 
@@ -69,7 +69,7 @@ def judge_end(document, number):
 
 
 @settings(DRAWN, max_examples=20)
-@given(pipelines(largest=3, streams=False), SEEDS)
+@given(pipelines(largest=3, streams=False, tensor=True), SEEDS)
 def test_how_a_step_ends(document, number):
     judge_end(document, number)
 
@@ -113,14 +113,14 @@ def test_what_many_ranks_share_out(document, number):
 
 @pytest.mark.slow
 @settings(DRAWN, max_examples=1000)
-@given(pipelines(streams=False), SEEDS)
+@given(pipelines(streams=False, tensor=True), SEEDS)
 def test_how_many_steps_end(document, number):
     judge_end(document, number)
 
 
 @pytest.mark.slow
 @settings(DRAWN, max_examples=1000)
-@given(pipelines(streams=False, cuts=True).filter(lambda document: not has_fractions(document)), SEEDS)
+@given(pipelines(streams=False, cuts=True, tensor=True).filter(lambda document: not has_fractions(document)), SEEDS)
 def test_many_drawn_plans(document, number):
     judge(document, number)
 

@@ -145,7 +145,7 @@ def _print(planned: Planned, asked: _Asked, session: Session) -> None:
     from remat.report.text.plan_view import binding_lines, plan_document, plan_lines, stage_table
     from remat.report.text.summary import table
 
-    found = planned.result.report is not None and planned.result.orders is not None
+    found = planned.result.report is not None
     more = None
     if asked.explain and found:
         from remat.solving.questions.binding import binding
@@ -160,11 +160,11 @@ def _print(planned: Planned, asked: _Asked, session: Session) -> None:
     if session.quiet:
         return
     emit(table(plan_lines(planned)))
-    if planned.result.report is not None:
+    if found:
         emit("\n" + stage_table(planned))
     if more is not None:
         emit("\n" + table(binding_lines(planned, more)))
-    if asked.as_ == "megatron" and found:
+    if asked.as_ == "megatron" and planned.result.orders is not None:
         from remat.bridges.megatron import megatron_flags
 
         said = megatron_flags(planned)

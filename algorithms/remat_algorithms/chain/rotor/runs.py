@@ -98,6 +98,23 @@ class Reader:
                 stack.append((self._inner[way], last, step.right, -1))
         return runs
 
+    def swept(self, first: int, room: int) -> list[tuple[int, ...]]:
+        """Return the stages that run forwards without saving on the way from a stage to the end, stretch by stretch.
+
+        They are those of a quickest schedule from there on within a room in which one fits, the input free to go.
+        """
+        table, last = self.table, self.table.segments.length
+        state, found = self._free[first], list[tuple[int, ...]]()
+        point = table.point(state, last, room)
+        while self._stage[state] < last:
+            stage, step = self._stage[state], self._step(state, last, point)
+            if step.split >= 0:
+                found.append(tuple(range(stage, step.split)))
+                state, point = self._free[step.split], step.right
+            else:
+                state, point = self._inner[step.way], step.right
+        return found
+
     def _together(self, wholes: list[int]) -> None:
         """Find how points of the whole chain's front are reached, and what these are made of, level by level."""
         length, seen = self.table.segments.length, np.zeros(self.table.pool.size, dtype=bool)

@@ -101,7 +101,7 @@ def search_both(
     instance = best.problem.instance
     assert isinstance(instance, PipelineInstance)
     staged = Staging(outline.name, instance, outline.stages, outline.model, tuple(starts))
-    if not staged.model.holds_fixed:
+    if not staged.model.holds_fixed or min(outline.room) >= UNLIMITED:
         return
     hosting = Hosting(best.problem, staged)
     hosting = replace(hosting, several=ways_of(hosting, outline.levels))

@@ -1,17 +1,19 @@
 """What a stage may recompute, from nothing to all of it, and the time and bytes of each way: its *levels*.
 
 A level is segments of layers that run again (`remat.schedule.again`). With single layers as segments each keeps its
-input until its backward; longer ones keep one input, and make room for all that they save at a time (Chen et al. 2016).
-Levels that another one beats in time and in bytes are left out.
+input until its backward; longer ones keep one input, and make room for all that they save at a time (Chen et al. 2016);
+those that are worth it where layers differ are read off `rotor`'s curve (`fronts`). Levels that another one beats in
+time and in bytes are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from remat.plugin import Layer, Number, PipelineInstance
+from remat_algorithms.joint.pipe_plan.fronts import LONGEST, Fronts
 from remat_algorithms.kit.thinning import spread_out
 
 Segments = tuple[tuple[int, ...], ...]
@@ -57,6 +59,7 @@ class StageCosts:
     ) -> None:
         self.instance, self.layers, self.types, self.recompute = instance, layers, types, recompute
         self.known: dict[tuple[object, ...], tuple[Level, ...]] = {}
+        self.fronts: dict[tuple[object, ...], Fronts] = {}
 
     def levels(self, own: tuple[int, ...], device: int) -> tuple[Level, ...]:
         """Return the levels of a stage on a device, those that hold most first; the first one recomputes nothing."""
@@ -66,10 +69,27 @@ class StageCosts:
         found = self.known.get(key)
         if found is None:
             work = _StageBytes(self.instance, [self.layers[layer] for layer in own], before, back)
-            found = self.known[key] = self._levels(work, self.types[device])
+            found = self.known[key] = self._levels(work, self.types[device], own)
         return found
 
-    def _levels(self, work: _StageBytes, name: str) -> tuple[Level, ...]:
+    def _of_rotor(self, own: tuple[int, ...], name: str) -> Iterator[Segments]:
+        """Yield what `rotor` would run again of a stage; tables of equal layers are one."""
+        end = own[-1] + 1
+        first = max(0, end - LONGEST)
+        if own[0] < first:
+            return
+        layers = self.layers[first:end]
+        before = self.layers[first - 1].output_size if first else 0
+        key = (name, before, *(id(layer) for layer in layers))
+        if key not in self.fronts:
+            reads = [
+                self.instance.backward_reads if layer.backward_reads is None else layer.backward_reads
+                for layer in layers
+            ]
+            self.fronts[key] = Fronts(layers, reads, name, before)
+        yield from self.fronts[key].segments(len(own))
+
+    def _levels(self, work: _StageBytes, name: str, own: tuple[int, ...]) -> tuple[Level, ...]:
         layers = work.layers
         times = [layer.time_on("forward_time", name) or 0 for layer in layers]
         ways: list[Segments] = [()]
@@ -88,6 +108,8 @@ class StageCosts:
                         tuple(range(first, min(first + length, len(layers)))) for first in range(0, len(layers), length)
                     )
                 )
+            if self.recompute == "any" and len(ranked) > FEW:
+                ways += self._of_rotor(own, name)
         found = [Level(way, sum(times[index] for segment in way for index in segment), *work.of(way)) for way in ways]
         best: list[Level] = []
         for level in sorted(found, key=lambda one: (-one.held, one.again, one.backward)):

@@ -296,7 +296,7 @@ class _Planning:
 
     def _ask_zoo(self) -> None:
         """Weigh the named orders and what planners answer; take their cuts, too."""
-        if self.instance.length * self.instance.micro_batches > PLACED and self.best.orders is not None:
+        if self._too_many:
             return
         for orders in named_orders(self.problem):
             if self._stopped:
@@ -311,12 +311,16 @@ class _Planning:
                 proposal = ask()
                 if proposal.orders is not None:
                     self._note(proposal.orders, cut, known)
-        if not self._stopped:
-            with suppress(OptionError):
-                self._ask_search(cut, known)
+        if has_no_host(self.problem):  # else later, since that takes longer
+            self._ask_search(cut, known)
         for key, stages in list(cut.items())[:UNEVEN]:
             if key not in known and self._in_a_row(stages):
                 self._begin(Outline.of(self.problem, self.costs, stages, "planned"), [])
+
+    @property
+    def _too_many(self) -> bool:
+        """Whether there are too many operations to place what others plan."""
+        return self.instance.length * self.instance.micro_batches > PLACED and self.best.orders is not None
 
     def _note(self, orders: Orders, cut: dict[_Key, tuple[Stage, ...]], known: Mapping[_Key, _Line]) -> None:
         """Weigh what a planner answers, and remember its cuts."""
@@ -327,11 +331,14 @@ class _Planning:
 
     def _ask_search(self, cut: dict[_Key, tuple[Stage, ...]], known: Mapping[_Key, _Line]) -> None:
         """Ask `pipe-search`, which sends to a host, too."""
+        if self._stopped:
+            return
         most = SearchOptions().moves
         moves = most if self.options.moves is None else max(1, min(self.options.moves, most))
-        found, self.hosted = searched(self.problem, SearchOptions(moves=moves), self.context.aside())
-        if found.answer is not None:
-            self._note(found.answer, cut, known)
+        with suppress(OptionError):
+            found, self.hosted = searched(self.problem, SearchOptions(moves=moves), self.context.aside())
+            if found.answer is not None:
+                self._note(found.answer, cut, known)
 
     def _go_on(self, line: _Line | None, orders: Orders) -> None:
         """Add orders of a line's stages to the schedules that it goes on from."""
@@ -355,6 +362,8 @@ class _Planning:
         """Return the best steps with copies to a host, if these are quicker than all orders."""
         if has_no_host(self.problem):
             return None
+        if self.options.zoo and not self._too_many:
+            self._ask_search({}, {_key(line.outline.stages): line for line in self.lines})
         best = BestSteps(self.problem, self.context, self.best.makespan)
         known: tuple[tuple[Stage, ...], Start | None] | None = None
         alone = self.hosted
@@ -376,7 +385,7 @@ class _Planning:
                 starts=line.starts,
                 known=start,
                 moves=min(HOSTED, self._moves(line)),
-                stop=lambda: self._stopped,
+                stop=lambda: self._stopped or (self.context.stopped and best.steps is not None),
             )
         self.hosted = best
         return best.steps

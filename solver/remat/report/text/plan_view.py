@@ -56,7 +56,7 @@ def _stages(planned: Planned) -> list[_Row]:
             device[item // batches] = on[0]
             again[item // batches] += 1
         elif kind == StepKind.COPY and result.machine.memories[target].name == HOST:
-            layer = _LAYER.match(result.graph.values[item])
+            layer = _LAYER.match(str(result.graph.values[item]))
             away[int(layer[1]) - 1 if layer else -1] += int(result.graph.size[item])
     rows = []
     for home, group in groupby(sorted(device), key=device.__getitem__):

@@ -80,15 +80,19 @@ def binding(
 def _more(planned: Planned) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield what to add, and the solve that says what it buys."""
     instance, machine, count = planned.instance, planned.result.machine, planned.degrees.tensor
-    capacities = {memory.name: memory.capacity for memory in machine.memories}
+    every = {memory.name: memory.capacity for memory in machine.memories}
+    capacities = {
+        name: every.pop(name) for name in dict.fromkeys(machine.memories[own.memory].name for own in machine.processors)
+    }
     if count > 1:  # each group as one device
         instance = instance.of_tensor(count)
-        capacities = {name: capacities[name] for name in instance.build_machine().memory_index}
+        capacities = {name: capacities[name] for name in instance.build_machine().memory_index if name in capacities}
     if None not in capacities.values():
         whole = planned.result.units.memory == "unit"
         step = max(1, max(size or 0 for size in capacities.values()) // 8) if whole else GIB
         name = f"{step:,} more of memory on each device" if whole else "1 GiB more on each device"
-        yield name, {"instance": instance, "budget": {key: (size or 0) + step for key, size in capacities.items()}}
+        larger_ones = {key: (size or 0) + step for key, size in capacities.items()}
+        yield name, {"instance": instance, "budget": larger_ones | every}  # those of no device stay as they are
     if count == 1 and instance.sharding is None and len(set(capacities.values())) == 1:
         try:
             larger = pipeline_of(instance, devices=len(machine.processors) + 1, micro_batches=None, link=None)

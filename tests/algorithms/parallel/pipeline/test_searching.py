@@ -36,7 +36,7 @@ def named(document, budget):
 
 
 @settings(max_examples=25, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
-@given(pipelines(largest=5, streams=False), st.integers(20, 100))
+@given(pipelines(largest=5, streams=False, tensor=True), st.integers(20, 100))
 def test_never_slower_than_a_named_schedule_that_fits(document, share):
     free = named(document, None)
     if not free:
@@ -53,7 +53,7 @@ def test_never_slower_than_a_named_schedule_that_fits(document, share):
 
 
 @settings(max_examples=12, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
-@given(pipelines(largest=3, streams=False), st.sampled_from(["chain", "v", "interleaved"]))
+@given(pipelines(largest=3, streams=False, tensor=True), st.sampled_from(["chain", "v", "interleaved"]))
 def test_bounds_of_the_program_hold(document, placement):
     try:
         exact = remat.solve(
