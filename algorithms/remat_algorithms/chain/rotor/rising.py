@@ -61,7 +61,7 @@ class Rising:
 
     def rooms(self, rooms: Sequence[int]) -> tuple[list[int], float]:
         """Return the rooms to ask about next, and their factor; 0 for the least memory, whose schedule is known."""
-        if self.least in rooms and not self.told:
+        if self.least is not None and self.least in rooms and not self.told:
             return [self.least], 0.0
         wanted = {room: max(self._next.get(room, self.first), self._told(room)) for room in rooms}
         lowest = min(wanted.values())
@@ -104,4 +104,5 @@ class Rising:
             return 0.0
         power = math.log(self._needed[near] / self._needed[far]) / math.log((far - base) / beyond)
         power = min(max(power, SLOPES[0]), SLOPES[1])
-        return MARGIN * self._needed[near] * (beyond / (room - base)) ** power
+        fallen: float = (beyond / (room - base)) ** power
+        return MARGIN * self._needed[near] * fallen
