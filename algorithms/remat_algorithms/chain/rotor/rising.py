@@ -19,8 +19,9 @@ LEAST, MOST = 1.6, 4.0
 LONGER = 2.5
 """Times as much work as before that a higher limit may make."""
 
-CHEAP, MODEST = 2, 25
-"""Points for each pair of stages up to which a pass costs what any does, and up to which hardly more."""
+CHEAP, MODEST, SHORT = 2, 25, 100
+"""Points for each pair of stages up to which a pass costs what any does, and up to which hardly more; of chains longer
+than so many stages, as if they were no longer: they have passes of other kinds, too, which a limit makes dear."""
 
 TOGETHER = 1.6
 """Rooms whose factors differ by no more than this are asked about in one pass."""
@@ -79,7 +80,7 @@ class Rising:
             rise = min(MOST, max(LEAST, LONGER ** (1 / power)))
         elif before == asked and work <= less:
             rise = MOST
-        pairs = self.length**2
+        pairs = min(self.length, SHORT) ** 2
         rise = MOST if work < CHEAP * pairs else max(rise, LONGER) if work < MODEST * pairs else rise
         self._last = asked, factor, work
         for room in rooms:

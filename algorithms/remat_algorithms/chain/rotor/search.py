@@ -51,6 +51,9 @@ FIRST, FIRST_OF = 0.2, 40
 LOOSE = 0.3
 """Share by which a limit may be above its lower bound before the least memory is looked at."""
 
+SCARCE = 0.15
+"""Share of the time without recomputation which the relaxed chain must exceed for that to be looked at sooner."""
+
 
 @dataclass
 class Found:
@@ -79,7 +82,7 @@ class Found:
         return self.lower >= NEVER or (self.excess is not None and self.excess <= self.lower)
 
     def take(self, excess: int, read: Callable[[], list[int]], *, least: bool = False) -> bool:
-        """Take a schedule over if it is better, or as good and the other one is that of least memory; return whether."""
+        """Take a schedule over if it is better, or as good as that of least memory; return whether it is."""
         if self.excess is not None and (self.excess, self.least) <= (excess, least):
             return False
         self.excess, self.read, self.least = excess, read, least
@@ -158,7 +161,8 @@ class Search:
         rising = Rising(length, max(min(FIRST, FIRST * (FIRST_OF / length) ** 2), 0.001))
         while (rooms := self._open()) and not self.context.stopped:
             asked, factor = rising.rooms(rooms)
-            if not looked and (factor > LOOSE or rising.looks):
+            scarce = rising.looks and relaxed.least(min(rooms)) > SCARCE * self.costs.whole
+            if not looked and (factor > LOOSE or scarce):
                 looked = True
                 self._least()
                 rising.least = self.least().least
