@@ -17,13 +17,12 @@ from decimal import Decimal, InvalidOperation
 from heapq import heappop, heappush
 from itertools import chain, count
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 from remat.errors import InstanceError, RematError
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     """What a document may take.
 
     Attributes

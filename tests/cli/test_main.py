@@ -297,3 +297,13 @@ def test_an_interrupt_in_source_text_has_its_exit_code():
     code = "from remat.cli import main as m; m._run = lambda *_: exec('raise KeyboardInterrupt'); "
     done = subprocess.run([sys.executable, "-c", f"{code}raise SystemExit(m.main([]))"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "Error: interrupted\n")
+
+
+@pytest.mark.parametrize(("given", "found"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
+def test_linear_algebra_has_one_thread_unless_somebody_wants_more(given: dict[str, str], found: str) -> None:
+    code = (
+        "import os, sys; sys.argv = ['remat', 'show', '--examples']; from remat.cli.main import main; main()\n"
+        "print(os.environ['OPENBLAS_NUM_THREADS'])"
+    )
+    answer = python(f"import os; os.environ.pop('OPENBLAS_NUM_THREADS', None); os.environ |= {given!r}\n{code}")
+    assert answer.stdout.splitlines()[-1] == found

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from remat.plugin import ALL_SCHEDULES, Layout, LeastBudget, Number, NumberArray, Problem, Proposal
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """Figures of an adjoint: for equal steps from the instance alone, else from its `Chain`.
 
     Attributes

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from remat.plugin import Chain, Context, OptionError, Options, Problem, Proposal, check_length, run_in_order
-from remat_algorithms.chain.segments import RunList, Segments
 
 
 class FixedOptions(Options):
@@ -47,6 +46,8 @@ def solve_recompute_all(problem: Problem, options: None, context: Context) -> Pr
         from remat_algorithms.adjoint import strategies as adjoint
 
         return adjoint.recompute_all(problem)
+    from remat_algorithms.chain.segments import RunList, Segments
+
     segments = Segments.of(problem.chain)
     check_length(segments.length * (segments.length - 1) // 2, "recompute-all")
     runs = RunList(segments, has_saving=problem.chain.saves)
@@ -110,6 +111,8 @@ def _segmented(problem: Problem, starts: Sequence[int]) -> Proposal:
 
 def segmented(chain: Chain, starts: Sequence[int]) -> list[int]:
     """Return the runs of the schedule whose segments begin at the given stages (ascending, 0 first)."""
+    from remat_algorithms.chain.segments import RunList, Segments
+
     segments = Segments.of(chain)
     length = segments.length
     runs = RunList(segments, has_saving=chain.saves)

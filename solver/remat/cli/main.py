@@ -145,6 +145,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "_REMAT_COMPLETE" in os.environ:
         cli.main(prog_name="remat")  # writes completions, and exits
     if arguments is None:
+        # numpy brings threads for linear algebra, of which there is none here; to start them takes a fifth of all.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         # Modules, records and models are made to stay: nobody need look through them again and again.
         gc.set_threshold(500_000, 10, 10)
     session = Session(sys.argv[1:] if arguments is None else arguments)

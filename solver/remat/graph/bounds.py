@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,16 +13,14 @@ from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
 from remat.units import LARGEST_TOTAL, Number
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryBound:
+class MemoryBound(NamedTuple):
     """Least bytes that a memory must hold, and the task (or None: residency alone) that sets it."""
 
     size: int
     task: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class NeededTasks:
+class NeededTasks(NamedTuple):
     """What any schedule must run, and one cheap way to run everything once.
 
     Attributes

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from remat.errors import OptionError
 from remat.units import Number
@@ -34,8 +34,7 @@ class Processor:
     type: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(NamedTuple):
     """How a link packs what crosses it: it sends `ratio` of the bytes at `bandwidth`, beside packing at `codec`."""
 
     bandwidth: Number | None

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,16 +90,14 @@ class Ragged:
         return Ragged(np.zeros(rows + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
-@dataclass(frozen=True, slots=True)
-class Resident:
+class Resident(NamedTuple):
     """A value that lies in a memory at the start or at the end; memory None is the first one."""
 
     value: int
     memory: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Placeable:
+class Placeable(NamedTuple):
     """An input whose place is the schedule's choice: one memory at the start, or up to `copies` of them.
 
     It stays there, or, where it has a `successor`, that is to lie there at the end.
@@ -110,8 +108,7 @@ class Placeable:
     successor: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Renewal:
+class Renewal(NamedTuple):
     """An input that takes the place of what an earlier step has made of it, where steps follow each other without end.
 
     A step has for `old` what the `lag`-th step before it made as `new`.
@@ -122,8 +119,7 @@ class Renewal:
     lag: int
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """What a collective reads and writes in one of its memories; memory None: any."""
 
     reads: tuple[int, ...] = ()

@@ -13,13 +13,12 @@ if TYPE_CHECKING:
 
 
 def _folder() -> Path:
-    checkout = Path(__file__).resolve().parents[3] / "instances"
+    package = Path(__file__).resolve().parents[1]
+    checkout = package.parents[1] / "instances"
     if (checkout / "README.md").is_file() and (checkout.parent / "solver").is_dir():
         return checkout
-    from importlib import resources
-
-    with resources.as_file(resources.files("remat") / "_instances") as installed:
-        return installed
+    # The package is never zipped; to ask `importlib.resources` takes longer than to solve a small instance.
+    return package / "_instances"
 
 
 @cache

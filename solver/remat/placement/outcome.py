@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from remat.graph.taskgraph import NumberArray
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """Start times of all steps."""
 
     start: NumberArray
 
 
-@dataclass(frozen=True, slots=True)
-class Unplaceable:
+class Unplaceable(NamedTuple):
     """A step whose bytes do not fit even when everything issued before it has ended.
 
     Attributes

@@ -123,7 +123,7 @@ class Algorithm:
 
     def missing(self) -> tuple[str, ...]:
         """Return the required modules that are not installed."""
-        return tuple(module for module in self.requires if util.find_spec(module) is None)
+        return tuple(module for module in self.requires if not _is_installed(module))
 
     def load(self) -> Callable[..., Any]:
         """Import and return the solver function."""
@@ -149,6 +149,10 @@ class Algorithm:
     def load_options(self) -> type[Any] | None:
         """Import and return the options model, or None."""
         return _load(self.options) if self.options else None
+
+
+def _is_installed(module: str) -> bool:
+    return util.find_spec(module) is not None
 
 
 def _load(reference: str) -> Any:
@@ -207,8 +211,11 @@ def algorithms(kind: str | None = None, *, available: bool = False) -> tuple[Alg
     """
     if kind is not None and kind not in KINDS:
         raise OptionError(f"unknown kind {kind!r}; it is one of {', '.join(KINDS)}")
-    listed: Iterable[Algorithm] = _registered().values()
-    chosen = [a for a in listed if (kind is None or a.accepts(kind)) and (not available or a.is_available())]
+    chosen: Iterable[Algorithm] = [a for a in _registered().values() if kind is None or a.accepts(kind)]
+    if available:
+        wanted = {module for algorithm in chosen for module in algorithm.requires}
+        installed = {module for module in wanted if _is_installed(module)}
+        chosen = [algorithm for algorithm in chosen if installed.issuperset(algorithm.requires)]
     return tuple(sorted(chosen, key=lambda algorithm: algorithm.name))
 
 

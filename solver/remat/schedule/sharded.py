@@ -294,7 +294,7 @@ class _Sharded:
             for gather in gathers:
                 self.added.reads[gather - self.first_task].append(mark)
                 (part,) = self.parts[gather]
-                self.parts[gather] = (replace(part, reads=(*part.reads, mark)),)
+                self.parts[gather] = (part._replace(reads=(*part.reads, mark)),)
 
     def _written(self, task: int) -> list[int]:
         return self.writes[task] if task < self.first_task else self.added.writes[task - self.first_task]

@@ -8,8 +8,7 @@ leaves out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 RUN = 0
 
 
-@dataclass(frozen=True)
-class Accesses:
+class Accesses(NamedTuple):
     """What the parts of collectives read or write: step, memory and value of each access."""
 
     step: IntArray

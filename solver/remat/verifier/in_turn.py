@@ -10,8 +10,8 @@ This only ever accepts: wherever something is unusual, or wrong, the answer is N
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,7 @@ CHUNK = 1 << 16
 """Codes that are looked at together: they stay in the processor's cache."""
 
 
-@dataclass(frozen=True)
-class InTurn:
+class InTurn(NamedTuple):
     """Steps one after the other, their times, and what they take.
 
     Attributes

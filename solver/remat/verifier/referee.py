@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,8 +66,7 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
     )
 
 
-@dataclass(frozen=True)
-class _Judged:
+class _Judged(NamedTuple):
     """What the figures of a report are made of.
 
     Attributes

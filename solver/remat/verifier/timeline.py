@@ -8,7 +8,7 @@ before the next begins.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ TOLERANCE = 1e-9
 """Times within this share of the makespan are one instant (float times only; integers are exact)."""
 
 
-@dataclass(frozen=True)
-class Timeline:
+class Timeline(NamedTuple):
     """When each step's events happen, as positions in the total order of all events.
 
     Attributes

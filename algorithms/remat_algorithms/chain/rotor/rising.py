@@ -6,6 +6,7 @@ all takes where that is more. One that is too low costs a pass in vain, one that
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,8 +19,9 @@ LEAST, MOST = 1.6, 4.0
 LONGER = 2.5
 """Times as much work as before that a higher limit may make."""
 
-CHEAP, MODEST = 2, 25
-"""Points for each pair of stages up to which a pass costs what any does, and up to which hardly more."""
+CHEAP, MODEST, SHORT = 2, 25, 100
+"""Points for each pair of stages up to which a pass costs what any does, and up to which hardly more; of chains longer
+than so many stages, as if they were no longer: they have passes of other kinds, too, which a limit makes dear."""
 
 TOGETHER = 1.6
 """Rooms whose factors differ by no more than this are asked about in one pass."""
@@ -31,7 +33,7 @@ BASE, SLOPES = 0.9, (0.5, 1.3)
 """Share of the least memory beyond which bytes count, and the least and most power of them with which factors fall."""
 
 LOOKED_AT = 400
-"""In longer chains, finding the least memory takes longer than a pass."""
+"""In longer chains, finding the least memory takes longer than a pass, and its schedule is too high a limit."""
 
 
 @dataclass
@@ -50,8 +52,9 @@ class Rising:
     length: int
     first: float
     least: int | None = None
-    _next: dict[int, float] = field(default_factory=dict)
-    _needed: dict[int, float] = field(default_factory=dict)
+    _next: dict[int, float] = field(default_factory=dict[int, float])
+    _settled: list[int] = field(default_factory=list[int])
+    _needed: dict[int, float] = field(default_factory=dict[int, float])
     _last: tuple[list[int], float, int] = field(default_factory=lambda: ([], 0.0, 0))
 
     @property
@@ -61,7 +64,7 @@ class Rising:
 
     def rooms(self, rooms: Sequence[int]) -> tuple[list[int], float]:
         """Return the rooms to ask about next, and their factor; 0 for the least memory, whose schedule is known."""
-        if self.least in rooms and not self.told:
+        if self.least is not None and self.least in rooms and self.length <= LOOKED_AT and not self.told:
             return [self.least], 0.0
         wanted = {room: max(self._next.get(room, self.first), self._told(room)) for room in rooms}
         lowest = min(wanted.values())
@@ -77,7 +80,7 @@ class Rising:
             rise = min(MOST, max(LEAST, LONGER ** (1 / power)))
         elif before == asked and work <= less:
             rise = MOST
-        pairs = self.length**2
+        pairs = min(self.length, SHORT) ** 2
         rise = MOST if work < CHEAP * pairs else max(rise, LONGER) if work < MODEST * pairs else rise
         self._last = asked, factor, work
         for room in rooms:
@@ -90,18 +93,22 @@ class Rising:
 
     def settled(self, room: int, needed: float) -> None:
         """Take note of the factor that a room's quickest schedule is at."""
+        bisect.insort(self._settled, room)
         self._needed[room] = needed
 
     def _told(self, room: int) -> float:
         """Return the factor that larger rooms tell: falling with a power of the bytes beyond most of the least ones."""
-        larger = sorted(other for other in self._needed if other > room)
-        if self.least is None or not larger:
+        near = bisect.bisect_right(self._settled, room)
+        if self.least is None or near == len(self._settled):
             return 0.0
         base = BASE * self.least
-        near, beyond = larger[0], larger[0] - base
-        far = next((other for other in larger if other - base >= APART * beyond), None)
-        if far is None or min(self._needed[far], self._needed[near]) <= 0:
+        beyond = self._settled[near] - base
+        far = bisect.bisect_left(self._settled, base + APART * beyond)
+        if far in (near, len(self._settled)):
             return 0.0
-        power = math.log(self._needed[near] / self._needed[far]) / math.log((far - base) / beyond)
-        power = min(max(power, SLOPES[0]), SLOPES[1])
-        return MARGIN * self._needed[near] * (beyond / (room - base)) ** power
+        factor, less = (self._needed[self._settled[place]] for place in (near, far))
+        if min(factor, less) <= 0:
+            return 0.0
+        power = math.log(factor / less) / math.log((self._settled[far] - base) / beyond)
+        fallen: float = (beyond / max(1, room - base)) ** min(max(power, SLOPES[0]), SLOPES[1])
+        return MARGIN * factor * fallen

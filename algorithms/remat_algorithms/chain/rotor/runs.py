@@ -33,8 +33,8 @@ class Step(NamedTuple):
     right: int
 
 
-class Points(NamedTuple):
-    """Points of the pool, and the cells that they are of: (points,) int64 each."""
+class Places(NamedTuple):
+    """Points of the pool, with the cells that they are of: (points,) int64 each."""
 
     state: IntArray
     last: IntArray
@@ -119,12 +119,12 @@ class Reader:
         """Find how points of the whole chain's front are reached, and what these are made of, level by level."""
         length, seen = self.table.segments.length, np.zeros(self.table.pool.size, dtype=bool)
         point = np.array(wholes, dtype=np.int64)
-        ahead = Points(np.zeros_like(point), np.full_like(point, length), point)
+        ahead = Places(np.zeros_like(point), np.full_like(point, length), point)
         free, inner = self.table.segments.states.free, self.table.segments.states.inner
         while True:
             new = ~seen[ahead.point]
             _, once = np.unique(ahead.point[new], return_index=True)
-            level = Points(*(column[new][once] for column in ahead))
+            level = Places(*(column[new][once] for column in ahead))
             if len(level.point) < FEW:
                 return
             seen[level.point] = True
@@ -132,17 +132,17 @@ class Reader:
             found = zip(split.tolist(), way.tolist(), left.tolist(), right.tolist(), strict=True)
             self._known.update(zip(level.point.tolist(), map(Step._make, found), strict=True))
             cut, on = split >= 0, right >= 0
-            ahead = Points(
+            ahead = Places(
                 np.concatenate((level.state[cut], np.where(cut, free[split], inner[way])[on])),
                 np.concatenate((split[cut] - 1, level.last[on])),
                 np.concatenate((left[cut], right[on])),
             )
 
-    def _steps(self, points: Points) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    def _steps(self, places: Places) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Find what `_step` finds, of many points at once: columns of steps."""
         table, states, pool = self.table, self.table.segments.states, self.table.pool
         segments, costs = table.segments, table.costs
-        state, last, point = points
+        state, last, point = places
         first, live = states.stage[state], segments.gradient[last + 1]
         need, excess = pool.need[point], pool.excess[point]
         split, way, left, right = np.full((4, len(point)), -1, dtype=np.int64)

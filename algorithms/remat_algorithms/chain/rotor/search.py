@@ -51,6 +51,9 @@ FIRST, FIRST_OF = 0.2, 40
 LOOSE = 0.3
 """Share by which a limit may be above its lower bound before the least memory is looked at."""
 
+SCARCE = 0.15
+"""Share of the time without recomputation which the relaxed chain must exceed for that to be looked at sooner."""
+
 
 @dataclass
 class Found:
@@ -79,8 +82,8 @@ class Found:
         return self.lower >= NEVER or (self.excess is not None and self.excess <= self.lower)
 
     def take(self, excess: int, read: Callable[[], list[int]], *, least: bool = False) -> bool:
-        """Take a schedule over if it is better; return whether it is."""
-        if self.excess is not None and self.excess <= excess:
+        """Take a schedule over if it is better, or as good as that of least memory; return whether it is."""
+        if self.excess is not None and (self.excess, self.least) <= (excess, least):
             return False
         self.excess, self.read, self.least = excess, read, least
         return True
@@ -157,18 +160,19 @@ class Search:
         # A first limit that costs little more than a lower one would: the longer the chain, the nearer.
         rising = Rising(length, max(min(FIRST, FIRST * (FIRST_OF / length) ** 2), 0.001))
         while (rooms := self._open()) and not self.context.stopped:
-            asked, self._factor = rising.rooms(rooms)
-            if not looked and (self._factor > LOOSE or rising.looks):
+            asked, factor = rising.rooms(rooms)
+            scarce = rising.looks and relaxed.least(min(rooms)) > SCARCE * self.costs.whole
+            if not looked and (factor > LOOSE or scarce):
                 looked = True
                 self._least()
                 rising.least = self.least().least
                 continue
             if max(asked) != relaxed.room:  # what surrounds segments is told in finer bins of the rooms
                 relaxed = self._relaxed(max(asked))
-            slack = self._limits(relaxed, asked)
-            done = self._work
+            self._factor, done = factor or self._factor, self._work
+            slack = self._limits(relaxed, asked, known=not factor)
             nothing = not any(self._known(room) for room in asked)
-            once = nothing and length > ONCE_FROM and 0 < self._factor <= LOOSE and not rising.told
+            once = nothing and length > ONCE_FROM and 0 < factor <= LOOSE and not rising.told
             if once and self._take(self._once(relaxed, slack), slack, exact=False):
                 slack = {room: min(limit, self.found[room].excess or limit) for room, limit in slack.items()}
             table = self._fill(self._allowed(relaxed, slack), most=MOST_WORK - spent)
@@ -236,12 +240,12 @@ class Search:
                     raise
         return self._fill(allowed, thin=Thin(THIN[-1], up=up), once=once, most=MOST_WORK)
 
-    def _limits(self, relaxed: Relaxed, rooms: Sequence[int]) -> dict[int, int]:
-        """Return the next limits, by room."""
+    def _limits(self, relaxed: Relaxed, rooms: Sequence[int], *, known: bool = False) -> dict[int, int]:
+        """Return the next limits, by room: at most (or, if that is wanted, just) the schedules that are known."""
         limits = {}
         for room in rooms:
             own, found = relaxed.least(room), self.found[room]
-            limit = own + max(1, round(self._factor * self._unit(own))) if self._factor else UNLIMITED
+            limit = UNLIMITED if known else own + max(1, round(self._factor * self._unit(own)))
             limit = max(limit, found.lower + 1)
             limits[room] = limit if found.excess is None else min(limit, found.excess)
         return limits

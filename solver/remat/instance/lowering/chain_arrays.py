@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -91,8 +91,7 @@ def adjoint_arrays(instance: AdjointInstance) -> Chain:
     )
 
 
-@dataclass(frozen=True)
-class _ListedStages:
+class _ListedStages(NamedTuple):
     """The stages of a document, before repeats."""
 
     forward_time: NumberArray
