@@ -88,6 +88,12 @@ ALL_CUTS = 24
 HOSTED = 3_000
 """Schedules with copies to a host that are made of an outline, in fives, at most."""
 
+SMALL = 1_000_000
+"""Operations times classes, over all moves, up to which more than two outlines are searched with copies to a host."""
+
+MOST_HOSTED = 8
+"""Outlines that are, at most."""
+
 UNEVEN = 12
 """Cuts of other planners that are gone on from, at most."""
 
@@ -372,7 +378,9 @@ class _Planning:
             if best.makespan is None or alone.makespan < best.makespan:
                 best.steps, best.makespan = alone.steps, alone.makespan
         outlines = {_key(line.outline.stages): line for line in sorted(self.lines, key=lambda one: one.entry.figure)}
-        chosen = [*outlines.values()][:2]
+        ranked = [*outlines.values()]
+        each = max((line.walks.size * self._moves(line) for line in ranked), default=1)
+        chosen = ranked[: min(MOST_HOSTED, max(2, SMALL // max(1, each)))]
         if known is not None and (line := outlines.get(_key(known[0]))) is not None and line not in chosen:
             chosen.append(line)
         for line in chosen:
