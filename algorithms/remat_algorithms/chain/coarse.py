@@ -170,4 +170,4 @@ def _within(groups: Groups, room: int, times: np.ndarray, context: Context) -> l
     )
     search.go()
     found = search.found[room]
-    return None if found.excess is None else groups.runs(found.read())
+    return None if found.excess is None else groups.runs(found.runs())

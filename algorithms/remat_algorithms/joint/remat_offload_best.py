@@ -353,7 +353,7 @@ class _Search(BestPlan):
             own = found[room]
             if own.excess is not None and own.excess not in seen:
                 seen.add(own.excess)
-                yield own.read()
+                yield own.runs()
         nothing = setting.nothing_recomputed().steps
         if nothing is not None and 0 not in seen:
             yield nothing.runs.tolist()

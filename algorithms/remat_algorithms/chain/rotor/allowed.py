@@ -30,7 +30,7 @@ from remat_algorithms.chain.rotor.front import NEVER, NO_FRONT, Front
 from remat_algorithms.chain.rotor.work import Work
 from remat_algorithms.chain.segments import Segments
 
-BINS = 128
+BINS = 256
 """Bins of the rooms."""
 
 UNLIMITED = NEVER // 4

@@ -19,6 +19,9 @@ LEAST, MOST = 1.6, 4.0
 LONGER = 2.5
 """Times as much work as before that a higher limit may make."""
 
+DEAR = 15_000_000
+"""Work beyond which a higher limit is dear: it should not make more than that, but for the least rise."""
+
 CHEAP, MODEST, SHORT = 2, 25, 100
 """Points for each pair of stages up to which a pass costs what any does, and up to which hardly more; of chains longer
 than so many stages, as if they were no longer: they have passes of other kinds, too, which a limit makes dear."""
@@ -77,7 +80,7 @@ class Rising:
         rise = LEAST
         if before == asked and work > less > 0 and factor > lower:
             power = math.log(work / less) / math.log(factor / lower)
-            rise = min(MOST, max(LEAST, LONGER ** (1 / power)))
+            rise = min(MOST, max(LEAST, min(LONGER, DEAR / work) ** (1 / power)))
         elif before == asked and work <= less:
             rise = MOST
         pairs = min(self.length, SHORT) ** 2

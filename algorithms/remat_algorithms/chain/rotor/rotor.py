@@ -150,7 +150,7 @@ class Setting:
 
         Where it is the one before, whatever its budget, its steps are the same object.
         """
-        runs = found.read()
+        runs = found.runs()
         if self._made is None or self._made[0] != runs:
             self._made = runs, run_in_order(self.problem.graph, self.problem.machine, runs), self.time_of(runs)
         _, steps, makespan = self._made
@@ -213,7 +213,7 @@ def solve(problem: Problem, options: RotorOptions, context: Context) -> Proposal
 
     def report(found: Found) -> None:
         if not found.proved:
-            runs = found.read()
+            runs = found.runs()
             steps = run_in_order(problem.graph, problem.machine, runs)
             context.report(steps, makespan=setting.time_of(runs), message="a schedule within a limit")
 

@@ -66,7 +66,7 @@ class Found:
     excess : int or None
         Of the best schedule.
     read : callable
-        Its runs.
+        Finds its runs; the fronts are kept for it until `runs` asks.
     least : bool
         Whether the best schedule is that of least memory.
     """
@@ -80,6 +80,12 @@ class Found:
     def proved(self) -> bool:
         """Whether the best schedule is optimal, or there is none."""
         return self.lower >= NEVER or (self.excess is not None and self.excess <= self.lower)
+
+    def runs(self) -> list[int]:
+        """Return the runs of the best schedule: read off the fronts once, which are not kept then."""
+        runs = self.read()
+        self.read = lambda: runs
+        return runs
 
     def take(self, excess: int, read: Callable[[], list[int]], *, least: bool = False) -> bool:
         """Take a schedule over if it is better, or as good as that of least memory; return whether it is."""
@@ -173,10 +179,12 @@ class Search:
             slack = self._limits(relaxed, asked, known=not factor)
             nothing = not any(self._known(room) for room in asked)
             once = nothing and length > ONCE_FROM and 0 < factor <= LOOSE and not rising.told
-            if once and self._take(self._once(relaxed, slack), slack, exact=False):
-                slack = {room: min(limit, self.found[room].excess or limit) for room, limit in slack.items()}
-            table = self._fill(self._allowed(relaxed, slack), most=MOST_WORK - spent)
-            self._take(table, slack, exact=True)
+            if once:
+                slack = self._lowered(relaxed, slack)
+            left = MOST_WORK - spent - (self._work - done)
+            if left < 0:
+                raise Over
+            self._take(self._fill(self._allowed(relaxed, slack), most=left), slack, exact=True)
             failed = [room for room in self._open() if room in slack]
             # Rooms that take much work each are not given up for one another.
             spent = 0 if len(failed) < len(asked) else spent + self._work - done
@@ -199,6 +207,12 @@ class Search:
         """Return what a factor is of, given the excess of the relaxed chain."""
         return max(own, self.costs.whole / 100, 1)
 
+    def _lowered(self, relaxed: Relaxed, slack: dict[int, int]) -> dict[int, int]:
+        """Lower limits to the schedules within them that recompute each stage at most once."""
+        if not self._take(self._once(relaxed, slack), slack, exact=False):
+            return slack
+        return {room: min(limit, self.found[room].excess or limit) for room, limit in slack.items()}
+
     def _once(self, relaxed: Relaxed, slack: dict[int, int]) -> Cells:
         """Recompute each stage at most once; with thinned fronts where these grow too long, too."""
         allowed = self._allowed(relaxed, slack, deep=False)
@@ -211,12 +225,17 @@ class Search:
 
     def _thin(self, relaxed: Relaxed) -> None:
         """Find schedules, then bounds, with thinned fronts."""
-        if any(self.found[room].excess is None for room in self._open()):
-            self._least()
         rooms = self._open()
+        once = self.segments.length > ONCE_FROM and not any(self._known(room) for room in rooms)
+        if once:  # within the last limit it has been looked for in vain
+            self._factor *= LEAST
         better = not rooms
         while not better:
             limits = self._limits(relaxed, rooms)
+            if once and not any(self._known(room) for room in rooms):
+                limits = self._lowered(relaxed, limits)
+            if any(self.found[room].excess is None for room in rooms):
+                self._least()
             allowed = self._allowed(relaxed, limits)
             better = self._take(self._thinned(allowed), limits, exact=False)
             self._factor *= LEAST

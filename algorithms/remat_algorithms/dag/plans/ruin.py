@@ -186,13 +186,17 @@ def force(tables: Packed, room: Room) -> None:
 def act(
     tables: Packed, work: Work, spare: Work, room: Room, budget: int, what: int, alpha: float, noise: float
 ) -> bool:
-    """Do something with the present plan; return whether it fits then. One way in, so that little is compiled twice."""
+    """Do something with the present plan; return whether it fits then. One way in, so that little is compiled twice.
+
+    What an earlier call has left in `work` is not read: it may have been interpreted, and this one compiled.
+    """
     if what == RUIN:
         ruin(tables, room)
         for _ in range(int(FORCED * draw(room))):
             force(tables, room)
         return False
     if what == CLEAR:
+        replay(tables, work, room, NOW, budget)
         clear(tables, work, room)
         return False
     if what == MEND:

@@ -104,7 +104,7 @@ class Search:
             self._function = kernel.ACT.bind(*self.records)
 
     def _act(self, what: int, alpha: float = 1.0, noise: float = 0.0) -> bool:
-        """Call `ruin.act`, interpreted or compiled."""
+        """Call `ruin.act`, interpreted or compiled; `room` may be another one afterwards."""
         self._calls += 1
         if self._wanted and not self.compiled and self._calls > self._interpreted:
             try:
@@ -133,20 +133,18 @@ class Search:
 
     def repair(self, tries: int) -> Plan | None:
         """Look for a plan where the greedy found none: begin anew around the highest memory of one that nearly fits."""
-        room = self.room
         if self._area == math.inf:
             self.construct(ALPHAS[-1])
             self._accept()
         for _ in range(tries):
-            if room.state.stop:
+            if self.room.state.stop:
                 break
-            copy_plan(room, HERE, NOW)
-            self._act(REPLAY)
+            copy_plan(self.room, HERE, NOW)
             self._act(CLEAR)
-            alpha = MENDING[int(draw(room) * len(MENDING))]
-            if self._construct(alpha, 2.0 * draw(room)):
+            alpha = MENDING[int(draw(self.room) * len(MENDING))]
+            if self._construct(alpha, 2.0 * draw(self.room)):
                 return self._plan(NOW)
-            if self._work.figures.area <= self._area * (1.0 + WORSE_AREA * draw(room)):
+            if self._work.figures.area <= self._area * (1.0 + WORSE_AREA * draw(self.room)):
                 self._accept()
         return None
 
@@ -172,17 +170,18 @@ class Search:
 
     def improve(self, rounds: int) -> tuple[int, Plan | None]:
         """Ruin and recreate; return the rounds that were made, and a plan better than the best known, if any."""
-        room, before = self.room, float(self.room.cost[BEST])
-        done = 0
-        while done < rounds and not room.state.stop:
+        before, done = float(self.room.cost[BEST]), 0
+        while done < rounds and not self.room.state.stop:
             done += 1
-            copy_plan(room, BEST if draw(room) < RESTARTS else HERE, NOW)
+            copy_plan(self.room, BEST if draw(self.room) < RESTARTS else HERE, NOW)
             self._act(RUIN)
+            room = self.room
             alpha = ALPHAS[int(draw(room) * len(ALPHAS))]
             noise = 2.0 * draw(room) * draw(room)
             share = PRUNED + PRUNED_RUNS / max(1, int(room.length[HERE]) - self.model.stages)
             room.state.dearest = room.cost[HERE] + share * max(0.0, room.cost[HERE] - self.model.once_time)
             fits = self._construct(alpha, noise)
+            room = self.room
             room.state.dearest = math.inf
             if not fits:
                 continue
@@ -191,7 +190,7 @@ class Search:
                 copy_plan(room, NOW, HERE)
             if room.cost[NOW] < room.cost[BEST] * (1.0 - 1e-12):
                 copy_plan(room, NOW, BEST)
-        return done, self._plan(BEST) if room.cost[BEST] < before else None
+        return done, self._plan(BEST) if self.room.cost[BEST] < before else None
 
     def measure(self, item: Sequence[int], stage: Sequence[int]) -> Plan:
         """Replay runs as they are, within the budget or not."""

@@ -9,7 +9,7 @@ from remat_algorithms.chain.rotor import runs as rotor_runs
 from remat_algorithms.chain.rotor import search as rotor_search
 from remat_algorithms.chain.rotor.allowed import Allowed
 from remat_algorithms.chain.rotor.cells import Cells
-from remat_algorithms.chain.rotor.rising import LEAST, LONGER, MOST, Rising
+from remat_algorithms.chain.rotor.rising import DEAR, LEAST, LONGER, MOST, Rising
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.runs import Reader
 from remat_algorithms.chain.rotor.work import Work
@@ -29,6 +29,16 @@ def test_the_next_limit_makes_so_much_more_work() -> None:
     assert rising.rooms([7]) == ([7], pytest.approx(LONGER * 0.64))
     rising.failed([7], [7], 1.6, 640_000)  # whole fronts
     assert rising.rooms([7]) == ([7], pytest.approx(MOST * 1.6))
+
+
+def test_limits_rise_by_less_where_passes_are_dear() -> None:
+    rising = Rising(2000, 0.01)
+    rising.failed([7], [7], 0.01, DEAR // 4)
+    rising.failed([7], [7], 0.04, DEAR // 2)  # as the root of the factor
+    assert rising.rooms([7]) == ([7], pytest.approx(2.0**2 * 0.04, rel=1e-3))
+    for factor, work in ((0.01, DEAR // 5), (0.04, 3 * DEAR // 5), (0.08, 2 * DEAR)):
+        rising.failed([7], [7], factor, work)
+    assert rising.rooms([7]) == ([7], pytest.approx(LEAST * 0.08))
 
 
 def test_larger_rooms_tell_the_factor_of_smaller_ones() -> None:

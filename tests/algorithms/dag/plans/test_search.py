@@ -11,6 +11,7 @@ from remat.solving.single import make_problem
 from remat.testing import strategies
 from remat.testing.cases import moderate
 from remat.verifier import check
+from remat_algorithms.dag.plans import state
 from remat_algorithms.dag.plans.model import stage_model
 from remat_algorithms.dag.plans.state import ALPHAS, Search
 from remat_algorithms.dag.steps import steps_of
@@ -134,10 +135,10 @@ def test_what_is_required_runs_itself():
     compare(problem, model, item, stage)
 
 
-def layered(nodes, seed, share):
-    """A generated graph's search, compiled, for a share of its peak."""
+def layered(nodes, seed, share, compiled=True):
+    """A generated graph's search, compiled if nothing else is said, for a share of its peak."""
     model = stage_model(make_problem(remat.load(dict(generate("dag", "layered", nodes=nodes, seed=seed)))))
-    search = Search(model, 0, 0, compiled=True)
+    search = Search(model, 0, 0, compiled)
     search.budget = search.measure(model.tables.first, range(model.stages)).peak * share // 100
     return search
 
@@ -180,3 +181,39 @@ def test_compiled_equals_interpreted(kind):
             assert twins[0].improve(5) == twins[1].improve(5)
             assert (twins[0].room.item == twins[1].room.item).all()
             assert (twins[0].room.stage == twins[1].room.stage).all()
+
+
+def improved(compiled):
+    """What 60 rounds make of the greedy's plan."""
+    search = layered(65, 0, 90, compiled)
+    plan = search.construct(1.0)
+    search.start(plan)
+    made, better = search.improve(60)
+    assert better is not None
+    assert better.time < plan.time
+    return search, made, better
+
+
+def repaired(compiled):
+    """A plan where the greedy finds none, after some tries."""
+    search = layered(70, 4, 75, compiled)
+    plan = search.repair(10)
+    assert plan is not None
+    return search, 0, plan
+
+
+@pytest.mark.parametrize("find", [improved, repaired])
+def test_compiled_on_the_way_equals_interpreted(find, monkeypatch):
+    """Whatever the call from which on it is compiled."""
+    interpreted, *wanted = find(compiled=False)
+    for calls in range(6):
+        monkeypatch.setattr(state, "CALLS_INTERPRETED", calls)
+        search, *found = find(compiled=None)
+        assert search.compiled
+        assert found == wanted, calls
+        assert search.room.draws.random == interpreted.room.draws.random
+        for plan in (state.HERE, state.BEST):
+            count = interpreted.room.length[plan]
+            assert search.room.length[plan] == count
+            assert (search.room.item[plan, :count] == interpreted.room.item[plan, :count]).all()
+            assert (search.room.stage[plan, :count] == interpreted.room.stage[plan, :count]).all()
