@@ -70,10 +70,10 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     rounds = options.iterations
     if rounds is None:
         rounds = more * (ROUNDS if context.deadline is not None else min(ROUNDS, WORK // max(1, len(setting.listed))))
-    known = rules(setting, best, walker, rounds)
     relaxing = Relaxing(setting, best, walker, rounds)
     relaxing.first()
     bound(setting, best, listed=False)
+    known = rules(setting, best, walker, rounds)
     if not best.done:
         relaxing.go_on()
         walker.go(min(FIRST, rounds))

@@ -80,7 +80,7 @@ def _ask(setting: Setting, best: Best, walk: Walk, entries: Entries) -> Proposal
     for number, (entry, given) in enumerate(entries):
         if best.done:
             break
-        proposal = asked(entry, setting.problem, best.context, given, share=1 / (len(entries) - number + 2))
+        proposal = asked(entry, setting.problem, best.context, given, share=1 / (len(entries) - number + 1))
         if proposal is not None:
             _take(setting, best, walk, entry.name, proposal)
             none = proposal if none is None and proposal.infeasible_within is not None else none
