@@ -13,7 +13,7 @@ from remat_algorithms.joint.dag_offload_best.best import Best
 from remat_algorithms.joint.dag_offload_best.bound import bound
 from remat_algorithms.joint.dag_offload_best.relaxing import Relaxing
 from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
-from remat_algorithms.joint.dag_offload_best.starts import alone, rules
+from remat_algorithms.joint.dag_offload_best.starts import alone, orders, rules
 from remat_algorithms.joint.dag_offload_best.walk import Walk
 
 ROUNDS, WORK = 4000, 1_000_000
@@ -66,6 +66,7 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     best = Best(setting, context)
     best.consider_runs(Runs(tuple(setting.listed)), message="as listed")
     walker = Walk(setting, best, reorder=options.reorder)
+    known = orders(setting, best, walker)
     more = MORE if setting.compiles and len(setting.listed) >= LARGE else 1
     rounds = options.iterations
     if rounds is None:
@@ -73,7 +74,7 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     relaxing = Relaxing(setting, best, walker, rounds)
     relaxing.first()
     bound(setting, best, listed=False)
-    known = rules(setting, best, walker, rounds)
+    known = rules(setting, best, walker, rounds) or known
     if not best.done:
         relaxing.go_on()
         walker.go(min(FIRST, rounds))

@@ -40,8 +40,14 @@ WINDOWS = 20
 Entries = list[tuple[Algorithm, Mapping[str, Any]]]
 
 
+def orders(setting: Setting, best: Best, walk: Walk) -> Proposal | None:
+    """Ask the algorithms that only look for an order, which takes next to no time; see `rules`."""
+    entries: Entries = [(entry, {}) for entry in (*KEEP_ALL, *ORDERS) if setting.problem.kind in entry.cheap]
+    return _ask(setting, best, walk, entries)
+
+
 def rules(setting: Setting, best: Best, walk: Walk, rounds: int) -> Proposal | None:
-    """Ask the algorithms that search little: what an order alone is worth, and all rules; none is quicker then.
+    """Ask all rules for offloading, and the search that asks all algorithms for adjoints: none of them is quicker then.
 
     Parameters
     ----------
@@ -58,11 +64,11 @@ def rules(setting: Setting, best: Best, walk: Walk, rounds: int) -> Proposal | N
         Of one that proved that there is no schedule, in its class.
     """
     kind = setting.problem.kind
-    entries: Entries = [(entry, {}) for entry in (*KEEP_ALL, *ORDERS) if kind in entry.cheap]
+    entries: Entries = []
     if kind == "adjoint":
         entries.append((ADJOINT_BEST, {"iterations": min(WINDOWS, rounds), "work": 0}))
-    offload = [entry for entry in OFFLOAD if entry.name not in PROGRAMS and entry.accepts(kind)]
     few = min(INDIVIDUALS, rounds, INDIVIDUALS_WORK // max(1, len(setting.listed)))
+    offload = [entry for entry in OFFLOAD if entry.name not in PROGRAMS and entry.accepts(kind)]
     for entry in sorted(offload, key=lambda entry: entry.name == LAST):
         entries.append((entry, {"iterations": few} if entry.name == "swapadvisor" else {}))
     return _ask(setting, best, walk, entries)
