@@ -37,7 +37,7 @@ def parsed(command: str) -> dict[str, Any]:
         elif types[option].type == "bool":
             found[types[option].name] = True
         else:
-            readers = {"int": int, "size": int, "float": float, "str": str}
+            readers = {"int": int, "size": int, "float": float, "str": str, "rate": float}
             found[types[option].name] = readers[types[option].type](rest.pop(0))
     return found
 

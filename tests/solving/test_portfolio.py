@@ -326,3 +326,19 @@ def test_answers_of_several_algorithms_are_told_apart():
 
 
 UNEQUAL = (("a", "b"), ("c", "d"), ("e",), ("f",), ("g",))
+
+
+def test_where_it_is_proved_nobody_says_that_he_does_not_know_the_instance(asked):
+    """Who refuses is worth a word only where nobody else has an answer."""
+
+    def infeasible(problem, options, context):
+        return Proposal(infeasible_within="some class")
+
+    asked(cheap=("two",), one=nothing, two=refuses, rest=infeasible)
+    assert not any("not for me" in note for note in remat.solve(DAG, budget=keep_all_peak() - 1).notes)
+    asked(cheap=("two",), one=nothing, two=refuses, rest=nothing)
+    assert any("not for me" in note for note in remat.solve(DAG, budget=keep_all_peak() - 1).notes)
+
+
+def keep_all_peak():
+    return next(iter(remat.solve(DAG, algorithm="keep-all").peak_memory.values()))

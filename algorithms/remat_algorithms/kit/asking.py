@@ -30,12 +30,18 @@ def asked(
         Options; default: its own defaults.
     share : float
         Of the time that is left.
+
+    Raises
+    ------
+    remat.OptionError
+        If it has no such options.
     """
     if not entry.is_available():
         return None
+    options = make_options(entry, given or {})
     try:
         check_reach(problem, entry)
-        proposal: Proposal = entry.load()(problem, make_options(entry, given or {}), context.aside(share=share))
+        proposal: Proposal = entry.load()(problem, options, context.aside(share=share))
     except OptionError:
         return None
     return proposal

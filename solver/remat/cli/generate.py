@@ -15,7 +15,8 @@ from remat.cli.session import ExitCode, Session, writing
 from remat.errors import OptionError
 from remat.generate import KINDS, Family, Parameter, families, find, generate_rows
 from remat.generate.document import Rows
-from remat.units import parse_size
+from remat.generate.options import LEAST_RATE
+from remat.units import parse_bandwidth, parse_size
 
 HELP = """Make an instance: random, synthetic, or of a real architecture.
 
@@ -28,7 +29,7 @@ HELP = """Make an instance: random, synthetic, or of a real architecture.
 The same command makes the same instance again, on every platform; it is recorded in the instance's `source`."""
 
 
-_METAVARS = {"int": "INTEGER", "size": "SIZE", "float": "NUMBER", "str": "TEXT"}
+_METAVARS = {"int": "INTEGER", "size": "SIZE", "float": "NUMBER", "str": "TEXT", "rate": "RATE"}
 
 
 def _size(text: str) -> int:
@@ -50,6 +51,21 @@ def _number(text: str) -> int | float:
     return int(exact) if whole else float(exact)
 
 
+def _rate(text: str) -> int | float:
+    """Read bytes/s, such as ``12GB/s``; a bare number is in bytes/s, and few of them are a slip."""
+    if not text.strip()[-1:].isalpha():
+        value = _number(text)
+        if isinstance(value, int) and 0 < value < LEAST_RATE:
+            raise click.BadParameter(f"{text[:60]} bytes/s: did you mean {text[:60]}GB/s? If not, write {text[:60]}B/s")
+        return value
+    try:
+        found = parse_bandwidth(text if "/" in text else f"{text}/s")
+    except ValueError:
+        raise click.BadParameter(f"{text[:60]!r} is not a bandwidth; write 12GB/s, say") from None
+    assert found is not None
+    return found
+
+
 def _option(parameter: Parameter) -> click.Option:
     """Turn a parameter of a family into an option; what is not given stays None, the family's default."""
     default = parameter.default
@@ -57,12 +73,15 @@ def _option(parameter: Parameter) -> click.Option:
         shown = None if default is None else "yes" if default else "no"
         names = f"{parameter.option}/{parameter.option.replace('--', '--no-', 1)}"
         return click.Option([names], default=None, help=_described(parameter, shown))
-    about = _described(parameter, None if default in (None, "") else str(default))
+    shown = None if default in (None, "") else str(default)
+    if parameter.type == "rate" and isinstance(default, (int, float)):
+        shown = f"{default / 1e9:g}GB/s"
+    about = _described(parameter, shown)
     if parameter.choices:
         return click.Option([parameter.option], type=click.Choice(parameter.choices), default=None, help=about)
     convert: Callable[[str], int | float | str] = str
     if parameter.type != "str":
-        convert = _size if parameter.type == "size" else _number
+        convert = {"size": _size, "rate": _rate}.get(parameter.type, _number)
     return click.Option([parameter.option], type=convert, metavar=_METAVARS[parameter.type], default=None, help=about)
 
 

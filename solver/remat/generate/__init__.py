@@ -11,7 +11,7 @@ import shlex
 from remat.generate import check
 from remat.generate.catalogue import FAMILIES, KINDS
 from remat.generate.document import Document, Rows
-from remat.generate.options import Family, Parameter, ParameterValue, flag
+from remat.generate.options import LEAST_RATE, Family, Parameter, ParameterValue, flag
 
 __all__ = ["FAMILIES", "KINDS", "Family", "Parameter", "families", "find", "generate", "generate_rows"]
 
@@ -92,7 +92,7 @@ def _checked(parameter: Parameter, value: ParameterValue) -> ParameterValue:
         return check.choice(parameter.name, value, parameter.choices)
     if parameter.type in ("int", "size"):
         return check.integer(parameter.name, value)
-    if parameter.type == "float":
+    if parameter.type in ("float", "rate"):
         return check.number(parameter.name, value)
     expected = bool if parameter.type == "bool" else str
     if not isinstance(value, expected):
@@ -111,7 +111,8 @@ def _command(family: Family, values: dict[str, ParameterValue], name: str | None
         if isinstance(value, bool):
             words.append(parameter.option if value else flag(f"no_{parameter.name}"))
         else:
-            words += [parameter.option, _written(value)]
+            few = parameter.type == "rate" and isinstance(value, int) and value < LEAST_RATE
+            words += [parameter.option, _written(value) + ("B/s" if few else "")]
     return shlex.join([*words, flag("name"), name] if name is not None else words)
 
 

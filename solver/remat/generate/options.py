@@ -9,7 +9,10 @@ from typing import Literal
 
 from remat.generate.document import Document
 
-ParameterType = Literal["int", "float", "str", "bool", "size"]
+ParameterType = Literal["int", "float", "str", "bool", "size", "rate"]
+LEAST_RATE = 10**6
+"""Bytes/s below which a bare whole number on the command line is hardly meant as bytes/s."""
+
 ParameterValue = int | float | str | bool | None
 
 
@@ -26,8 +29,8 @@ class Parameter:
     ----------
     name : str
         As in Python; the command line writes ``_`` as ``-``.
-    type : {"int", "float", "str", "bool", "size"}
-        A size is an integer; whoever reads text (``2GiB``) turns it into one.
+    type : {"int", "float", "str", "bool", "size", "rate"}
+        A size is an integer, a rate a number of bytes/s; whoever reads text (``2GiB``, ``12GB/s``) turns it into one.
     default : int, float, str, bool or None
         None: left to the generator, which says what it then takes.
     help : str
@@ -90,6 +93,11 @@ def number(name: str, default: float | None, text: str) -> Parameter:
     return Parameter(name, "float", default, text)
 
 
+def rate(name: str, default: float | None, text: str) -> Parameter:
+    """Return a bandwidth in bytes/s."""
+    return Parameter(name, "rate", default, text)
+
+
 def boolean(name: str, default: bool | None, text: str) -> Parameter:
     """Return a flag."""
     return Parameter(name, "bool", default, text)
@@ -117,7 +125,7 @@ SHAPE = (
 SIXTEEN = choice("dtype", ("fp16", "bf16", "fp32"), "Type of activations, gradients and weights.", "bf16")
 FLASH = boolean("flash", True, "Tiled attention: no score matrices are stored.")
 HOST = (
-    number("link", 12e9, "Bandwidth between device and host in bytes/s."),
+    rate("link", 12e9, "Bandwidth between device and host."),
     number("host_speed", 0.0625, "Speed of updates at the host, the device's being 1."),
 )
 OPTIMIZER = choice(
@@ -139,17 +147,17 @@ STATES = (
     ),
     choice("states", ("host", "device", "nvme", "any"), "Where optimizer states lie, if parameters are values."),
     *HOST,
-    number("nvme", 3e9, "Bandwidth between host and NVMe in bytes/s, where something lies there."),
+    rate("nvme", 3e9, "Bandwidth between host and NVMe, where something lies there."),
     integer("data", 1, "Ranks that share the batch out; times and sizes are those of one."),
     integer("zero", 0, "Stage of ZeRO: they share out 1 optimizer states, 2 gradients, 3 parameters, too."),
     size("bucket", 0, "Bytes of gradients that ranks exchange together."),
-    number("network", 25e9, "Bandwidth from a rank to the next in bytes/s."),
+    rate("network", 25e9, "Bandwidth from a rank to the next."),
     number("network_latency", 0.0, "Seconds that each message between ranks takes beside."),
     integer("staleness", None, "Steps follow each other without end, so many updates behind (docs/weights.md)."),
 )
 DEVICE = (
     number("flops", None, "FLOP/s of the device (default: an A100's for the dtype)."),
-    number("bandwidth", None, "Memory bandwidth in bytes/s (default: an A100's, 1.555e12)."),
+    rate("bandwidth", None, "Memory bandwidth (default: an A100's, 1555GB/s)."),
 )
 STEP = (
     integer("batch", 1, "Sequences in a micro-batch."),

@@ -243,7 +243,7 @@ class _Portfolio:
                 infeasible_within=within,
                 least=least,
                 termination=termination,
-                notes=self._notes_without(),
+                notes=self._notes_without(proved=within is not None or self.problem.exceeded is not None),
             )
         result = best.result
         return Proposal(
@@ -289,9 +289,10 @@ class _Portfolio:
         # Of several classes, the one of whoever searches longest, and last.
         return (proved or refuted)[-1].result.scope, least
 
-    def _notes_without(self) -> tuple[str, ...]:
+    def _notes_without(self, *, proved: bool) -> tuple[str, ...]:
+        """Say what is known of there being none; where that is proved, who did not know the instance is no matter."""
         notes = [note for answer in self.answers for note in answer.proposal.notes]
-        return tuple(dict.fromkeys([*notes, *self.refusals[:3]]))
+        return tuple(dict.fromkeys([*notes, *(() if proved else self.refusals[:3])]))
 
     def _remarks(self, best: _Answer) -> Iterator[str]:
         """Say what an order is worth, and what of the machine is left unused."""

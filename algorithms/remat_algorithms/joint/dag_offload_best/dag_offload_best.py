@@ -13,7 +13,7 @@ from remat_algorithms.joint.dag_offload_best.best import Best
 from remat_algorithms.joint.dag_offload_best.bound import bound
 from remat_algorithms.joint.dag_offload_best.relaxing import Relaxing
 from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
-from remat_algorithms.joint.dag_offload_best.starts import alone, others, quick
+from remat_algorithms.joint.dag_offload_best.starts import alone, orders, rules
 from remat_algorithms.joint.dag_offload_best.walk import Walk
 
 ROUNDS, WORK = 4000, 1_000_000
@@ -23,7 +23,7 @@ MORE = 12
 """Times as many where rounds are compiled."""
 
 FIRST, TURN = 40, 40
-"""Rounds of the walk before others are asked, and between two searches for reruns."""
+"""Rounds of the walk after the first searches for reruns, and between two further ones."""
 
 ALONE = 10
 """Turns after which `dag-auto` is asked, if it may still be quicker."""
@@ -66,7 +66,7 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     best = Best(setting, context)
     best.consider_runs(Runs(tuple(setting.listed)), message="as listed")
     walker = Walk(setting, best, reorder=options.reorder)
-    known = quick(setting, best, walker)
+    known = orders(setting, best, walker)
     more = MORE if setting.compiles and len(setting.listed) >= LARGE else 1
     rounds = options.iterations
     if rounds is None:
@@ -74,10 +74,10 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     relaxing = Relaxing(setting, best, walker, rounds)
     relaxing.first()
     bound(setting, best, listed=False)
+    known = rules(setting, best, walker, rounds) or known
     if not best.done:
         relaxing.go_on()
         walker.go(min(FIRST, rounds))
-    known = others(setting, best, walker, rounds) or known
     known = _improve(setting, best, relaxing, walker, rounds, more) or known
     bound(setting, best, listed=True)
     proposal = best.proposal()

@@ -107,6 +107,7 @@ class Setting:
         self.device = device_of(self.machine)
         self.listed: list[int] = reference_order(self.graph, problem.needed.once).tolist()
         self.reads, self.writes = self.graph.reads.to_lists(), self.graph.writes.to_lists()
+        self.makers = self.graph.producers.to_lists()
         self.times: list[Number] = self.graph.time.tolist()
         self.looked = 0  # runs, in all
 
@@ -148,7 +149,10 @@ class Setting:
 
     @cached_property
     def movable(self) -> list[int]:
-        """Tasks that the helper may do: nobody reads what they make, some of which begins or ends elsewhere."""
+        """Tasks that the helper may do: nobody reads what they make, some of which begins or ends elsewhere.
+
+        Not those that change a value in place: the copy that they read would have to stay as it was.
+        """
         if self.helper is None:
             return []
         read = {value for task in self.listed for value in self.reads[task]}

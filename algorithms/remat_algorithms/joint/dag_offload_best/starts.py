@@ -24,11 +24,11 @@ from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
 PROGRAMS = frozenset(["offload-exact", "poet"])
 """They are not asked: their time is anything."""
 
-SLOW = frozenset(["capuchin"])
-"""Rules that take about as long as everything else here."""
+LAST = "capuchin"
+"""The rule that takes longest, and is worth most: it has the largest share of the time."""
 
-SEARCHING = {"swapadvisor": {"generations": 3}}
-"""Options of rules that search for long otherwise."""
+INDIVIDUALS, INDIVIDUALS_WORK = 15, 2_000
+"""Individuals of `swapadvisor`, a search itself: its first population, or fewer for large graphs."""
 
 ROUNDS = 200
 """Rounds of `dag-auto`, so that its answer does not depend on the clock."""
@@ -40,14 +40,14 @@ WINDOWS = 20
 Entries = list[tuple[Algorithm, Mapping[str, Any]]]
 
 
-def quick(setting: Setting, best: Best, walk: Walk) -> Proposal | None:
-    """Ask the algorithms that take next to no time: what an order alone is worth, and most rules; see `others`."""
+def orders(setting: Setting, best: Best, walk: Walk) -> Proposal | None:
+    """Ask the algorithms that only look for an order, which takes next to no time; see `rules`."""
     entries: Entries = [(entry, {}) for entry in (*KEEP_ALL, *ORDERS) if setting.problem.kind in entry.cheap]
-    return _ask(setting, best, walk, [*entries, *_rules(slow=False)])
+    return _ask(setting, best, walk, entries)
 
 
-def others(setting: Setting, best: Best, walk: Walk, rounds: int) -> Proposal | None:
-    """Ask the other algorithms that search little: none of them is quicker then.
+def rules(setting: Setting, best: Best, walk: Walk, rounds: int) -> Proposal | None:
+    """Ask all rules for offloading, and the search that asks all algorithms for adjoints: none of them is quicker then.
 
     Parameters
     ----------
@@ -56,30 +56,29 @@ def others(setting: Setting, best: Best, walk: Walk, rounds: int) -> Proposal | 
     walk : Walk
         Goes on from what they find.
     rounds : int
-        Of `adjoint-best`, at most.
+        Of those that search themselves, at most.
 
     Returns
     -------
     Proposal or None
         Of one that proved that there is no schedule, in its class.
     """
-    entries = _rules(slow=True)
-    if setting.problem.kind == "adjoint":
-        entries.insert(0, (ADJOINT_BEST, {"iterations": min(WINDOWS, rounds), "work": 0}))
+    kind = setting.problem.kind
+    entries: Entries = []
+    if kind == "adjoint":
+        entries.append((ADJOINT_BEST, {"iterations": min(WINDOWS, rounds), "work": 0}))
+    few = min(INDIVIDUALS, rounds, INDIVIDUALS_WORK // max(1, len(setting.listed)))
+    offload = [entry for entry in OFFLOAD if entry.name not in PROGRAMS and entry.accepts(kind)]
+    for entry in sorted(offload, key=lambda entry: entry.name == LAST):
+        entries.append((entry, {"iterations": few} if entry.name == "swapadvisor" else {}))
     return _ask(setting, best, walk, entries)
 
 
 def alone(setting: Setting, best: Best, walk: Walk, rounds: int) -> Proposal | None:
-    """Ask the algorithm that only makes values again, unless it is proved that it is no quicker; see `others`."""
+    """Ask the algorithm that only makes values again, unless it is proved that it is no quicker; see `rules`."""
     if not best.done and transfers_pay(setting, best):
         return None
     return _ask(setting, best, walk, [(entry, {"iterations": min(ROUNDS, rounds)}) for entry in DAG_AUTO])
-
-
-def _rules(*, slow: bool) -> Entries:
-    """Return the algorithms that only offload, or follow a rule; those that are slow, or the others."""
-    entries = [entry for entry in OFFLOAD if entry.name not in PROGRAMS and (entry.name in SLOW) == slow]
-    return [(entry, SEARCHING.get(entry.name, {})) for entry in entries]
 
 
 def _ask(setting: Setting, best: Best, walk: Walk, entries: Entries) -> Proposal | None:
@@ -87,11 +86,10 @@ def _ask(setting: Setting, best: Best, walk: Walk, entries: Entries) -> Proposal
     for number, (entry, given) in enumerate(entries):
         if best.done:
             break
-        if entry.accepts(setting.problem.kind):
-            proposal = asked(entry, setting.problem, best.context, given, share=1 / (len(entries) - number + 2))
-            if proposal is not None:
-                _take(setting, best, walk, entry.name, proposal)
-                none = proposal if none is None and proposal.infeasible_within is not None else none
+        proposal = asked(entry, setting.problem, best.context, given, share=1 / (len(entries) - number + 1))
+        if proposal is not None:
+            _take(setting, best, walk, entry.name, proposal)
+            none = proposal if none is None and proposal.infeasible_within is not None else none
     return none
 
 

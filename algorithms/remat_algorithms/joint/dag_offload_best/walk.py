@@ -160,8 +160,19 @@ def _changed(setting: Setting, runs: Runs, draw: random.Random) -> Runs:
         added = _remade(setting, tasks[at], draw)
         return Runs((*tasks[:at], *added, *tasks[at:]), runs.helped)
     elif kind < 0.9 and setting.movable:
-        return Runs(runs.tasks, runs.helped ^ {draw.choice(setting.movable)})
+        return _handed(setting, runs, draw.choice(setting.movable))
     return runs
+
+
+def _handed(setting: Setting, runs: Runs, task: int) -> Runs:
+    """Return the runs with a task handed to the helper, or back: then it runs as soon as what it reads is made."""
+    if task not in runs.helped:
+        return Runs(runs.tasks, runs.helped | {task})
+    tasks = [other for other in runs.tasks if other != task]
+    first = {other: place for place, other in reversed(list(enumerate(tasks)))}
+    made = (first[maker] for value in setting.reads[task] for maker in setting.makers[value] if maker in first)
+    place = max(made, default=-1) + 1
+    return Runs((*tasks[:place], task, *tasks[place:]), runs.helped - {task})
 
 
 def _relieved(setting: Setting, runs: Runs, at: int, draw: random.Random) -> Runs:

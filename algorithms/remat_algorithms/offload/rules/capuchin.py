@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,9 +132,29 @@ class _Mixture:
         self.remaking = Remaking(choice.order)
         self.swapped: list[int] = []
         self.lost: list[int] = []
+        self._repeated: tuple[int, _Repeated | None] = (-1, None)
 
     def arranged(self) -> _Arranged | None:
-        """Return the order with its repeats, and the swapped gaps there; None if something cannot be remade."""
+        """Return the order with its repeats, and the swapped gaps there; None if something cannot be remade.
+
+        O(swapped gaps), and O(runs) where something more is remade than at the last call.
+        """
+        if self._repeated[0] != len(self.lost):
+            self._repeated = len(self.lost), self._repeat()
+        repeated, base = self._repeated[1], self.choice.order
+        if repeated is None:
+            return None
+        gaps, place = repeated.choice.order.gaps, repeated.place
+        # A value that something is remade from has several gaps where it had one.
+        swapped = []
+        for index in self.swapped:
+            gap = base.gaps[index]
+            first, last = -1 if gap.after < 0 else place[gap.after], place[gap.before]
+            parts = (part for part in repeated.gaps_of.get(gap.value, ()) if first <= gaps[part].after < last)
+            swapped += [part for part in parts if gaps[part].before - gaps[part].after > 1]
+        return _Arranged(repeated.choice, swapped, place)
+
+    def _repeat(self) -> _Repeated | None:
         choice, base = self.choice, self.choice.order
         remade = self.remaking.order_without(self.lost, keep=self.keep)
         if remade is None:
@@ -144,14 +164,16 @@ class _Mixture:
         gaps_of: defaultdict[int, list[int]] = defaultdict(list)
         for index, gap in enumerate(order.gaps):
             gaps_of[gap.value].append(index)
-        # A value that something is remade from has several gaps where it had one.
-        swapped = []
-        for index in self.swapped:
-            gap = base.gaps[index]
-            first, last = -1 if gap.after < 0 else place[gap.after], place[gap.before]
-            parts = (part for part in gaps_of[gap.value] if first <= order.gaps[part].after < last)
-            swapped += [part for part in parts if order.gaps[part].before - order.gaps[part].after > 1]
-        return _Arranged(Choice(choice.problem, order, choice.routes), swapped, place)
+        return _Repeated(Choice(choice.problem, order, choice.routes), gaps_of, place)
+
+
+@dataclass(frozen=True)
+class _Repeated:
+    """An order with repeats, the gaps of each value in it, and where the runs of the first order are in it."""
+
+    choice: Choice
+    gaps_of: Mapping[int, Sequence[int]]
+    place: np.ndarray
 
 
 @dataclass(frozen=True)

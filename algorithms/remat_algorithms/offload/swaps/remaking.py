@@ -54,22 +54,24 @@ class Remaking:
             for value in (*self.reads[task], *self.writes[task]):
                 self.latest[value] = position
         self.latest.update(dict.fromkeys(order.outputs, len(order.tasks)))
-        self.known: dict[int, tuple[set[int], Number]] = {}
+        self.known: dict[int, _Known] = {}
 
     def time(self, gap: int, lost: Iterable[int]) -> Number:
         """Return the time of making a gap's value again at its end, other gaps' values being lost, too.
 
         Infinite where a task that may not run again would have to. O(lost values, and tasks that run again), or only
-        the former where the same is missing as when it was last asked.
+        the former where nothing is missing that was of use when it was last asked, and nothing is there again.
         """
         at = self.order.gaps[gap].before
         missing = self._missing(at, lost) | {self.order.gaps[gap].value}
         known = self.known.get(gap)
-        if known is not None and known[0] == missing:
-            return known[1]
-        runs = self._runs_for(self.order.gaps[gap].value, at, missing)
+        if known is not None and known.missing <= missing and known.used.isdisjoint(missing - known.missing):
+            known.missing = missing
+            return known.time
+        used: set[int] = set()
+        runs = self._runs_for(self.order.gaps[gap].value, at, missing, used)
         time = float(np.inf) if runs is None else sum(self.times[task] for task in runs)
-        self.known[gap] = missing, time
+        self.known[gap] = _Known(missing, used, time)
         return time
 
     def order_without(self, lost: Iterable[int], *, keep: bool) -> Remade | None:
@@ -117,17 +119,22 @@ class Remaking:
         gaps = self.order.gaps
         return {gaps[index].value for index in lost if gaps[index].after < at <= gaps[index].before}
 
-    def _runs_for(self, value: int, at: int, missing: set[int]) -> list[int] | None:
-        """Return the runs that make a value before position `at`, in order; None if that cannot be."""
+    def _runs_for(self, value: int, at: int, missing: set[int], used: set[int] | None = None) -> list[int] | None:
+        """Return the runs that make a value before position `at`, in order; None if that cannot be.
+
+        Adds to `used` the values on whose being there, not missing, the answer depends.
+        """
+        used = set() if used is None else used
         runs: list[int] = []
         made: set[int] = set()
         opened: set[int] = set()
         stack = [(value, False)]
+        reads, inputs, written, latest = self.reads, self.inputs, self.written, self.latest
         while stack:
             wanted, ready = stack.pop()
             if wanted in made:
                 continue
-            task = self._producer(wanted, missing)
+            task = self._producer(wanted, missing, used)
             if task is None:
                 return None
             if ready:
@@ -138,23 +145,34 @@ class Remaking:
                 return None  # made from itself
             opened.add(wanted)
             stack.append((wanted, True))
-            stack += [
-                (read, False) for read in self.reads[task] if read not in made and not self._there(read, at, missing)
-            ]
+            for read in reads[task]:
+                if read in made:
+                    continue
+                # Whether it is resident before position `at`; an input may be held on for longer.
+                if read not in missing and (read in inputs or written.get(read, at) < at <= latest[read]):
+                    used.add(read)
+                else:
+                    stack.append((read, False))
         return runs
 
-    def _there(self, value: int, at: int, missing: set[int]) -> bool:
-        """Whether a value is resident before position `at`; an input may be held on for longer."""
-        if value in missing:
-            return False
-        return value in self.inputs or self.written.get(value, at) < at <= self.latest[value]
-
-    def _producer(self, value: int, missing: set[int]) -> int | None:
+    def _producer(self, value: int, missing: set[int], used: set[int]) -> int | None:
         """Return the task that makes a value: the quickest one, of equal ones that which makes most that is missing."""
-        if len(self.producers[value]) == 1:
-            return self.producers[value][0]
+        producers = self.producers[value]
+        if len(producers) == 1:
+            return producers[0]
+        for task in producers:
+            used.update(self.writes[task])
         return min(
-            self.producers[value],
+            producers,
             key=lambda task: (self.times[task], -sum(made in missing for made in self.writes[task]), task),
             default=None,
         )
+
+
+@dataclass(slots=True)
+class _Known:
+    """The time of making a value again when some values are missing, and those on whose being there it depends."""
+
+    missing: set[int]
+    used: set[int]
+    time: Number

@@ -11,9 +11,11 @@ from remat.solving.single import make_problem
 from remat_algorithms.dag.plans.state import Search
 from remat_algorithms.joint.dag_offload_best.room import Rates, room_of
 from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
-from remat_algorithms.joint.dag_offload_best.starts import PROGRAMS, SEARCHING
+from remat_algorithms.joint.dag_offload_best.starts import INDIVIDUALS, PROGRAMS
 from remat_algorithms.joint.dag_offload_best.taste import taste_of_steps
+from remat_algorithms.joint.dag_offload_best.walk import _handed
 from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
+from remat_algorithms.offload.swaps.choice import Choice
 from tests.algorithms.offload.small_chains import any_machine
 from tests.oracles.offloading import least_makespan
 
@@ -84,15 +86,16 @@ def test_no_bound_is_above_the_optimum_and_no_schedule_below(seeds):
 @pytest.mark.parametrize("seeds", [range(100, 108), pytest.param(range(2000, 2200), marks=pytest.mark.slow)])
 def test_nobody_who_searches_little_is_quicker(seeds):
     """However few rounds there are."""
-    others = [entry for entry in OFFLOAD if entry.accepts("dag") and entry.name not in {*PROGRAMS, *SEARCHING}]
+    others = [entry for entry in OFFLOAD if entry.accepts("dag") and entry.name not in PROGRAMS]
     asked = 0
     for seed in seeds:
         document, budget = drawn(seed)
         rounds = (0, 1, 30)[seed % 3]
         best = remat.solve(document, algorithm=NAME, budget=budget, options={"iterations": rounds})
-        for name, options in [*((entry.name, {}) for entry in others), ("dag-auto", {"iterations": rounds})]:
+        searching = {"swapadvisor": {"iterations": min(INDIVIDUALS, rounds)}, "dag-auto": {"iterations": rounds}}
+        for name in [*(entry.name for entry in others), "dag-auto"]:
             try:
-                other = remat.solve(document, algorithm=name, budget=budget, options=options)
+                other = remat.solve(document, algorithm=name, budget=budget, options=searching.get(name, {}))
             except remat.OptionError:
                 continue
             if other.makespan is not None:
@@ -148,3 +151,49 @@ def test_a_schedule_is_read_as_a_taste():
                 assert read.kept.tolist() == taste.kept.tolist()
                 some += taste.kept.any()
     assert some
+
+
+def updated(draw):
+    """Draw a graph whose parameters lie at the host, where a second processor may update them in place or anew."""
+    document = graph(draw)
+    document["schema"] = "remat.instance/2"
+    machine = document["machine"]
+    machine["memories"][1]["capacity"] = None
+    machine["processors"].append({"name": "cpu", "memory": "host", "speed": draw.choice([0.25, 0.5, 1])})
+    document["inputs"], document["outputs"] = ["x0"], ["y0"]
+    for number in range(1, sum(task["id"][0] == "F" for task in document["tasks"]) + 1):
+        tasks = {task["id"]: task for task in document["tasks"]}
+        old, new, gradient = f"w{number}", draw.choice([f"w{number}", f"n{number}"]), f"g{number}"
+        size = draw.randint(1, 3)
+        document["values"] += [{"id": name, "size": size} for name in dict.fromkeys([old, new, gradient])]
+        tasks[f"F{number}"]["reads"].append(old)
+        tasks[f"B{number}"]["reads"].append(old)
+        tasks[f"B{number}"]["writes"].append(gradient)
+        update = {"id": f"U{number}", "time": draw.randint(0, 4), "reads": [gradient, old], "writes": [new]}
+        document["tasks"].append(update)
+        document["inputs"].append({"value": old, "memory": "host"})
+        document["outputs"].append({"value": new, "memory": "host"})
+    return document
+
+
+@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(100, 300), marks=pytest.mark.slow)])
+def test_what_the_helper_hands_back_still_runs(seeds):
+    """Every update runs once, wherever the walk lets it run: all rounds give schedules that the verifier takes."""
+    updates = 0
+    for seed in seeds:
+        draw = random.Random(seed)
+        document = updated(draw)
+        setting = Setting(make_problem(remat.load(document)))
+        runs = Runs(tuple(setting.listed))
+        for _ in range(12 if setting.movable else 0):
+            runs = _handed(setting, runs, draw.choice(setting.movable))
+            choice = setting.choice(runs)
+            assert isinstance(choice, Choice)
+            assert sorted(choice.order.tasks) == sorted(setting.listed)
+            # A plan's own runs are those of the processor alone.
+            runs = Runs(tuple(task for task in runs.tasks if task not in runs.helped), runs.helped)
+        updates += len(setting.movable)
+        low = remat.solve(document, algorithm=NAME, options={"iterations": 0}).peak_memory["device"]
+        result = remat.solve(document, algorithm=NAME, budget={"device": draw.randint(low // 2, low)}, options=LITTLE)
+        assert result.makespan is None or result.report.ok
+    assert updates
