@@ -96,6 +96,7 @@ FAST_OPTIONS = {
     "dag-exact": ({"states": 1_000},),
     "knapsack-ilp": ({"levels": 3},),
     "dag-auto": ({"iterations": 20},),
+    "dag-offload-best": ({"iterations": 5},),
     "offload-exact": ({"copies": 1, "work": 0.002}, {"copies": 1, "recompute": True, "work": 0.002}),
     "poet": ({"work": 0.02}, {"work": 0.02, "start": False, "stages": 3}),
 }

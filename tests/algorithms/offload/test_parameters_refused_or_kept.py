@@ -10,7 +10,12 @@ from remat_algorithms import catalogue
 from tests.algorithms.offload import trained
 
 NAMES = [entry.name for entry in catalogue if entry.accepts("chain") and entry.several_memories]
-SLOW = {"offload-exact": {"work": 0.001}, "swapadvisor": {"iterations": 5}, "weight-offload": {"evaluations": 5}}
+SLOW = {
+    "offload-exact": {"work": 0.001},
+    "swapadvisor": {"iterations": 5},
+    "weight-offload": {"evaluations": 5},
+    "dag-offload-best": {"iterations": 5},
+}
 
 EMPTY = {"forward_time": 0, "backward_time": 0, "output_size": 0}
 UPDATES_IN_THE_MIDDLE = {
