@@ -10,10 +10,10 @@ from typing import Literal
 from remat.generate.document import Document
 
 ParameterType = Literal["int", "float", "str", "bool", "size", "rate"]
+ParameterValue = int | float | str | bool | None
+
 LEAST_RATE = 10**6
 """Bytes/s below which a bare whole number on the command line is hardly meant as bytes/s."""
-
-ParameterValue = int | float | str | bool | None
 
 
 def flag(name: str) -> str:

@@ -107,7 +107,6 @@ class Setting:
         self.device = device_of(self.machine)
         self.listed: list[int] = reference_order(self.graph, problem.needed.once).tolist()
         self.reads, self.writes = self.graph.reads.to_lists(), self.graph.writes.to_lists()
-        self.makers = self.graph.producers.to_lists()
         self.times: list[Number] = self.graph.time.tolist()
         self.looked = 0  # runs, in all
 

@@ -170,8 +170,8 @@ def _handed(setting: Setting, runs: Runs, task: int) -> Runs:
         return Runs(runs.tasks, runs.helped | {task})
     tasks = [other for other in runs.tasks if other != task]
     first = {other: place for place, other in reversed(list(enumerate(tasks)))}
-    made = (first[maker] for value in setting.reads[task] for maker in setting.makers[value] if maker in first)
-    place = max(made, default=-1) + 1
+    makers = {maker for value in setting.reads[task] for maker in setting.graph.producers[value].tolist()}
+    place = max((first[maker] for maker in makers if maker in first), default=-1) + 1
     return Runs((*tasks[:place], task, *tasks[place:]), runs.helped - {task})
 
 
