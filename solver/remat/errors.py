@@ -63,8 +63,8 @@ class MissingExtraError(RematError):
         super().__init__(f"{feature} needs {package}: pip install 'remat[{extra}]'")
 
 
-class ClaimError(RuntimeError):
-    """An algorithm's claim and the verifier disagree: a bug in the algorithm, never in the input.
+class AlgorithmError(RuntimeError):
+    """An algorithm has failed: a bug in the algorithm, never in the input.
 
     Attributes
     ----------
@@ -75,3 +75,7 @@ class ClaimError(RuntimeError):
     def __init__(self, message: str, package: str = "") -> None:
         super().__init__(message)
         self.package = package
+
+
+class ClaimError(AlgorithmError):
+    """An algorithm's claim and the verifier disagree."""

@@ -10,7 +10,7 @@ from remat import OptionError
 from remat.plugin import Context, LeastBudget, Proposal, registry
 from remat.plugin.auto import Rule
 from remat.plugin.problem import Problem
-from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Bound, Status, Termination
 from remat.solving import portfolio
 from remat.solving.single import make_problem
 from remat.testing.cases import moderate
@@ -213,7 +213,7 @@ def test_what_one_proves_ends_it(asked):
     least = make_problem(remat.load(DAG)).memory_bounds[0].size
     found = remat.solve(DAG, budget=least)
     assert (found.status, found.scope, found.least_budget.size) == (Status.INFEASIBLE, ALL_SCHEDULES, 77)
-    assert names == ["one"]
+    assert set(names) == {"one"}
 
 
 def test_classes_are_not_the_instance(asked):
@@ -296,11 +296,66 @@ def test_patience_counts_from_the_last_news():
     context.changed -= 11
     assert (context.stopped, context.termination) == (True, Termination.PATIENCE)
     part = context.part("next")
-    assert not part.stopped  # whoever comes next has patience of its own
     part.report(bound=3, scope=ALL_SCHEDULES)
     assert (context.best_bound, context.source) == (3, "next")
     part.report(bound=100, scope="some class")
     assert context.best_bound == 3
+
+
+def test_parts_share_the_patience():
+    """However many algorithms follow each other without finding anything, the patience is that of the whole."""
+    context = Context(patience=10.0)
+    context.report(remat.solve(DAG, algorithm="keep-all").columns, makespan=30)
+    spent = 0.0
+    for left in (4, 3, 2, 1):
+        part = context.part("next", share=1 / left)
+        assert part.patience is not None
+        assert not part.stopped
+        spent += part.patience
+        context.changed -= part.patience
+    assert spent == pytest.approx(10.0, abs=0.1)
+    assert context.stopped
+
+
+def test_a_failing_algorithm_ends_nothing(asked):
+    def fails(problem, options, context):
+        raise IndexError("list index out of range")
+
+    def claims(problem, options, context):
+        return replace(slow(problem, options, context), makespan=1)
+
+    asked(cheap=("two",), one=fails, two=claims, three=slow)
+    found = remat.solve(DAG)
+    assert (found.status, found.algorithm) == (Status.FEASIBLE, "three")
+    two, one = found.log
+    assert two.startswith("bug: two claims makespan 1, verified is ")
+    assert one == "bug: one failed: IndexError: list index out of range"
+
+
+def test_a_bound_that_a_schedule_refutes_is_left_out(asked):
+    def claims(problem, options, context):
+        wrong = Bound(problem.no_recompute_time + 0.5, ALL_SCHEDULES, "one")
+        return replace(slow(problem, options, context), makespan=None, bounds=(wrong,))
+
+    asked(one=claims, two=keep_all)
+    found = remat.solve(DAG)
+    assert (found.status, found.algorithm) == (Status.OPTIMAL, "two")
+    assert found.lower_bound == found.makespan
+    assert any(line.startswith("bug: one claims bound ") for line in found.log)
+
+
+def test_what_is_proved_with_one_processor_is_not_said_of_several(asked):
+    def claims(problem, options, context):
+        return replace(keep_all(problem, options, context), optimal_within=ALL_SCHEDULES)
+
+    memories, processors = [{"name": "device"}], [{"name": "gpu", "memory": "device", "count": 2}]
+    tasks = [{"id": f"t{k}", "time": 5, "size": 1} for k in range(4)]
+    machine = {"memories": memories, "processors": processors}
+    document = UNITS | {"kind": "dag", "tasks": tasks, "machine": machine, "outputs": [task["id"] for task in tasks]}
+    asked(one=claims)
+    found = remat.solve(document)
+    assert (found.status, found.makespan, found.lower_bound) == (Status.FEASIBLE, 20, 10)
+    assert found.optimal_within == "schedules on one processor"
 
 
 def test_orders_are_told_apart():

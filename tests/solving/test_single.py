@@ -12,6 +12,7 @@ import pytest
 
 import remat
 from remat import ClaimError, OptionError
+from remat.errors import AlgorithmError
 from remat.plugin import registry
 from remat.plugin.emit import run_in_order
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
@@ -504,5 +505,6 @@ def test_errors_of_a_solver_are_not_swallowed(use):
         raise ZeroDivisionError
 
     use(solver)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(AlgorithmError, match="fake failed: ZeroDivisionError") as raised:
         remat.solve(CHAINED, algorithm="any")
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)

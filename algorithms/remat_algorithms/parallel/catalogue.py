@@ -15,6 +15,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(n log n)",
         reference="after Agullo et al. 2016",
         cheap=("tree",),
+        several_processors=True,
     ),
     Algorithm(
         name="proportional",
@@ -25,6 +26,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(n log n)",
         reference="after Pothen & Sun 1993",
         cheap=("tree",),
+        several_processors=True,
     ),
     Algorithm(
         name="memory-aware",
@@ -35,6 +37,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(n log n)",
         reference="after Agullo et al. 2016",
         cheap=("tree",),
+        several_processors=True,
     ),
     Algorithm(
         name="par-subtrees",
@@ -46,6 +49,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(n (log n + P))",
         reference="after Marchal, Sinnen & Vivien 2013",
         cheap=("tree",),
+        several_processors=True,
     ),
     Algorithm(
         name="par-inner-first",
@@ -56,6 +60,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(n log n)",
         reference="after Marchal, Sinnen & Vivien 2013",
         cheap=("tree",),
+        several_processors=True,
     ),
     Algorithm(
         name="par-deepest-first",
@@ -66,6 +71,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(n log n)",
         reference="after Marchal, Sinnen & Vivien 2013",
         cheap=("tree",),
+        several_processors=True,
     ),
     Algorithm(
         name="mem-booking",
@@ -77,6 +83,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(n (height + log n))",
         reference="after Aupy, Brasseur & Marchal 2017",
         cheap=("tree",),
+        several_processors=True,
     ),
     Algorithm(
         name="dag-list-memory",
@@ -88,5 +95,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(n log n + n^2 / 512)",
         reference="-",
         cheap=("dag",),
+        several_processors=True,
     ),
 )

@@ -75,6 +75,8 @@ class Context:
         Receives `Progress`.
     source : str
         Name of the algorithm that runs.
+    speaks_for_all : bool
+        Whether a bound that the algorithm calls one over all schedules is one on this machine (`remat.solving.scopes`).
     history : list of Progress
         Each better schedule and each better bound.
     """
@@ -88,6 +90,7 @@ class Context:
     patience: float | None = None
     source: str = ""
     interrupted: bool = False
+    speaks_for_all: bool = True
     best_steps: Steps | None = None
     best_pattern: Pattern | SamplePattern | None = None
     best_makespan: Number | None = None
@@ -138,6 +141,11 @@ class Context:
         early = self.deadline is None or now < self.deadline
         return Termination.PATIENCE if early and self._impatient(now) else Termination.TIME_LIMIT
 
+    @property
+    def limit(self) -> float | None:
+        """Seconds from the beginning to the deadline; None without one."""
+        return None if self.deadline is None else max(0.0, self.deadline - self.started)
+
     def aside(
         self,
         *,
@@ -167,23 +175,35 @@ class Context:
             ends.append(now + seconds)
         return _Aside(self, min(ends, default=None), threads, over)
 
-    def part(self, source: str, *, share: float = 1.0, admits: Callable[[Steps], bool] | None = None) -> Context:
+    def part(
+        self,
+        source: str,
+        *,
+        share: float = 1.0,
+        admits: Callable[[Steps], bool] | None = None,
+        speaks_for_all: bool = True,
+    ) -> Context:
         """Return a context within this one, for an algorithm that answers in its name: what is better is reported here.
 
-        It ends with this one, or before; its patience is its own.
+        It ends with this one, or before. Of the patience that is left it has its share, too: however many parts follow
+        each other without finding anything, together they take no longer than the patience of this context.
 
         Parameters
         ----------
         source : str
             Name of the algorithm.
         share : float
-            Share of the time that is left.
+            Share of the time that is left, and of the patience.
         admits : callable, optional
             Whether a schedule is one for this context, too; default: all are.
+        speaks_for_all : bool
+            Whether its bounds over all schedules hold on this machine.
         """
         now = time.monotonic()
         deadline = None if self.deadline is None else now + share * max(0.0, self.deadline - now)
-        return _Part(self, deadline, source, admits)
+        part = _Part(self, deadline, source, admits, share)
+        part.speaks_for_all = speaks_for_all
+        return part
 
     def random(self) -> random.Random:
         """Return a generator seeded with `seed`."""
@@ -229,7 +249,7 @@ class Context:
         better = found and (known is None or makespan is None or makespan <= known)
         if better:
             self.best_steps, self.best_pattern, self.best_makespan = steps, pattern, makespan
-        if bound is not None and scope == ALL_SCHEDULES and math.isfinite(bound):
+        if bound is not None and scope == ALL_SCHEDULES and self.speaks_for_all and math.isfinite(bound):
             self.best_bound = bound if self.best_bound is None else max(bound, self.best_bound)
         now = time.monotonic()
         progress = Progress(now - self.started, self.best_makespan, self.best_bound, message, self.source)
@@ -273,11 +293,15 @@ class _Part(_Aside):
     """A context that hands what is better on to another one."""
 
     def __init__(
-        self, outer: Context, deadline: float | None, source: str, admits: Callable[[Steps], bool] | None
+        self, outer: Context, deadline: float | None, source: str, admits: Callable[[Steps], bool] | None, share: float
     ) -> None:
         super().__init__(outer, deadline, None, None)
-        self._admits = admits
-        self.patience, self.source, self.started = outer.patience, source, outer.started
+        self._admits, self._begun = admits, time.monotonic()
+        self.source, self.started = source, outer.started
+        if outer.patience is not None:
+            # Before there is a schedule nobody is impatient: the clock starts with the first one.
+            idle = self._begun - outer.changed if outer.has_schedule else 0.0
+            self.patience = share * max(0.0, outer.patience - idle)
 
     @property
     def stopped(self) -> bool:
@@ -285,8 +309,9 @@ class _Part(_Aside):
         return Context.stopped.__get__(self) or self._outer.ended
 
     def _impatient(self, now: float) -> bool:
+        """Whether neither this algorithm nor, before it, another one has found anything for as long as it may take."""
         known = self._outer.has_schedule
-        return self.patience is not None and known and now - self.changed > self.patience
+        return self.patience is not None and known and now - max(self._begun, self._outer.changed) > self.patience
 
     def report(
         self,
@@ -309,7 +334,7 @@ class _Part(_Aside):
             steps if better else None,
             pattern=pattern if better else None,
             makespan=makespan if better else None,
-            bound=bound,
+            bound=bound if self.speaks_for_all else None,
             scope=scope,
             message=message,
         )

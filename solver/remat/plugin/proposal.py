@@ -140,6 +140,8 @@ class Proposal:
         What a user should know (rounding, assumptions).
     author : Author or None
         Whose schedule it is, if not that of the algorithm that was asked.
+    log : tuple of str
+        What went wrong on the way, a line each: an algorithm that failed, a claim that another schedule refuted.
     """
 
     steps: Steps | None = None
@@ -155,3 +157,4 @@ class Proposal:
     termination: Termination = Termination.COMPLETED
     notes: tuple[str, ...] = ()
     author: Author | None = None
+    log: tuple[str, ...] = ()

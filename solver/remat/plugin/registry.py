@@ -51,6 +51,9 @@ class Algorithm:
         Modules that must be importable.
     several_memories : bool
         Whether it uses more than the first memory.
+    several_processors : bool
+        Whether its schedules, and what it proves, take into account that several processors work at the same time. What
+        others prove on such a machine holds for schedules on one processor. Algorithms for pipelines always do.
     any_links : bool
         Whether it knows links with a `delay`, and transfers that occupy more than their channel.
     devices : bool
@@ -96,6 +99,7 @@ class Algorithm:
     options: str = ""
     requires: tuple[str, ...] = ()
     several_memories: bool = False
+    several_processors: bool = False
     any_links: bool = False
     devices: bool = False
     ranks: bool = False
@@ -107,6 +111,11 @@ class Algorithm:
     sweep: str = ""
     stream: str = ""
     online: str = ""
+
+    @property
+    def parallel(self) -> bool:
+        """Whether it knows that several processors work at the same time."""
+        return self.several_processors or self.kinds == ("pipeline",)
 
     @property
     def package(self) -> str:

@@ -75,7 +75,7 @@ def conclude(
             proposal = replace(proposal, orders=None, notes=(*proposal.notes, hangs))
         least = least if excess is None else excess
         if (excess is not None or hangs) and solver.guarantee == "strategy":
-            scope = scope_of(problem.machine, solver, solver.within or f"the {solver.name} schedule")
+            scope = _of_strategy(problem, solver)
     elif verified is not None and verified.report is not None and _fits(verified.report, problem.machine):
         steps, report = verified.columns, verified.report
         _check_claims(problem, solver, proposal, report)
@@ -83,7 +83,7 @@ def conclude(
         placed = _place(problem, problem.machine, proposal.steps)
         if isinstance(placed, Unplaceable):
             if solver.guarantee == "strategy":
-                scope = scope_of(problem.machine, solver, solver.within or f"the {solver.name} schedule")
+                scope = _of_strategy(problem, solver)
                 again = partial(_place, problem, steps=proposal.steps)
                 least = least_of_strategy(problem, proposal.steps, placed, again)
             elif solver.guarantee == "exact" and problem.exceeded is None:
@@ -113,6 +113,11 @@ def conclude(
         stream=stream,
         own=own,
     )
+
+
+def _of_strategy(problem: Problem, solver: Algorithm) -> str:
+    """Return the class of the one schedule that a strategy builds, which does not fit."""
+    return scope_of(problem.machine, solver, solver.within or f"the {solver.name} schedule", of_memory=True)
 
 
 def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[Stream | None, LeastBudget | None]:
@@ -251,6 +256,12 @@ def _check_claims(problem: Problem, solver: Algorithm, proposal: Proposal, repor
             )
 
 
+def holds(bound: Bound, result: Result) -> bool:
+    """Whether a bound over all schedules is no more than a verified makespan, but for rounding."""
+    makespan = result.makespan
+    return makespan is None or bound.value <= makespan or _equal(bound.value, makespan)
+
+
 def _equal(claimed: Number, verified: Number) -> bool:
     if isinstance(claimed, int) and isinstance(verified, int):
         return claimed == verified
@@ -288,6 +299,9 @@ def _judge(
 ) -> Result:
     simple = Bound(problem.least_objective, ALL_SCHEDULES, OWN_SOURCES[0])
     bounds = (*proposal.bounds, simple)
+    if report is not None and proposal.optimal_within == ALL_SCHEDULES:
+        # What is optimal is a bound, too; figures and words agree by construction.
+        bounds = (*bounds, Bound(report.objective, ALL_SCHEDULES, solver.name))
     if len(problem.machine.processors) > 1 and not problem.in_parts and not problem.instance.is_stream:
         value = memory_time_bound(problem.graph, problem.machine, problem.needed)
         bounds = (*bounds, Bound(value, ALL_SCHEDULES, OWN_SOURCES[1]))
@@ -298,9 +312,10 @@ def _judge(
     lower = max(bound.value for bound in bounds if bound.scope == ALL_SCHEDULES)
     if report is not None:
         scope, least = None, None
-        if _met(lower, report, 0 if steps is None else len(steps)):
-            optimal_within = ALL_SCHEDULES
-        status = Status.OPTIMAL if optimal_within == ALL_SCHEDULES else Status.FEASIBLE
+        # The one place that decides this, and from the figures alone.
+        optimal = _met(lower, report, 0 if steps is None else len(steps))
+        optimal_within = ALL_SCHEDULES if optimal else optimal_within
+        status = Status.OPTIMAL if optimal else Status.FEASIBLE
     else:
         optimal_within = None
         status, scope, least = _without_schedule(problem, scope, least)
@@ -339,6 +354,7 @@ def _judge(
         memory_bounds=named,
         solve_seconds=solve_seconds,
         notes=(*proposal.notes, *remedies(problem, solver, options, scope)),
+        log=proposal.log,
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from remat.instance import load
 from remat.instance.kinds import is_pipeline
 from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.problem import Problem
-from remat.plugin.proposal import Author, Proposal
+from remat.plugin.proposal import Author, Proposal, Termination
 from remat.plugin.reach import check_reach
 from remat.plugin.registry import Algorithm
 from remat.solving import portfolio
@@ -22,6 +23,7 @@ from remat.solving.single import (
     AUTO_SECONDS,
     AnyInstance,
     AnyMachine,
+    last_end_of,
     make_problem,
     propose,
     read_seconds,
@@ -29,6 +31,7 @@ from remat.solving.single import (
     read_whole,
     values_of,
 )
+from remat.solving.time_guard import guarded
 
 if TYPE_CHECKING:
     from remat.solving.warm import Warm, WarmStart
@@ -141,10 +144,29 @@ def _solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, 
         if warm is not None and warm.steps is not None:
             context.report(warm.steps, makespan=warm.makespan, message=AUTHOR)
     proposal, taken = propose(problem, solver, chosen, context)
-    result = conclude(problem, solver, proposal, values_of(chosen), seed=context.seed, solve_seconds=taken)
+    result = _concluded(problem, solver, proposal, values_of(chosen), context, taken)
     if warm is not None:
         result = _at_least_as_good(problem, solver, proposal, result, warm)
     return replace(result, history=(*context.history, *_end(result, context)))
+
+
+def _concluded(
+    problem: Problem,
+    solver: Algorithm,
+    proposal: Proposal,
+    options: Mapping[str, Any],
+    context: Context,
+    taken: float,
+) -> Result:
+    """Place and verify a proposal; a schedule for which the time limit leaves no time to do so is no answer."""
+    judge = partial(conclude, problem, solver, options=options, seed=context.seed, solve_seconds=taken)
+    result, _ = guarded(partial(judge, proposal), last_end_of(context))
+    if result is not None:
+        return result
+    return judge(Proposal(bounds=proposal.bounds, termination=Termination.TIME_LIMIT, notes=(UNVERIFIED,)))
+
+
+UNVERIFIED = "a schedule was found; the time limit left no time to place and verify its steps"
 
 
 def _end(result: Result, context: Context) -> Iterator[Progress]:

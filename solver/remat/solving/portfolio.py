@@ -6,13 +6,14 @@ The table that says whom it asks, and in which order, is `remat.plugin.auto`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from remat.errors import OptionError
+from remat.errors import AlgorithmError, OptionError, RematError
 from remat.plugin import auto, registry
 from remat.plugin.context import Context
 from remat.plugin.options import Options, make_options
@@ -21,10 +22,11 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Author, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.reach import check_reach
 from remat.schedule.steps import StepKind, Steps
-from remat.solving.conclusion import conclude
+from remat.solving.conclusion import OWN_SOURCES, conclude, holds
 from remat.solving.result import Result
-from remat.solving.scopes import scoped
-from remat.solving.single import values_of, with_reported
+from remat.solving.scopes import scoped, speaks_for_all
+from remat.solving.single import last_end_of, run, values_of, with_reported
+from remat.solving.time_guard import guarded
 
 NAME = "auto"
 
@@ -43,6 +45,7 @@ AUTO = registry.Algorithm(
     ranks=True,
     streams=True,
     several_memories=True,
+    several_processors=True,
     any_links=True,
     devices=True,
     slices=True,
@@ -145,8 +148,15 @@ class _Portfolio:
     answers: list[_Answer] = field(default_factory=list[_Answer])
     asked: set[str] = field(default_factory=set[str])
     refusals: list[str] = field(default_factory=list[str])
+    log: list[str] = field(default_factory=list[str])
+    any_schedule: bool = False  # whether to stop at the first one
 
     def propose(self) -> Proposal:
+        self.ask_all()
+        return self._merged()
+
+    def ask_all(self) -> None:
+        """Ask the rows, and where none of them finds a schedule, everybody else."""
         rows = auto.rows(self.problem)
         for rule, solver in rows:
             if rule.first:
@@ -164,7 +174,15 @@ class _Portfolio:
             for k, solver in enumerate(rest):
                 if self.best is None:
                     self._ask(solver, share=1 / (len(rest) - k))
-        return self._merged()
+
+    def ask_quick(self) -> None:
+        """Ask those that take little time, and the one that answers where many budgets are asked about."""
+        for rule, solver in auto.rows(self.problem):
+            if rule.first:
+                self._ask(solver, rule.options)
+        alone = auto.for_many(self.problem)
+        for solver in [*auto.cheap(self.problem), *([] if alone is None else [alone])]:
+            self._ask(solver)
 
     @property
     def best(self) -> _Answer | None:
@@ -178,17 +196,19 @@ class _Portfolio:
 
     @property
     def settled(self) -> bool:
-        """Whether there is nothing left to prove, or no time."""
+        """Whether there is nothing left to prove, no time, or no patience."""
         if self.problem.exceeded is not None:
             # That is proved; who is asked now names a budget that would do.
             return self.context.ended
         if any(answer.result.status is Status.INFEASIBLE for answer in self.answers):
             return True
         best = self.best
-        return self.context.ended or (best is not None and best.result.status is Status.OPTIMAL)
+        if self.any_schedule and best is not None:
+            return True
+        return self.context.stopped or (best is not None and best.result.status is Status.OPTIMAL)
 
     def _ask(self, solver: registry.Algorithm, options: Mapping[str, Any] | None = None, share: float = 1.0) -> None:
-        """Ask an algorithm, unless all is settled; what it refuses is left to others."""
+        """Ask an algorithm, unless all is settled; what it refuses, or fails at, is left to others."""
         if self.settled:
             return
         key = solver.name + repr(sorted((options or {}).items()))
@@ -197,21 +217,40 @@ class _Portfolio:
         self.asked |= {key, solver.name}
         problem, listed = self.problem, self.options.order == "listed"
         admits = (lambda steps: in_listed_order(problem, steps)) if listed else None
-        context = self.context.part(solver.name, share=share, admits=admits)
+        whole = speaks_for_all(problem.machine, solver)
+        context = self.context.part(solver.name, share=share, admits=admits, speaks_for_all=whole)
         try:
             check_reach(problem, solver)
             chosen = make_options(solver, {**(options or {}), **self._others(solver)})
-            proposal: Proposal = with_reported(solver.load()(problem, chosen, context), solver, context)
-        except OptionError as error:
+            proposal = with_reported(run(problem, solver, chosen, context), solver, context)
+            judge = partial(conclude, problem, solver, proposal, values_of(chosen), seed=context.seed)
+            result, _ = guarded(judge, last_end_of(self.context))
+        except RematError as error:
             self.refusals.append(f"{solver.name}: {error}")
             return
-        result = conclude(problem, solver, proposal, values_of(chosen), seed=context.seed)
+        except (AlgorithmError, MemoryError) as error:
+            self._failed(solver, error)
+            return
+        if result is None:
+            self.refusals.append(f"{solver.name}: no time was left to verify its schedule")
+            return
         answer = _Answer(solver, scoped(problem, solver, proposal), result)
         self.answers.append(answer)
         if result.columns is not None and self._admissible(answer):
             self._report(result)
         elif result.columns is None:
             self.context.report(bound=result.lower_bound, scope=ALL_SCHEDULES)
+
+    def _failed(self, solver: registry.Algorithm, error: Exception) -> None:
+        """Write down that an algorithm has failed; the others go on without it."""
+        text = str(error) if isinstance(error, AlgorithmError) else f"{solver.name}: out of memory"
+        self._bug(text, error)
+
+    def _bug(self, text: str, error: Exception | None = None) -> None:
+        import logging
+
+        self.log.append(f"bug: {text}")
+        logging.getLogger("remat").error("bug: %s", text, exc_info=error)
 
     def _report(self, result: Result) -> None:
         known = self.context.best_makespan
@@ -233,10 +272,12 @@ class _Portfolio:
 
     def _merged(self) -> Proposal:
         """Return the best schedule with all that was proved by anybody, or what is known of there being none."""
-        best, bounds = self.best, self._bounds()
+        best = self.best
+        bounds = self._bounds(best)
         ended = self.context.termination if self.context.ended else None
         if best is None:
             within, least = self._refuted()
+            least = lowered(self, least)
             termination = ended or self._longest(self.answers)
             return Proposal(
                 bounds=bounds,
@@ -244,6 +285,7 @@ class _Portfolio:
                 least=least,
                 termination=termination,
                 notes=self._notes_without(proved=within is not None or self.problem.exceeded is not None),
+                log=tuple(self.log),
             )
         result = best.result
         return Proposal(
@@ -257,16 +299,26 @@ class _Portfolio:
             termination=ended or self._longest([best]),
             notes=tuple(dict.fromkeys((*best.proposal.notes, *self._remarks(best)))),
             author=Author(result.algorithm, result.options),
+            log=tuple(self.log),
         )
 
-    def _bounds(self) -> tuple[Bound, ...]:
-        """Return the best bound of each class."""
+    def _bounds(self, best: _Answer | None) -> tuple[Bound, ...]:
+        """Return the best bound of each class, but for those over all schedules that another one's schedule refutes."""
         found: dict[str, Bound] = {}
         for answer in self.answers:
-            for bound in answer.proposal.bounds:
+            for bound in answer.result.bounds:
+                if bound.source in OWN_SOURCES:
+                    continue
+                if best is not None and bound.scope == ALL_SCHEDULES and not holds(bound, best.result):
+                    made = f"{answer.solver.name} claims bound {bound.value} over {bound.scope}"
+                    self._bug(f"{made}, and {best.solver.name} has a schedule of {best.result.makespan}")
+                    continue
                 known = found.get(bound.scope)
                 if known is None or bound.value > known.value:
                     found[bound.scope] = bound
+        if self.log:  # what was reported on the way may have been refuted, too
+            whole = found.get(ALL_SCHEDULES)
+            self.context.best_bound = None if whole is None else whole.value
         return tuple(found.values())
 
     def _longest(self, answers: list[_Answer]) -> Termination:
@@ -329,6 +381,59 @@ class _Portfolio:
 
 def _share(more: float, less: float) -> str:
     return f"{100 * (more - less) / less:.3g} %" if less else "time"
+
+
+MOST_PROBES = 40
+"""Smaller budgets that are tried where none is found for the one that was given."""
+
+
+def lowered(portfolio: _Portfolio, least: LeastBudget | None) -> LeastBudget | None:
+    """Return the smallest budget for which the portfolio finds a schedule, from one that is known to be enough.
+
+    Each probe asks for any schedule, and goes on from its peak. In graphs of more than `SMALL` tasks the probes ask
+    only those that take little time.
+
+    Notes
+    -----
+    At most `MOST_PROBES` probes, which alternate between one byte less, which may end the search, and the middle
+    between what is enough and what is not.
+    """
+    if least is None or not least.sufficient:
+        return least
+    problem, context = portfolio.problem, portfolio.context
+    name = problem.machine.memories[least.memory].name
+    bound = problem.memory_bounds[least.memory]
+    low = max(-1 if bound is None else bound.size - 1, problem.machine.memories[least.memory].capacity or -1)
+    size, near = least.size - 1, True
+    for _ in range(MOST_PROBES):
+        if context.ended or size <= low:
+            break
+        probe = _Portfolio(problem.with_capacities({name: size}), portfolio.options, context.aside(), any_schedule=True)
+        if len(problem.graph.tasks) <= SMALL:
+            probe.ask_all()
+        else:
+            probe.ask_quick()
+        portfolio.log.extend(probe.log)
+        if probe.best is not None:
+            least = _at_peak(probe.best.result, least.memory)
+        elif near:
+            scope = next((a.result.scope for a in reversed(probe.answers) if a.result.scope is not None), None)
+            return least if scope is None else replace(least, scope=scope)
+        else:
+            low = size
+        near = not near or low >= least.size - 1
+        size = least.size - 1 if near else (low + least.size) // 2
+    return least
+
+
+def _at_peak(result: Result, memory: int) -> LeastBudget:
+    """Return the budget with which a schedule fits, and the task that sets it."""
+    assert result.report is not None
+    assert result.columns is not None
+    peak = result.report.peaks[result.machine.memories[memory].name]
+    steps = result.columns
+    run = peak.step is not None and steps.kind[peak.step] == int(StepKind.RUN)
+    return LeastBudget(peak.size, int(steps.item[peak.step]) if run else None, sufficient=True, memory=memory)
 
 
 def _least(named: list[LeastBudget | None]) -> LeastBudget | None:

@@ -129,6 +129,9 @@ class Result(Shown):
         Each better schedule and each better bound on the way, with its time; as the algorithms reported them.
     orders : Orders or None
         Of a pipeline: what each device runs, in order; the steps follow from that.
+    log : tuple of str
+        What went wrong on the way: an algorithm that `auto` asked and that failed, or a claim that was refuted. Each
+        line that begins with ``bug:`` is a fault of an algorithm, not of the input.
     pattern : Pattern, SamplePattern or None
         Of a stream, whose micro-batches or samples follow each other without end: what is done for each of them; the
         steps are those of as many as the instance looks at. What each period takes is `report.steady`.
@@ -157,6 +160,7 @@ class Result(Shown):
     notes: tuple[str, ...] = ()
     answer: Answer | None = None
     history: tuple[Progress, ...] = ()
+    log: tuple[str, ...] = ()
     orders: Orders | None = None
     pattern: Pattern | SamplePattern | None = None
 

@@ -1,4 +1,9 @@
-"""Scopes: the classes of schedules for which claims hold, with what they take for granted on this machine."""
+"""Scopes: the classes of schedules for which claims hold, with what they take for granted on this machine.
+
+An algorithm proves something about the schedules that it models. One that uses a single memory, or a single processor,
+proves nothing about schedules that use more, and on a machine that has more its claims are narrowed here, whatever it
+calls them. So `ALL_SCHEDULES` means all schedules on this machine.
+"""
 
 from __future__ import annotations
 
@@ -12,30 +17,63 @@ from remat.plugin.registry import Algorithm
 ONE_MEMORY = "in one memory"
 """What scopes say of an algorithm that uses one memory only, where the machine has links to others."""
 
+ONE_PROCESSOR = "on one processor"
+"""What scopes say of an algorithm that uses one processor only, where the machine has several."""
 
-def scope_of(machine: Machine, solver: Algorithm, scope: str) -> str:
+
+def scope_of(machine: Machine, solver: Algorithm, scope: str, *, of_memory: bool = False) -> str:
     """Return a scope as it reads on a machine.
 
-    A class that an algorithm searches in one memory is no longer the same class where values could leave it.
+    Parameters
+    ----------
+    machine : Machine
+    solver : Algorithm
+    scope : str
+        As the algorithm names it.
+    of_memory : bool
+        Whether the claim is about bytes alone, such as that nothing fits. Whatever runs at the same time in one memory
+        fits there one after the other, too, so such claims hold for any number of processors that share a memory.
     """
-    alone = solver.several_memories or not machine.links
-    if scope == ALL_SCHEDULES or alone or ONE_MEMORY in scope:
+    missing = _missing(machine, solver, of_memory=of_memory)
+    missing = [limit for limit in missing if limit not in scope]
+    if not missing:
         return scope
-    return f"{scope}, {ONE_MEMORY}"
+    if scope == ALL_SCHEDULES:
+        return f"schedules {' and '.join(missing)}"
+    return ", ".join([scope, *missing])
+
+
+def speaks_for_all(machine: Machine, solver: Algorithm) -> bool:
+    """Whether what an algorithm proves over all schedules that it models holds for all schedules on this machine."""
+    return not _missing(machine, solver, of_memory=False)
+
+
+def _missing(machine: Machine, solver: Algorithm, *, of_memory: bool) -> list[str]:
+    limits = []
+    if machine.links and not solver.several_memories:
+        limits.append(ONE_MEMORY)
+    if len(machine.processors) > 1 and not solver.parallel:
+        shared = len({processor.memory for processor in machine.processors}) == 1
+        if not (of_memory and shared):
+            limits.append(ONE_PROCESSOR)
+    return limits
 
 
 def scoped(problem: Problem, solver: Algorithm, proposal: Proposal) -> Proposal:
     """Return a proposal in which every scope is that of `scope_of`."""
-    if solver.several_memories or not problem.machine.links:
+    machine = problem.machine
+    if speaks_for_all(machine, solver):
         return proposal
 
-    def named(scope: str | None) -> str | None:
-        return None if scope is None else scope_of(problem.machine, solver, scope)
+    def named(scope: str | None, *, of_memory: bool = False) -> str | None:
+        return None if scope is None else scope_of(machine, solver, scope, of_memory=of_memory)
 
     return replace(
         proposal,
-        bounds=tuple(replace(bound, scope=scope_of(problem.machine, solver, bound.scope)) for bound in proposal.bounds),
+        bounds=tuple(replace(bound, scope=scope_of(machine, solver, bound.scope)) for bound in proposal.bounds),
         optimal_within=named(proposal.optimal_within),
-        infeasible_within=named(proposal.infeasible_within),
-        least=None if proposal.least is None else replace(proposal.least, scope=named(proposal.least.scope)),
+        infeasible_within=named(proposal.infeasible_within, of_memory=True),
+        least=None
+        if proposal.least is None
+        else replace(proposal.least, scope=named(proposal.least.scope, of_memory=True)),
     )

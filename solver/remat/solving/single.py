@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
-from remat.errors import OptionError
+from remat.errors import AlgorithmError, OptionError, RematError
 from remat.instance import MachineModel, load_machine
 from remat.instance.lowering import machine_of
 from remat.plugin import registry
@@ -19,7 +19,9 @@ from remat.plugin.context import Context, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, Proposal, Termination
 from remat.solving.budget import Budget, apply_budget
-from remat.units import parse_duration
+from remat.solving.scopes import speaks_for_all
+from remat.solving.time_guard import grace, guarded
+from remat.units import brief, parse_duration
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -37,41 +39,85 @@ def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: 
     Whatever ends it, a schedule that it has reported is not lost: not even a second Ctrl-C does that.
     """
     started = time.perf_counter()
+    context.speaks_for_all = speaks_for_all(problem.machine, solver)
     try:
-        with interruptible(context), contained(solver):
-            proposal: Proposal = solver.load()(problem, chosen, context)
+        with interruptible(context):
+            proposal = run(problem, solver, chosen, context)
     except KeyboardInterrupt:
         if not context.has_schedule:
             raise
         proposal = Proposal(termination=Termination.INTERRUPTED)
-    if proposal.steps is None and proposal.pattern is None and context.has_schedule:
-        found = {"steps": context.best_steps, "pattern": context.best_pattern}
-        proposal = replace(proposal, **found, infeasible_within=None, least=None)  # type: ignore[arg-type]
     return with_reported(proposal, solver, context), time.perf_counter() - started
 
 
-def with_reported(proposal: Proposal, solver: registry.Algorithm, context: Context) -> Proposal:
-    """Return a proposal that stands by the best bound over all schedules that was reported while it was made.
+def run(problem: Problem, solver: registry.Algorithm, chosen: Any, context: Context) -> Proposal:
+    """Call an algorithm, and interrupt it where it does not keep its time limit.
 
-    So no answer takes back a gap that was shown, or at which the algorithm was stopped; one that a schedule undercuts
-    is a wrong claim, like any other.
+    Raises
+    ------
+    remat.RematError
+        The algorithm refuses the instance, or an option.
+    remat.errors.AlgorithmError
+        Whatever else it raises, or a call to end the program: no other exception leaves it.
     """
+
+    def call() -> Proposal:
+        return solver.load()(problem, chosen, context)  # type: ignore[no-any-return]
+
+    with contained(solver):
+        proposal, over = guarded(call, end_of(context))
+    if over:
+        return Proposal(termination=Termination.TIME_LIMIT)
+    if not isinstance(proposal, Proposal):
+        raise AlgorithmError(f"{solver.name} returned {brief(proposal)}, and no Proposal", solver.package)
+    return proposal
+
+
+def end_of(context: Context) -> float | None:
+    """Return the `time.monotonic()` value at which an algorithm is interrupted; None if it never is."""
+    return None if context.deadline is None else context.deadline + grace(context.limit)
+
+
+def last_end_of(context: Context) -> float | None:
+    """Return the `time.monotonic()` value at which placement and verification are given up; None if they never are."""
+    return None if context.deadline is None else context.deadline + grace(context.limit, last=True)
+
+
+@contextmanager
+def contained(solver: registry.Algorithm) -> Iterator[None]:
+    """Let no exception out of an algorithm but the library's own, running out of memory, and interrupts.
+
+    Raises
+    ------
+    remat.errors.AlgorithmError
+        Instead of any other.
+    """
+    try:
+        yield
+    except (RematError, AlgorithmError, MemoryError):
+        raise
+    except SystemExit as stop:
+        message = f"{solver.name} asked to end the program, with code {stop.code!r:.60}"
+        raise AlgorithmError(message, solver.package) from None
+    except Exception as error:
+        message = f"{solver.name} failed: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise AlgorithmError(message, solver.package) from error
+
+
+def with_reported(proposal: Proposal, solver: registry.Algorithm, context: Context) -> Proposal:
+    """Return a proposal that stands by what was reported while it was made: a schedule, if it has none, and bounds.
+
+    So no answer takes back a gap that was shown, or at which the algorithm was stopped; a bound that a schedule
+    undercuts is a wrong claim, like any other.
+    """
+    if proposal.steps is None and proposal.pattern is None and proposal.orders is None and context.has_schedule:
+        found = {"steps": context.best_steps, "pattern": context.best_pattern}
+        proposal = replace(proposal, **found, infeasible_within=None, least=None)  # type: ignore[arg-type]
     best = context.best_bound
     stated = [bound.value for bound in proposal.bounds if bound.scope == ALL_SCHEDULES]
     if best is None or best <= max(stated, default=0):
         return proposal
     return replace(proposal, bounds=(*proposal.bounds, Bound(best, ALL_SCHEDULES, solver.name)))
-
-
-@contextmanager
-def contained(solver: registry.Algorithm) -> Iterator[None]:
-    """Let an algorithm that wants to end the program end with an error, as any other bug does."""
-    try:
-        yield
-    except SystemExit as stop:
-        raise RuntimeError(
-            f"the algorithm {solver.name!r} ({solver.solver}) asked to end the program, with code {stop.code!r:.60}"
-        ) from None
 
 
 def values_of(chosen: Any) -> dict[str, Any]:

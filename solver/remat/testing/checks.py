@@ -166,7 +166,7 @@ def _check_proof(algorithm: Algorithm, found: Rung, proof: Rung, memory: str) ->
     answer = proof.result
     own = {ALL_SCHEDULES, found.result.optimal_within} - {None}
     if algorithm.guarantee in ("exact", "strategy"):
-        own.add(scope_of(answer.machine, algorithm, algorithm.within))
+        own |= {scope_of(answer.machine, algorithm, algorithm.within, of_memory=of) for of in (False, True)}
     here = f"(budget {found.budget}: makespan {makespan}, peak {peak}; budget {proof.budget}: "
     bound = answer.lower_bound
     require(at_most(bound, makespan), f"a schedule beats a bound {here}bound {bound})")

@@ -20,6 +20,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         devices=True,
         ranks=True,
         anytime=True,
+        several_processors=True,
     ),
     Algorithm(
         name="zero",
@@ -34,6 +35,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         devices=True,
         ranks=True,
         streams=True,
+        several_processors=True,
     ),
     Algorithm(
         name="zero-offload",
@@ -48,6 +50,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         devices=True,
         ranks=True,
         streams=True,
+        several_processors=True,
     ),
     Algorithm(
         name="zero-infinity",
@@ -62,6 +65,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         devices=True,
         ranks=True,
         streams=True,
+        several_processors=True,
     ),
     Algorithm(
         name="granular-offload",
@@ -76,6 +80,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         devices=True,
         ranks=True,
         streams=True,
+        several_processors=True,
     ),
     Algorithm(
         name="l2l",
@@ -90,5 +95,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         devices=True,
         ranks=True,
         streams=True,
+        several_processors=True,
     ),
 )

@@ -19,6 +19,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         devices=True,
         streams=True,
         anytime=True,
+        several_processors=True,
     ),
     Algorithm(
         name="tarnawski-ip",
@@ -34,6 +35,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         devices=True,
         streams=True,
         anytime=True,
+        several_processors=True,
     ),
     Algorithm(
         name="placement-replicated",
@@ -49,6 +51,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         devices=True,
         streams=True,
         anytime=True,
+        several_processors=True,
     ),
     Algorithm(
         name="tarnawski-latency",
@@ -63,6 +66,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         any_links=True,
         devices=True,
         anytime=True,
+        several_processors=True,
     ),
     Algorithm(
         name="placement-bound",
@@ -78,5 +82,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         devices=True,
         streams=True,
         anytime=True,
+        several_processors=True,
     ),
 )

@@ -23,12 +23,14 @@ from remat.solving.result import Result
 from remat.solving.single import (
     AUTO_SECONDS,
     contained,
+    end_of,
     propose,
     read_seconds,
     read_share,
     read_whole,
     values_of,
 )
+from remat.solving.time_guard import guarded
 
 AUTO_ANYTIME_SECONDS = 10.0
 """Limit of one solve by an anytime algorithm that ``auto`` chose: there are many of them."""
@@ -284,7 +286,7 @@ class Prober:
             started = time.perf_counter()
             try:
                 with interruptible(context), contained(solver):
-                    proposal: Proposal | None = next(proposals, None)
+                    proposal, _ = guarded(lambda: next(proposals, None), end_of(context))
             finally:
                 self.effort.outer.interrupted |= context.interrupted
             seconds = time.perf_counter() - started

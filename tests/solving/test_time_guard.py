@@ -1,0 +1,116 @@
+"""The outer guard of a time limit: what does not stop by itself is interrupted, and leaves nothing behind."""
+
+import threading
+import time
+
+import pytest
+
+import remat
+from remat.plugin import registry
+from remat.plugin.proposal import Status, Termination
+from remat.solving.time_guard import Overrun, guarded
+from remat.testing.cases import moderate
+
+LONG = 30.0
+"""Seconds that nothing here takes, if the guard works."""
+
+
+def spin(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+    return "done"
+
+
+def test_what_returns_in_time_is_not_touched():
+    assert guarded(lambda: spin(0.01), time.monotonic() + LONG) == ("done", False)
+    assert guarded(lambda: "at once", None) == ("at once", False)
+
+
+def test_what_does_not_return_is_interrupted():
+    assert guarded(lambda: spin(LONG), time.monotonic() + 0.05) == (None, True)
+
+
+def test_guards_nest():
+    def inner():
+        found = guarded(lambda: spin(LONG), time.monotonic() + 0.05)
+        return found, spin(0.01)
+
+    assert guarded(inner, time.monotonic() + LONG) == (((None, True), "done"), False)
+    assert guarded(lambda: guarded(lambda: spin(LONG), time.monotonic() + LONG), time.monotonic() + 0.05)[1]
+
+
+def test_no_handler_of_exceptions_swallows_it():
+    def stubborn():
+        while True:
+            try:
+                spin(0.01)
+            except Exception:
+                continue
+
+    assert guarded(stubborn, time.monotonic() + 0.05) == (None, True)
+
+
+def test_one_that_is_swallowed_comes_again():
+    swallowed = []
+
+    def stubborn():
+        while len(swallowed) < 3:
+            try:
+                spin(LONG)
+            except Overrun:
+                swallowed.append(1)
+        spin(LONG)
+
+    assert guarded(stubborn, time.monotonic() + 0.05) == (None, True)
+    assert len(swallowed) == 3
+
+
+def test_errors_pass():
+    with pytest.raises(ZeroDivisionError):
+        guarded(lambda: 1 // 0, time.monotonic() + LONG)
+
+
+def test_nothing_arrives_late():
+    """Calls that end just when they would be interrupted leave no exception for what comes after them."""
+    for k in range(100):
+        _, over = guarded(lambda: spin(0.004), time.monotonic() + 0.004 + (k - 50) * 2e-5)
+        assert over in {False, True}
+        spin(0.0005)
+
+
+def test_other_threads_are_not_touched():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(guarded(lambda: spin(LONG), time.monotonic() + 0.05)))
+    thread.start()
+    assert guarded(lambda: spin(0.2), time.monotonic() + LONG) == ("done", False)
+    thread.join()
+    assert found == [(None, True)]
+
+
+def endless(problem, options, context):
+    """Report a schedule, and never return."""
+    from remat.plugin import run_in_order
+
+    steps = run_in_order(problem.graph, problem.machine, range(len(problem.graph.tasks)))
+    context.report(steps, makespan=problem.no_recompute_time)
+    spin(LONG)
+
+
+@pytest.mark.parametrize("algorithm", ["endless", "auto"])
+def test_a_limit_is_kept_by_whoever_does_not_ask(algorithm, monkeypatch):
+    entry = registry.Algorithm(
+        name="endless",
+        solver=f"{__name__}:endless",
+        kinds=("taskgraph",),
+        summary="never returns",
+        guarantee="heuristic",
+        cheap=("dag",),
+    )
+    monkeypatch.setattr(registry, "algorithms", lambda kind=None, **_: (entry,))
+    monkeypatch.setattr(registry, "find", lambda name, kind: entry)
+    found = remat.solve(moderate("dag"), algorithm=algorithm, time_limit=0.1)
+    assert found.status in {Status.FEASIBLE, Status.OPTIMAL}
+    assert found.report.ok
+    if found.status is Status.FEASIBLE:
+        assert found.termination is Termination.TIME_LIMIT
