@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 import gc
+import logging
 import os
 
 import pytest
@@ -45,3 +46,27 @@ def pytest_xdist_make_scheduler(config, log):
             return "::".join((path, *names[:-1])) if len(names) > 1 else nodeid
 
     return Classes(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
+class _Bugs(logging.Handler):
+    """Collects what the library logs of algorithms that failed while others went on."""
+
+    def __init__(self):
+        super().__init__(logging.ERROR)
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+
+@pytest.fixture(autouse=True)
+def no_algorithm_fails(request):
+    """Count a failing member of a portfolio as a failure of the test, unless it is marked `failing_algorithm`."""
+    logger, bugs = logging.getLogger("remat"), _Bugs()
+    logger.addHandler(bugs)
+    try:
+        yield
+    finally:
+        logger.removeHandler(bugs)
+    if request.node.get_closest_marker("failing_algorithm") is None:
+        assert not bugs.lines

@@ -317,6 +317,7 @@ def test_parts_share_the_patience():
     assert context.stopped
 
 
+@pytest.mark.failing_algorithm
 def test_a_failing_algorithm_ends_nothing(asked):
     def fails(problem, options, context):
         raise IndexError("list index out of range")
@@ -332,6 +333,7 @@ def test_a_failing_algorithm_ends_nothing(asked):
     assert one == "bug: one failed: IndexError: list index out of range"
 
 
+@pytest.mark.failing_algorithm
 def test_a_bound_that_a_schedule_refutes_is_left_out(asked):
     def claims(problem, options, context):
         wrong = Bound(problem.no_recompute_time + 0.5, ALL_SCHEDULES, "one")

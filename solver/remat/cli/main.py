@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from remat.cli.session import ExitCode, Session, abandon
-from remat.errors import ClaimError, OptionError, RematError
+from remat.errors import AlgorithmError, ClaimError, OptionError, RematError
 from remat.version import __version__
 
 # Name -> (module, one line of help). The modules are imported when their command is called, not for this list.
@@ -181,6 +181,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), ExitCode.USAGE, getattr(error, "more", ()))
     except ClaimError as error:
         return _complain(f"{error} (a bug in the algorithm{_of_whom(error)})", ExitCode.CLAIM)
+    except AlgorithmError as error:
+        _show_traceback(session)
+        hint = "" if session.verbose else f"; {AGAIN}"
+        return _complain(f"{error} (a bug in the algorithm{_of_whom(error)}){hint}", ExitCode.INTERNAL)
     except MemoryError:
         return _complain("out of memory", ExitCode.INTERNAL)
     except Exception as error:
@@ -188,6 +192,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # of a plug-in, say: the exit code is for answers
         return _internal(RuntimeError(f"something asked to end the program, with code {stop.code!r:.60}"), session)
 
+
+AGAIN = "run it again with -v (or REMAT_DEBUG=1) for the traceback"
 
 FLAGS = {"options": "option", "entry_bytes": "bytes", "budget_fractions": "budget-fraction", "budgets": "budget"}
 """Arguments of the library whose options on the command line have other names."""
@@ -202,8 +208,8 @@ def _with_flag(error: OptionError) -> str:
     return error.message
 
 
-def _of_whom(error: ClaimError) -> str:
-    """Say to whom a false claim is reported: that of a plug-in is a matter for its authors."""
+def _of_whom(error: AlgorithmError) -> str:
+    """Say to whom a fault is reported: that of a plug-in is a matter for its authors."""
     if error.package in ("", "remat", "remat_algorithms"):
         return ": please report it"
     from remat.plugin.registry import distribution_of
@@ -254,12 +260,16 @@ def _complain(message: str, code: ExitCode, more: Sequence[str] = ()) -> int:
 
 
 def _internal(error: Exception, session: Session) -> int:
+    _show_traceback(session)
+    hint = "" if session.verbose else f"; {AGAIN}, and report it"
+    return _complain(f"internal error: {type(error).__name__}: {error}{hint}", ExitCode.INTERNAL)
+
+
+def _show_traceback(session: Session) -> None:
     if session.verbose:
         import traceback
 
         click.echo(traceback.format_exc().rstrip(), err=True)
-    hint = "" if session.verbose else "; run it again with -v (or REMAT_DEBUG=1) for the traceback, and report it"
-    return _complain(f"internal error: {type(error).__name__}: {error}{hint}", ExitCode.INTERNAL)
 
 
 def _one_line(text: str) -> str:

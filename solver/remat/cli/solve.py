@@ -193,6 +193,8 @@ def command(session: Session, /, **given: Any) -> int:
                 progress=listener,
             )
     steps = 0 if result.columns is None else len(result.columns)
+    for line in result.log:
+        session.remark(line)
     session.remark(f"{result.algorithm}: {result.status}, {steps:,} steps verified")
     _write(result, outputs, session)
     return ExitCode.of(result)

@@ -250,7 +250,10 @@ class _Portfolio:
         import logging
 
         self.log.append(f"bug: {text}")
-        logging.getLogger("remat").error("bug: %s", text, exc_info=error)
+        logger = logging.getLogger("remat")
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())  # a library prints nothing
+        logger.error("bug: %s", text, exc_info=error)
 
     def _report(self, result: Result) -> None:
         known = self.context.best_makespan
