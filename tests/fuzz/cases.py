@@ -27,7 +27,21 @@ WORK = {
     "offload-dp": {"slots": 8},
     "offload-exact": {"copies": 1, "work": 0.002},
     "poet": {"work": 0.02},
+    "pipe-exact": {"work": 0.05},
+    "pipe-plan": {"moves": 300},
+    "pipe-search": {"moves": 300},
+    "dag-exact": {"states": 20_000},
+    "dag-offload-best": {"iterations": 10},
+    "madpipe": {"work": 0.05},
+    "optpipe": {"work": 0.05},
+    "pipeline-ilp": {"work": 0.05},
+    "placement-bound": {"work": 0.05, "moves": 200},
+    "placement-replicated": {"moves": 200},
     "pofo": {"slots": 8},
+    "tarnawski-dp": {"work": 0.05},
+    "tarnawski-ip": {"work": 0.05, "bound_work": 0.05, "moves": 200},
+    "tarnawski-latency": {"work": 0.05, "moves": 200},
+    "tessel": {"work": 0.05},
     "remat-offload-best": {"iterations": 10},
     "swapadvisor": {"iterations": 20},
     "weight-offload": {"evaluations": 20},
@@ -95,10 +109,10 @@ class Case:
         return replace(self, solves=tuple(solve for solve in self.solves if solve.algorithm in algorithms))
 
 
-def draw_case(seed):
+def draw_case(seed, form=None):
     """Draw the case of a seed."""
     for attempt in range(100):
-        drawn = drawing.document(f"{seed}/{attempt}")
+        drawn = drawing.document(f"{seed}/{attempt}", form)
         try:
             remat.load(copy.deepcopy(drawn))
         except remat.InstanceError:
@@ -111,6 +125,11 @@ def _solves(draw, drawn):
     draw.scale = _scale_of(drawn)
     budgets = [draw_budget(draw, drawn) for _ in range(draw.pick([1, 1, 2]))]
     entries = registry.algorithms(drawn["kind"], available=True)
+    if _is_large(drawn):
+        for entry in draw.some(list(entries), MOST_OF_LARGE):
+            yield Solve(entry.name, budgets[0], {}, 0, time_limit=SHORT)
+        yield Solve("auto", budgets[0], {}, 0, time_limit=SHORT)
+        return
     for budget in budgets:
         for entry in entries:
             if draw.chance(SKIPPED):
@@ -138,6 +157,18 @@ def _options(draw, entry):
     return {name: draw.pick(choices[name])}
 
 
+LARGE, MOST_OF_LARGE, SHORT = 100, 5, 1.0
+"""From so many tasks on an instance is a large one, of which so many algorithms are asked, for so many seconds."""
+
+
+def _is_large(drawn):
+    count = sum(stage.get("repeat", 1) for stage in drawn.get("stages", ())) if "stages" in drawn else 0
+    steps = drawn.get("steps", 0)
+    count = max(count, steps if isinstance(steps, int) else len(steps), len(drawn.get("tasks", ())))
+    layers = sum(layer.get("repeat", 1) for layer in drawn.get("layers", ()))
+    return max(count, len(drawn.get("parent", ())), layers * drawn.get("micro_batches", 0)) >= LARGE
+
+
 # --- budgets ----------------------------------------------------------------------------------------------------------
 
 
@@ -151,6 +182,8 @@ def draw_budget(draw, drawn):
     """Draw a budget for the first memory (None: unbounded), now and then for another one too."""
     if draw.chance(10):
         return None
+    if drawn["kind"] == "pipeline":
+        return _of_devices(draw, drawn)
     least, most = _range(drawn)
     # Tight ones rather, both ends, and whole numbers of the scale above the least: there lie the ties.
     share = least + round((most - least) * draw.random.random() ** 2)
@@ -159,6 +192,14 @@ def draw_budget(draw, drawn):
     others = [level["name"] for level in drawn.get("storage", [])][1:] or drawing.memories_of(drawn)[1:]
     if others and draw.chance(4):
         return {"": own, draw.pick(others): draw.whole(0, 6) * draw.scale}
+    return own
+
+
+def _of_devices(draw, drawn):
+    """Draw a budget for all devices, or one for a certain device beside it."""
+    graph = lowering.lower(plain(drawn))
+    total, devices = sum(graph.values.values()), sum(one.get("count", 1) for one in drawn["cluster"]["devices"])
+    own = round(total / devices * draw.pick([0.1, 0.3, 0.5, 0.7, 1, 1.5]))
     return own
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 import traceback
 import warnings
@@ -11,10 +12,13 @@ from fractions import Fraction
 import remat
 from remat.errors import ClaimError
 from tests.fuzz.cases import plain
-from tests.oracles import actions, lowering, referee
+from tests.oracles import actions, cycles, lowering, referee, samples
 
 ALL = "all schedules"
 TOLERANCE = 1e-9
+
+LONGEST = 300
+"""Characters that a message has at most."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +85,13 @@ def answer(case, solve):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "builtin type .* has no __module__", DeprecationWarning)
+        started = _seconds()
         try:
             given.result = _solved(case, solve)
         except remat.RematError as error:
             given.refusal = str(error)
+            if len(given.refusal) > LONGEST or "\n" in given.refusal:
+                given.blame("long-error", given.refusal[:400])
             if not given.refusal.strip() or re.search(r"(?<![\w-])--\w", given.refusal):
                 given.blame("unclear-error", f"{type(error).__name__}: {given.refusal!r}")
         except ClaimError as error:
@@ -93,11 +100,20 @@ def answer(case, solve):
             last = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{last.filename.rpartition('/remat')[2]}:{last.name}"
             given.blame("exception", f"{type(error).__name__} in {place}: {error}")
+    taken = _seconds() - started
+    if solve.time_limit is not None and taken > 1.1 * solve.time_limit + 1.0:
+        given.blame("overrun", f"{taken:.1f} s of processor time, {solve.time_limit} s asked")
     if given.result is not None:
         _judge(case, given)
         if solve.twice:
             _ask_again(case, given)
     return given
+
+
+def _seconds():
+    """Processor time of this process and of those that it has waited for: a loaded machine changes little of it."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 def _solved(case, solve):
@@ -123,6 +139,9 @@ def _lasting(result):
 
 def _judge(case, given):
     result = given.result
+    for line in getattr(result, "log", ()):
+        if line.startswith("bug:"):
+            given.blame("member-failed", line)
     try:
         document = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     except ValueError as error:
@@ -149,7 +168,11 @@ def _judge(case, given):
 
 def _judge_schedule(case, given, document):
     result, instance, budget = given.result, plain(case.document), given.solve.budget
-    report = referee.check(instance, document["steps"], budget)
+    if document.get("pattern") is not None or document.get("period") is not None:
+        _judge_without_end(instance, given, document, budget)
+        return
+    told = document if document.get("orders") is not None or document.get("initial") else document["steps"]
+    report = referee.check(instance, told, budget)
     if not report.ok:
         given.blame("rejected", f"the referee finds {report.violations[:3]}")
     for name, said, found in (
@@ -160,9 +183,23 @@ def _judge_schedule(case, given, document):
     ):
         if not _same(said, found):
             given.blame("figures", f"{name} {said}, the referee has {found}")
-    for resource, busy in _work(instance, document["steps"]).items():
+    for resource, busy in () if document.get("orders") is not None else _work(instance, document["steps"]).items():
         if busy > Fraction(report.makespan) * (1 + Fraction(TOLERANCE)):
             given.blame("overworked", f"{resource} works for {float(busy)} in {report.makespan}")
+
+
+def _judge_without_end(instance, given, document, budget):
+    """Judge what follows itself for ever by writing out a long stretch of it."""
+    if instance["kind"] == "dag":
+        verdict = samples.judge(instance, document)
+        if not verdict.ok:
+            given.blame("rejected", f"the referee finds {sorted(verdict.rules)[:3]}")
+        elif not _same(given.result.makespan, verdict.time_per_sample):
+            given.blame("figures", f"time {given.result.makespan}, the referee has {verdict.time_per_sample}")
+    elif instance["kind"] == "chain":
+        rules, _ = cycles.steady(instance, document, budget)
+        if rules:
+            given.blame("rejected", f"the referee finds {sorted(rules)[:3]}")
 
 
 def _same(said, found):

@@ -1,5 +1,6 @@
 """One case from its solves to its findings."""
 
+from tests.fuzz.invariance import unlike
 from tests.fuzz.judging import answer
 from tests.fuzz.together import ask_least, compare
 
@@ -26,4 +27,6 @@ def judge(case, begin=lambda algorithm: None):
         findings += [*given.findings, *ask_least(case, given)]
     begin("the comparison")
     findings += compare(case, answers)
+    begin("the same otherwise")
+    findings += unlike(case, answers)
     return answers, findings

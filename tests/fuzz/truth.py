@@ -31,9 +31,13 @@ def truths(case, answers):
 
 
 def _tiny(document, memories):
+    if document["kind"] == "pipeline" or "stream" in document or "staleness" in document:
+        return False
     machine = lowering.machine(plain(document))
     graph = lowering.lower(plain(document))
     if len(machine.processors) > 1 or any(task.parallel for task in graph.tasks.values()):
+        return False
+    if graph.placeable or any(task.parts or task.times or task.on for task in graph.tasks.values()):
         return False
     if any(isinstance(link.bandwidth, float) for link in machine.links):
         return False  # the search wants fractions
